@@ -1,5 +1,5 @@
-//! The client's machine against any server at all: each request ends once, tables and what one message comes to
-//! are bounded, what it sends is well formed, and after the end there is nothing.
+//! The client's state machine against any server: each call ends once, tables and the reaction to one message are
+//! bounded, its messages are well formed, and a closed client does nothing.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::invariants::client(data));

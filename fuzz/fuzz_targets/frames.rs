@@ -1,5 +1,5 @@
-//! A pipe's framing: the same stream gives the same frames however it is cut, no frame and no buffer is
-//! larger than allowed, and what we write in either framing is read back as it was.
+//! Framing of a pipe: frames do not depend on chunk sizes, no frame and no buffer exceeds its limit, and frames
+//! written in either framing are read back unchanged.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::invariants::frames(data));

@@ -1,5 +1,5 @@
-//! Headers that mirror the body: every text survives encoding and decoding, and a header passes for a value
-//! of the body only if it is that value exactly.
+//! Headers that repeat the body: every text survives encoding and decoding, and a header matches only exactly its
+//! own value in the body.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::invariants::headers(data));

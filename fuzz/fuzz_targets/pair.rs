@@ -1,5 +1,4 @@
-//! Our client and our server, joined in memory: the games of the pair tests, found by the fuzzer instead of by
-//! seeds.
+//! Client and server joined in memory: the scenarios of the pair tests, chosen by the fuzzer instead of a seed.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

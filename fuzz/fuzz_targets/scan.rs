@@ -1,5 +1,5 @@
-//! The JSON scanner: it agrees with `serde_json` on what is JSON and on what it says (a key twice, numbers
-//! beyond a float and deep nesting aside), and compacting is a fixpoint on one line.
+//! The JSON scanner: it agrees with `serde_json` on validity and values (except for duplicate keys, numbers
+//! beyond `f64` and deep nesting), and compacting is idempotent and gives one line.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::invariants::scan(data));

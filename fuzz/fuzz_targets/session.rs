@@ -1,5 +1,5 @@
-//! The session machine: calls, streams, questions, tasks and sessions in any order, on a clock that is moved by
-//! hand. Nothing is answered twice or after it was cancelled, no event is lost or doubled, nothing is left.
+//! Sessions: calls, streams, input requests, tasks and sessions in any order, on a manual clock. No call gets two
+//! responses or one after its cancellation, no event is lost or duplicated, and nothing leaks.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,5 +1,5 @@
-//! A WebSocket at the door, both ways: whatever a client sends, each request and each ping is answered once, what we
-//! write keeps the rules, what breaks them ends it with the right code, and nothing is left.
+//! A WebSocket connection: each request and each ping gets one response, the server's frames follow the RFC, a
+//! violation closes the connection with the right code, and nothing leaks.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

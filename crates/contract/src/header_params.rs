@@ -1,26 +1,26 @@
-//! Arguments that a client mirrors into HTTP headers: `x-mcp-header` in a tool's input schema.
+//! Arguments that a client repeats in HTTP headers: `x-mcp-header` in a tool's input schema.
 
 use json::{Json, Node, NodeKind};
 
 use crate::validate::SchemaError;
 
-/// One annotated argument.
+/// An argument with `x-mcp-header`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// The whole header name, lower case: `mcp-param-region`.
+    /// The full header name in lower case: `mcp-param-region`.
     pub header: String,
-    /// The keys that lead to the argument.
+    /// The keys from the root to the argument.
     pub path: Vec<String>,
 }
 
 impl HeaderParam {
-    /// The argument itself, if the call has it.
+    /// The value of the argument, if the call has it.
     pub fn find<'a>(&self, arguments: Option<Node<'a>>) -> Option<Node<'a>> {
         self.path.iter().try_fold(arguments?, |node, key| node.get(key))
     }
 }
 
-/// All annotations of a schema; an error if one breaks a rule of 2026-07-28, Schema Extension.
+/// All annotations of a schema. An error if one breaks a rule of 2026-07-28, Schema Extension.
 pub fn header_params(schema: &Json) -> Result<Vec<HeaderParam>, SchemaError> {
     if !schema.as_str().contains("x-mcp-header") {
         return Ok(Vec::new());
@@ -29,15 +29,15 @@ pub fn header_params(schema: &Json) -> Result<Vec<HeaderParam>, SchemaError> {
     let mut found = Vec::new();
     let mut path = Vec::new();
     walk(doc.root(), &mut path, true, &mut found)?;
-    for (i, one) in found.iter().enumerate() {
-        if found[..i].iter().any(|earlier: &HeaderParam| earlier.header == one.header) {
-            return Err(SchemaError(format!("`x-mcp-header`: `{}` is used twice", one.header)));
+    for (i, param) in found.iter().enumerate() {
+        if found[..i].iter().any(|earlier: &HeaderParam| earlier.header == param.header) {
+            return Err(SchemaError(format!("`x-mcp-header`: `{}` is used twice", param.header)));
         }
     }
     Ok(found)
 }
 
-/// `reachable`: the way from the root led through `properties` only.
+/// `reachable`: the path from the root leads through `properties` only.
 fn walk(
     schema: Node<'_>,
     path: &mut Vec<String>,
@@ -64,7 +64,7 @@ fn walk(
     Ok(())
 }
 
-/// Everywhere but along `properties` an annotation is an error, so walking on finds it.
+/// Walks a part of the schema in which every annotation is an error.
 fn walk_unreachable(
     node: Node<'_>,
     path: &mut Vec<String>,
@@ -83,20 +83,20 @@ fn parse_annotation(
     path: &[String],
     reachable: bool,
 ) -> Result<HeaderParam, SchemaError> {
-    let at = path.join(".");
-    let bad = |why: &str| Err(SchemaError(format!("`x-mcp-header` at `{at}`: {why}")));
-    let Some(name) = value.str() else { return bad("expected a string") };
+    let argument = path.join(".");
+    let invalid = |reason: &str| Err(SchemaError(format!("`x-mcp-header` of `{argument}`: {reason}")));
+    let Some(name) = value.str() else { return invalid("expected a string") };
     if !reachable || path.is_empty() {
-        return bad("only an argument reached through `properties` can be mirrored");
+        return invalid("only an argument reached through `properties` can be sent in a header");
     }
-    let token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
-    if name.is_empty() || !name.bytes().all(token) {
-        return bad("not a header name");
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return invalid("not a valid header name");
     }
-    let primitive =
+    let is_primitive =
         schema.get("type").is_some_and(|t| t.eq_str("string") || t.eq_str("integer") || t.eq_str("boolean"));
-    if !primitive {
-        return bad("only a string, an integer or a boolean can be mirrored");
+    if !is_primitive {
+        return invalid("only a string, an integer or a boolean can be sent in a header");
     }
     Ok(HeaderParam { header: format!("mcp-param-{}", name.to_ascii_lowercase()), path: path.to_vec() })
 }

@@ -1,17 +1,17 @@
-//! Schemas that lead back to themselves without going deeper into the value: no judge of them ever ends.
+//! Finds `$ref` cycles that never descend into the value: validating with such a schema would not terminate.
 //!
-//! `{"properties": {"child": {"$ref": "#"}}}` goes one level down each time and ends with the value.
-//! `{"anyOf": [{"$ref": "#"}]}` asks the same of the same value for ever.
+//! `{"properties": {"child": {"$ref": "#"}}}` descends one level each time, so it terminates with the value.
+//! `{"anyOf": [{"$ref": "#"}]}` applies itself to the same value forever.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Whether judging some value by this schema would never end.
+/// Whether validating with this schema might not terminate.
 pub(crate) fn has_ref_cycle(schema: &Value) -> bool {
-    let mut walk = RefWalker { root: schema, anchors: HashMap::new(), visited: HashMap::new() };
-    walk.collect_anchors(schema);
-    walk.any_cycle_below(schema)
+    let mut walker = RefWalker { root: schema, anchors: HashMap::new(), visited: HashMap::new() };
+    walker.collect_anchors(schema);
+    walker.any_cycle_below(schema)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ enum VisitState {
 
 struct RefWalker<'s> {
     root: &'s Value,
-    /// What can be referred to by name: anchors, and schemas with an id.
+    /// Targets of references by name: anchors, and schemas with an id.
     anchors: HashMap<&'s str, Vec<&'s Value>>,
     visited: HashMap<*const Value, VisitState>,
 }
@@ -48,7 +48,7 @@ impl<'s> RefWalker<'s> {
             return true;
         }
         match value {
-            // What is data and no schema judges nothing.
+            // These keywords hold data, not schemas.
             Value::Object(members) => members
                 .iter()
                 .filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples"))
@@ -58,7 +58,7 @@ impl<'s> RefWalker<'s> {
         }
     }
 
-    /// Follows everything that judges the same value. What has been seen to end is not followed again.
+    /// Follows all keywords that apply to the same value. Each schema is followed once.
     fn is_cyclic(&mut self, schema: &'s Value) -> bool {
         let Value::Object(members) = schema else { return false };
         match self.visited.get(&std::ptr::from_ref(schema)) {
@@ -68,20 +68,20 @@ impl<'s> RefWalker<'s> {
         }
         self.visited.insert(std::ptr::from_ref(schema), VisitState::InProgress);
         for (key, member) in members {
-            let looped = match (key.as_str(), member) {
+            let is_cycle = match (key.as_str(), member) {
                 ("allOf" | "anyOf" | "oneOf", Value::Array(items)) => {
                     items.iter().any(|item| self.is_cyclic(item))
                 }
                 ("not" | "if" | "then" | "else", _) => self.is_cyclic(member),
                 ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
-                    schemas.values().any(|one| self.is_cyclic(one))
+                    schemas.values().any(|schema| self.is_cyclic(schema))
                 }
-                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(to)) => {
-                    self.ref_targets(to).into_iter().any(|target| self.is_cyclic(target))
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                    self.ref_targets(reference).into_iter().any(|target| self.is_cyclic(target))
                 }
                 _ => false,
             };
-            if looped {
+            if is_cycle {
                 return true;
             }
         }
@@ -89,9 +89,9 @@ impl<'s> RefWalker<'s> {
         false
     }
 
-    /// Everything that a reference may mean. One that means nothing here is refused elsewhere.
-    fn ref_targets(&self, to: &str) -> Vec<&'s Value> {
-        let (base, fragment) = to.split_once('#').unwrap_or((to, ""));
+    /// All schemas that a reference may resolve to. The compiler rejects one that resolves to nothing.
+    fn ref_targets(&self, reference: &str) -> Vec<&'s Value> {
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let bases = match base {
             "" => vec![self.root],
             id => self.anchors.get(id).cloned().unwrap_or_default(),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_never_ends_is_found() {
+    fn cycles_on_the_same_value_are_found() {
         for schema in [
             r##"{"$ref":"#"}"##,
             r##"{"anyOf":[{"type":"string"},{"$ref":"#"}]}"##,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_goes_deeper_ends() {
+    fn recursion_into_the_value_is_allowed() {
         for schema in [
             "true",
             r##"{"type":"object"}"##,

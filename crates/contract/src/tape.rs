@@ -1,4 +1,4 @@
-//! The tape as a representation that `jsonschema` can walk: no value is built on the happy path.
+//! Lets `jsonschema` validate nodes of the tape. A valid instance is never converted to a `serde_json::Value`.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) struct Tape;
 
-/// A value on the tape, or the name of a property (which `propertyNames` treats as a value).
+/// A value on the tape, or the name of a property (`propertyNames` validates names as strings).
 #[derive(Clone, Copy)]
 pub(crate) enum TapeNode<'a> {
     Value(Node<'a>),
@@ -39,7 +39,7 @@ impl Json for Tape {
     }
 }
 
-/// A number as its digits.
+/// A number by its digits.
 pub(crate) struct TapeNumber<'a>(Node<'a>);
 
 impl JsonNumber for TapeNumber<'_> {
@@ -60,7 +60,7 @@ impl JsonNumber for TapeNumber<'_> {
     }
 
     fn to_number(&self) -> Cow<'_, serde_json::Number> {
-        // A number beyond what serde_json holds is only shown in an error; the digits judged are ours.
+        // Only for error texts. `serde_json` cannot hold every number.
         Cow::Owned(serde_json::from_str(self.0.raw()).unwrap_or_else(|_| 0.into()))
     }
 
@@ -134,7 +134,7 @@ impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
 
     fn to_value(&self) -> Cow<'a, Value> {
         Cow::Owned(match self {
-            // serde_json refuses numbers beyond a float, which are valid JSON all the same.
+            // Only for error texts. `serde_json` rejects numbers beyond `f64`, although they are valid JSON.
             Self::Value(node) => serde_json::from_str(node.raw()).unwrap_or(Value::Null),
             Self::PropertyName(name) => Value::String((*name).into()),
         })

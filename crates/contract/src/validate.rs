@@ -1,4 +1,4 @@
-//! Whether arguments are what a tool's schema says, and if not, what would be right.
+//! Validates arguments against a tool's schema, and explains what is wrong.
 
 use json::{Doc, Json, Node, ScanLimits};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -14,9 +14,9 @@ use crate::tape::{Tape, TapeNode};
 /// A compiled schema.
 pub struct CompiledSchema {
     validator: Validator<Tape>,
-    /// The names at the root, to guess from.
+    /// The property names at the root, for suggestions.
     property_names: Vec<String>,
-    /// What a call without arguments is judged as.
+    /// The arguments of a call without `arguments`.
     empty_object: Doc,
 }
 
@@ -32,38 +32,40 @@ impl std::fmt::Display for SchemaError {
 
 impl std::error::Error for SchemaError {}
 
-/// A schema is walked at compile time and partly on each call; these keep both short.
+/// Limits on a schema, which may come from an untrusted server.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// So many faults are looked at to find the one that helps most.
+/// How many errors are compared to find the most helpful one.
 const ERRORS_MAX: usize = 8;
-/// So many arguments are named to whoever gets one wrong.
+/// How many argument names an error lists.
 const ARGUMENTS_SHOWN_MAX: usize = 24;
 
 impl CompiledSchema {
     pub fn compile(schema: &Json) -> Result<Self, SchemaError> {
         if schema.as_str().len() > SCHEMA_BYTES_MAX {
-            return Err(SchemaError(format!("schema longer than {SCHEMA_BYTES_MAX} bytes")));
+            return Err(SchemaError(format!("the schema exceeds the limit of {SCHEMA_BYTES_MAX} bytes")));
         }
         let value: Value = serde_json::from_str(schema.as_str()).map_err(|e| SchemaError(e.to_string()))?;
         if has_ref_cycle(&value) {
             return Err(SchemaError(
-                "a `$ref` leads back to itself without going deeper into the value".into(),
+                "a `$ref` cycle applies a schema to the same value again, without descending into it".into(),
             ));
         }
         let validator = jsonschema::options_for::<Tape>()
             .with_retriever(RejectRemoteRefs)
             .should_validate_formats(true)
-            // Linear time whatever the pattern: a tool's schema may come from somebody else.
+            // Linear time for every pattern: a schema may come from an untrusted server.
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
             .build(&value)
             .map_err(|e| SchemaError(e.to_string()))?;
-        let known = value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
-        let nothing = json::scan(b"{}".to_vec(), &ScanLimits::default()).expect("an empty object is JSON");
-        Ok(Self { validator, property_names: known, empty_object: nothing })
+        let property_names =
+            value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
+        let empty_object =
+            json::scan(b"{}".to_vec(), &ScanLimits::default()).expect("an empty object is JSON");
+        Ok(Self { validator, property_names, empty_object })
     }
 
-    /// Judges arguments. No arguments are an empty object.
+    /// Validates arguments. `None` means an empty object.
     #[inline]
     pub fn validate(&self, arguments: Option<Node<'_>>) -> Result<(), Box<ToolError>> {
         let arguments = arguments.unwrap_or_else(|| self.empty_object.root());
@@ -74,135 +76,132 @@ impl CompiledSchema {
         }
     }
 
-    /// Whether a piece of JSON matches.
+    /// Whether a JSON value is valid.
     pub fn is_valid(&self, json: &Json) -> bool {
         self.validator.is_valid(TapeNode::Value(json.to_doc().root()))
     }
 
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<ToolError> {
-        // What is missing says more than that there is too little.
+        // `required` is more helpful than `minProperties`.
         let is_vague =
             |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });
         let mut errors: Vec<_> =
             self.validator.iter_errors(TapeNode::Value(arguments)).take(ERRORS_MAX).collect();
         errors.sort_by_key(is_vague);
         let Some(error) = errors.into_iter().next() else {
-            // The two entry points of one validator cannot disagree; if they do, say the little we know.
+            // `is_valid` and `iter_errors` should not disagree. If they do, this is all there is to say.
             return Box::new(ToolError::new(
                 ToolErrorCode::InvalidArguments,
                 "the arguments do not match the schema",
             ));
         };
-        let at = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
-        let (at, reason, why, allowed) = self.describe_error(&error, at);
-        let message = match reason {
-            _ if at.is_empty() => why,
-            ArgumentErrorKind::MissingRequired => format!("`{at}` is required"),
-            _ => format!("`{at}`: {why}"),
+        let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+        let (path, kind, reason, allowed) = self.describe_error(&error, path);
+        let message = match kind {
+            _ if path.is_empty() => reason,
+            ArgumentErrorKind::MissingRequired => format!("`{path}` is required"),
+            _ => format!("`{path}`: {reason}"),
         };
-        let field = (!at.is_empty()).then_some(at);
+        let field = (!path.is_empty()).then_some(path);
         Box::new(ToolError {
             field,
-            reason: Some(reason),
+            reason: Some(kind),
             allowed,
             ..ToolError::new(ToolErrorCode::InvalidArguments, message)
         })
     }
 
-    /// Where, why (as a word and as a sentence), and what would have been allowed.
+    /// The argument's path, the kind of error, the reason as text, and the allowed values.
     fn describe_error(
         &self,
         error: &ValidationError<'_>,
-        at: String,
+        path: String,
     ) -> (String, ArgumentErrorKind, String, Option<Json>) {
-        let under = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        let member = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         let list = |options: &Value| Json::parse(&options.to_string()).ok();
         match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                (under(name), ArgumentErrorKind::MissingRequired, "missing".into(), None)
+                (member(name), ArgumentErrorKind::MissingRequired, "missing".into(), None)
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
                 let name = unexpected.first().map_or("", String::as_str);
-                let why = match nearest(name, self.property_names.iter().map(String::as_str)) {
+                let reason = match nearest(name, self.property_names.iter().map(String::as_str)) {
                     Some(meant) => format!("unknown argument; did you mean `{meant}`?"),
                     None => format!(
-                        "unknown argument; known are: {}",
+                        "unknown argument; the arguments are: {}",
                         join_truncated(&self.property_names, ARGUMENTS_SHOWN_MAX)
                     ),
                 };
-                (under(name), ArgumentErrorKind::UnknownArgument, why, None)
+                (member(name), ArgumentErrorKind::UnknownArgument, reason, None)
             }
-            // What `additionalProperties: false` alone comes down to.
-            ValidationErrorKind::FalseSchema => (
-                at,
-                ArgumentErrorKind::UnknownArgument,
-                "there are no arguments; leave them out".into(),
-                None,
-            ),
+            // A schema with `additionalProperties: false` and no properties.
+            ValidationErrorKind::FalseSchema => {
+                (path, ArgumentErrorKind::UnknownArgument, "this tool takes no arguments".into(), None)
+            }
             ValidationErrorKind::Type { kind } => {
-                let wanted = match kind {
-                    TypeKind::Single(one) => one.to_string(),
-                    TypeKind::Multiple(several) => {
-                        several.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
+                let expected = match kind {
+                    TypeKind::Single(single) => single.to_string(),
+                    TypeKind::Multiple(types) => {
+                        types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
                     }
                 };
-                (at, ArgumentErrorKind::WrongType, format!("expected {wanted}"), None)
+                (path, ArgumentErrorKind::WrongType, format!("expected {expected}"), None)
             }
             ValidationErrorKind::Enum { options } => (
-                at,
+                path,
                 ArgumentErrorKind::NotAllowed,
                 format!("expected one of {}", format_options(options)),
                 list(options),
             ),
             ValidationErrorKind::Constant { expected_value } => {
                 let allowed = Json::parse(&format!("[{expected_value}]")).ok();
-                (at, ArgumentErrorKind::NotAllowed, format!("expected {expected_value}"), allowed)
+                (path, ArgumentErrorKind::NotAllowed, format!("expected {expected_value}"), allowed)
             }
             ValidationErrorKind::Format { format } => {
-                (at, ArgumentErrorKind::BadFormat, format!("not a valid {format}"), None)
+                (path, ArgumentErrorKind::BadFormat, format!("is not a valid {format}"), None)
             }
             ValidationErrorKind::Pattern { pattern } => {
-                (at, ArgumentErrorKind::BadFormat, format!("does not match `{pattern}`"), None)
+                (path, ArgumentErrorKind::BadFormat, format!("does not match `{pattern}`"), None)
             }
             ValidationErrorKind::MaxLength { limit } => {
-                (at, ArgumentErrorKind::TooLong, format!("longer than {limit} characters"), None)
+                (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} characters"), None)
             }
             ValidationErrorKind::MaxItems { limit } => {
-                (at, ArgumentErrorKind::TooLong, format!("more than {limit} items"), None)
+                (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} items"), None)
             }
             ValidationErrorKind::Minimum { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("less than {limit}"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must be at least {limit}"), None)
             }
             ValidationErrorKind::Maximum { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("more than {limit}"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must be at most {limit}"), None)
             }
             ValidationErrorKind::ExclusiveMinimum { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("must be more than {limit}"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must be greater than {limit}"), None)
             }
             ValidationErrorKind::ExclusiveMaximum { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("must be less than {limit}"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must be less than {limit}"), None)
             }
             ValidationErrorKind::MinLength { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("shorter than {limit} characters"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} characters"), None)
             }
             ValidationErrorKind::MinItems { limit } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("fewer than {limit} items"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} items"), None)
             }
             ValidationErrorKind::UniqueItems => {
-                (at, ArgumentErrorKind::NotAllowed, "has the same item twice; name each once".into(), None)
+                (path, ArgumentErrorKind::NotAllowed, "has duplicate items".into(), None)
             }
             ValidationErrorKind::MinProperties { limit } => {
-                let why = format!("too few arguments: at least {limit} are wanted");
-                (at, ArgumentErrorKind::MissingRequired, why, None)
+                let reason = format!("too few arguments: at least {limit} are required");
+                (path, ArgumentErrorKind::MissingRequired, reason, None)
             }
             ValidationErrorKind::MultipleOf { multiple_of } => {
-                (at, ArgumentErrorKind::OutOfRange, format!("not a multiple of {multiple_of}"), None)
+                (path, ArgumentErrorKind::OutOfRange, format!("must be a multiple of {multiple_of}"), None)
             }
             other => (
-                at,
+                path,
                 ArgumentErrorKind::NotAllowed,
                 format!("does not match `{}` of the schema", other.keyword()),
                 None,
@@ -211,12 +210,12 @@ impl CompiledSchema {
     }
 }
 
-/// Values as people read them: `free`, `emerald`, 7.
+/// The values as a readable list: `free`, `emerald`, 7.
 fn format_options(options: &Value) -> String {
-    let word =
+    let format =
         |option: &Value| option.as_str().map_or_else(|| option.to_string(), |text| format!("`{text}`"));
-    let words = options.as_array().map(|options| options.iter().map(word).collect::<Vec<_>>());
-    words.map_or_else(|| options.to_string(), |words| words.join(", "))
+    let formatted = options.as_array().map(|options| options.iter().map(format).collect::<Vec<_>>());
+    formatted.map_or_else(|| options.to_string(), |formatted| formatted.join(", "))
 }
 
 /// 2026-07-28, `$ref` Resolution: implementations MUST NOT dereference what resolves to a network URI.
@@ -227,6 +226,6 @@ impl jsonschema::Retrieve for RejectRemoteRefs {
         &self,
         uri: &jsonschema::Uri<String>,
     ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("`$ref` to `{uri}` leaves the schema; put the definition into `$defs`").into())
+        Err(format!("`$ref` to `{uri}` points outside the schema; put the definition into `$defs`").into())
     }
 }

@@ -1,10 +1,10 @@
-//! One thing that a client wants done.
+//! One call: a tool, prompt, resource or completion that a client requests.
 
 use std::borrow::Cow;
 
 use json::{Doc, Node};
 
-/// What kind of thing is called. The places point into the call's own document.
+/// What the call is for. The indexes point into the call's own document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallTarget {
     Tool,
@@ -25,7 +25,7 @@ pub enum CompletionRef {
     ResourceTemplate,
 }
 
-/// A call as the host sees it: the same for every protocol version and every door.
+/// A call as the host sees it: the same for every protocol version and transport.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub target: CallTarget,
@@ -35,7 +35,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// `name` is where the name of the tool or prompt, or the URI, lies in `doc`.
+    /// `name_index` is the index in `doc` of the tool or prompt name, or of the resource URI.
     pub fn new(target: CallTarget, doc: Doc, name_index: u32, arguments_index: Option<u32>) -> Self {
         Self { target, doc, name_index, arguments_index }
     }
@@ -43,16 +43,16 @@ impl Call {
     /// The tool's or prompt's name, or the resource's URI.
     #[inline]
     pub fn name(&self) -> Cow<'_, str> {
-        // `wire` made sure that it is a string.
+        // `wire` has checked that it is a string.
         self.doc.node(self.name_index).str().unwrap_or_default()
     }
 
     #[inline]
     pub fn arguments(&self) -> Option<Node<'_>> {
-        self.arguments_index.map(|at| self.doc.node(at))
+        self.arguments_index.map(|index| self.doc.node(index))
     }
 
-    /// The text of one argument.
+    /// The value of a string argument.
     pub fn text_argument(&self, argument: &str) -> Option<Cow<'_, str>> {
         self.arguments()?.get(argument)?.str()
     }

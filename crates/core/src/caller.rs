@@ -1,11 +1,11 @@
-//! Who calls, and what their client can do.
+//! The caller of a request and the capabilities of its client.
 
 use std::sync::Arc;
 
-/// Whose request this is, as proven at the door; never taken from what a client says about itself.
+/// The authenticated identity behind a request. It never comes from what a client claims about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Principal {
-    /// Nobody proved anything: a local pipe, or a door without a token.
+    /// Not authenticated: a local pipe, or a transport without a token.
     #[default]
     Anonymous,
     Named(Arc<str>),
@@ -27,7 +27,7 @@ pub struct Caller {
     pub capabilities: ClientCapabilities,
 }
 
-/// What the caller's client declared that it can do, as a set.
+/// The capabilities that the caller's client declared, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientCapabilities(u16);
 
@@ -37,18 +37,18 @@ impl ClientCapabilities {
     pub const SAMPLING: Self = Self(1 << 1);
     pub const SAMPLING_TOOLS: Self = Self(1 << 2);
     pub const SAMPLING_CONTEXT: Self = Self(1 << 3);
-    /// Questions answered by filling in a form.
+    /// The client can show a form.
     pub const ELICITATION_FORM: Self = Self(1 << 4);
-    /// Questions answered by visiting a URL.
+    /// The client can open a URL.
     pub const ELICITATION_URL: Self = Self(1 << 5);
-    /// A call may go on as a task.
+    /// The client accepts a task instead of a result.
     pub const TASKS: Self = Self(1 << 6);
 
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// Bits that this build does not know are dropped.
+    /// Ignores bits that this build does not know.
     pub fn from_bits(bits: u16) -> Self {
         Self(bits & 0x7f)
     }
@@ -62,26 +62,26 @@ impl ClientCapabilities {
         self.0 & all.0 == all.0
     }
 
-    /// What of `wanted` is not here.
+    /// The capabilities of `required` that this set lacks.
     #[must_use]
-    pub fn missing(self, wanted: Self) -> Self {
-        Self(wanted.0 & !self.0)
+    pub fn missing(self, required: Self) -> Self {
+        Self(required.0 & !self.0)
     }
 
-    /// What a client with these can do, for a message.
+    /// The names of the capabilities, for a message.
     pub fn describe(self) -> String {
-        let words = [
-            (Self::ROOTS, "lists its roots"),
-            (Self::SAMPLING, "lets its model complete (sampling)"),
-            (Self::SAMPLING_TOOLS, "lets its model use tools (sampling.tools)"),
-            (Self::SAMPLING_CONTEXT, "adds context (sampling.context)"),
-            (Self::ELICITATION_FORM, "shows forms (elicitation.form)"),
-            (Self::ELICITATION_URL, "opens pages (elicitation.url)"),
-            (Self::TASKS, "takes tasks (the tasks extension)"),
+        let names = [
+            (Self::ROOTS, "`roots`"),
+            (Self::SAMPLING, "`sampling`"),
+            (Self::SAMPLING_TOOLS, "`sampling.tools`"),
+            (Self::SAMPLING_CONTEXT, "`sampling.context`"),
+            (Self::ELICITATION_FORM, "`elicitation.form`"),
+            (Self::ELICITATION_URL, "`elicitation.url`"),
+            (Self::TASKS, "the tasks extension"),
         ];
-        let can: Vec<&str> =
-            words.iter().filter(|(cap, _)| self.has(*cap)).map(|(_, words)| *words).collect();
-        can.join(" and ")
+        let present: Vec<&str> =
+            names.iter().filter(|(capability, _)| self.has(*capability)).map(|(_, name)| *name).collect();
+        present.join(" and ")
     }
 
     pub fn is_empty(self) -> bool {

@@ -1,29 +1,30 @@
-//! What a provider has to offer.
+//! The tools, resources and prompts of a provider.
 
 use json::Json;
 
-/// Everything that one provider offers. Immutable: a change is a new catalog and a [`Change`](crate::Change).
+/// Everything that one provider offers. Immutable: after a change there is a new catalog, and the provider
+/// reports a [`CatalogChange`](crate::CatalogChange).
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     pub tools: Vec<Tool>,
     pub resources: Vec<Resource>,
     pub resource_templates: Vec<ResourceTemplate>,
     pub prompts: Vec<Prompt>,
-    /// Whether it completes arguments of its prompts and templates.
+    /// Whether it supports `completion/complete` for its prompts and templates.
     pub completions: bool,
-    /// Whether it writes log messages for the client.
+    /// Whether it sends log messages to the client.
     pub logging: bool,
     /// Whether it reports changed resources to subscribers.
     pub resource_subscriptions: bool,
-    /// Whether its lists can change while it serves.
+    /// Whether its lists can change while the server runs.
     pub list_changed: bool,
-    /// What a model should know about this provider as a whole.
+    /// Instructions for the model about the provider as a whole.
     pub instructions: Option<String>,
-    /// How often its tools may be called, all of them and by all callers together.
+    /// One rate limit for all tools and all callers together.
     pub rate_limit: Option<RateLimit>,
 }
 
-/// So many calls in so long a time: at once if nobody called before, then one by one.
+/// At most `calls` calls per `per_ms`, as a token bucket: a burst of `calls`, then one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     pub calls: u32,
@@ -35,7 +36,7 @@ pub struct Tool {
     pub name: String,
     pub title: Option<String>,
     pub description: Option<String>,
-    /// JSON Schema of the arguments; an object at the root.
+    /// JSON Schema of the arguments; its root type is `object`.
     pub input_schema: Json,
     /// JSON Schema of the structured result.
     pub output_schema: Option<Json>,
@@ -43,9 +44,9 @@ pub struct Tool {
     pub icons: Option<Json>,
     pub meta: Option<Json>,
     pub task_support: TaskSupport,
-    /// How often each caller may call it.
+    /// The rate limit for each caller.
     pub rate_limit: Option<RateLimit>,
-    /// How long a call may take; else what holds for the server.
+    /// The timeout of a call; `None` means the server's default.
     pub call_timeout_ms: Option<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Tool {
     }
 }
 
-/// Hints about a tool's behaviour; a client must not trust them.
+/// Hints about a tool's behaviour. Clients must not rely on them for security.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolAnnotations {
     pub read_only: Option<bool>,
@@ -76,7 +77,7 @@ pub struct ToolAnnotations {
     pub open_world: Option<bool>,
 }
 
-/// Whether a call of the tool may go on as a task after it was answered.
+/// Whether a call of the tool may become a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TaskSupport {
     #[default]

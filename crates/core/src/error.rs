@@ -1,43 +1,43 @@
-//! Why a call produced no result, split by whose fault it is.
+//! Errors of a call.
 //!
-//! A [`Fault`] is a protocol fault: it becomes a JSON-RPC error. A [`Problem`] is what a tool answers when
-//! it could not do its work: data that a model can read. One table in `wire` turns faults into codes.
+//! A [`CallError`] becomes a JSON-RPC error; one table in `wire` maps it to a code. A [`ToolError`] is the result
+//! of a tool that failed: data that a model can read.
 
 use json::Json;
 
 use crate::caller::ClientCapabilities;
 
-/// Why there is no result. `Display` is the text for the caller; what only the log may see stays in the
-/// field that `Display` leaves out.
+/// Why a call has no result. `Display` is the text for the caller. It leaves out fields that only the log may
+/// show.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    // The caller's.
+    // Errors of the caller.
     #[error("unknown {kind} `{name}`")]
     UnknownItem { kind: ItemKind, name: String },
     #[error("`{path}`: {reason}")]
     InvalidParams { path: String, reason: String },
-    #[error("this needs a client capability that the request does not declare")]
+    #[error("the request needs a client capability that the client did not declare")]
     MissingCapability(ClientCapabilities),
-    #[error("this tool does not run as a task")]
+    #[error("this tool does not support tasks")]
     TaskNotSupported,
     #[error("requestState: {0}")]
     InvalidRequestState(&'static str),
     #[error("cancelled")]
     Cancelled,
-    // The world's.
-    #[error("no answer within {after_ms} ms")]
+    // Errors of the environment.
+    #[error("no result within {after_ms} ms")]
     Timeout { after_ms: u64 },
-    #[error("too busy; try again in {retry_after_ms} ms")]
+    #[error("the server is busy; try again in {retry_after_ms} ms")]
     Busy { retry_after_ms: u64 },
-    /// The provider speaks for itself: an error of its own, passed on as it is.
+    /// A JSON-RPC error from the provider, forwarded unchanged.
     #[error("{message}")]
     Provider { code: i64, message: String, data: Option<Json> },
-    // Ours.
-    #[error("internal error; it has been logged")]
+    // Errors of Spile.
+    #[error("internal error; the server's log has the details")]
     Internal { detail: String },
 }
 
-/// What was asked for by name.
+/// What kind of item a name was looked up as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemKind {
     Tool,
@@ -57,7 +57,7 @@ impl std::fmt::Display for ItemKind {
     }
 }
 
-/// What kind of failure it is: a fixed list, so that a model can be taught it.
+/// The kind of failure. The list is fixed, so that models and programs can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolErrorCode {
     InvalidArguments,
@@ -74,39 +74,43 @@ pub enum ToolErrorCode {
 }
 
 impl ToolErrorCode {
-    /// Each with its code and what it means.
+    /// Each code with its name and its meaning.
     pub const TABLE: [(Self, &'static str, &'static str); 11] = [
         (
             Self::InvalidArguments,
             "invalid_arguments",
-            "an argument is missing, wrong or unknown; `field` and `reason` say which and why",
+            "an argument is missing, invalid or unknown; `field` and `reason` say which and why",
         ),
-        (Self::NotFound, "not_found", "nothing has this key"),
+        (Self::NotFound, "not_found", "no record has this key"),
         (
             Self::Conflict,
             "conflict",
-            "the record is there already, or not in the state that was meant; read it and decide",
+            "the record already exists, or has changed since it was read; read it again and decide",
         ),
         (
             Self::Forbidden,
             "forbidden",
-            "this is not allowed here, whoever asks again; `message` says what would be",
+            "this is not allowed, and retrying does not help; `message` says what is allowed",
         ),
-        (Self::InputRefused, "input_refused", "a question was put to the client, and it would not answer"),
-        (Self::RateLimited, "rate_limited", "too much at once; `retry_after_ms` says when to try again"),
-        (Self::Timeout, "timeout", "it took too long and was stopped; what it writes may have been written"),
-        (Self::SourceUnavailable, "source_unavailable", "the file or database cannot be read now"),
+        (
+            Self::InputRefused,
+            "input_refused",
+            "the server asked the user or the client for input, and the request was refused",
+        ),
+        (Self::RateLimited, "rate_limited", "too many calls; `retry_after_ms` says when to try again"),
+        (Self::Timeout, "timeout", "the call took too long and was stopped; a write may have been applied"),
+        (
+            Self::SourceUnavailable,
+            "source_unavailable",
+            "the file or database is not available at the moment",
+        ),
         (
             Self::SourceChanged,
             "source_changed",
-            "the data is no longer what this server promises; somebody must look at it",
+            "the data no longer matches what this server declares; its operator must look at it",
         ),
-        (
-            Self::TooLarge,
-            "too_large",
-            "a record is larger than anything that is told; ask for fewer `fields`",
-        ),
-        (Self::Internal, "internal", "a fault of ours; the log has it under `ref`"),
+        (Self::TooLarge, "too_large", "a record exceeds the size limit of a result; request fewer `fields`"),
+        (Self::Internal, "internal", "an internal error; the server's log has the details under `ref`"),
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -114,7 +118,7 @@ impl ToolErrorCode {
     }
 }
 
-/// A failure as data, for the model.
+/// A failed tool call as data, for the model.
 #[derive(Debug, Clone)]
 pub struct ToolError {
     pub code: ToolErrorCode,
@@ -124,7 +128,7 @@ pub struct ToolError {
     pub allowed: Option<Json>,
     pub retryable: bool,
     pub retry_after_ms: Option<u64>,
-    /// Under this the log has more.
+    /// The id under which the log has details.
     pub log_reference: Option<String>,
 }
 
@@ -143,26 +147,26 @@ impl ToolError {
         }
     }
 
-    /// As a line to read: `Not found: no customer has this address`.
+    /// The error as one sentence: `Not found: no customer has this address`.
     pub fn to_sentence(&self) -> String {
-        let mut words = self.code.as_str().replace('_', " ");
-        if let Some(first) = words.get_mut(..1) {
+        let mut sentence = self.code.as_str().replace('_', " ");
+        if let Some(first) = sentence.get_mut(..1) {
             first.make_ascii_uppercase();
         }
-        format!("{words}: {}", self.message)
+        format!("{sentence}: {}", self.message)
     }
 
-    /// How a fault reads when it is told to a model instead of a client.
-    pub fn from_call_error(fault: &CallError) -> Option<Self> {
-        match fault {
+    /// The tool error for a call error that a model should see; `None` if it must stay a JSON-RPC error.
+    pub fn from_call_error(error: &CallError) -> Option<Self> {
+        match error {
             CallError::Timeout { .. } => {
-                Some(Self { retryable: true, ..Self::new(ToolErrorCode::Timeout, fault.to_string()) })
+                Some(Self { retryable: true, ..Self::new(ToolErrorCode::Timeout, error.to_string()) })
             }
             CallError::Busy { retry_after_ms } => Some(Self {
                 retry_after_ms: Some(*retry_after_ms),
-                ..Self::new(ToolErrorCode::RateLimited, fault.to_string())
+                ..Self::new(ToolErrorCode::RateLimited, error.to_string())
             }),
-            CallError::Internal { .. } => Some(Self::new(ToolErrorCode::Internal, fault.to_string())),
+            CallError::Internal { .. } => Some(Self::new(ToolErrorCode::Internal, error.to_string())),
             CallError::UnknownItem { .. }
             | CallError::InvalidParams { .. }
             | CallError::MissingCapability(_)
@@ -174,7 +178,7 @@ impl ToolError {
     }
 }
 
-/// Why an argument was refused: a fixed list, so that a model can be taught it.
+/// Why an argument was rejected. The list is fixed, so that models and programs can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentErrorKind {
     MissingRequired,
@@ -215,11 +219,11 @@ mod tests {
     use super::{ToolError, ToolErrorCode};
 
     #[test]
-    fn every_failure_has_its_own_row() {
-        for (failure, code, _) in ToolErrorCode::TABLE {
-            assert_eq!(failure.as_str(), code);
+    fn the_table_has_one_row_per_code_in_order() {
+        for (code, name, _) in ToolErrorCode::TABLE {
+            assert_eq!(code.as_str(), name);
         }
-        let problem = ToolError::new(ToolErrorCode::NotFound, "nothing in customers has email x");
-        assert_eq!(problem.to_sentence(), "Not found: nothing in customers has email x");
+        let error = ToolError::new(ToolErrorCode::NotFound, "no customer has email x");
+        assert_eq!(error.to_sentence(), "Not found: no customer has email x");
     }
 }

@@ -1,7 +1,8 @@
-//! What a running call says before its answer: progress, log messages, and (to older clients) questions.
+//! Events of a running call, sent before its response: progress, log messages, and (for clients of the handshake
+//! era) input requests.
 //!
-//! The queue is bounded. Nothing is lost that matters: only log messages are dropped when it is full, and
-//! progress replaces the progress before it.
+//! The queue is bounded. When it is full, log messages are dropped and new progress replaces older progress.
+//! Input requests are never dropped.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use json::Json;
 
 use crate::input::InputRequest;
 
-/// The severities of RFC 5424, mildest first.
+/// The severities of RFC 5424, least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Debug,
@@ -58,39 +59,39 @@ pub enum CallEvent {
         logger: Option<String>,
         data: Json,
     },
-    /// A question put to a client of the handshake era as a request of its own.
+    /// An input request to a client of the handshake era, sent as a request from the server.
     InputRequest {
         id: u64,
         request: InputRequest,
-        /// The task that it belongs to.
+        /// The task that the request belongs to.
         task_id: Option<Box<str>>,
     },
-    /// A question is no longer of interest.
+    /// The answer to an input request is no longer needed.
     CancelInputRequest {
         id: u64,
     },
-    /// End the stream the caller reads, if they can take it up again; the call goes on.
+    /// End the caller's stream if the caller can resume it. The call continues.
     PauseStream {
         retry_ms: u64,
     },
 }
 
-/// What the caller wants to hear.
+/// The events that the caller wants.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EventFilter {
     pub progress: bool,
-    /// The mildest level; `None` for no log messages at all.
+    /// The least severe level to send; `None` for no log messages.
     pub log_level: Option<LogLevel>,
 }
 
-/// The way out for events of one call. Clones share it; one that nobody listens to holds nothing.
+/// Takes the events of one call. Clones share one queue; a disabled sink has none.
 #[derive(Debug, Clone)]
 pub struct EventSink(Option<Arc<SinkShared>>);
 
 #[derive(Debug)]
 struct SinkShared {
     filter: EventFilter,
-    /// Whether there may be something in the queue: read without the lock, because most calls say nothing.
+    /// Whether the queue may have events. Read without the lock, because most calls send no events.
     has_events: AtomicBool,
     queue: Mutex<SinkQueue>,
 }
@@ -105,32 +106,32 @@ struct SinkQueue {
 impl EventSink {
     pub const EVENTS_MAX: usize = 256;
 
-    pub fn new(wanted: EventFilter) -> Self {
+    pub fn new(filter: EventFilter) -> Self {
         Self(Some(Arc::new(SinkShared {
-            filter: wanted,
+            filter,
             has_events: AtomicBool::new(false),
             queue: Mutex::default(),
         })))
     }
 
-    /// For a caller to whom nothing can be said before the answer.
+    /// For a caller that cannot receive events.
     pub fn disabled() -> Self {
         Self(None)
     }
 
     pub fn wants_progress(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.filter.progress)
+        self.0.as_ref().is_some_and(|shared| shared.filter.progress)
     }
 
     pub fn wants_log(&self, level: LogLevel) -> bool {
-        self.0.as_ref().and_then(|inner| inner.filter.log_level).is_some_and(|least| level >= least)
+        self.0.as_ref().and_then(|shared| shared.filter.log_level).is_some_and(|min| level >= min)
     }
 
-    /// Says how far the work is; dropped if the caller gave no token, or if it does not go forward.
+    /// Reports progress. Ignored if the caller sent no progress token, or if the value does not increase.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(inner) = self.0.as_ref().filter(|inner| inner.filter.progress) else { return };
-        let mut queue = inner.lock();
-        // The protocol: the value MUST increase with each notification.
+        let Some(shared) = self.0.as_ref().filter(|shared| shared.filter.progress) else { return };
+        let mut queue = shared.lock();
+        // 2025-11-25, Progress: the value MUST increase with each notification.
         if queue.last_progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return;
         }
@@ -140,59 +141,59 @@ impl EventSink {
             queue.events.retain(|e| !matches!(e, CallEvent::Progress { .. }));
         }
         if queue.events.len() < Self::EVENTS_MAX {
-            inner.push(queue, event);
+            shared.push(queue, event);
         }
     }
 
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Json) {
-        let Some(inner) = self.0.as_ref().filter(|_| self.wants_log(level)) else { return };
-        let queue = inner.lock();
+        let Some(shared) = self.0.as_ref().filter(|_| self.wants_log(level)) else { return };
+        let queue = shared.lock();
         if queue.events.len() < Self::EVENTS_MAX {
-            inner.push(queue, CallEvent::Log { level, logger: logger.map(Into::into), data });
+            shared.push(queue, CallEvent::Log { level, logger: logger.map(Into::into), data });
         }
     }
 
-    /// Lets the caller go and come back for the rest, where the protocol version knows that.
+    /// Ends the caller's stream, to be resumed after `retry_ms`, where the protocol version supports that.
     pub fn pause_stream(&self, retry_ms: u64) {
-        if let Some(inner) = &self.0 {
-            inner.push(inner.lock(), CallEvent::PauseStream { retry_ms });
+        if let Some(shared) = &self.0 {
+            shared.push(shared.lock(), CallEvent::PauseStream { retry_ms });
         }
     }
 
-    /// For the host: questions are few (one batch at a time) and must not be lost.
-    pub fn request_input(&self, id: u64, ask: InputRequest, task: Option<&str>) {
-        if let Some(inner) = &self.0 {
-            inner.push(
-                inner.lock(),
-                CallEvent::InputRequest { id, request: ask, task_id: task.map(Into::into) },
+    /// Sends an input request. The limit does not apply: there are few (one round at a time) and none may be lost.
+    pub fn request_input(&self, id: u64, request: InputRequest, task_id: Option<&str>) {
+        if let Some(shared) = &self.0 {
+            shared.push(
+                shared.lock(),
+                CallEvent::InputRequest { id, request, task_id: task_id.map(Into::into) },
             );
         }
     }
 
-    /// Takes a question back that nobody waits for any more.
+    /// Cancels an input request whose answer is no longer needed.
     pub fn cancel_input_request(&self, id: u64) {
-        if let Some(inner) = &self.0 {
-            inner.push(inner.lock(), CallEvent::CancelInputRequest { id });
+        if let Some(shared) = &self.0 {
+            shared.push(shared.lock(), CallEvent::CancelInputRequest { id });
         }
     }
 
     #[inline]
     pub fn has_events(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.has_events.load(Ordering::Acquire))
+        self.0.as_ref().is_some_and(|shared| shared.has_events.load(Ordering::Acquire))
     }
 
     pub fn pop(&self) -> Option<CallEvent> {
-        let inner = self.0.as_ref().filter(|_| self.has_events())?;
-        let mut queue = inner.lock();
+        let shared = self.0.as_ref().filter(|_| self.has_events())?;
+        let mut queue = shared.lock();
         let event = queue.events.pop_front();
-        inner.has_events.store(!queue.events.is_empty(), Ordering::Release);
+        shared.has_events.store(!queue.events.is_empty(), Ordering::Release);
         event
     }
 
-    /// Who is to be woken at the next event.
+    /// Sets the waker for the next event.
     pub fn register_waker(&self, waker: &Waker) {
-        let Some(inner) = &self.0 else { return };
-        let mut queue = inner.lock();
+        let Some(shared) = &self.0 else { return };
+        let mut queue = shared.lock();
         match &queue.waker {
             Some(old) if old.will_wake(waker) => {}
             _ => queue.waker = Some(waker.clone()),

@@ -1,24 +1,24 @@
-//! Questions to the user or their model, and the journal of what was answered.
+//! Input requests to the user or the client's model, and the journal of the answers.
 
 use json::{Doc, Json, Node, NodeKind};
 
 use crate::caller::ClientCapabilities;
 
-/// One question. How it travels depends on the client; whoever asks does not care.
+/// One input request. How it is sent depends on the client's protocol version; providers need not know.
 #[derive(Debug, Clone)]
 pub enum InputRequest {
-    /// Fill in a form; `schema` is flat, primitive properties only.
+    /// Elicitation by form. `schema` is flat: only primitive properties.
     Form { message: String, schema: Json },
-    /// Visit a page; for what must not pass through the client.
+    /// Elicitation by URL, for input that must not pass through the client.
     Url { message: String, url: String },
-    /// Let the client's model complete; `params` of `sampling/createMessage`.
+    /// Sampling by the client's model; the `params` of `sampling/createMessage`.
     Sampling { params: Json },
-    /// Which folders may be worked on.
+    /// The client's roots (`roots/list`).
     Roots,
 }
 
 impl InputRequest {
-    /// What a client must have declared to be asked this.
+    /// The capabilities that the client must have declared.
     pub fn required_capabilities(&self) -> ClientCapabilities {
         match self {
             Self::Form { .. } => ClientCapabilities::ELICITATION_FORM,
@@ -36,7 +36,7 @@ impl InputRequest {
         }
     }
 
-    /// Whether it is a form that has several choices for one of its fields.
+    /// Whether it is a form with a field that takes several choices.
     pub fn has_multi_select(&self) -> bool {
         let Self::Form { schema, .. } = self else { return false };
         let doc = schema.to_doc();
@@ -45,18 +45,18 @@ impl InputRequest {
     }
 }
 
-/// Questions that go out together, each under a key of the asker's choice.
+/// Input requests of one round, each under a key that the provider chooses.
 #[derive(Debug, Clone, Default)]
 pub struct InputRequests(Vec<(String, InputRequest)>);
 
 impl InputRequests {
-    pub fn single(key: impl Into<String>, ask: InputRequest) -> Self {
-        Self(vec![(key.into(), ask)])
+    pub fn single(key: impl Into<String>, request: InputRequest) -> Self {
+        Self(vec![(key.into(), request)])
     }
 
     #[must_use]
-    pub fn with(mut self, key: impl Into<String>, ask: InputRequest) -> Self {
-        self.0.push((key.into(), ask));
+    pub fn with(mut self, key: impl Into<String>, request: InputRequest) -> Self {
+        self.0.push((key.into(), request));
         self
     }
 
@@ -67,7 +67,7 @@ impl InputRequests {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &InputRequest)> {
-        self.0.iter().map(|(key, ask)| (key.as_str(), ask))
+        self.0.iter().map(|(key, request)| (key.as_str(), request))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -83,15 +83,17 @@ impl InputRequests {
     }
 
     pub fn required_capabilities(&self) -> ClientCapabilities {
-        self.0.iter().fold(ClientCapabilities::NONE, |all, (_, ask)| all.with(ask.required_capabilities()))
+        self.0
+            .iter()
+            .fold(ClientCapabilities::NONE, |all, (_, request)| all.with(request.required_capabilities()))
     }
 }
 
-/// What came back for one question: the client's own result object, untrusted.
+/// The client's result object for one input request. Untrusted.
 #[derive(Debug, Clone)]
 pub struct InputResponse(Doc);
 
-/// What a user did with a form or a page.
+/// What the user did with an elicitation.
 #[derive(Debug, Clone, Copy)]
 pub enum ElicitResult<'a> {
     Accepted(Option<Node<'a>>),
@@ -104,7 +106,7 @@ impl InputResponse {
         self.0.root()
     }
 
-    /// Reads the answer to [`Ask::Form`] or [`Ask::Url`]; `None` if it is no such thing.
+    /// Reads the answer to [`InputRequest::Form`] or [`InputRequest::Url`]; `None` if it is not valid.
     pub fn elicit_result(&self) -> Option<ElicitResult<'_>> {
         let root = self.root();
         match root.get("action")?.str()?.as_ref() {
@@ -115,7 +117,7 @@ impl InputResponse {
         }
     }
 
-    /// One text field of an accepted form.
+    /// A string field of an accepted form.
     pub fn text_field(&self, name: &str) -> Option<String> {
         match self.elicit_result()? {
             ElicitResult::Accepted(Some(content)) => Some(content.get(name)?.str()?.into_owned()),
@@ -123,39 +125,39 @@ impl InputResponse {
         }
     }
 
-    /// The text that a model completed: the answer to [`Ask::Sample`].
+    /// The model's text: the answer to [`InputRequest::Sampling`].
     pub fn sampled_text(&self) -> Option<String> {
         let content = self.root().get("content")?;
-        // One block, or from 2025-11-25 on possibly several.
+        // A single block, or an array of blocks from 2025-11-25 on.
         let block = if content.is_object() { Some(content) } else { content.elements().next() };
         Some(block?.get("text")?.str()?.into_owned())
     }
 
-    /// The URIs of the client's roots: the answer to [`Ask::Roots`].
+    /// The URIs of the client's roots: the answer to [`InputRequest::Roots`].
     pub fn root_uris(&self) -> Option<Vec<String>> {
         let roots = self.root().get("roots").filter(|roots| roots.kind() == NodeKind::Array)?;
         roots.elements().map(|root| Some(root.get("uri")?.str()?.into_owned())).collect()
     }
 }
 
-/// What has been answered so far in this call, over all its rounds.
+/// The answers so far, over all rounds of a call.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
-    /// How often the call was entered before this.
+    /// The number of earlier rounds.
     pub round: u32,
-    /// What tells this call from another that asks for the same; there is one once something was asked. A client can
-    /// come back with the same answers twice: what must not be done twice is claimed under this.
+    /// Identifies the call across its rounds; set once the call has requested input. A client can send the same
+    /// answers twice, so a write that must happen once uses this as its idempotency key.
     pub call_id: Option<[u8; 16]>,
     entries: Vec<(String, Json)>,
 }
 
 impl Journal {
-    /// An empty journal of a call that was entered before.
-    pub fn for_round(round: u32, call: [u8; 16]) -> Self {
-        Self { round, call_id: Some(call), entries: Vec::new() }
+    /// An empty journal for a later round of a call.
+    pub fn for_round(round: u32, call_id: [u8; 16]) -> Self {
+        Self { round, call_id: Some(call_id), entries: Vec::new() }
     }
 
-    /// Later answers to the same key replace earlier ones.
+    /// Records an answer. A later answer to the same key replaces the earlier one.
     pub fn record(&mut self, key: &str, answer: Json) {
         match self.entries.iter_mut().find(|(k, _)| k == key) {
             Some((_, old)) => *old = answer,
@@ -167,9 +169,9 @@ impl Journal {
         self.entries.iter().find(|(k, _)| k == key).map(|(_, json)| InputResponse(json.to_doc()))
     }
 
-    /// Forgets what is being asked again.
-    pub fn remove_all(&mut self, asks: &InputRequests) {
-        self.entries.retain(|(key, _)| !asks.contains_key(key));
+    /// Removes the answers to requests that are sent again.
+    pub fn remove_all(&mut self, requests: &InputRequests) {
+        self.entries.retain(|(key, _)| !requests.contains_key(key));
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Json)> {

@@ -1,8 +1,8 @@
-//! The words that all rooms share: what is called, by whom, what came of it.
+//! The types that all crates share: calls, callers, outcomes, errors and limits.
 //!
-//! A provider is a function of ([`Call`], [`Journal`] so far) that ends in an [`Outcome`]. It knows neither
-//! the protocol version nor the door: those are translated at the edge. Nothing runs here; there is no I/O,
-//! no clock and no source of randomness in this crate, only the traits through which they are handed in.
+//! A provider is a function of a [`Call`] and the [`Journal`] so far, and returns an [`Outcome`]. It knows
+//! neither the protocol version nor the transport: `wire` and `transport` translate those. This crate runs
+//! nothing. It has no I/O, no clock and no randomness, only the traits through which callers pass them in.
 
 mod call;
 mod caller;

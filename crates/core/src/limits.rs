@@ -1,45 +1,45 @@
-//! Every bound in one place; a name carries its unit.
+//! All limits in one place. A name ends in its unit.
 
-/// What one server allows. The defaults are safe before anything is configured.
+/// The limits of one server. The defaults are conservative.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// One message, on any door.
+    /// The size of one message, on any transport.
     pub frame_bytes_max: usize,
     pub json_depth_max: u32,
     pub json_slots_max: usize,
-    /// Requests in one batch (a protocol version of 2025 has them).
+    /// Messages in one JSON-RPC batch (2025-03-26 only).
     pub batch_items_max: usize,
-    /// How long a call may take before it is stopped.
+    /// The timeout of a call.
     pub call_timeout_ms: u64,
-    /// Calls under way at once, over all clients.
+    /// Concurrent calls, over all clients.
     pub calls_max: usize,
-    /// Calls under way at once on one pipe or in one session.
+    /// Concurrent calls on one pipe or in one session.
     pub calls_per_peer_max: usize,
     /// Items in one page of a list.
     pub page_items_max: usize,
-    /// How often a call may come back with questions, and how long a client may take to answer.
+    /// Rounds of input requests in one call, and the time that a client has to answer.
     pub input_rounds_max: u32,
     pub input_timeout_ms: u64,
-    /// Handshake-era sessions that hold something: a stream, a subscription, a call under way.
+    /// Sessions of the handshake era that hold a stream, a subscription or a running call.
     pub sessions_max: usize,
     pub sessions_per_principal_max: usize,
     pub sessions_per_anonymous_max: usize,
     pub session_idle_ms: u64,
     pub session_age_ms: u64,
-    /// What one stream keeps for a client that reads slowly or comes back.
+    /// Events that one stream buffers for a client that reads slowly or resumes.
     pub stream_events_max: usize,
     pub stream_bytes_max: usize,
     pub streams_max: usize,
     pub subscriptions_per_peer_max: usize,
-    /// All that one subscription, or all those of one session, may name together.
+    /// Total size of the URIs and ids in one subscription, or in all subscriptions of one session.
     pub subscription_bytes_max: usize,
     pub tasks_max: usize,
     pub tasks_per_principal_max: usize,
-    /// The requests and results of all tasks together.
+    /// Total size of the requests and results of all tasks.
     pub tasks_bytes_max: usize,
     pub task_ttl_ms: u64,
     pub task_poll_interval_ms: u64,
-    /// A quiet call turns into a stream after this, so that nothing in between gives up on it.
+    /// A call without events becomes a stream after this time, so that proxies do not time out.
     pub stream_after_silence_ms: u64,
     pub keep_alive_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! What a call ends in.
+//! The outcome of a call.
 
 use json::{Json, write};
 
@@ -9,36 +9,36 @@ use crate::provider::CallFuture;
 /// How one round of a call ended.
 pub enum Outcome {
     Done(CallResult),
-    /// A tool could not do its work, and says why: data, for the model.
+    /// The tool failed; the error is data for the model.
     ToolFailed(Box<ToolError>),
-    /// The user or their model must answer first; the call is entered again with the answers.
+    /// The call needs input from the user or their model. It runs again with the answers.
     InputRequired(InputRequests),
-    /// The work goes on; the caller gets a task if they can take one, else waits.
+    /// The work continues in this future. The caller gets a task if it supports tasks, and waits otherwise.
     Detach(CallFuture),
     Failed(CallError),
 }
 
 impl From<CallResult> for Outcome {
-    fn from(reply: CallResult) -> Self {
-        Self::Done(reply)
+    fn from(result: CallResult) -> Self {
+        Self::Done(result)
     }
 }
 
 impl From<ToolResult> for Outcome {
-    fn from(reply: ToolResult) -> Self {
-        Self::Done(CallResult::Tool(reply))
+    fn from(result: ToolResult) -> Self {
+        Self::Done(CallResult::Tool(result))
     }
 }
 
 impl From<ToolError> for Outcome {
-    fn from(problem: ToolError) -> Self {
-        Self::ToolFailed(Box::new(problem))
+    fn from(error: ToolError) -> Self {
+        Self::ToolFailed(Box::new(error))
     }
 }
 
 impl From<CallError> for Outcome {
-    fn from(fault: CallError) -> Self {
-        Self::Failed(fault)
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -51,35 +51,35 @@ pub enum CallResult {
 }
 
 impl CallResult {
-    /// About how much it holds, for whoever has to keep it.
+    /// Approximate size, for limits on stored results.
     pub fn size_bytes(&self) -> usize {
-        let body = |body: &ResourceContents| match body {
+        let contents_len = |contents: &ResourceContents| match contents {
             ResourceContents::Text { uri, text, .. } => uri.len() + text.len(),
             ResourceContents::Blob { uri, base64, .. } => uri.len() + base64.len(),
         };
-        let block = |one: &ContentBlock| match one {
+        let block_len = |block: &ContentBlock| match block {
             ContentBlock::Text(text) => text.len(),
             ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
-            ContentBlock::EmbeddedResource(contents) => body(contents),
+            ContentBlock::EmbeddedResource(contents) => contents_len(contents),
             ContentBlock::ResourceLink(resource) => resource.uri.len() + resource.name.len(),
         };
         match self {
-            Self::Tool(reply) => {
-                let content = match &reply.content {
+            Self::Tool(result) => {
+                let content = match &result.content {
                     ToolContent::Structured => 0,
                     ToolContent::Text(text) => text.len(),
-                    ToolContent::Blocks(blocks) => blocks.iter().map(block).sum(),
+                    ToolContent::Blocks(blocks) => blocks.iter().map(block_len).sum(),
                 };
-                content + reply.structured.as_ref().map_or(0, |json| json.as_str().len())
+                content + result.structured.as_ref().map_or(0, |json| json.as_str().len())
             }
-            Self::Prompt(reply) => reply.messages.iter().map(|message| block(&message.content)).sum(),
-            Self::Resource(contents) => contents.contents.iter().map(body).sum(),
+            Self::Prompt(result) => result.messages.iter().map(|message| block_len(&message.content)).sum(),
+            Self::Resource(result) => result.contents.iter().map(contents_len).sum(),
             Self::Completion(completion) => completion.values.iter().map(String::len).sum(),
         }
     }
 }
 
-/// What a tool answers: something to read, something typed, or both.
+/// The result of a tool: text or blocks to read, structured content, or both.
 #[derive(Debug, Clone)]
 pub struct ToolResult {
     pub content: ToolContent,
@@ -109,12 +109,12 @@ impl ToolResult {
         Self { content: ToolContent::Structured, structured: Some(json), is_error: false, meta: None }
     }
 
-    /// A failure that the model can read and act on.
-    pub fn from_tool_error(problem: &ToolError) -> Self {
+    /// The result of a tool that failed: a sentence, and the error as structured content.
+    pub fn from_tool_error(error: &ToolError) -> Self {
         let mut out = Vec::with_capacity(160);
-        problem.write_json(&mut out);
+        error.write_json(&mut out);
         Self {
-            content: ToolContent::Text(problem.to_sentence()),
+            content: ToolContent::Text(error.to_sentence()),
             structured: Some(Json::from_written_bytes(out)),
             is_error: true,
             meta: None,
@@ -128,7 +128,7 @@ impl ToolResult {
     }
 }
 
-/// A piece of content. Data is base64 already.
+/// A content block. Binary data is base64.
 #[derive(Debug, Clone)]
 pub enum ContentBlock {
     Text(String),
@@ -141,7 +141,7 @@ pub enum ContentBlock {
         mime_type: String,
     },
     EmbeddedResource(ResourceContents),
-    /// A pointer to a resource that the client may read.
+    /// A link to a resource that the client may read.
     ResourceLink(crate::Resource),
 }
 
@@ -155,9 +155,9 @@ pub enum ResourceContents {
 #[derive(Debug, Clone)]
 pub struct ResourceResult {
     pub contents: Vec<ResourceContents>,
-    /// How long a client may think this fresh.
+    /// How long a client may cache the contents.
     pub ttl_ms: u64,
-    /// Whether every caller would read the same.
+    /// Whether the contents are the same for every caller.
     pub public: bool,
 }
 
@@ -187,10 +187,10 @@ pub struct CompletionResult {
 }
 
 impl CompletionResult {
-    /// The protocol allows no more values than this in one answer.
+    /// The protocol's limit of values in one result.
     pub const VALUES_MAX: usize = 100;
 
-    /// Keeps the first hundred and says how many there were.
+    /// Keeps the first [`Self::VALUES_MAX`] values and sets `total`.
     pub fn from_values(values: impl IntoIterator<Item = String>) -> Self {
         let mut values: Vec<String> = values.into_iter().collect();
         let total = values.len();

@@ -1,4 +1,4 @@
-//! The seam between the host and whatever does the work.
+//! The interface between the host and the providers that run calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,19 +13,19 @@ use crate::outcome::Outcome;
 
 /// Anything that owns tools, resources or prompts: a compiled manifest, a script, another MCP server.
 pub trait Provider: Send + Sync {
-    /// What there is now. Cheap: the host reads it at start and after each [`Change`].
+    /// The current catalog. Cheap: the host reads it at start and after each [`CatalogChange`].
     fn catalog(&self) -> Arc<Catalog>;
 
-    /// One round of a call. Arguments have been checked against the tool's schema.
+    /// Runs one round of a call. The host has validated the arguments against the tool's schema.
     ///
-    /// Dropping the [`Work`] of [`Run::Later`] is the cancellation, so everything it holds must stop on drop.
+    /// Dropping the [`CallFuture`] of [`Run::Later`] cancels the call, so all work it started must stop on drop.
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run;
 
-    /// Called once, when the provider is taken in: whom to tell about changes.
+    /// Called once, when the host adds the provider. The provider reports changes to `listener`.
     fn set_change_listener(&self, _listener: Arc<dyn ChangeListener>) {}
 }
 
-/// What a round of a call may look at and speak to.
+/// The context of one round of a call.
 pub struct CallContext<'a> {
     pub caller: &'a Caller,
     pub journal: &'a Journal,
@@ -34,12 +34,12 @@ pub struct CallContext<'a> {
 }
 
 pub enum Run {
-    /// The answer was at hand: no future is made.
+    /// The outcome is ready; no future is needed.
     Now(Outcome),
     Later(CallFuture),
 }
 
-/// Work under way.
+/// A running call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 impl Run {
@@ -47,12 +47,12 @@ impl Run {
         Self::Now(outcome.into())
     }
 
-    pub fn later(work: impl Future<Output = Outcome> + Send + 'static) -> Self {
-        Self::Later(Box::pin(work))
+    pub fn later(future: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::Later(Box::pin(future))
     }
 }
 
-/// What can change under a client's feet.
+/// What changed in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogChange {
     Tools,
@@ -62,15 +62,15 @@ pub enum CatalogChange {
     Resource(Arc<str>),
 }
 
-/// Who wants to know of changes: the host.
+/// Receives catalog changes. The host implements it.
 pub trait ChangeListener: Send + Sync {
     fn catalog_changed(&self, change: CatalogChange);
 }
 
-/// The clock and the dice, handed in so that a test can hold them.
+/// Clock and randomness, passed in so that tests can control them.
 pub trait Platform: Send + Sync {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> u64;
-    /// Fills with bytes that nobody can guess.
+    /// Fills `bytes` from a cryptographically secure source.
     fn fill_random(&self, bytes: &mut [u8]);
 }

@@ -1,11 +1,11 @@
-//! Untrusted JSON, read once; trusted JSON, written once.
+//! Reads untrusted JSON in one pass and writes JSON.
 //!
-//! [`scan`] walks a text a single time and leaves a tape of spans: grammar, depth, number of values and
-//! duplicate keys are settled there, so everything after it works on a [`Doc`] that cannot be wrong. A
-//! number keeps its digits and a string its escapes until somebody asks for the value. [`write`] holds the
-//! few functions that make JSON, and [`Json`] is an owned piece of text that is known to be valid.
+//! [`scan`] walks a text once and returns a tape of spans. It checks grammar, depth, number of values and
+//! duplicate keys, so all later code works on a [`Doc`] that is known to be valid. A number keeps its digits
+//! and a string its escapes until a caller asks for the value. [`write`] has the functions that produce JSON;
+//! [`Json`] is an owned text that is known to be valid.
 //!
-//! Deliberately absent: a tree of values, floating point, any notion of JSON-RPC or MCP, and I/O.
+//! Deliberately absent: a tree of values, floating point, JSON-RPC, MCP and I/O.
 
 mod node;
 mod owned;

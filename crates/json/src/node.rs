@@ -1,4 +1,4 @@
-//! Reading a scanned text: a [`Node`] is a place on the tape, copied freely.
+//! Reads values from a scanned text. A [`Node`] is a cheap reference to one value on the tape.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ pub enum NodeKind {
     Object,
 }
 
-/// Sixteen bytes for each value and each key.
+/// One value or one key on the tape: sixteen bytes.
 ///
-/// `start..end` is the raw text, `next` the slot behind this subtree; `info` packs the kind, an "odd" bit
+/// `start..end` is the raw text, `next` the slot after this subtree. `info` packs the kind, the "complex" bit
 /// (a string with escapes, a number with fraction or exponent) and the number of members.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
@@ -26,9 +26,16 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Lengths and counts fit: `scan` refuses texts of 4 GiB and more, and a value takes at least a byte.
+    /// Lengths and counts fit into `u32`: `scan` rejects texts of 4 GiB and more, and a value has at least one byte.
     #[inline]
-    pub(crate) fn new(start: usize, end: usize, next: usize, kind: NodeKind, odd: bool, len: u32) -> Self {
+    pub(crate) fn new(
+        start: usize,
+        end: usize,
+        next: usize,
+        kind: NodeKind,
+        complex: bool,
+        len: u32,
+    ) -> Self {
         let kind = match kind {
             NodeKind::Null => 0,
             NodeKind::True => 1,
@@ -38,7 +45,7 @@ impl Slot {
             NodeKind::Array => 5,
             NodeKind::Object => 6,
         };
-        let info = kind | u32::from(odd) << 3 | len << 4;
+        let info = kind | u32::from(complex) << 3 | len << 4;
         Self { start: start as u32, end: end as u32, next: next as u32, info }
     }
 
@@ -111,7 +118,7 @@ impl<'d> Node<'d> {
         self.slots[self.index as usize]
     }
 
-    /// Where this value lies on its tape; [`Doc::node`](crate::Doc::node) finds it again.
+    /// The index of this value on its tape; [`Doc::node`](crate::Doc::node) returns the node for it.
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
@@ -122,20 +129,20 @@ impl<'d> Node<'d> {
         self.slot().kind()
     }
 
-    /// The text of the value, as it was sent.
+    /// The text of the value, byte for byte.
     #[inline]
     pub fn raw(&self) -> &'d str {
         self.slot().str(self.text)
     }
 
-    /// Where the text of the value lies in the text that was scanned.
+    /// The byte range of the value in the scanned text.
     #[inline]
     pub fn span(&self) -> std::ops::Range<usize> {
         let start = self.slot().start();
         start..start + self.slot().len_bytes() as usize
     }
 
-    /// How many members or elements; 0 for anything else.
+    /// The number of members or elements; 0 for other kinds.
     #[inline]
     pub fn len(&self) -> usize {
         self.slot().len()
@@ -151,7 +158,7 @@ impl<'d> Node<'d> {
         self.kind() == NodeKind::Object
     }
 
-    /// The value of a string that is written without escapes, which is how nearly all keys are.
+    /// The value of a string without escapes; `None` for other strings. Nearly all keys have no escapes.
     #[inline]
     pub fn plain_str(&self) -> Option<&'d str> {
         let slot = self.slot();
@@ -162,7 +169,7 @@ impl<'d> Node<'d> {
         Some(&raw[1..raw.len() - 1])
     }
 
-    /// The value of a string; borrowed unless it holds escapes.
+    /// The value of a string; borrowed unless it has escapes.
     #[inline]
     pub fn str(&self) -> Option<Cow<'d, str>> {
         let slot = self.slot();
@@ -181,7 +188,7 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// Whether this is a number written without fraction and exponent, of any size.
+    /// Whether this is a number without fraction and exponent, of any size.
     #[inline]
     pub fn is_plain_integer(&self) -> bool {
         let slot = self.slot();
@@ -192,28 +199,28 @@ impl<'d> Node<'d> {
         if self.is_plain_integer() { self.raw().parse().ok() } else { None }
     }
 
-    /// Whether the string is exactly `wanted`; no allocation either way.
+    /// Whether this is a string equal to `expected`.
     #[inline]
-    pub fn eq_str(&self, wanted: &str) -> bool {
+    pub fn eq_str(&self, expected: &str) -> bool {
         let slot = self.slot();
         if slot.kind() != NodeKind::String {
             return false;
         }
         let raw = slot.str(self.text);
         if slot.is_complex() {
-            unescape(raw) == wanted
+            unescape(raw) == expected
         } else {
-            raw.as_bytes()[1..raw.len() - 1] == *wanted.as_bytes()
+            raw.as_bytes()[1..raw.len() - 1] == *expected.as_bytes()
         }
     }
 
-    /// The member with this key, if this is an object that has it.
+    /// The member with this key; `None` if this is not an object or has no such member.
     #[inline]
     pub fn get(&self, key: &str) -> Option<Node<'d>> {
         self.members().find(|(k, _)| k.eq_str(key)).map(|(_, v)| v)
     }
 
-    /// Keys and values of an object, in the order sent; nothing for other kinds.
+    /// Keys and values of an object, in source order; empty for other kinds.
     #[inline]
     pub fn members(&self) -> Members<'d> {
         let slot = self.slot();
@@ -221,7 +228,7 @@ impl<'d> Node<'d> {
         Members { node: Node { index: self.index + 1, ..*self }, end }
     }
 
-    /// The elements of an array; nothing for other kinds.
+    /// The elements of an array; empty for other kinds.
     #[inline]
     pub fn elements(&self) -> Elements<'d> {
         let slot = self.slot();
@@ -229,10 +236,9 @@ impl<'d> Node<'d> {
         Elements { node: Node { index: self.index + 1, ..*self }, end }
     }
 
-    /// Writes the value without the white space between its parts, on one line.
+    /// Writes the value on one line, without white space between its parts.
     ///
-    /// Strings and numbers are copied as sent, so nothing is lost; a raw line break cannot occur inside a
-    /// scanned string.
+    /// Strings and numbers are copied byte for byte. A scanned string contains no raw line break.
     pub fn write_compact(&self, out: &mut Vec<u8>) {
         let raw = self.raw().as_bytes();
         match self.kind() {
@@ -306,16 +312,16 @@ impl<'d> Iterator for Elements<'d> {
     }
 }
 
-/// The value of a scanned string; `raw` has its quotes.
+/// The value of a scanned string. `raw` includes the quotes.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     let inner = &raw[1..raw.len() - 1];
     let Some(first) = memchr::memchr(b'\\', inner.as_bytes()) else { return Cow::Borrowed(inner) };
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;
     let mut next = Some(first);
-    while let Some(at) = next {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
+    while let Some(offset) = next {
+        out.push_str(&rest[..offset]);
+        rest = &rest[offset..];
         let (value, used) = decode_escape(rest);
         out.push(value);
         rest = &rest[used..];
@@ -325,9 +331,12 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The character that the escape at the start of `text` stands for, and how long the escape is.
+/// Decodes the escape at the start of `text`: the character, and the length of the escape in bytes.
 fn decode_escape(text: &str) -> (char, usize) {
-    let unit = |at: usize| u32::from_str_radix(&text[at + 2..at + 6], 16).expect("scanned: four hex digits");
+    let unit = |offset: usize| {
+        u32::from_str_radix(&text[offset + 2..offset + 6], 16)
+            .expect("the scanner checked the four hex digits")
+    };
     match text.as_bytes()[1] {
         b'b' => ('\u{8}', 2),
         b'f' => ('\u{c}', 2),
@@ -340,7 +349,7 @@ fn decode_escape(text: &str) -> (char, usize) {
                 0xD800..0xDC00 => (0x10000 + ((high - 0xD800) << 10) + (unit(6) - 0xDC00), 12),
                 _ => (high, 6),
             };
-            (char::from_u32(value).expect("scanned: surrogates come in pairs"), used)
+            (char::from_u32(value).expect("the scanner checked the surrogate pair"), used)
         }
         same => (same as char, 2),
     }

@@ -1,4 +1,4 @@
-//! An owned piece of JSON that is known to be valid.
+//! Owned JSON text that is known to be valid.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use crate::node::Node;
 use crate::scan::{Doc, ScanError, ScanLimits, scan};
 use crate::write::ObjectWriter;
 
-/// Valid JSON on one line, owned. What it says is kept as text until somebody scans it.
+/// Valid, compact JSON on one line. It stays text until a caller scans it with [`Json::to_doc`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json(String);
 
 impl Json {
-    /// Takes text from a trusted or untrusted place; it is scanned and compacted.
+    /// Scans text from any source, trusted or not, and compacts it.
     pub fn parse(text: &str) -> Result<Self, ScanError> {
         let doc = scan(text.as_bytes().to_vec(), &ScanLimits::default())?;
         Ok(Self::from(doc.root()))
     }
 
-    /// Writes an object member by member.
+    /// Builds an object; `fill` writes its members.
     pub fn object(fill: impl FnOnce(&mut ObjectWriter<'_>)) -> Self {
         let mut out = Vec::with_capacity(128);
         let mut object = ObjectWriter::new(&mut out);
@@ -26,19 +26,19 @@ impl Json {
         Self::from_written_bytes(out)
     }
 
-    /// Takes over what the functions of [`write`](crate::write) wrote.
+    /// Wraps bytes that the functions of [`write`](crate::write) wrote.
     ///
     /// # Panics
-    /// If the bytes are not UTF-8, which those functions cannot make from `&str`.
+    /// If the bytes are not UTF-8. Those functions only write UTF-8.
     pub fn from_written_bytes(out: Vec<u8>) -> Self {
-        Self(String::from_utf8(out).expect("written from &str"))
+        Self(String::from_utf8(out).expect("JSON writers only write UTF-8"))
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text as a document to look into.
+    /// Scans the text, to read values from it.
     pub fn to_doc(&self) -> Doc {
         let limits = ScanLimits { depth_max: 256, slots_max: usize::MAX };
         scan(self.0.as_bytes().to_vec(), &limits).expect("Json is valid by construction")

@@ -1,20 +1,19 @@
-//! One pass over untrusted text: UTF-8, grammar, depth, number of values, duplicate keys. Spans, not values.
+//! One scanner over untrusted text: checks UTF-8, grammar, depth, number of values and duplicate keys.
 //!
-//! The pass is iterative where it can be and recursive only as deep as `depth_max`, so hostile nesting costs
-//! an error and not a stack. Keys are compared unescaped: `"a"` and `"\u0061"` are the same key, because
-//! a reader behind us may think so.
+//! Recursion is bounded by `depth_max`, so deep nesting is an error and never a stack overflow. Keys are
+//! compared unescaped: `"a"` and `"\u0061"` are the same key, because a later reader may treat them so.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::node::{Node, NodeKind, Slot, unescape};
 
-/// How much a text may ask of us before it is refused.
+/// Limits for one text. The scanner rejects a text that exceeds one.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanLimits {
-    /// How deep arrays and objects may nest.
+    /// Maximum nesting depth of arrays and objects.
     pub depth_max: u32,
-    /// How many values and keys there may be: the tape takes 16 bytes for each.
+    /// Maximum number of values and keys. The tape uses 16 bytes for each.
     pub slots_max: usize,
 }
 
@@ -24,7 +23,7 @@ impl Default for ScanLimits {
     }
 }
 
-/// What is wrong with a text, and at which byte.
+/// Why a text was rejected, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanError {
     pub offset: usize,
@@ -43,7 +42,7 @@ pub enum ScanErrorKind {
 
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.kind {
+        let message = match self.kind {
             ScanErrorKind::InvalidUtf8 => "invalid UTF-8",
             ScanErrorKind::Syntax => "not valid JSON",
             ScanErrorKind::TooDeep => "nested too deeply",
@@ -51,13 +50,13 @@ impl fmt::Display for ScanError {
             ScanErrorKind::TooManyValues => "too many values",
             ScanErrorKind::TooLong => "too long",
         };
-        write!(f, "{why} at byte {}", self.offset)
+        write!(f, "{message} at byte {}", self.offset)
     }
 }
 
 impl std::error::Error for ScanError {}
 
-/// A scanned text: the text itself and the tape of spans over it.
+/// A scanned text: the text and the tape of spans over it.
 #[derive(Debug, Clone)]
 pub struct Doc {
     text: String,
@@ -71,10 +70,10 @@ impl Doc {
         self.node(0)
     }
 
-    /// The value at a place remembered from [`Node::at`] of the same document.
+    /// The value at an index from [`Node::index`] of the same document.
     #[inline]
-    pub fn node(&self, at: u32) -> Node<'_> {
-        Node { text: &self.text, slots: &self.slots, index: at }
+    pub fn node(&self, index: u32) -> Node<'_> {
+        Node { text: &self.text, slots: &self.slots, index }
     }
 
     #[inline]
@@ -83,16 +82,16 @@ impl Doc {
     }
 }
 
-/// Reads a whole text. The bytes are taken over, not copied.
+/// Scans a whole text. It takes the bytes over and does not copy them.
 pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, ScanError> {
     if bytes.len() >= u32::MAX as usize {
         return Err(ScanError { offset: u32::MAX as usize, kind: ScanErrorKind::TooLong });
     }
     let text = String::from_utf8(bytes)
         .map_err(|e| ScanError { offset: e.utf8_error().valid_up_to(), kind: ScanErrorKind::InvalidUtf8 })?;
-    // A request has about one value per eight bytes; guessing right saves growing the tape.
+    // A request has about one value per eight bytes. A good guess avoids growing the tape.
     let guess = (text.len() / 8 + 8).min(limits.slots_max);
-    let mut pass = Scanner {
+    let mut scanner = Scanner {
         bytes: text.as_bytes(),
         text: &text,
         position: 0,
@@ -100,18 +99,18 @@ pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, ScanError> {
         depth_left: limits.depth_max,
         slots_max: limits.slots_max,
     };
-    pass.skip_whitespace();
-    pass.value()?;
-    pass.skip_whitespace();
-    if pass.position != pass.bytes.len() {
-        return pass.error(ScanErrorKind::Syntax);
+    scanner.skip_whitespace();
+    scanner.value()?;
+    scanner.skip_whitespace();
+    if scanner.position != scanner.bytes.len() {
+        return scanner.error(ScanErrorKind::Syntax);
     }
-    let slots = pass.slots;
+    let slots = scanner.slots;
     Ok(Doc { text, slots })
 }
 
-/// An object with up to this many keys compares each key with the earlier ones; a larger one is sorted,
-/// so that no input is quadratic and there is no hash to attack.
+/// Up to this many keys, each key is compared with the earlier ones. The keys of larger objects are sorted
+/// instead: no input takes quadratic time, and there is no hash to attack.
 const PAIRWISE_KEYS_MAX: u32 = 12;
 
 struct Scanner<'a> {
@@ -126,12 +125,12 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     #[inline]
     fn peek(&self) -> u8 {
-        // NUL is never valid outside a string, so it can stand for the end.
+        // NUL is never valid outside a string, so it can mark the end of the text.
         self.bytes.get(self.position).copied().unwrap_or(0)
     }
 
-    fn error<T>(&self, why: ScanErrorKind) -> Result<T, ScanError> {
-        Err(ScanError { offset: self.position, kind: why })
+    fn error<T>(&self, kind: ScanErrorKind) -> Result<T, ScanError> {
+        Err(ScanError { offset: self.position, kind })
     }
 
     #[inline]
@@ -142,12 +141,12 @@ impl Scanner<'_> {
     }
 
     #[inline]
-    fn push_slot(&mut self, start: usize, kind: NodeKind, odd: bool) -> Result<(), ScanError> {
+    fn push_slot(&mut self, start: usize, kind: NodeKind, complex: bool) -> Result<(), ScanError> {
         let next = self.slots.len() + 1;
         if next > self.slots_max {
             return self.error(ScanErrorKind::TooManyValues);
         }
-        self.slots.push(Slot::new(start, self.position, next, kind, odd, 0));
+        self.slots.push(Slot::new(start, self.position, next, kind, complex, 0));
         Ok(())
     }
 
@@ -180,7 +179,7 @@ impl Scanner<'_> {
         self.push_slot(start, kind, false)
     }
 
-    /// From the opening quote to behind the closing one; says whether there were escapes.
+    /// Scans a string including both quotes. Returns whether it has escapes.
     #[inline]
     fn string(&mut self) -> Result<bool, ScanError> {
         self.position += 1;
@@ -209,7 +208,7 @@ impl Scanner<'_> {
                 Ok(())
             }
             Some(b'u') => match self.utf16_unit(self.position) {
-                // A lone surrogate has no UTF-8 form: it could not be forwarded faithfully.
+                // A lone surrogate has no UTF-8 form, so it could not be forwarded unchanged.
                 Some(0xD800..0xDC00) => match self.utf16_unit(self.position + 6) {
                     Some(0xDC00..0xE000) => {
                         self.position += 12;
@@ -227,16 +226,16 @@ impl Scanner<'_> {
         }
     }
 
-    /// The value of the `\uXXXX` that starts at `at`.
-    fn utf16_unit(&self, at: usize) -> Option<u32> {
-        let hex = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
+    /// The value of the `\uXXXX` escape that starts at `offset`.
+    fn utf16_unit(&self, offset: usize) -> Option<u32> {
+        let hex = self.text.get(offset..offset + 6)?.strip_prefix("\\u")?;
         if !hex.bytes().all(|c| c.is_ascii_hexdigit()) {
             return None;
         }
         u32::from_str_radix(hex, 16).ok()
     }
 
-    /// Says whether the number is written with a fraction or an exponent.
+    /// Scans a number. Returns whether it has a fraction or an exponent.
     fn number(&mut self) -> Result<bool, ScanError> {
         if self.peek() == b'-' {
             self.position += 1;
@@ -277,25 +276,25 @@ impl Scanner<'_> {
             return self.error(ScanErrorKind::TooDeep);
         }
         self.depth_left -= 1;
-        let at = self.slots.len();
+        let index = self.slots.len();
         let start = self.position;
         self.push_slot(start, kind, false)?;
         self.position += 1;
         self.skip_whitespace();
-        Ok(at)
+        Ok(index)
     }
 
     #[inline]
-    fn close_container(&mut self, at: usize, kind: NodeKind, len: u32) {
+    fn close_container(&mut self, index: usize, kind: NodeKind, len: u32) {
         self.position += 1;
         self.depth_left += 1;
         let next = self.slots.len();
-        let start = self.slots[at].start();
-        self.slots[at] = Slot::new(start, self.position, next, kind, false, len);
+        let start = self.slots[index].start();
+        self.slots[index] = Slot::new(start, self.position, next, kind, false, len);
     }
 
     fn array(&mut self) -> Result<(), ScanError> {
-        let at = self.open_container(NodeKind::Array)?;
+        let index = self.open_container(NodeKind::Array)?;
         let mut len = 0;
         if self.peek() != b']' {
             loop {
@@ -310,12 +309,12 @@ impl Scanner<'_> {
                 self.skip_whitespace();
             }
         }
-        self.close_container(at, NodeKind::Array, len);
+        self.close_container(index, NodeKind::Array, len);
         Ok(())
     }
 
     fn object(&mut self) -> Result<(), ScanError> {
-        let at = self.open_container(NodeKind::Object)?;
+        let index = self.open_container(NodeKind::Object)?;
         let mut len = 0;
         if self.peek() != b'}' {
             loop {
@@ -326,7 +325,7 @@ impl Scanner<'_> {
                 let escaped = self.string()?;
                 self.push_slot(start, NodeKind::String, escaped)?;
                 if len < PAIRWISE_KEYS_MAX {
-                    self.check_new_key(at)?;
+                    self.check_new_key(index)?;
                 }
                 self.skip_whitespace();
                 if self.peek() != b':' {
@@ -345,18 +344,18 @@ impl Scanner<'_> {
                 self.skip_whitespace();
             }
         }
-        self.close_container(at, NodeKind::Object, len);
-        if len > PAIRWISE_KEYS_MAX { self.check_keys_sorted(at) } else { Ok(()) }
+        self.close_container(index, NodeKind::Object, len);
+        if len > PAIRWISE_KEYS_MAX { self.check_keys_sorted(index) } else { Ok(()) }
     }
 
-    /// Compares the key just pushed with every earlier key of the object at `object`.
+    /// Compares the newest key with every earlier key of the object in slot `object`.
     #[inline]
     fn check_new_key(&self, object: usize) -> Result<(), ScanError> {
         let newest = self.slots.len() - 1;
         let key = self.slots[newest];
-        let mut at = object + 1;
-        while at < newest {
-            let other = self.slots[at];
+        let mut index = object + 1;
+        while index < newest {
+            let other = self.slots[index];
             let same = if !key.is_complex() && !other.is_complex() {
                 other.len_bytes() == key.len_bytes() && other.bytes(self.bytes) == key.bytes(self.bytes)
             } else {
@@ -365,7 +364,7 @@ impl Scanner<'_> {
             if same {
                 return Err(ScanError { offset: key.start(), kind: ScanErrorKind::DuplicateKey });
             }
-            at = self.slots[at + 1].next();
+            index = self.slots[index + 1].next();
         }
         Ok(())
     }
@@ -374,11 +373,11 @@ impl Scanner<'_> {
     fn check_keys_sorted(&self, object: usize) -> Result<(), ScanError> {
         let end = self.slots[object].next();
         let mut keys: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(self.slots[object].len());
-        let mut at = object + 1;
-        while at < end {
-            let key = self.slots[at];
+        let mut index = object + 1;
+        while index < end {
+            let key = self.slots[index];
             keys.push((unescape(key.str(self.text)), key.start()));
-            at = self.slots[at + 1].next();
+            index = self.slots[index + 1].next();
         }
         keys.sort_unstable();
         match keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
@@ -391,14 +390,14 @@ impl Scanner<'_> {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// A word whose high bits mark the zero bytes of `x` (the lowest mark is exact).
+/// Sets the high bit of each zero byte of `x`. Only the lowest set bit is exact.
 #[inline]
 fn zero_byte_mask(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x & HIGHS
 }
 
-/// A word whose lowest high bit marks the first of eight bytes that JSON wants escaped: a quote, a backslash
-/// or a control character. 0 if there is none.
+/// The lowest set bit marks the first of eight bytes that JSON must escape: a quote, a backslash or a control
+/// character. 0 if there is none.
 #[inline]
 pub(crate) fn special_byte_mask(x: u64) -> u64 {
     let quote = zero_byte_mask(x ^ (ONES * b'"' as u64));
@@ -407,7 +406,7 @@ pub(crate) fn special_byte_mask(x: u64) -> u64 {
     quote | backslash | control
 }
 
-/// How many bytes from the start need no escape in JSON: no quote, no backslash, no control character.
+/// The number of leading bytes that need no escape: no quote, no backslash, no control character.
 #[inline]
 fn plain_prefix_len(bytes: &[u8]) -> usize {
     let mut i = 0;

@@ -1,7 +1,7 @@
-//! Making JSON: strings, and small objects member by member.
+//! Writes JSON: strings, numbers, and objects member by member.
 //!
-//! Nothing here can make invalid JSON as long as [`Object::raw`] is given valid JSON, which is what
-//! [`Json`](crate::Json) and [`Node::raw`](crate::Node::raw) are.
+//! The output is always valid JSON if every text passed to [`ObjectWriter::raw`] is. [`Json`](crate::Json) and
+//! [`Node::raw`](crate::Node::raw) always are.
 
 use crate::scan::special_byte_mask;
 
@@ -13,10 +13,10 @@ pub fn string(out: &mut Vec<u8>, s: &str) {
     out.push(b'"');
 }
 
-/// Writes UTF-8 text with what JSON wants escaped; no quotes.
+/// Writes UTF-8 text with JSON escapes, without the quotes.
 ///
-/// Eight bytes are written at a time and what was too much is taken back: in JSON inside JSON, every few
-/// bytes need an escape, and a copy of each run between two of them would cost more than the copying.
+/// It appends eight bytes at a time and truncates at the first one that needs an escape. JSON inside JSON needs
+/// an escape every few bytes, so finding each plain run first and then copying it is slower.
 #[inline]
 pub fn escaped(out: &mut Vec<u8>, s: &[u8]) {
     out.reserve(s.len() + s.len() / 4 + 8);
@@ -61,24 +61,24 @@ fn escape_control(out: &mut Vec<u8>, c: u8) {
 /// Writes an integer in decimal.
 pub fn integer(out: &mut Vec<u8>, n: i64) {
     let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut left = n.unsigned_abs();
+    let mut first = digits.len();
+    let mut rest = n.unsigned_abs();
     loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
             break;
         }
     }
     if n < 0 {
         out.push(b'-');
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(&digits[first..]);
 }
 
-/// Writes a finite number so that it reads back identically; JSON has no other numbers, so NaN and the
-/// infinities become `null`.
+/// Writes a finite number so that it reads back as the same `f64`. JSON has no NaN and no infinities: they
+/// become `null`.
 pub fn number(out: &mut Vec<u8>, n: f64) {
     if !n.is_finite() {
         out.extend_from_slice(b"null");
@@ -89,12 +89,12 @@ pub fn number(out: &mut Vec<u8>, n: f64) {
     } else if (1e-5..1e16).contains(&n.abs()) {
         out.extend_from_slice(n.to_string().as_bytes());
     } else {
-        // Written out, it would be hundreds of zeros.
+        // Without an exponent this could be hundreds of zeros.
         out.extend_from_slice(format!("{n:e}").as_bytes());
     }
 }
 
-/// An object being written: members in the order of the calls. [`Object::end`] closes it.
+/// Writes one object, members in the order of the calls. [`ObjectWriter::end`] closes it.
 pub struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
@@ -106,7 +106,7 @@ impl<'o> ObjectWriter<'o> {
         Self { out, is_empty: true }
     }
 
-    /// Starts a member and hands out the buffer for its value.
+    /// Starts a member and returns the buffer for its value.
     pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -174,7 +174,7 @@ impl<'o> ObjectWriter<'o> {
     }
 }
 
-/// Writes an array, each item by `each`.
+/// Writes an array; `each` writes one item.
 pub fn array<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,

@@ -1,5 +1,5 @@
-//! Prints docs/error-codes.md from the table that the code uses.
-#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+//! Prints docs/error-codes.md from the tables in the code.
+#![allow(clippy::print_stdout, reason = "its output is the document")]
 
 use spile_core::{ArgumentErrorKind, ToolErrorCode};
 use wire::error::ErrorCode;
@@ -7,27 +7,27 @@ use wire::error::ErrorCode;
 fn main() {
     println!("# Error codes\n");
     println!(
-        "Generated from `crates/wire/src/error.rs` by `cargo xtask docs`; do not edit. A number never changes its"
+        "Generated from `crates/wire/src/error.rs` by `cargo xtask docs`; do not edit. The meaning of a"
     );
-    println!("meaning.\n");
+    println!("number never changes.\n");
     println!("## Protocol errors\n");
     println!(
-        "These answer a client. Codes from -32768 to -32000 are JSON-RPC's and MCP's; the others are ours.\n"
+        "JSON-RPC errors. JSON-RPC and MCP define the codes from -32768 to -32000; the others are Spile's.\n"
     );
-    println!("| code | name | when |");
+    println!("| code | name | meaning |");
     println!("|---|---|---|");
-    for (_, number, name, when) in ErrorCode::TABLE {
-        println!("| {number} | {name} | {when} |");
+    for (_, number, name, meaning) in ErrorCode::TABLE {
+        println!("| {number} | {name} | {meaning} |");
     }
     println!("\n## Tool errors\n");
-    println!("What a tool could not do is a result with `isError: true` that a model can read:");
+    println!("A tool that fails returns a result with `isError: true` that a model can read:");
     println!(
-        "`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?, ref}}`. The log has more under `ref`.\n"
+        "`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?, ref?}}`. The server's log has details under `ref`.\n"
     );
-    println!("| code | when |");
+    println!("| code | meaning |");
     println!("|---|---|");
-    for (_, code, when) in ToolErrorCode::TABLE {
-        println!("| `{code}` | {when} |");
+    for (_, code, meaning) in ToolErrorCode::TABLE {
+        println!("| `{code}` | {meaning} |");
     }
     println!("\nFor `invalid_arguments` the `reason` is one of:\n");
     for reason in ArgumentErrorKind::ALL {

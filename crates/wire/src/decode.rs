@@ -1,9 +1,8 @@
-//! One message in, one meaning out: the era test and everything that can be refused without knowing what
-//! is served here.
+//! Decodes one message: determines its era and version, and rejects what is invalid for every server.
 //!
-//! The era is chosen per message. A message whose `_meta` names a protocol version stands alone; a bare one
-//! means what its handshake, session or header says. 2026-07-28, Versioning: a server MAY serve both eras
-//! concurrently on the same endpoint or process.
+//! The era is chosen per message. A message whose `_meta` names a protocol version is self-contained. For any
+//! other message the handshake, session or header determines the version. 2026-07-28, Versioning: a server MAY
+//! serve both eras concurrently on the same endpoint or process.
 
 use std::borrow::Cow;
 
@@ -18,23 +17,23 @@ use crate::params::{ListKind, MessageFields, Meta, NotificationFilter, Params, T
 use crate::peer::{Peer, read_capabilities};
 use crate::version::{Feature, Version};
 
-/// What a message without an envelope means.
+/// The context of a message that has no envelope.
 pub enum Defaults<'a> {
-    /// On a pipe: what was negotiated, if anything was.
+    /// On a pipe: the negotiated peer; `None` before the handshake.
     Pipe(Option<Peer>),
-    /// Over HTTP: what its session or its headers say.
+    /// Over HTTP: the session and the headers.
     Http(HttpDefaults<'a>),
-    /// Inside a batch.
+    /// Inside a batch: the peer of the batch.
     Batched(Peer),
 }
 
 pub struct HttpDefaults<'a> {
     pub headers: Headers<'a>,
-    /// Looks up the session that the request names. Asked only for bare messages.
+    /// Looks up the session that the request names. Called only for messages without an envelope.
     pub lookup_session: &'a dyn Fn() -> SessionLookup,
 }
 
-/// What is known of the session that a request names.
+/// The result of looking up the session that a request names.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionLookup {
     NotNamed,
@@ -45,7 +44,7 @@ pub enum SessionLookup {
 pub enum Decoded {
     Request(Request),
     Notification(Notification),
-    /// A client of the handshake era answers a question of ours. `None`: no id that we could have given.
+    /// A client of the handshake era answers an input request. The id is `None` if it cannot be one of ours.
     Response {
         id: Option<u64>,
         result: Result<Json, String>,
@@ -54,7 +53,7 @@ pub enum Decoded {
     Rejected(ErrorResponse),
 }
 
-/// A request that is well formed and belongs to a known version.
+/// A well-formed request of a known version.
 pub struct Request {
     pub id: RequestId,
     pub peer: Peer,
@@ -75,14 +74,14 @@ pub enum RequestKind {
     Task(TaskRequest),
 }
 
-/// What a client of the newest era brings back to go on with a call.
+/// What a client of the stateless era sends to continue a call.
 #[derive(Debug, Default)]
 pub struct Resume {
     pub request_state: Option<String>,
     pub input_responses: Vec<(String, Json)>,
 }
 
-/// A client of 2025-11-25 wants the call to be a task.
+/// The `task` parameter of 2025-11-25: run the call as a task.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskMetadata {
     pub ttl_ms: Option<u64>,
@@ -92,53 +91,53 @@ pub struct TaskMetadata {
 pub enum Notification {
     Initialized,
     Cancelled(RequestId),
-    /// Anything else, known or not: nothing is to be done.
+    /// Any other notification, known or not. It needs no action.
     Other,
 }
 
-/// Several messages in one, in their order. Never empty.
+/// The messages of a JSON-RPC batch, in order. Never empty.
 pub struct Batch {
     pub version: Version,
     pub items: Vec<Decoded>,
 }
 
-/// A message that is answered without being carried out. On a pipe the status means nothing.
+/// The response to a message that was rejected. The HTTP status has no meaning on a pipe.
 #[derive(Debug)]
 pub struct ErrorResponse {
     pub http_status: u16,
     pub body: Vec<u8>,
     pub retry_after_ms: Option<u64>,
-    /// Whether it answers a request, and not something of which not even that is known.
+    /// Whether it answers a request, as opposed to a message without a usable id.
     pub has_request_id: bool,
 }
 
 impl ErrorResponse {
-    pub fn new(told: &RpcError, id: Option<&RequestId>, version: Version) -> Self {
-        let body = told.to_response(id, version);
-        Self { http_status: told.http_status, body, retry_after_ms: None, has_request_id: id.is_some() }
+    pub fn new(error: &RpcError, id: Option<&RequestId>, version: Version) -> Self {
+        let body = error.to_response(id, version);
+        Self { http_status: error.http_status, body, retry_after_ms: None, has_request_id: id.is_some() }
     }
 }
 
-/// What a server takes.
+/// The server's limits and methods.
 pub struct DecodeOptions<'a> {
     pub scan_limits: ScanLimits,
     pub batch_items_max: usize,
-    /// Whether there is anything here that a method is for. One for which there is nothing does not exist,
-    /// whatever its parameters.
+    /// Whether the server has the capability that a method needs. Otherwise the method does not exist, whatever
+    /// its parameters.
     pub supports_method: &'a dyn Fn(Method) -> bool,
 }
 
-/// Reads one message.
-pub fn decode(bytes: Vec<u8>, terms: &DecodeOptions<'_>, bare: Defaults<'_>) -> Decoded {
-    match scan(bytes, &terms.scan_limits) {
-        Ok(doc) if doc.root().kind() == NodeKind::Array => decode_batch(&doc, terms, bare),
-        Ok(doc) => decode_message(doc, terms, bare).unwrap_or_else(Decoded::Rejected),
-        Err(bad) => Decoded::Rejected(parse_error(&bad, &bare)),
+/// Decodes one message or one batch.
+pub fn decode(bytes: Vec<u8>, options: &DecodeOptions<'_>, defaults: Defaults<'_>) -> Decoded {
+    match scan(bytes, &options.scan_limits) {
+        Ok(doc) if doc.root().kind() == NodeKind::Array => decode_batch(&doc, options, defaults),
+        Ok(doc) => decode_message(doc, options, defaults).unwrap_or_else(Decoded::Rejected),
+        Err(error) => Decoded::Rejected(parse_error(&error, &defaults)),
     }
 }
 
-fn parse_error(bad: &ScanError, bare: &Defaults<'_>) -> ErrorResponse {
-    let version = match bare {
+fn parse_error(error: &ScanError, defaults: &Defaults<'_>) -> ErrorResponse {
+    let version = match defaults {
         Defaults::Pipe(peer) => peer.map(|p| p.version),
         Defaults::Http(http) => match http.headers.version {
             HeaderField::Single(date) => Version::parse_bytes(date),
@@ -146,42 +145,48 @@ fn parse_error(bad: &ScanError, bare: &Defaults<'_>) -> ErrorResponse {
         },
         Defaults::Batched(peer) => Some(peer.version),
     };
-    let told = RpcError::new(ErrorCode::ParseError, 400, format!("parse error: {bad}"));
-    ErrorResponse::new(&told, None, version.unwrap_or(Version::UNSPECIFIED))
+    let error = RpcError::new(ErrorCode::ParseError, 400, format!("parse error: {error}"));
+    ErrorResponse::new(&error, None, version.unwrap_or(Version::UNSPECIFIED))
 }
 
-fn decode_batch(doc: &Doc, terms: &DecodeOptions<'_>, bare: Defaults<'_>) -> Decoded {
-    let refuse = |version, why: &str| {
+fn decode_batch(doc: &Doc, options: &DecodeOptions<'_>, defaults: Defaults<'_>) -> Decoded {
+    let reject = |version, reason: &str| {
         Decoded::Rejected(ErrorResponse::new(
-            &RpcError::new(ErrorCode::InvalidRequest, 400, why),
+            &RpcError::new(ErrorCode::InvalidRequest, 400, reason),
             None,
             version,
         ))
     };
-    let peer = match bare.peer() {
+    let peer = match defaults.peer() {
         Ok(peer) => peer,
-        Err(why) => return Decoded::Rejected(ErrorResponse::new(&why, None, bare.assumed_version())),
+        Err(error) => return Decoded::Rejected(ErrorResponse::new(&error, None, defaults.assumed_version())),
     };
     let items = doc.root();
     // 2025-03-26, Batching: MUST support receiving batches. Removed in 2025-06-18.
     if !peer.version.has(Feature::Batches) {
-        return refuse(peer.version, "this protocol version has no batches; send one message at a time");
+        return reject(peer.version, "this protocol version has no batches; send one message at a time");
     }
     if items.is_empty() {
-        return refuse(peer.version, "an empty batch");
+        return reject(peer.version, "the batch is empty");
     }
-    if items.len() > terms.batch_items_max {
-        return refuse(peer.version, &format!("more than {} messages in one batch", terms.batch_items_max));
+    if items.len() > options.batch_items_max {
+        return reject(
+            peer.version,
+            &format!("the batch exceeds the limit of {} messages", options.batch_items_max),
+        );
     }
-    let items = items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), &terms.scan_limits) {
-        Ok(doc) => decode_message(doc, terms, Defaults::Batched(peer)).unwrap_or_else(Decoded::Rejected),
-        Err(bad) => Decoded::Rejected(parse_error(&bad, &Defaults::Batched(peer))),
-    });
+    let items =
+        items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), &options.scan_limits) {
+            Ok(doc) => {
+                decode_message(doc, options, Defaults::Batched(peer)).unwrap_or_else(Decoded::Rejected)
+            }
+            Err(error) => Decoded::Rejected(parse_error(&error, &Defaults::Batched(peer))),
+        });
     Decoded::Batch(Batch { version: peer.version, items: items.collect() })
 }
 
 impl Defaults<'_> {
-    /// Who sent a message that does not say so itself.
+    /// The sender of a message without an envelope.
     fn peer(&self) -> Result<Peer, RpcError> {
         match self {
             Self::Pipe(Some(peer)) | Self::Batched(peer) => Ok(*peer),
@@ -193,7 +198,7 @@ impl Defaults<'_> {
                 SessionLookup::NotFound => Err(RpcError::new(
                     ErrorCode::SessionNotFound,
                     404,
-                    "no such session: it ended or expired; initialize again",
+                    "session not found: it is unknown, ended or expired; send `initialize` again",
                 )),
                 SessionLookup::NotNamed => {
                     Ok(Peer::from_version(http.header_version()?.unwrap_or(Version::UNSPECIFIED)))
@@ -204,13 +209,15 @@ impl Defaults<'_> {
 }
 
 impl HttpDefaults<'_> {
-    /// The version that the header names, if there is one.
+    /// The version in the `MCP-Protocol-Version` header, if there is one.
     fn header_version(&self) -> Result<Option<Version>, RpcError> {
         match self.headers.version {
             HeaderField::Absent => Ok(None),
-            HeaderField::Repeated => {
-                Err(RpcError::new(ErrorCode::HeaderMismatch, 400, "MCP-Protocol-Version was sent twice"))
-            }
+            HeaderField::Repeated => Err(RpcError::new(
+                ErrorCode::HeaderMismatch,
+                400,
+                "header MCP-Protocol-Version was sent more than once",
+            )),
             HeaderField::Single(date) => match Version::parse_bytes(date) {
                 Some(version) => Ok(Some(version)),
                 None => Err(unsupported_version(&String::from_utf8_lossy(date), Version::UNSPECIFIED)),
@@ -219,108 +226,115 @@ impl HttpDefaults<'_> {
     }
 }
 
-/// `supported` names what would work in the same shape of request.
-fn unsupported_version(requested: &str, asked_like: Version) -> RpcError {
-    let told = RpcError::new(
+/// `data.supported` lists the versions that work for a request of the same era as `version`.
+fn unsupported_version(requested: &str, version: Version) -> RpcError {
+    let error = RpcError::new(
         ErrorCode::UnsupportedVersion,
         400,
         format!("unsupported protocol version `{requested}`"),
     );
-    let like = asked_like.has(Feature::Envelope);
-    told.with_data(Json::object(|o| {
-        let versions = Version::ALL.iter().rev().filter(|(v, _)| !like || v.has(Feature::Envelope));
+    let has_envelope = version.has(Feature::Envelope);
+    error.with_data(Json::object(|o| {
+        let versions = Version::ALL.iter().rev().filter(|(v, _)| !has_envelope || v.has(Feature::Envelope));
         o.array("supported", versions, |out, (_, date)| json::write::string(out, date));
         o.str("requested", requested);
     }))
 }
 
-fn decode_message(doc: Doc, terms: &DecodeOptions<'_>, bare: Defaults<'_>) -> Result<Decoded, ErrorResponse> {
-    let parts = MessageFields::read(Some(doc.root()));
-    let id = parts.id.and_then(RequestId::read);
-    let params = Params::read(parts.params);
+fn decode_message(
+    doc: Doc,
+    options: &DecodeOptions<'_>,
+    defaults: Defaults<'_>,
+) -> Result<Decoded, ErrorResponse> {
+    let fields = MessageFields::read(Some(doc.root()));
+    let id = fields.id.and_then(RequestId::read);
+    let params = Params::read(fields.params);
     let meta = Meta::read(params.meta);
-    let stands_alone =
-        meta.version.is_some() || bare.header_requires_envelope() || bare.is_discover_request(&parts);
-    // Until the version is settled, a refusal is shaped as the message looks.
-    let looks_like = if stands_alone { Version::NEWEST } else { bare.assumed_version() };
-    let refuse = |told: &RpcError| ErrorResponse::new(told, id.as_ref(), looks_like);
-    let invalid = |why: &str| refuse(&RpcError::new(ErrorCode::InvalidRequest, 400, why));
+    let is_self_contained = meta.version.is_some()
+        || defaults.header_requires_envelope()
+        || defaults.is_discover_request(&fields);
+    // Until the version is known, an error response has the form of the era that the message looks like.
+    let apparent_version = if is_self_contained { Version::NEWEST } else { defaults.assumed_version() };
+    let reject = |error: &RpcError| ErrorResponse::new(error, id.as_ref(), apparent_version);
+    let invalid = |reason: &str| reject(&RpcError::new(ErrorCode::InvalidRequest, 400, reason));
 
     if !doc.root().is_object() {
-        return Err(invalid("a message is an object"));
+        return Err(invalid("a message must be an object"));
     }
-    if !parts.jsonrpc.is_some_and(|version| version.eq_str("2.0")) {
+    if !fields.jsonrpc.is_some_and(|version| version.eq_str("2.0")) {
         return Err(invalid("`jsonrpc`: expected \"2.0\""));
     }
-    let Some(method) = parts.method else { return decode_response(&parts, id.as_ref(), stands_alone, bare) };
+    let Some(method) = fields.method else {
+        return decode_response(&fields, id.as_ref(), is_self_contained, defaults);
+    };
     let Some(method) = method.str() else { return Err(invalid("`method`: expected a string")) };
-    if parts.params.is_some_and(|p| !p.is_object()) {
-        return Err(refuse(&RpcError::invalid_params("`params`: expected an object")));
+    if fields.params.is_some_and(|p| !p.is_object()) {
+        return Err(reject(&RpcError::invalid_params("`params`: expected an object")));
     }
-    if parts.id.is_some() && id.is_none() {
+    if fields.id.is_some() && id.is_none() {
         return Err(invalid("`id`: expected a string or an integer"));
     }
 
     let Some(id) = id else {
-        let method = if stands_alone { method } else { normalize_method_name(method) };
-        // A notification is acted on or ignored; only a dead session is worth telling.
-        if let (false, Defaults::Http(_)) = (stands_alone, &bare) {
-            bare.peer().map_err(|told| ErrorResponse::new(&told, None, looks_like))?;
+        let method = if is_self_contained { method } else { normalize_method_name(method) };
+        // Notifications get no response, except that an unknown session is an HTTP error.
+        if let (false, Defaults::Http(_)) = (is_self_contained, &defaults) {
+            defaults.peer().map_err(|error| ErrorResponse::new(&error, None, apparent_version))?;
         }
         return Ok(Decoded::Notification(decode_notification(&method, &params)));
     };
     let initialize = method == "initialize" && meta.version.is_none();
-    let asked = method.clone();
-    let (peer, method) = if stands_alone && !initialize {
-        let peer = decode_envelope(&meta, &method, &bare);
-        (peer.map_err(|told| ErrorResponse::new(&told, Some(&id), looks_like))?, method)
+    let requested_method = method.clone();
+    let (peer, method) = if is_self_contained && !initialize {
+        let peer = decode_envelope(&meta, &method, &defaults);
+        (peer.map_err(|error| ErrorResponse::new(&error, Some(&id), apparent_version))?, method)
     } else {
         let method = normalize_method_name(method);
-        // `initialize` settles what bare messages mean, and `ping` may come before it.
-        let peer = match (&*method, &bare) {
+        // `initialize` itself starts the handshake, and `ping` may come before it.
+        let peer = match (&*method, &defaults) {
             ("initialize", Defaults::Batched(_)) => {
-                let told =
+                let error =
                     RpcError::new(ErrorCode::InvalidRequest, 400, "`initialize` must not be part of a batch");
-                return Err(ErrorResponse::new(&told, Some(&id), looks_like));
+                return Err(ErrorResponse::new(&error, Some(&id), apparent_version));
             }
             ("initialize", _) | ("ping", Defaults::Pipe(None)) => {
                 Peer::from_version(Version::NEWEST_WITH_HANDSHAKE)
             }
-            _ => bare.peer().map_err(|told| ErrorResponse::new(&told, Some(&id), looks_like))?,
+            _ => defaults.peer().map_err(|error| ErrorResponse::new(&error, Some(&id), apparent_version))?,
         };
         (peer, method)
     };
 
-    let refuse = |told: &RpcError| ErrorResponse::new(told, Some(&id), peer.version);
+    let reject = |error: &RpcError| ErrorResponse::new(error, Some(&id), peer.version);
     let method = match Method::find(&method, peer.version) {
-        Some(method) if (terms.supports_method)(method) => method,
-        Some(_) | None => return Err(refuse(&RpcError::method_not_found(&asked, peer.version))),
+        Some(method) if (options.supports_method)(method) => method,
+        Some(_) | None => return Err(reject(&RpcError::method_not_found(&requested_method, peer.version))),
     };
     if params.meta.is_some_and(|meta| !meta.is_object()) {
-        return Err(refuse(&invalid_param("_meta", "expected an object")));
+        return Err(reject(&invalid_param("_meta", "expected an object")));
     }
-    if let (Defaults::Http(http), true) = (&bare, peer.version.has(Feature::MirrorHeaders)) {
-        check_name_header(method, &params, &http.headers).map_err(|told| refuse(&told))?;
+    if let (Defaults::Http(http), true) = (&defaults, peer.version.has(Feature::MirrorHeaders)) {
+        check_name_header(method, &params, &http.headers).map_err(|error| reject(&error))?;
     }
-    let progress = match meta.progress_token {
+    let progress_token = match meta.progress_token {
         None => None,
         Some(node) => match RequestId::read(node) {
             Some(token) => Some(token),
             None => {
-                return Err(refuse(&invalid_param("_meta.progressToken", "expected a string or an integer")));
+                return Err(reject(&invalid_param("_meta.progressToken", "expected a string or an integer")));
             }
         },
     };
-    let what = match decode_params(method, &params, peer) {
-        Ok(what) => what,
-        Err(told) => return Err(refuse(&told)),
+    let decoded = match decode_params(method, &params, peer) {
+        Ok(decoded) => decoded,
+        Err(error) => return Err(reject(&error)),
     };
-    let what = what.into_kind(doc);
-    Ok(Decoded::Request(Request { id, peer, progress_token: progress, kind: what }))
+    let kind = decoded.into_kind(doc);
+    Ok(Decoded::Request(Request { id, peer, progress_token, kind }))
 }
 
 impl Defaults<'_> {
-    /// Whether a header says that the message stands alone although its body does not.
+    /// Whether the version header says that the message must have an envelope.
     fn header_requires_envelope(&self) -> bool {
         match self {
             Self::Http(HttpDefaults {
@@ -330,9 +344,9 @@ impl Defaults<'_> {
         }
     }
 
-    /// `server/discover` exists in the newest era only, so it needs no envelope to tell its era.
-    fn is_discover_request(&self, parts: &MessageFields<'_>) -> bool {
-        !matches!(self, Self::Batched(_)) && parts.method.is_some_and(|m| m.eq_str("server/discover"))
+    /// `server/discover` exists only in the stateless era, so it needs no envelope to show its era.
+    fn is_discover_request(&self, fields: &MessageFields<'_>) -> bool {
+        !matches!(self, Self::Batched(_)) && fields.method.is_some_and(|m| m.eq_str("server/discover"))
     }
 
     fn assumed_version(&self) -> Version {
@@ -344,43 +358,43 @@ impl Defaults<'_> {
     }
 }
 
-/// A message that carries its own version: everything about it must be in it.
-fn decode_envelope(meta: &Meta<'_>, method: &str, bare: &Defaults<'_>) -> Result<Peer, RpcError> {
-    let malformed = |told: RpcError| RpcError { http_status: 400, ..told };
-    if matches!(bare, Defaults::Batched(_)) {
+/// Decodes the envelope of a self-contained message and compares the headers with it.
+fn decode_envelope(meta: &Meta<'_>, method: &str, defaults: &Defaults<'_>) -> Result<Peer, RpcError> {
+    let malformed = |error: RpcError| RpcError { http_status: 400, ..error };
+    if matches!(defaults, Defaults::Batched(_)) {
         return Err(RpcError::new(
             ErrorCode::InvalidRequest,
             400,
-            "a message with its own version cannot be batched",
+            "a message with its own protocol version must not be part of a batch",
         ));
     }
     let Some(named) = meta.version else {
-        let at = "_meta.io.modelcontextprotocol/protocolVersion";
-        return Err(malformed(invalid_param(at, "missing")));
+        let path = "_meta.io.modelcontextprotocol/protocolVersion";
+        return Err(malformed(invalid_param(path, "missing")));
     };
     let Some(date) = named.str() else {
-        let at = "_meta.io.modelcontextprotocol/protocolVersion";
-        return Err(malformed(invalid_param(at, "expected a string")));
+        let path = "_meta.io.modelcontextprotocol/protocolVersion";
+        return Err(malformed(invalid_param(path, "expected a string")));
     };
-    if let Defaults::Http(http) = bare {
+    if let Defaults::Http(http) = defaults {
         check_header("MCP-Protocol-Version", http.headers.version, &date)?;
     }
-    let caps = match meta.capabilities {
-        Some(caps) if caps.is_object() => caps,
+    let capabilities = match meta.capabilities {
+        Some(capabilities) if capabilities.is_object() => capabilities,
         Some(_) => {
-            let at = "_meta.io.modelcontextprotocol/clientCapabilities";
-            return Err(malformed(invalid_param(at, "expected an object")));
+            let path = "_meta.io.modelcontextprotocol/clientCapabilities";
+            return Err(malformed(invalid_param(path, "expected an object")));
         }
         None => {
-            let at = "_meta.io.modelcontextprotocol/clientCapabilities";
-            return Err(malformed(invalid_param(at, "missing")));
+            let path = "_meta.io.modelcontextprotocol/clientCapabilities";
+            return Err(malformed(invalid_param(path, "missing")));
         }
     };
     let version = match Version::parse(&date) {
         Some(version) if version.has(Feature::Envelope) => version,
         _ => return Err(unsupported_version(&date, Version::NEWEST)),
     };
-    if let Defaults::Http(http) = bare {
+    if let Defaults::Http(http) = defaults {
         check_header("Mcp-Method", http.headers.method, method)?;
     }
     let level = match meta.log_level {
@@ -390,21 +404,23 @@ fn decode_envelope(meta: &Meta<'_>, method: &str, bare: &Defaults<'_>) -> Result
             None => {
                 return Err(malformed(invalid_param(
                     "_meta.io.modelcontextprotocol/logLevel",
-                    "unknown log level",
+                    UNKNOWN_LOG_LEVEL,
                 )));
             }
         },
     };
-    Ok(Peer { version, capabilities: read_capabilities(caps, version), log_level: level })
+    Ok(Peer { version, capabilities: read_capabilities(capabilities, version), log_level: level })
 }
 
-fn check_header(name: &str, head: HeaderField<'_>, body: &str) -> Result<(), RpcError> {
-    check_matches_body(head, body)
-        .map_err(|why| RpcError::new(ErrorCode::HeaderMismatch, 400, format!("header {name} {why}")))
+const UNKNOWN_LOG_LEVEL: &str = "expected debug, info, notice, warning, error, critical, alert or emergency";
+
+fn check_header(name: &str, header: HeaderField<'_>, body: &str) -> Result<(), RpcError> {
+    check_matches_body(header, body)
+        .map_err(|reason| RpcError::new(ErrorCode::HeaderMismatch, 400, format!("header {name} {reason}")))
 }
 
 /// 2026-07-28, Standard Request Headers: `Mcp-Name` is required where a request names something.
-fn check_name_header(method: Method, params: &Params<'_>, heads: &Headers<'_>) -> Result<(), RpcError> {
+fn check_name_header(method: Method, params: &Params<'_>, headers: &Headers<'_>) -> Result<(), RpcError> {
     let named = match method.name_param() {
         Some(NameParam::Name) => params.name,
         Some(NameParam::Uri) => params.uri,
@@ -412,44 +428,51 @@ fn check_name_header(method: Method, params: &Params<'_>, heads: &Headers<'_>) -
         None => return Ok(()),
     };
     match named.and_then(|node| node.str()) {
-        Some(body) => check_header("Mcp-Name", heads.name, &body),
-        // The missing parameter is the better thing to complain about.
+        Some(body) => check_header("Mcp-Name", headers.name, &body),
+        // Decoding the parameters reports the missing one.
         None => Ok(()),
     }
 }
 
 fn decode_response(
-    parts: &MessageFields<'_>,
+    fields: &MessageFields<'_>,
     id: Option<&RequestId>,
-    stands_alone: bool,
-    bare: Defaults<'_>,
+    is_self_contained: bool,
+    defaults: Defaults<'_>,
 ) -> Result<Decoded, ErrorResponse> {
-    let version = bare.assumed_version();
-    let invalid =
-        |why: &str| ErrorResponse::new(&RpcError::new(ErrorCode::InvalidRequest, 400, why), None, version);
-    let answer = match (parts.result, parts.error) {
+    let version = defaults.assumed_version();
+    let invalid = |reason: &str| {
+        ErrorResponse::new(&RpcError::new(ErrorCode::InvalidRequest, 400, reason), None, version)
+    };
+    let result = match (fields.result, fields.error) {
         (Some(result), None) => Ok(Json::from(result)),
         (None, Some(error)) => {
             Err(error.get("message").and_then(|m| m.str()).unwrap_or_default().into_owned())
         }
         (None, None) => {
-            let told = RpcError::new(ErrorCode::InvalidRequest, 400, "neither a request nor a response");
-            return Err(ErrorResponse::new(&told, id, version));
+            let error = RpcError::new(
+                ErrorCode::InvalidRequest,
+                400,
+                "the message has no `method`, `result` or `error`",
+            );
+            return Err(ErrorResponse::new(&error, id, version));
         }
-        (Some(_), Some(_)) => return Err(invalid("a response has a result or an error, not both")),
+        (Some(_), Some(_)) => return Err(invalid("a response must not have both `result` and `error`")),
     };
-    if parts.id.is_none() {
-        return Err(invalid("a response needs an `id`"));
+    if fields.id.is_none() {
+        return Err(invalid("a response must have an `id`"));
     }
     // 2026-07-28, Sending Messages: the client MUST NOT send JSON-RPC responses.
-    if stands_alone {
-        return Err(invalid("a response answers nothing here; questions are answered by calling again"));
+    if is_self_contained {
+        return Err(invalid(
+            "this protocol version has no responses from the client; repeat the call with `inputResponses`",
+        ));
     }
-    // On a pipe without a handshake nothing was asked; an answer is never answered.
-    if !matches!(bare, Defaults::Pipe(_)) {
-        bare.peer().map_err(|told| ErrorResponse::new(&told, None, version))?;
+    // On a pipe without a handshake there were no input requests. A response never gets a response.
+    if !matches!(defaults, Defaults::Pipe(_)) {
+        defaults.peer().map_err(|error| ErrorResponse::new(&error, None, version))?;
     }
-    Ok(Decoded::Response { id: parts.id.and_then(|id| id.u64()), result: answer })
+    Ok(Decoded::Response { id: fields.id.and_then(|id| id.u64()), result })
 }
 
 fn decode_notification(method: &str, params: &Params<'_>) -> Notification {
@@ -463,11 +486,11 @@ fn decode_notification(method: &str, params: &Params<'_>) -> Notification {
     }
 }
 
-fn invalid_param(at: &str, why: &str) -> RpcError {
-    RpcError::invalid_params(format!("`params.{at}`: {why}"))
+fn invalid_param(path: &str, reason: &str) -> RpcError {
+    RpcError::invalid_params(format!("`params.{path}`: {reason}"))
 }
 
-/// A [`What`] whose call has not taken the document yet.
+/// A [`RequestKind`] whose call does not own the document yet.
 enum DecodedParams {
     Complete(RequestKind),
     Call {
@@ -482,7 +505,7 @@ enum DecodedParams {
 impl DecodedParams {
     fn into_kind(self, doc: Doc) -> RequestKind {
         match self {
-            Self::Complete(what) => what,
+            Self::Complete(kind) => kind,
             Self::Call { target, name, arguments, resume, task } => {
                 RequestKind::Call { call: Call::new(target, doc, name, arguments), resume, task }
             }
@@ -502,10 +525,10 @@ fn decode_params(method: Method, params: &Params<'_>, peer: Peer) -> Result<Deco
             // Otherwise … another protocol version it supports": the newest that has a handshake.
             let requested = Version::parse(&requested).filter(|v| v.has(Feature::Handshake));
             let requested = requested.unwrap_or(Version::NEWEST_WITH_HANDSHAKE);
-            let caps = params
+            let capabilities = params
                 .capabilities
-                .map_or(ClientCapabilities::NONE, |caps| read_capabilities(caps, requested));
-            RequestKind::Initialize { requested_version: requested, capabilities: caps }
+                .map_or(ClientCapabilities::NONE, |capabilities| read_capabilities(capabilities, requested));
+            RequestKind::Initialize { requested_version: requested, capabilities }
         }
         Method::Ping => RequestKind::Ping,
         Method::Discover => RequestKind::Discover,
@@ -517,7 +540,7 @@ fn decode_params(method: Method, params: &Params<'_>, peer: Peer) -> Result<Deco
         Method::Unsubscribe => RequestKind::Unsubscribe(params.required_str(params.uri, "uri")?.into_owned()),
         Method::SetLevel => match LogLevel::parse(&params.required_str(params.level, "level")?) {
             Some(level) => RequestKind::SetLevel(level),
-            None => return Err(invalid_param("level", "unknown log level")),
+            None => return Err(invalid_param("level", UNKNOWN_LOG_LEVEL)),
         },
         Method::Listen => RequestKind::Listen(NotificationFilter::read(params.notifications)?),
         Method::TaskGet => RequestKind::Task(TaskRequest::Get(params.required_task_id()?)),
@@ -525,29 +548,32 @@ fn decode_params(method: Method, params: &Params<'_>, peer: Peer) -> Result<Deco
         Method::TaskResult => RequestKind::Task(TaskRequest::Result(params.required_task_id()?)),
         Method::TaskList => RequestKind::Task(TaskRequest::List(params.optional_cursor()?)),
         Method::TaskUpdate => {
-            let Some(answers) = params.input_responses else {
+            let Some(responses) = params.input_responses else {
                 return Err(invalid_param("inputResponses", "missing"));
             };
-            RequestKind::Task(TaskRequest::Update(params.required_task_id()?, read_input_responses(answers)?))
+            RequestKind::Task(TaskRequest::Update(
+                params.required_task_id()?,
+                read_input_responses(responses)?,
+            ))
         }
     }))
 }
 
 fn decode_call(
     target: CallTarget,
-    at: &str,
+    path: &str,
     name: Option<Node<'_>>,
     params: &Params<'_>,
     peer: Peer,
 ) -> Result<DecodedParams, RpcError> {
     let name = match name {
         Some(name) if name.kind() == NodeKind::String => name.index(),
-        Some(_) => return Err(invalid_param(at, "expected a string")),
-        None => return Err(invalid_param(at, "missing")),
+        Some(_) => return Err(invalid_param(path, "expected a string")),
+        None => return Err(invalid_param(path, "missing")),
     };
     let arguments = match params.arguments {
         None => None,
-        // `null` for "no arguments" is what several clients send.
+        // Several clients send `null` for "no arguments".
         Some(node) if node.kind() == NodeKind::Null => None,
         Some(node) if node.is_object() => Some(node.index()),
         Some(_) => return Err(invalid_param("arguments", "expected an object")),
@@ -572,7 +598,7 @@ fn decode_call(
     Ok(DecodedParams::Call { target, name, arguments, resume, task })
 }
 
-/// Any number of milliseconds that can pass; how many there may be is the host's business.
+/// Any non-negative number of milliseconds. The host applies its own maximum.
 fn read_ttl(ttl: Node<'_>) -> Result<u64, RpcError> {
     match ttl.raw().parse::<f64>() {
         Ok(ms) if ttl.kind() == NodeKind::Number && ms >= 0.0 => Ok(ms as u64),
@@ -591,28 +617,35 @@ fn decode_resume(params: &Params<'_>) -> Result<Option<Box<Resume>>, RpcError> {
             None => return Err(invalid_param("requestState", "expected a string")),
         },
     };
-    let answers = params.input_responses.map_or(Ok(Vec::new()), read_input_responses)?;
-    Ok(Some(Box::new(Resume { request_state: state, input_responses: answers })))
+    let responses = params.input_responses.map_or(Ok(Vec::new()), read_input_responses)?;
+    Ok(Some(Box::new(Resume { request_state: state, input_responses: responses })))
 }
 
-/// Answers to questions, by key. One that is no object answers nothing, so it is left out and asked again.
+/// Input responses, by key. A value that is not an object is ignored, so the host requests it again.
 fn read_input_responses(node: Node<'_>) -> Result<Vec<(String, Json)>, RpcError> {
     if !node.is_object() {
         return Err(invalid_param("inputResponses", "expected an object"));
     }
-    let answers = node.members().filter(|(_, value)| value.is_object());
-    Ok(answers.map(|(key, value)| (key.str().unwrap_or_default().into_owned(), Json::from(value))).collect())
+    let responses = node.members().filter(|(_, value)| value.is_object());
+    Ok(responses
+        .map(|(key, value)| (key.str().unwrap_or_default().into_owned(), Json::from(value)))
+        .collect())
 }
 
 fn decode_completion(params: &Params<'_>, peer: Peer) -> Result<DecodedParams, RpcError> {
     let reference = params.required_object(params.reference, "ref")?;
     let kind = params.required_str(reference.get("type"), "ref.type")?;
-    let (of, name, at) = match &*kind {
+    let (reference_kind, name, path) = match &*kind {
         "ref/prompt" => (CompletionRef::Prompt, reference.get("name"), "ref.name"),
         "ref/resource" => (CompletionRef::ResourceTemplate, reference.get("uri"), "ref.uri"),
-        other => return Err(invalid_param("ref.type", &format!("unknown reference `{other}`"))),
+        other => {
+            return Err(invalid_param(
+                "ref.type",
+                &format!("unknown reference type `{other}`; expected ref/prompt or ref/resource"),
+            ));
+        }
     };
-    params.required_str(name, at)?;
+    params.required_str(name, path)?;
     let argument = params.required_object(params.argument, "argument")?;
     let (key, value) = (argument.get("name"), argument.get("value"));
     params.required_str(key, "argument.name")?;
@@ -623,7 +656,7 @@ fn decode_completion(params: &Params<'_>, peer: Peer) -> Result<DecodedParams, R
         return Err(invalid_param("ref", "incomplete"));
     };
     let target = CallTarget::Completion {
-        reference: of,
+        reference: reference_kind,
         argument_index: key.index(),
         value_index: value.index(),
         context_index: context.map(|c| c.index()),
@@ -632,18 +665,18 @@ fn decode_completion(params: &Params<'_>, peer: Peer) -> Result<DecodedParams, R
 }
 
 impl<'d> Params<'d> {
-    fn required_str(&self, node: Option<Node<'d>>, at: &str) -> Result<Cow<'d, str>, RpcError> {
+    fn required_str(&self, node: Option<Node<'d>>, path: &str) -> Result<Cow<'d, str>, RpcError> {
         match node {
-            None => Err(invalid_param(at, "missing")),
-            Some(node) => node.str().ok_or_else(|| invalid_param(at, "expected a string")),
+            None => Err(invalid_param(path, "missing")),
+            Some(node) => node.str().ok_or_else(|| invalid_param(path, "expected a string")),
         }
     }
 
-    fn required_object(&self, node: Option<Node<'d>>, at: &str) -> Result<Node<'d>, RpcError> {
+    fn required_object(&self, node: Option<Node<'d>>, path: &str) -> Result<Node<'d>, RpcError> {
         match node {
-            None => Err(invalid_param(at, "missing")),
+            None => Err(invalid_param(path, "missing")),
             Some(node) if node.is_object() => Ok(node),
-            Some(_) => Err(invalid_param(at, "expected an object")),
+            Some(_) => Err(invalid_param(path, "expected an object")),
         }
     }
 
@@ -654,7 +687,7 @@ impl<'d> Params<'d> {
     fn optional_cursor(&self) -> Result<Option<String>, RpcError> {
         match self.cursor {
             None => Ok(None),
-            // Some clients send `null` for "from the start".
+            // Some clients send `null` for the first page.
             Some(node) if node.kind() == NodeKind::Null => Ok(None),
             Some(node) => match node.str() {
                 Some(cursor) => Ok(Some(cursor.into_owned())),

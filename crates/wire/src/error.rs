@@ -1,4 +1,4 @@
-//! What went wrong, as a number and a status: one table, not forty call sites.
+//! JSON-RPC errors: one table of codes, and the mapping from [`CallError`] to code and HTTP status.
 
 use json::{Json, write};
 use spile_core::{CallError, ClientCapabilities, ItemKind};
@@ -6,7 +6,7 @@ use spile_core::{CallError, ClientCapabilities, ItemKind};
 use crate::id::RequestId;
 use crate::version::{Feature, Version};
 
-/// An error code of JSON-RPC, of MCP, or (below -31000) of our own.
+/// An error code of JSON-RPC, of MCP, or (-31001 to -31006) of Spile.
 ///
 /// 2026-07-28, Error Codes: new codes SHOULD lie outside the range that JSON-RPC reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,21 +31,21 @@ pub enum ErrorCode {
 impl ErrorCode {
     #[rustfmt::skip]
     pub const TABLE: [(Self, i64, &'static str, &'static str); 15] = [
-        (Self::ParseError, -32700, "parse error", "the message is not JSON, not UTF-8, nested too deeply, or has a key twice"),
-        (Self::InvalidRequest, -32600, "invalid request", "the message is JSON but no JSON-RPC request, or not allowed here"),
-        (Self::MethodNotFound, -32601, "method not found", "unknown in this version, or a capability that nothing here has; `data.method` repeats it"),
-        (Self::InvalidParams, -32602, "invalid params", "a parameter is missing or wrong; an unknown tool, prompt, cursor or task; from 2026-07-28 on an unknown resource"),
-        (Self::InternalError, -32603, "internal error", "a fault of ours; what happened is in the log"),
+        (Self::ParseError, -32700, "parse error", "the message is not JSON, not UTF-8, nested too deeply, or has a duplicate key"),
+        (Self::InvalidRequest, -32600, "invalid request", "the message is JSON but not a JSON-RPC request, or is not allowed here"),
+        (Self::MethodNotFound, -32601, "method not found", "the method does not exist in this version, or the server lacks its capability; `data.method` repeats it"),
+        (Self::InvalidParams, -32602, "invalid params", "a parameter is missing or invalid; the tool, prompt, cursor or task is unknown; from 2026-07-28 on, the resource is unknown"),
+        (Self::InternalError, -32603, "internal error", "an internal error; the server's log has the details"),
         (Self::HeaderMismatch, -32020, "header mismatch", "an HTTP header is missing, malformed, or differs from the body"),
         (Self::MissingCapability, -32021, "missing client capability", "`data.requiredCapabilities` names what the client must declare"),
         (Self::UnsupportedVersion, -32022, "unsupported protocol version", "`data.supported` lists the versions to choose from"),
-        (Self::ResourceNotFound, -32002, "resource not found", "up to 2025-11-25; `data.uri` repeats the URI"),
+        (Self::ResourceNotFound, -32002, "resource not found", "the resource is unknown (up to 2025-11-25); `data.uri` repeats the URI"),
         (Self::Busy, -31001, "busy", "a limit is reached; `Retry-After` and `data.retryAfterMs` say when to try again"),
-        (Self::Timeout, -31002, "timeout", "no answer within the deadline (a tool answers this as a result with `isError`)"),
-        (Self::Cancelled, -31003, "cancelled", "the work was stopped before it had a result"),
-        (Self::Unauthorized, -31004, "unauthorized", "HTTP 401: the bearer token is missing or wrong"),
-        (Self::Forbidden, -31005, "forbidden", "HTTP 403: the `Host` or `Origin` is not allowed here"),
-        (Self::SessionNotFound, -31006, "no such session", "HTTP 404: the session is unknown, ended or expired; initialize again"),
+        (Self::Timeout, -31002, "timeout", "no result within the timeout (a tool call returns a result with `isError` instead)"),
+        (Self::Cancelled, -31003, "cancelled", "the call was cancelled before it had a result"),
+        (Self::Unauthorized, -31004, "unauthorized", "HTTP 401: the bearer token is missing or invalid"),
+        (Self::Forbidden, -31005, "forbidden", "HTTP 403: the `Host` or `Origin` is not allowed"),
+        (Self::SessionNotFound, -31006, "session not found", "HTTP 404: the session is unknown, ended or expired; send `initialize` again"),
     ];
 
     pub fn number(self) -> i64 {
@@ -53,7 +53,7 @@ impl ErrorCode {
     }
 }
 
-/// An error on its way to the client.
+/// A JSON-RPC error for a client, with its HTTP status.
 #[derive(Debug, Clone)]
 pub struct RpcError {
     pub code: i64,
@@ -73,7 +73,7 @@ impl RpcError {
         self
     }
 
-    /// A method that this version or this server does not have.
+    /// The method does not exist in this version or on this server.
     pub fn method_not_found(method: &str, version: Version) -> Self {
         // 2026-07-28, Protocol Version Header: MUST respond with 404 Not Found.
         let status = if version.has(Feature::Envelope) { 404 } else { 200 };
@@ -88,10 +88,10 @@ impl RpcError {
         Self::new(ErrorCode::InvalidParams, 200, message)
     }
 
-    /// What a fault is for a client of this version.
-    pub fn from_call_error(fault: &CallError, version: Version) -> Self {
-        let text = fault.to_string();
-        match fault {
+    /// The error for a client of this version.
+    pub fn from_call_error(error: &CallError, version: Version) -> Self {
+        let text = error.to_string();
+        match error {
             CallError::UnknownItem { kind: ItemKind::Resource, name } => {
                 let code = if version.has(Feature::ResourceNotFoundCode) {
                     ErrorCode::ResourceNotFound
@@ -105,7 +105,7 @@ impl RpcError {
             CallError::UnknownItem { kind: ItemKind::Tool | ItemKind::Prompt | ItemKind::Task, .. }
             | CallError::InvalidParams { .. }
             | CallError::InvalidRequestState(_) => Self::invalid_params(text),
-            CallError::MissingCapability(caps) => Self::missing_capability(*caps, version),
+            CallError::MissingCapability(capabilities) => Self::missing_capability(*capabilities, version),
             // 2025-11-25, Tool-Level Negotiation: servers SHOULD return -32601.
             CallError::TaskNotSupported => Self::new(ErrorCode::MethodNotFound, 200, text),
             CallError::Cancelled => Self::new(ErrorCode::Cancelled, 200, text),
@@ -124,35 +124,35 @@ impl RpcError {
         }))
     }
 
-    fn missing_capability(caps: ClientCapabilities, version: Version) -> Self {
+    fn missing_capability(capabilities: ClientCapabilities, version: Version) -> Self {
         let (code, status) = if version.has(Feature::Envelope) {
             (ErrorCode::MissingCapability, 400)
-        } else if caps.has(ClientCapabilities::TASKS) {
+        } else if capabilities.has(ClientCapabilities::TASKS) {
             // 2025-11-25, Tool-Level Negotiation: "Servers MUST return a -32601 (Method not found) error".
             return Self::new(
                 ErrorCode::MethodNotFound,
                 200,
-                "this tool runs only as a task, and none was asked for",
+                "this tool runs only as a task; send the `task` parameter",
             );
         } else {
-            // Earlier versions have no code for this; the request itself was fine, but not for this client.
+            // Earlier versions have no code for this.
             (ErrorCode::InvalidRequest, 200)
         };
         let data = Json::object(|o| {
-            o.object("requiredCapabilities", |caps_out| crate::peer::write_capabilities(caps_out, caps));
+            o.object("requiredCapabilities", |out| crate::peer::write_capabilities(out, capabilities));
         });
-        let mut message =
-            format!("this needs a client that {}, and the request does not say so", caps.describe());
+        let mut message = format!(
+            "this call needs a client capability that the client did not declare: {}",
+            capabilities.describe()
+        );
         if !version.has(Feature::Envelope) {
-            message.push_str(
-                "; over HTTP it also needs a session, and `Accept: text/event-stream` to be asked on",
-            );
+            message.push_str("; over HTTP it also needs a session and `Accept: text/event-stream`");
         }
         Self::new(code, status, message).with_data(data)
     }
 
-    /// The whole response. An error without a request has no id, or `null` where the version has no word
-    /// for that: JSON-RPC 2.0, section 5.
+    /// Writes the whole response. An error that belongs to no request has no id, or the id `null` in older
+    /// versions: JSON-RPC 2.0, section 5.
     pub fn to_response(&self, id: Option<&RequestId>, version: Version) -> Vec<u8> {
         let mut out = Vec::with_capacity(160 + self.message.len());
         let mut object = write::ObjectWriter::new(&mut out);
@@ -167,7 +167,7 @@ impl RpcError {
         out
     }
 
-    /// The members of the error object.
+    /// Writes the members of the error object.
     pub fn write_members(&self, error: &mut write::ObjectWriter<'_>) {
         error.int("code", self.code).str("message", &self.message);
         error.maybe_raw("data", self.data.as_ref().map(Json::as_str));
@@ -179,7 +179,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn rows_stand_in_the_order_of_the_variants() {
+    fn table_rows_are_in_the_order_of_the_variants() {
         for (i, (code, number, ..)) in ErrorCode::TABLE.iter().enumerate() {
             assert_eq!((*code as usize, code.number()), (i, *number));
         }

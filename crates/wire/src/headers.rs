@@ -1,7 +1,7 @@
-//! The HTTP headers that mirror the body, and how a value travels in one.
+//! The HTTP headers that repeat parts of the body, and the encoding of their values.
 //!
-//! 2026-07-28, Server Validation: headers that differ from the body MUST be refused, so that nobody routes
-//! by one and executes by the other.
+//! 2026-07-28, Server Validation: headers that differ from the body MUST be rejected. Otherwise a proxy could
+//! route by the header while the server executes the body.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use json::{Node, NodeKind, ScanLimits};
 
-/// A header as it was found. Two of the same name are never one value.
+/// One header field of a request. A repeated field has no usable value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderField<'a> {
     #[default]
@@ -18,7 +18,7 @@ pub enum HeaderField<'a> {
     Repeated,
 }
 
-/// The headers that a message may be judged by. A pipe has none.
+/// The headers that are compared with the body. A pipe has none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Headers<'a> {
     pub version: HeaderField<'a>,
@@ -29,26 +29,26 @@ pub struct Headers<'a> {
 const BASE64_PREFIX: &[u8] = b"=?base64?";
 const BASE64_SUFFIX: &[u8] = b"?=";
 
-/// The value that a header carries: plain, or base64 between its two marks.
+/// Decodes a header value: plain text, or base64 between `=?base64?` and `?=`.
 ///
-/// `None` if it is marked as base64 and is not, or holds what a header must not.
+/// `None` if the base64 is invalid, or if the value has characters that a header must not have.
 pub fn decode_header_value(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = value.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX));
     match inner {
-        // Strict: the standard alphabet, padding where it belongs, no stray bits.
+        // Strict: standard alphabet, required padding, no trailing bits.
         Some(inner) => STANDARD.decode(inner).ok().map(Cow::Owned),
         // RFC 9110: visible ASCII, space and tab.
         None => value.iter().all(|c| matches!(c, 0x20..=0x7e | b'\t')).then_some(Cow::Borrowed(value)),
     }
 }
 
-/// Whether a header says the same as a string of the body.
+/// Checks that a header equals a string of the body.
 #[inline]
-pub fn check_matches_body(head: HeaderField<'_>, body: &str) -> Result<(), &'static str> {
-    match head {
+pub fn check_matches_body(header: HeaderField<'_>, body: &str) -> Result<(), &'static str> {
+    match header {
         HeaderField::Absent => Err("is missing"),
-        HeaderField::Repeated => Err("was sent twice"),
-        // By far the most frequent; what a header must not hold beside non-ASCII, no HTTP library lets in.
+        HeaderField::Repeated => Err("was sent more than once"),
+        // The common case. HTTP libraries already reject ASCII that a header must not have.
         HeaderField::Single(value)
             if value == body.as_bytes() && value.is_ascii() && !value.starts_with(BASE64_PREFIX) =>
         {
@@ -62,17 +62,20 @@ pub fn check_matches_body(head: HeaderField<'_>, body: &str) -> Result<(), &'sta
     }
 }
 
-/// Whether an `Mcp-Param-*` header says the same as the argument it mirrors.
-pub fn check_matches_argument(head: HeaderField<'_>, argument: Option<Node<'_>>) -> Result<(), &'static str> {
+/// Checks that an `Mcp-Param-*` header equals the argument it repeats.
+pub fn check_matches_argument(
+    header: HeaderField<'_>,
+    argument: Option<Node<'_>>,
+) -> Result<(), &'static str> {
     let argument = argument.filter(|node| node.kind() != NodeKind::Null);
-    match (head, argument) {
-        (HeaderField::Repeated, _) => Err("was sent twice"),
+    match (header, argument) {
+        (HeaderField::Repeated, _) => Err("was sent more than once"),
         (HeaderField::Absent, None) => Ok(()),
         (HeaderField::Absent, Some(_)) => Err("is missing"),
         (HeaderField::Single(_), None) => Err("has no argument in the body"),
         (HeaderField::Single(value), Some(node)) => {
             let decoded = decode_header_value(value).ok_or("is malformed")?;
-            let same = match node.kind() {
+            let is_equal = match node.kind() {
                 NodeKind::String => node.str().is_some_and(|s| *decoded == *s.as_bytes()),
                 NodeKind::True => *decoded == *b"true",
                 NodeKind::False => *decoded == *b"false",
@@ -80,12 +83,12 @@ pub fn check_matches_argument(head: HeaderField<'_>, argument: Option<Node<'_>>)
                 NodeKind::Number => numbers_equal(&decoded, node.raw()),
                 NodeKind::Null | NodeKind::Array | NodeKind::Object => false,
             };
-            if same { Ok(()) } else { Err("differs from the body") }
+            if is_equal { Ok(()) } else { Err("differs from the body") }
         }
     }
 }
 
-/// Digit by digit: through a float, neighbours beyond 2^53 would be one number.
+/// Compares digits. As `f64`, neighbouring numbers above 2^53 would be equal.
 fn numbers_equal(header: &[u8], body: &str) -> bool {
     if header == body.as_bytes() {
         return true;
@@ -94,7 +97,7 @@ fn numbers_equal(header: &[u8], body: &str) -> bool {
         return false;
     };
     let number = doc.root();
-    // A number, with no white space around it.
+    // It must be a number without white space around it.
     if number.kind() != NodeKind::Number || number.raw().len() != header.len() {
         return false;
     }
@@ -104,22 +107,23 @@ fn numbers_equal(header: &[u8], body: &str) -> bool {
     }
 }
 
-/// A JSON number as its sign, its digits without zeros around them, and the power of ten of the last one.
+/// A JSON number as its sign, its digits without leading and trailing zeros, and the exponent of the last
+/// digit.
 ///
-/// `None` if the power is beyond all reason.
+/// `None` if the exponent does not fit into `i32`.
 fn parse_decimal(number: &str) -> Option<(bool, String, i64)> {
     let (negative, number) = match number.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, number),
     };
-    let (mantissa, power) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    let kept = digits.trim_end_matches('0');
-    let power =
-        i64::from(power.parse::<i32>().ok()?) - fraction.len() as i64 + (digits.len() - kept.len()) as i64;
-    match kept.trim_start_matches('0') {
+    let significant = digits.trim_end_matches('0');
+    let exponent = i64::from(exponent.parse::<i32>().ok()?) - fraction.len() as i64
+        + (digits.len() - significant.len()) as i64;
+    match significant.trim_start_matches('0') {
         "" => Some((false, String::new(), 0)),
-        kept => Some((negative, kept.to_owned(), power)),
+        significant => Some((negative, significant.to_owned(), exponent)),
     }
 }

@@ -1,8 +1,8 @@
-//! A request id or progress token, exactly as it was sent.
+//! A request id or progress token, byte for byte.
 
 use json::{Node, NodeKind};
 
-/// Raw JSON of a string or an integer. Short ones, which is nearly all, live inline.
+/// The raw JSON of a string or an integer. Short ids (nearly all) are stored inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RequestId(Repr);
 
@@ -15,7 +15,7 @@ enum Repr {
 }
 
 impl RequestId {
-    /// Strings and integers of any size; not `null`, fractions, or anything else.
+    /// Accepts strings and integers of any size; `None` for everything else.
     pub fn read(node: Node<'_>) -> Option<Self> {
         match node.kind() {
             NodeKind::String => Some(Self::from_raw(node.raw())),
@@ -31,8 +31,8 @@ impl RequestId {
     fn from_raw(raw: &str) -> Self {
         let mut bytes = [0; INLINE_MAX];
         match bytes.get_mut(..raw.len()) {
-            Some(place) => {
-                place.copy_from_slice(raw.as_bytes());
+            Some(prefix) => {
+                prefix.copy_from_slice(raw.as_bytes());
                 Self(Repr::Inline { len: raw.len() as u8, bytes })
             }
             None => Self(Repr::Heap(raw.into())),

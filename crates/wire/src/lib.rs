@@ -1,11 +1,11 @@
-//! Bytes to typed calls, and replies to bytes, for every protocol version; pure.
+//! The MCP protocol as pure functions: bytes to typed requests, and responses to bytes, for every version.
 //!
-//! The inside of the house speaks the newest protocol. What older clients want differently is settled here,
-//! by one table of features ([`version`]) and one of error codes ([`code`]): [`open`](open::open) reads a
-//! message and decides its era, [`shape`] writes whatever came of it for the version at the other end.
+//! All other crates work with the newest protocol version. This crate translates for older clients, by one
+//! table of features ([`version`]) and one of error codes ([`error`]). [`decode`] reads a message and determines
+//! its era; [`encode`] writes the response for the client's version. [`client`] is the client's side.
 //!
-//! Deliberately absent: sockets, pipes, tasks, clocks and any state between two messages. What a bare
-//! message of the handshake era means is handed in by whoever kept the handshake.
+//! Deliberately absent: sockets, pipes, tasks, clocks and, on the server's side, state between two messages. The
+//! host keeps the handshake and passes in what a message without an envelope means ([`Defaults`]).
 
 pub mod client;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! The methods, as one table: name, and in which versions.
+//! The methods, as one table: name and versions.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub enum Method {
     TaskResult,
 }
 
-/// 2026-07-28, Standard Request Headers: the parameter that `Mcp-Name` repeats.
+/// The parameter that `Mcp-Name` repeats (2026-07-28, Standard Request Headers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameParam {
     Name,
@@ -37,7 +37,7 @@ pub(crate) enum NameParam {
     TaskId,
 }
 
-/// When a method exists.
+/// In which versions a method exists.
 #[derive(Debug, Clone, Copy)]
 pub enum Availability {
     Always,
@@ -46,7 +46,7 @@ pub enum Availability {
 }
 
 impl Method {
-    /// The most frequent first: the table is searched from the top.
+    /// The most frequent methods come first, because lookups are linear.
     #[rustfmt::skip]
     pub const TABLE: [(Self, &'static str, Availability); 20] = [
         (Self::ToolsCall, "tools/call", Availability::Always),
@@ -72,16 +72,16 @@ impl Method {
     ];
 
     pub fn find(name: &str, version: Version) -> Option<Self> {
-        let (method, _, when) = Self::TABLE.iter().find(|(_, n, _)| *n == name)?;
-        let there = match when {
+        let (method, _, availability) = Self::TABLE.iter().find(|(_, n, _)| *n == name)?;
+        let is_available = match availability {
             Availability::Always => true,
             Availability::With(feature) => version.has(*feature),
             Availability::WithEither(one, other) => version.has(*one) || version.has(*other),
         };
-        there.then_some(*method)
+        is_available.then_some(*method)
     }
 
-    /// What a request of this kind names, and a header repeats.
+    /// The parameter of this method that `Mcp-Name` repeats.
     #[inline]
     pub(crate) fn name_param(self) -> Option<NameParam> {
         match self {
@@ -110,8 +110,8 @@ impl Method {
     }
 }
 
-/// A name as some clients of the handshake era write it, in its standard spelling: `tools.list` is
-/// `tools/list`, and `canceled` is `cancelled`.
+/// The standard spelling of a method name. Some clients of the handshake era write `tools.list` for `tools/list`,
+/// and `canceled` for `cancelled`.
 #[inline]
 pub fn normalize_method_name(name: Cow<'_, str>) -> Cow<'_, str> {
     if name == "tools/call" || (name.contains('/') && name != "notifications/canceled") {

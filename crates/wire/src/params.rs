@@ -1,10 +1,10 @@
-//! Where the parameters of a request lie: one pass, whatever the method.
+//! Finds the parameters of a request in one pass, for any method.
 
 use json::Node;
 
 use crate::error::RpcError;
 
-/// The lists that a client may read page by page.
+/// A paginated list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListKind {
     Tools,
@@ -22,7 +22,7 @@ pub enum TaskRequest {
     Result(String),
 }
 
-/// What a client wants to hear of.
+/// The notifications that a client subscribes to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotificationFilter {
     pub tools_list_changed: bool,
@@ -49,21 +49,22 @@ impl NotificationFilter {
     }
 
     pub(crate) fn read(node: Option<Node<'_>>) -> Result<Self, RpcError> {
-        let bad = |at: &str, why| RpcError::invalid_params(format!("`params.notifications{at}`: {why}"));
-        let Some(node) = node else { return Err(bad("", "missing")) };
+        let invalid =
+            |path: &str, reason| RpcError::invalid_params(format!("`params.notifications{path}`: {reason}"));
+        let Some(node) = node else { return Err(invalid("", "missing")) };
         if !node.is_object() {
-            return Err(bad("", "expected an object"));
+            return Err(invalid("", "expected an object"));
         }
         let mut filter = Self::default();
         for (key, value) in node.members() {
             let key = key.str().unwrap_or_default();
-            let flag = || value.bool().ok_or_else(|| bad(&format!(".{key}"), "expected true or false"));
+            let flag = || value.bool().ok_or_else(|| invalid(&format!(".{key}"), "expected true or false"));
             let texts = || {
                 let texts: Option<Vec<String>> =
                     value.elements().map(|text| text.str().map(|s| s.into_owned())).collect();
                 texts
                     .filter(|_| value.kind() == json::NodeKind::Array)
-                    .ok_or_else(|| bad(&format!(".{key}"), "expected a list of strings"))
+                    .ok_or_else(|| invalid(&format!(".{key}"), "expected a list of strings"))
             };
             match &*key {
                 "toolsListChanged" => filter.tools_list_changed = flag()?,
@@ -78,7 +79,7 @@ impl NotificationFilter {
     }
 }
 
-/// A struct of places, one for each key, and the one pass that finds them.
+/// Defines a struct with one optional node per key, and the pass that fills it.
 macro_rules! node_fields {
     ($(#[$doc:meta])* $name:ident { $($field:ident = $key:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -90,8 +91,8 @@ macro_rules! node_fields {
         impl<'d> $name<'d> {
             #[inline]
             pub(crate) fn read(node: Option<Node<'d>>) -> Self {
-                let mut places = Self::default();
-                let Some(node) = node else { return places };
+                let mut fields = Self::default();
+                let Some(node) = node else { return fields };
                 for (key, value) in node.members() {
                     let escaped;
                     let key = match key.plain_str() {
@@ -102,18 +103,18 @@ macro_rules! node_fields {
                         }
                     };
                     match key {
-                        $($key => places.$field = Some(value),)*
+                        $($key => fields.$field = Some(value),)*
                         _ => {}
                     }
                 }
-                places
+                fields
             }
         }
     };
 }
 
 node_fields! {
-    /// The parts of a message. `jsonrpc` is checked by whoever reads it.
+    /// The members of a message. The caller checks `jsonrpc`.
     MessageFields {
         jsonrpc = "jsonrpc",
         id = "id",
@@ -125,7 +126,7 @@ node_fields! {
 }
 
 node_fields! {
-    /// Everything that `params` may hold, in any method.
+    /// All members that `params` may have, for any method.
     Params {
         name = "name",
         arguments = "arguments",
@@ -148,7 +149,7 @@ node_fields! {
 }
 
 node_fields! {
-    /// What of `_meta` is ours to understand.
+    /// The members of `_meta` that Spile reads.
     Meta {
         version = "io.modelcontextprotocol/protocolVersion",
         capabilities = "io.modelcontextprotocol/clientCapabilities",

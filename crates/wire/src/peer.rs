@@ -1,26 +1,26 @@
-//! Who is at the other end: a version and what it declared.
+//! The client at the other end: its version and capabilities.
 
 use json::{Node, write};
 use spile_core::{ClientCapabilities, LogLevel};
 
 use crate::version::{Feature, Version};
 
-/// Everything about a client that changes how it is answered.
+/// Everything about a client that affects its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub version: Version,
     pub capabilities: ClientCapabilities,
-    /// The mildest log message it wants.
+    /// The least severe log level it wants.
     pub log_level: Option<LogLevel>,
 }
 
 impl Peer {
-    /// A client of whom nothing is known but the version.
+    /// A client of which only the version is known.
     pub fn from_version(version: Version) -> Self {
         Self { version, capabilities: ClientCapabilities::NONE, log_level: None }
     }
 
-    /// A client that shook hands.
+    /// A client that completed the handshake.
     pub fn negotiated(version: Version, capabilities: ClientCapabilities) -> Self {
         // 2025-11-25, Logging: before setLevel "the server MAY decide which messages to send".
         let log_level = version.has(Feature::SetLevel).then_some(LogLevel::Info);
@@ -28,15 +28,15 @@ impl Peer {
     }
 }
 
-/// The extension that lets a call go on as a task.
+/// The name of the tasks extension.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Reads `clientCapabilities`. What is not understood is ignored: odd declarations are no reason to refuse.
+/// Reads `clientCapabilities`. Unknown or malformed declarations are ignored.
 pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities {
-    let mut caps = ClientCapabilities::NONE;
-    let mut add = |there: bool, cap: ClientCapabilities| {
-        if there {
-            caps = caps.with(cap);
+    let mut capabilities = ClientCapabilities::NONE;
+    let mut add = |declared: bool, capability: ClientCapabilities| {
+        if declared {
+            capabilities = capabilities.with(capability);
         }
     };
     for (key, value) in node.members() {
@@ -51,26 +51,29 @@ pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapab
                 ClientCapabilities::SAMPLING_CONTEXT,
             );
         } else if key.eq_str("elicitation") && version.has(Feature::Elicitation) {
-            // An empty object means forms: that is all it could mean in 2025-06-18.
+            // An empty object means forms: 2025-06-18 had nothing else.
             add(value.is_object() && (inner("form") || !inner("url")), ClientCapabilities::ELICITATION_FORM);
             add(version.has(Feature::ElicitationMode) && inner("url"), ClientCapabilities::ELICITATION_URL);
         } else if key.eq_str("extensions") && version.has(Feature::Extensions) {
             add(inner(TASKS_EXTENSION), ClientCapabilities::TASKS);
         }
     }
-    caps
+    capabilities
 }
 
-/// Writes the members of a capabilities object that declares `caps`.
-pub(crate) fn write_capabilities(out: &mut write::ObjectWriter<'_>, caps: ClientCapabilities) {
-    if caps.has(ClientCapabilities::ROOTS) {
+/// Writes the members of a capabilities object.
+pub(crate) fn write_capabilities(out: &mut write::ObjectWriter<'_>, capabilities: ClientCapabilities) {
+    if capabilities.has(ClientCapabilities::ROOTS) {
         out.raw("roots", "{}");
     }
-    let sampling_tools = caps.has(ClientCapabilities::SAMPLING_TOOLS);
-    if caps.has(ClientCapabilities::SAMPLING) || sampling_tools {
+    let sampling_tools = capabilities.has(ClientCapabilities::SAMPLING_TOOLS);
+    if capabilities.has(ClientCapabilities::SAMPLING) || sampling_tools {
         out.raw("sampling", if sampling_tools { r#"{"tools":{}}"# } else { "{}" });
     }
-    match (caps.has(ClientCapabilities::ELICITATION_FORM), caps.has(ClientCapabilities::ELICITATION_URL)) {
+    match (
+        capabilities.has(ClientCapabilities::ELICITATION_FORM),
+        capabilities.has(ClientCapabilities::ELICITATION_URL),
+    ) {
         (false, false) => {}
         (true, false) => {
             out.raw("elicitation", r#"{"form":{}}"#);
@@ -82,7 +85,7 @@ pub(crate) fn write_capabilities(out: &mut write::ObjectWriter<'_>, caps: Client
             out.raw("elicitation", r#"{"form":{},"url":{}}"#);
         }
     }
-    if caps.has(ClientCapabilities::TASKS) {
+    if capabilities.has(ClientCapabilities::TASKS) {
         out.object("extensions", |e| {
             e.raw(TASKS_EXTENSION, "{}");
         });

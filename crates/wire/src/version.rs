@@ -1,9 +1,9 @@
-//! The protocol versions and what each has: the only file that knows protocol dates.
+//! The protocol versions and their features. Only this file knows protocol dates.
 //!
-//! To add a version: a variant, its date in [`Version::ALL`], and the spans below. Everything else asks
-//! [`Version::has`].
+//! To add a version: add a variant, its date in [`Version::ALL`], and adjust the ranges in [`Feature::TABLE`].
+//! All other code asks [`Version::has`].
 
-/// A protocol version that we speak, oldest first.
+/// A supported protocol version, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     V2024_11_05,
@@ -24,13 +24,14 @@ impl Version {
         (V2026_07_28, "2026-07-28"),
     ];
 
-    /// What a request over HTTP means that names no version: 2025-06-18 and later, "SHOULD assume".
+    /// The version of an HTTP request without a version header. 2025-06-18 and later: the server "SHOULD assume"
+    /// this one.
     pub const UNSPECIFIED: Self = V2025_03_26;
 
-    /// The newest that is negotiated by a handshake.
+    /// The newest version with a handshake.
     pub const NEWEST_WITH_HANDSHAKE: Self = V2025_11_25;
 
-    /// The newest of all.
+    /// The newest version.
     pub const NEWEST: Self = V2026_07_28;
 
     pub fn as_str(self) -> &'static str {
@@ -56,7 +57,7 @@ impl Version {
     }
 }
 
-/// What differs between versions. A feature is there from its first version to its last.
+/// A difference between versions. A feature exists from its first version to its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     Handshake,
@@ -99,16 +100,16 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// Every feature with its first and last version and what it is, in reading order.
+    /// Every feature with its first and last version and a description, in reading order.
     #[rustfmt::skip]
     pub const TABLE: [(Self, Version, Version, &'static str); 37] = [
         (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
         (Self::Envelope, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
         (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
         (Self::VersionHeader, V2025_06_18, V2026_07_28, "`MCP-Protocol-Version` on every request"),
-        (Self::Batches, V2025_03_26, V2025_03_26, "JSON-RPC batches are accepted"),
+        (Self::Batches, V2025_03_26, V2025_03_26, "JSON-RPC batches"),
         (Self::EventIds, V2025_03_26, V2025_11_25, "SSE events have ids; `Last-Event-ID` resumes"),
-        (Self::Priming, V2025_11_25, V2025_11_25, "an SSE stream opens with an empty event and may be closed with `retry`"),
+        (Self::Priming, V2025_11_25, V2025_11_25, "an SSE stream starts with an empty event and may end with `retry`"),
         (Self::ErrorWithoutId, V2025_11_25, V2026_07_28, "an error that belongs to no request has no `id` (earlier: `null`)"),
         (Self::ResourceNotFoundCode, V2024_11_05, V2025_11_25, "an unknown resource is -32002 (later: -32602)"),
         (Self::Ping, V2024_11_05, V2025_11_25, "`ping`"),
@@ -116,8 +117,8 @@ impl Feature {
         (Self::Subscribe, V2024_11_05, V2025_11_25, "`resources/subscribe` and `resources/unsubscribe`"),
         (Self::Listen, V2026_07_28, V2026_07_28, "`subscriptions/listen`"),
         (Self::Discover, V2026_07_28, V2026_07_28, "`server/discover`"),
-        (Self::ServerRequests, V2024_11_05, V2025_11_25, "questions to the user are requests from the server"),
-        (Self::InputRequired, V2026_07_28, V2026_07_28, "questions to the user are `input_required` results with a sealed `requestState`"),
+        (Self::ServerRequests, V2024_11_05, V2025_11_25, "input requests are requests from the server"),
+        (Self::InputRequired, V2026_07_28, V2026_07_28, "input requests are `input_required` results with a sealed `requestState`"),
         (Self::ResultType, V2026_07_28, V2026_07_28, "`resultType` and `serverInfo` in every result"),
         (Self::CacheHints, V2026_07_28, V2026_07_28, "`ttlMs` and `cacheScope`"),
         (Self::MirrorHeaders, V2026_07_28, V2026_07_28, "`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` must match the body"),
@@ -130,13 +131,13 @@ impl Feature {
         (Self::AnyStructuredContent, V2026_07_28, V2026_07_28, "structured content that is not an object"),
         (Self::ResourceLinks, V2025_06_18, V2026_07_28, "`resource_link` content (earlier: text with the URI)"),
         (Self::Titles, V2025_06_18, V2026_07_28, "`title` beside `name`"),
-        (Self::Meta, V2025_06_18, V2026_07_28, "`_meta` on what is listed"),
+        (Self::Meta, V2025_06_18, V2026_07_28, "`_meta` on listed items"),
         (Self::Icons, V2025_11_25, V2026_07_28, "`icons`"),
         (Self::Elicitation, V2025_06_18, V2026_07_28, "elicitation by form"),
         (Self::ElicitationMode, V2025_11_25, V2026_07_28, "`mode` in elicitation; URL mode"),
         (Self::ElicitationId, V2025_11_25, V2025_11_25, "`elicitationId` in URL mode"),
         (Self::SamplingTools, V2025_11_25, V2026_07_28, "sampling with tools"),
-        (Self::TaskParameter, V2025_11_25, V2025_11_25, "tasks by the `task` parameter, `tasks/list`, `tasks/result`"),
+        (Self::TaskParameter, V2025_11_25, V2025_11_25, "tasks requested by the `task` parameter; `tasks/list`, `tasks/result`"),
         (Self::TaskExtension, V2026_07_28, V2026_07_28, "tasks as the extension `io.modelcontextprotocol/tasks`"),
         (Self::Extensions, V2026_07_28, V2026_07_28, "`extensions` in the capabilities"),
     ];
@@ -153,7 +154,7 @@ mod tests {
     use super::{Feature, Version};
 
     #[test]
-    fn rows_stand_in_the_order_of_the_variants() {
+    fn table_rows_are_in_the_order_of_the_variants() {
         for (i, (feature, first, last, _)) in Feature::TABLE.iter().enumerate() {
             assert_eq!(*feature as usize, i);
             assert!(first <= last);

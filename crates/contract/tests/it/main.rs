@@ -48,44 +48,46 @@ fn check(arguments: &str, expected: Result<(), &str>) {
 }
 
 #[test]
-fn good_arguments_pass() {
+fn valid_arguments_pass() {
     check(r#"{"email":"dana@acme.test"}"#, Ok(()));
     check(r#"{"email":"dana\u0040acme.test","plan":"ruby","limit":200,"tags":["a","b"]}"#, Ok(()));
     check(r#"{"email":"dana@acme.test","limit":2.0}"#, Ok(()));
 }
 
 #[test]
-fn bad_arguments_are_told_where_why_and_what_instead() {
+fn errors_name_the_argument_the_reason_and_what_is_allowed() {
     check("{}", Err("email missing_required `email` is required"));
     check(r#"{"email":7}"#, Err("email wrong_type `email`: expected string"));
-    check(r#"{"email":"nope"}"#, Err("email bad_format `email`: not a valid email"));
+    check(r#"{"email":"nope"}"#, Err("email bad_format `email`: is not a valid email"));
     check(
         r#"{"emial":"dana@acme.test"}"#,
         Err("emial unknown_argument `emial`: unknown argument; did you mean `email`?"),
     );
     check(
         r#"{"email":"a@b.test","zebra":1}"#,
-        Err("zebra unknown_argument `zebra`: unknown argument; known are: code, email, limit, plan, tags"),
+        Err(
+            "zebra unknown_argument `zebra`: unknown argument; the arguments are: code, email, limit, plan, tags",
+        ),
     );
     check(
         r#"{"email":"a@b.test","plan":"gold"}"#,
         Err(r#"plan not_allowed `plan`: expected one of `free`, `ruby`"#),
     );
-    check(r#"{"email":"a@b.test","limit":0}"#, Err("limit out_of_range `limit`: less than 1"));
+    check(r#"{"email":"a@b.test","limit":0}"#, Err("limit out_of_range `limit`: must be at least 1"));
     check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit wrong_type `limit`: expected integer"));
     check(r#"{"email":"a@b.test","limit":2.5}"#, Err("limit wrong_type `limit`: expected integer"));
     check(r#"{"email":"a@b.test","code":"abc"}"#, Err("code bad_format `code`: does not match `^[A-Z]+$`"));
-    check(r#"{"email":"a@b.test","tags":["a","b","c"]}"#, Err("tags too_long `tags`: more than 2 items"));
-    check(r#"{"email":"a@b.test","tags":["a",3]}"#, Err("tags.1 wrong_type `tags.1`: expected string"));
     check(
-        r#"{"email":"a@b.test","tags":["a","a"]}"#,
-        Err("tags not_allowed `tags`: has the same item twice; name each once"),
+        r#"{"email":"a@b.test","tags":["a","b","c"]}"#,
+        Err("tags too_long `tags`: exceeds the limit of 2 items"),
     );
+    check(r#"{"email":"a@b.test","tags":["a",3]}"#, Err("tags.1 wrong_type `tags.1`: expected string"));
+    check(r#"{"email":"a@b.test","tags":["a","a"]}"#, Err("tags not_allowed `tags`: has duplicate items"));
     check("[]", Err(" wrong_type expected object"));
 }
 
 #[test]
-fn an_unknown_argument_far_from_all_names_some() {
+fn an_unknown_argument_without_a_near_match_lists_some_arguments() {
     let names: Vec<String> = (10..50).map(|i| format!("\"column_{i}\":{{}}")).collect();
     let schema =
         format!(r#"{{"type":"object","additionalProperties":false,"properties":{{{}}}}}"#, names.join(","));
@@ -94,11 +96,14 @@ fn an_unknown_argument_far_from_all_names_some() {
         let doc = scan(br#"{"zebra":1}"#.to_vec(), &ScanLimits::default()).expect("JSON");
         check.validate(Some(doc.root())).expect_err("unknown").message
     };
-    let told = message(&schema);
-    assert!(told.starts_with("`zebra`: unknown argument; known are: column_10, column_11,"), "{told}");
-    assert!(told.ends_with(", column_33 and 16 more"), "{told}");
+    let listed = message(&schema);
+    assert!(
+        listed.starts_with("`zebra`: unknown argument; the arguments are: column_10, column_11,"),
+        "{listed}"
+    );
+    assert!(listed.ends_with(", column_33 and 16 more"), "{listed}");
     let none = message(r#"{"type":"object","additionalProperties":false}"#);
-    assert_eq!(none, "there are no arguments; leave them out");
+    assert_eq!(none, "this tool takes no arguments");
 }
 
 #[test]
@@ -111,27 +116,27 @@ fn no_arguments_are_an_empty_object() {
 }
 
 #[test]
-fn a_schema_that_reaches_out_or_blows_up_is_refused() {
-    for (schema, why) in [
-        (r#"{"$ref":"http://127.0.0.1:1/x.json"}"#, "leaves the schema"),
-        (r#"{"properties":{"a":{"$ref":"file:///etc/passwd"}}}"#, "leaves the schema"),
+fn schemas_with_remote_references_or_costly_patterns_are_rejected() {
+    for (schema, reason) in [
+        (r#"{"$ref":"http://127.0.0.1:1/x.json"}"#, "points outside the schema"),
+        (r#"{"properties":{"a":{"$ref":"file:///etc/passwd"}}}"#, "points outside the schema"),
         (r#"{"type":"strin"}"#, "strin"),
         (r#"{"properties":{"a":{"pattern":"(?=x)"}}}"#, "regex"),
     ] {
         let error =
             CompiledSchema::compile(&Json::parse(schema).expect("JSON")).map(|_| ()).expect_err(schema);
-        assert!(error.to_string().contains(why), "{schema}: {error}");
+        assert!(error.to_string().contains(reason), "{schema}: {error}");
     }
-    let evil =
+    let backtracking =
         CompiledSchema::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON"))
             .expect("compiles");
     let doc = scan(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ScanLimits::default())
         .expect("JSON");
-    assert!(evil.validate(Some(doc.root())).is_err());
+    assert!(backtracking.validate(Some(doc.root())).is_err());
 }
 
 #[test]
-fn recursive_schemas_end() {
+fn recursive_schemas_terminate() {
     let tree = r##"{"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"additionalProperties":false}}}"##;
     let check = CompiledSchema::compile(&Json::parse(tree).expect("JSON")).expect("compiles");
     let deep = |leaf: &str| {
@@ -146,7 +151,7 @@ fn recursive_schemas_end() {
 }
 
 #[test]
-fn annotated_arguments_are_found_by_their_path() {
+fn header_params_finds_annotated_arguments() {
     let schema = r#"{"type":"object","properties":{
         "region":{"type":"string","x-mcp-header":"Region"},
         "where":{"type":"object","properties":{"zone":{"type":"integer","x-mcp-header":"Zone"}}}}}"#;
@@ -159,7 +164,7 @@ fn annotated_arguments_are_found_by_their_path() {
 }
 
 #[test]
-fn annotations_that_break_a_rule_are_refused() {
+fn header_params_rejects_invalid_annotations() {
     for property in [
         r#""a":{"type":"string","x-mcp-header":""}"#,
         r#""a":{"type":"string","x-mcp-header":"A B"}"#,
@@ -181,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn arguments_are_judged_on_the_tape_as_built_values_would_be(
+    fn the_tape_validates_like_serde_json_values(
         data in prop::collection::vec(any::<u8>(), 0..120),
     ) {
         testkit::invariants::check(&data);

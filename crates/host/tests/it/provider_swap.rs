@@ -320,14 +320,14 @@ async fn a_limit_of_all_holds_over_tools_and_callers() {
 async fn a_tool_may_have_a_time_of_its_own() {
     let (stand, _) =
         TestServer::new(WordProvider { call_timeout_ms: Some(50), ..word_provider("word", "a") });
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 50 ms"));
+    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no result within 50 ms"));
     stand.server.swap(provider_set("1", word_provider("word", "a")).0).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 30000 ms"));
+    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no result within 30000 ms"));
     let (next, _) = provider_set("1", word_provider("word", "a"));
     stand.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 700 ms"));
+    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no result within 700 ms"));
     let (next, _) =
         provider_set("1", WordProvider { call_timeout_ms: Some(90_000), ..word_provider("word", "a") });
     stand.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 90000 ms"));
+    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no result within 90000 ms"));
 }

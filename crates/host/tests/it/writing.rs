@@ -66,7 +66,7 @@ async fn what_is_not_there_or_there_already_is_not_written() {
         ("create_people", DANA, exists),
         ("update_people", r#"{"id":"x","name":"X"}"#, missing),
         ("delete_people", r#"{"id":"x"}"#, missing),
-        ("update_people", r#"{"id":"d"}"#, "invalid_arguments - too few arguments: at least 2 are wanted"),
+        ("update_people", r#"{"id":"d"}"#, "invalid_arguments - too few arguments: at least 2 are required"),
         (
             "update_people",
             r#"{"id":"d","dry_run":true}"#,
@@ -109,8 +109,8 @@ async fn a_value_that_would_not_come_back_as_it_is_is_refused() {
         (json!({"balance": "1.50.0"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
         (json!({"balance": "007"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
         (json!({"balance": 1.5}), "balance", "expected null or string"),
-        (json!({"born": "2026-02-30"}), "born", "not a valid date"),
-        (json!({"seen": "2026-02-11T10:00:60Z"}), "seen", "not a valid date-time"),
+        (json!({"born": "2026-02-30"}), "born", "is not a valid date"),
+        (json!({"seen": "2026-02-11T10:00:60Z"}), "seen", "is not a valid date-time"),
         (
             json!({"seen": "2026-02-11t10:00:00z"}),
             "seen",
@@ -533,7 +533,7 @@ async fn a_write_out_of_time_is_stopped_and_says_what_cannot_be_known() {
         (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknowable),
         (timed("drop", "uses = \"people.delete\""), "drop", r#"{"id":"d"}"#, unknowable),
         (format!("{RENAME}call_timeout_ms = 50\n"), "rename", r#"{"old":"Dana","new":"D"}"#, unknowable),
-        (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no answer within 50 ms"),
+        (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no result within 50 ms"),
     ] {
         let mut client = people(Era::Newest, &more);
         client.table.slow.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What the scanner takes and refuses, and that it agrees with `serde_json` on everything else.
+//! What the scanner accepts and rejects, and that it agrees with `serde_json` otherwise.
 
 use json::{Json, ScanErrorKind, ScanLimits, scan, write};
 use proptest::prelude::*;
@@ -9,13 +9,14 @@ fn check(text: &str, expected: Result<&str, ScanErrorKind>) {
 
 fn check_bytes(bytes: &[u8], expected: Result<&str, ScanErrorKind>) {
     let limits = ScanLimits { depth_max: 4, slots_max: 40 };
-    let got =
-        scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.kind);
+    let got = scan(bytes.to_vec(), &limits)
+        .map(|doc| Json::from(doc.root()).to_string())
+        .map_err(|error| error.kind);
     assert_eq!(got.as_deref().map_err(|e| *e), expected, "{}", String::from_utf8_lossy(bytes));
 }
 
 #[test]
-fn values_are_kept_as_sent_and_white_space_is_not() {
+fn scan_keeps_values_byte_for_byte_and_drops_white_space() {
     check(" null ", Ok("null"));
     check("[ true , false ]", Ok("[true,false]"));
     check("{\n\"a\" :\t1 }", Ok(r#"{"a":1}"#));
@@ -28,8 +29,8 @@ fn values_are_kept_as_sent_and_white_space_is_not() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
-    for bad in [
+fn scan_rejects_invalid_json() {
+    for text in [
         "",
         " ",
         "nul",
@@ -72,11 +73,11 @@ fn what_is_not_json_is_refused() {
         "\0",
         "{\"a\":1\0}",
     ] {
-        check(bad, Err(ScanErrorKind::Syntax));
+        check(text, Err(ScanErrorKind::Syntax));
     }
 }
 
-/// One text on each line: the places where readers of JSON are known to differ.
+/// One text per line: cases in which JSON parsers are known to differ.
 const EDGE_CASES_VALID: &str = r#"
 0
 -0
@@ -177,14 +178,14 @@ a"
 "#;
 
 #[test]
-fn corners_are_taken_or_refused_as_the_grammar_says() {
-    for good in EDGE_CASES_VALID.lines().filter(|line| !line.is_empty()) {
-        check(good, Ok(good));
+fn scan_follows_the_grammar_in_edge_cases() {
+    for text in EDGE_CASES_VALID.lines().filter(|line| !line.is_empty()) {
+        check(text, Ok(text));
     }
-    for bad in EDGE_CASES_INVALID.lines().filter(|line| !line.is_empty()) {
-        check(bad, Err(ScanErrorKind::Syntax));
+    for text in EDGE_CASES_INVALID.lines().filter(|line| !line.is_empty()) {
+        check(text, Err(ScanErrorKind::Syntax));
     }
-    // White space is four characters and no more; control characters are escaped, all but DEL.
+    // Only four characters are white space. Control characters must be escaped, except DEL.
     for (space, ok) in [
         (" ", true),
         ("\t", true),
@@ -213,7 +214,7 @@ fn corners_are_taken_or_refused_as_the_grammar_says() {
 }
 
 #[test]
-fn strings_are_read_eight_bytes_at_a_time_and_end_at_any_of_them() {
+fn strings_of_any_length_end_at_the_quote() {
     for len in 0..20 {
         let plain = "é".repeat(len / 2) + &"x".repeat(len % 2);
         for (tail, ok) in [("", true), (r"\n", true), (r#"\""#, true), ("\u{1}", false), ("\n", false)] {
@@ -226,25 +227,25 @@ fn strings_are_read_eight_bytes_at_a_time_and_end_at_any_of_them() {
 }
 
 #[test]
-fn invalid_utf8_is_refused_wherever_it_stands() {
-    for bad in [
+fn scan_rejects_invalid_utf8_anywhere() {
+    for bytes in [
         &b"\"\xff\""[..],
         b"\xc3\x28",
         b"[\"\xed\xa0\x80\"]",
         b"{\"\xf8\":1}",
         b"1\x80",
-        // Overlong, beyond the last character, cut off, and text in UTF-16.
+        // Overlong, above U+10FFFF, cut off, and UTF-16 text.
         b"\"\xc0\xaf\"",
         b"\"\xf4\x90\x80\x80\"",
         b"\"\xe2\x82\"",
         b"\xff\xfe[\x00]\x00",
     ] {
-        check_bytes(bad, Err(ScanErrorKind::InvalidUtf8));
+        check_bytes(bytes, Err(ScanErrorKind::InvalidUtf8));
     }
 }
 
 #[test]
-fn keys_are_compared_unescaped_at_any_depth() {
+fn duplicate_keys_are_found_unescaped_at_any_depth() {
     check(r#"{"a":1,"a":2}"#, Err(ScanErrorKind::DuplicateKey));
     check(r#"{"a":1,"\u0061":2}"#, Err(ScanErrorKind::DuplicateKey));
     check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(ScanErrorKind::DuplicateKey));
@@ -255,7 +256,7 @@ fn keys_are_compared_unescaped_at_any_depth() {
 }
 
 #[test]
-fn depth_and_number_of_values_are_bounded() {
+fn depth_and_number_of_values_are_limited() {
     check("[[[[[]]]]]", Err(ScanErrorKind::TooDeep));
     check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(ScanErrorKind::TooDeep));
     check(&format!("[{}0]", "0,".repeat(38)), Ok(&format!("[{}0]", "0,".repeat(38))));
@@ -268,13 +269,14 @@ fn depth_and_number_of_values_are_bounded() {
 }
 
 #[test]
-fn an_error_says_where() {
-    let bad = scan(b"{\"a\":1,\"a\":2}".to_vec(), &ScanLimits::default()).map(|_| ()).expect_err("duplicate");
-    assert_eq!((bad.offset, bad.to_string().as_str()), (7, "duplicate key at byte 7"));
+fn an_error_names_the_byte() {
+    let error =
+        scan(b"{\"a\":1,\"a\":2}".to_vec(), &ScanLimits::default()).map(|_| ()).expect_err("duplicate");
+    assert_eq!((error.offset, error.to_string().as_str()), (7, "duplicate key at byte 7"));
 }
 
 #[test]
-fn a_node_finds_members_and_elements() {
+fn node_returns_members_and_elements() {
     let doc =
         scan(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ScanLimits::default()).expect("valid");
     let a = doc.root().get("a").expect("a");
@@ -287,7 +289,7 @@ fn a_node_finds_members_and_elements() {
 }
 
 #[test]
-fn numbers_are_written_as_json() {
+fn numbers_are_written_as_valid_json() {
     for (n, text) in [
         (0.0, "0"),
         (100.0, "100"),
@@ -327,20 +329,20 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn what_serde_writes_we_read_and_write_back(value in any_json(), pretty: bool) {
-        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("writes");
-        let ours = Json::parse(&text).expect("reads");
+    fn text_from_serde_survives_scanning_and_writing(value in any_json(), pretty: bool) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("serde_json writes any value");
+        let ours = Json::parse(&text).expect("serde_json writes valid JSON");
         prop_assert_eq!(serde_json::from_str::<serde_json::Value>(ours.as_str()).expect("still JSON"), value);
         prop_assert!(!ours.as_str().contains(['\n', '\r']));
     }
 
     #[test]
-    fn no_bytes_panic_and_serde_agrees_on_validity(bytes in prop::collection::vec(
+    fn scan_never_panics_and_agrees_with_serde_on_validity(bytes in prop::collection::vec(
         prop_oneof![prop::sample::select(b"{}[]\",:\\ utrfn0123456789.eE+-\n".to_vec()), any::<u8>()], 0..40)) {
         let ours = scan(bytes.clone(), &ScanLimits::default());
         let serde = serde_json::from_slice::<serde_json::Value>(&bytes);
         match ours.map_err(|b| b.kind) {
-            // serde_json keeps the last of two equal keys and reads huge exponents as out of range.
+            // serde_json keeps the last of two equal keys and rejects huge exponents as out of range.
             Err(ScanErrorKind::DuplicateKey) => prop_assert!(true),
             Ok(_) => prop_assert!(serde.is_ok() || serde.is_err_and(|e| e.to_string().contains("out of range"))),
             Err(_) => prop_assert!(serde.is_err(), "{}", String::from_utf8_lossy(&bytes)),

@@ -497,7 +497,7 @@ fn help_mentions_protocol_only_if_it_was_given() {
     let project = TestProject::new(&[("server.sh", script.as_bytes())]);
     let output = project.run(&["ping", "--command", "/bin/sh server.sh"]);
     assert_eq!(output.code, Some(3), "{output}");
-    assert!(output.stderr.contains("protocol 2031-01-01, which will not do here"), "{output}");
+    assert!(output.stderr.contains("protocol version 2031-01-01, which this client does not allow"), "{output}");
     assert!(
         output.stderr.contains("supported versions: 2024-11-05")
             || output.stderr.contains("supported versions: 2026-07-28"),

@@ -27,7 +27,11 @@ pub fn check(data: &[u8]) {
         (Ok(ours), Ok(theirs)) => (ours, theirs),
         (Err(_), Err(_)) => return,
         // Theirs would never end.
-        (Err(SchemaError(why)), Ok(_)) if why.contains("leads back to itself") => return,
+        (Err(SchemaError(why)), Ok(_))
+            if why.contains("`$ref` cycle") || why.contains("nested too deeply") =>
+        {
+            return;
+        }
         (ours, theirs) => panic!("{schema}: {:?} but {:?}", ours.err(), theirs.err()),
     };
     for _ in 0..3 {

@@ -1,8 +1,8 @@
-//! The answer to one HTTP request, read as it comes: a body, or a stream of events.
+//! Reads one HTTP response as it arrives: a body or an event stream.
 
 use crate::frame::{SizeLimitExceeded, SseDecoder};
 
-/// An answer under way.
+/// A response that is being received.
 #[derive(Debug)]
 pub struct HttpExchange {
     status: u16,
@@ -16,26 +16,26 @@ enum ExchangeBody {
     EventStream(SseDecoder),
 }
 
-/// What came of it once the body has ended.
+/// The result once the body has ended.
 #[derive(Debug)]
 pub enum ExchangeEnd {
-    /// Everything there is to say was in the body.
+    /// A response with a body.
     Response(HttpResponse),
-    /// A stream of events ended; it can perhaps be taken up again.
+    /// An event stream ended. The client may be able to resume it.
     StreamEnded { last_event_id: Option<String>, retry_ms: Option<u64> },
 }
 
-/// An answer that is no stream.
+/// A response that is not an event stream.
 #[derive(Debug, Clone, Default)]
 pub struct HttpResponse {
     pub status: u16,
     pub body: Vec<u8>,
-    /// `WWW-Authenticate`, for whoever gets tokens.
+    /// The `WWW-Authenticate` header.
     pub www_authenticate: Option<String>,
 }
 
 impl HttpExchange {
-    /// `content_type` as the header has it.
+    /// `content_type` is the value of the header.
     pub fn new(status: u16, content_type: Option<&str>, body_bytes_max: usize) -> Self {
         let kind = content_type.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         let is_stream = (200..300).contains(&status) && kind.eq_ignore_ascii_case("text/event-stream");
@@ -51,7 +51,7 @@ impl HttpExchange {
         matches!(self.body, ExchangeBody::EventStream(_))
     }
 
-    /// Takes a piece of the body; messages of a stream are handed on in their order.
+    /// Takes the next bytes of the body. Passes the messages of an event stream to `message`, in order.
     pub fn push(&mut self, bytes: &[u8], mut message: impl FnMut(Vec<u8>)) -> Result<(), SizeLimitExceeded> {
         match &mut self.body {
             ExchangeBody::Whole(body) if body.len() + bytes.len() > self.body_bytes_max => {
@@ -62,7 +62,7 @@ impl HttpExchange {
                 Ok(())
             }
             ExchangeBody::EventStream(events) => events.push(bytes, |event| {
-                // 2025-11-25: a stream opens with an event that has an id and no data.
+                // 2025-11-25: a stream starts with an event that has an id and no data.
                 if event.is_message() && !event.data.is_empty() {
                     message(event.data);
                 }
@@ -70,10 +70,10 @@ impl HttpExchange {
         }
     }
 
-    pub fn finish(self, challenge: Option<String>) -> ExchangeEnd {
+    pub fn finish(self, www_authenticate: Option<String>) -> ExchangeEnd {
         match self.body {
             ExchangeBody::Whole(body) => {
-                ExchangeEnd::Response(HttpResponse { status: self.status, body, www_authenticate: challenge })
+                ExchangeEnd::Response(HttpResponse { status: self.status, body, www_authenticate })
             }
             ExchangeBody::EventStream(events) => ExchangeEnd::StreamEnded {
                 last_event_id: events.last_event_id().map(str::to_owned),
@@ -88,7 +88,7 @@ mod tests {
     use super::{ExchangeEnd, HttpExchange};
 
     #[test]
-    fn a_stream_is_told_by_its_type_and_status() {
+    fn a_stream_is_recognized_by_content_type_and_status() {
         for (status, kind, expected) in [
             (200, Some("text/event-stream"), true),
             (200, Some("Text/Event-Stream; charset=utf-8"), true),
@@ -101,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_and_the_place_is_kept() {
+    fn a_stream_returns_its_messages_and_the_last_event_id() {
         let mut exchange = HttpExchange::new(200, Some("text/event-stream"), 100);
-        let mut seen = Vec::new();
+        let mut messages = Vec::new();
         let stream = "id: 1-0\ndata: \n\nevent: other\ndata: x\n\nid: 1-1\ndata: {}\n\nretry: 70\n\n";
-        exchange.push(stream.as_bytes(), |message| seen.push(message)).expect("short");
-        assert_eq!(seen, [b"{}"]);
+        exchange.push(stream.as_bytes(), |message| messages.push(message)).expect("within the limit");
+        assert_eq!(messages, [b"{}"]);
         let ExchangeEnd::StreamEnded { last_event_id: last_id, retry_ms } = exchange.finish(None) else {
-            panic!("a stream")
+            panic!("expected a stream")
         };
         assert_eq!((last_id.as_deref(), retry_ms), (Some("1-1"), Some(70)));
     }
 
     #[test]
-    fn a_body_has_an_end() {
+    fn a_body_over_the_limit_is_an_error() {
         let mut exchange = HttpExchange::new(200, None, 10);
         assert!(exchange.push(b"0123456789", |_| ()).is_ok());
         assert!(exchange.push(b"x", |_| ()).is_err());

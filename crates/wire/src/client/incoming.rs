@@ -1,4 +1,4 @@
-//! What a server sent: an answer, a question, or word of something.
+//! Messages from the server: responses, requests and notifications.
 
 use json::{Doc, Json, Node, NodeKind};
 
@@ -6,7 +6,7 @@ use super::ServerError;
 use crate::id::RequestId;
 use crate::params::MessageFields;
 
-/// One message, as far as it can be told without knowing what was asked.
+/// One message, before it is matched with a call.
 pub(super) enum IncomingMessage<'d> {
     Response { id: Option<u64>, result: Result<Node<'d>, ServerError> },
     Request { id: RequestId, method: String, params: Option<Node<'d>> },
@@ -16,15 +16,15 @@ pub(super) enum IncomingMessage<'d> {
 impl<'d> IncomingMessage<'d> {
     pub(super) fn read(message: Node<'d>) -> Result<Self, &'static str> {
         if !message.is_object() {
-            return Err("a message that is no object");
+            return Err("a message that is not an object");
         }
-        let parts = MessageFields::read(Some(message));
-        let method = match parts.method {
-            Some(method) => Some(method.str().ok_or("a method that is no string")?.into_owned()),
+        let fields = MessageFields::read(Some(message));
+        let method = match fields.method {
+            Some(method) => Some(method.str().ok_or("a message whose method is not a string")?.into_owned()),
             None => None,
         };
-        let params = parts.params;
-        match (method, parts.id, parts.result, parts.error) {
+        let params = fields.params;
+        match (method, fields.id, fields.result, fields.error) {
             (Some(method), Some(id), ..) => match RequestId::read(id) {
                 Some(id) => Ok(Self::Request { id, method, params }),
                 None => Err("a request whose id is neither a string nor an integer"),
@@ -42,7 +42,7 @@ impl<'d> IncomingMessage<'d> {
     }
 }
 
-/// The messages of a frame: one, or several where a server batches.
+/// The messages of a frame: one, or all messages of a batch.
 pub(super) fn messages(doc: &Doc) -> impl Iterator<Item = Node<'_>> {
     let root = doc.root();
     let batch = (root.kind() == NodeKind::Array).then(|| root.elements());
@@ -57,7 +57,7 @@ impl ServerError {
         Self { code, message, data: error.get("data").map(Json::from) }
     }
 
-    /// The versions that would have been understood, where the error says so.
+    /// The versions in `data.supported`, if the error has them.
     pub(super) fn supported_versions(&self) -> Option<Vec<String>> {
         let doc = self.data.as_ref()?.to_doc();
         let list = doc.root().get("supported").filter(|list| list.kind() == NodeKind::Array)?;

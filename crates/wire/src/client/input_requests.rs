@@ -1,4 +1,4 @@
-//! What the server wants to know: requests of its own, or parts of a result that is none yet.
+//! Input requests from the server: as requests (handshake era) or in an `input_required` result.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::id::RequestId;
 use crate::method::Method;
 use crate::version::Feature;
 
-/// What a round brought, and what has been answered of it.
+/// The open input requests of one round, and the answers so far.
 #[derive(Default)]
 pub(super) struct InputRound {
     pub(super) request_state: Option<Json>,
@@ -23,18 +23,18 @@ pub(super) struct InputRound {
 }
 
 pub(super) enum OpenInputRequest {
-    /// A request of the server's own.
+    /// Sent as a JSON-RPC request.
     ServerRequest { id: RequestId, kind: InputRequestKind, call: Option<CallId> },
-    /// A part of a round.
+    /// Part of an `input_required` result.
     InputRequired { call: CallId, kind: InputRequestKind },
 }
 
 impl OpenInputRequest {
-    /// The call that it belongs to, where that is known.
+    /// The call that it belongs to, if known.
     pub(super) fn call(&self) -> Option<CallId> {
         match self {
-            Self::ServerRequest { call: of, .. } => *of,
-            Self::InputRequired { call: of, .. } => Some(*of),
+            Self::ServerRequest { call, .. } => *call,
+            Self::InputRequired { call, .. } => Some(*call),
         }
     }
 }
@@ -42,9 +42,9 @@ impl OpenInputRequest {
 const DECLINE_RESULT: &str = r#"{"action":"decline"}"#;
 
 impl Client {
-    /// Answers a question.
-    pub fn respond(&mut self, ask: InputRequestId, answer: InputReply) {
-        match (self.input_requests.remove(&ask), answer) {
+    /// Replies to an input request.
+    pub fn respond(&mut self, request: InputRequestId, reply: InputReply) {
+        match (self.input_requests.remove(&request), reply) {
             (None, _) => {}
             (Some(OpenInputRequest::ServerRequest { id, .. }), InputReply::Result(result)) => {
                 self.notify(outgoing::result(&id, result.as_str()));
@@ -56,109 +56,108 @@ impl Client {
                 self.notify(outgoing::result(&id, DECLINE_RESULT));
             }
             // 2025-11-25, Sampling: the code for "User rejected".
-            (Some(OpenInputRequest::ServerRequest { id, .. }), InputReply::Declined(why)) => {
-                self.notify(outgoing::error(&id, -1, &why));
+            (Some(OpenInputRequest::ServerRequest { id, .. }), InputReply::Declined(reason)) => {
+                self.notify(outgoing::error(&id, -1, &reason));
             }
-            (Some(OpenInputRequest::InputRequired { call: of, kind }), answer) => {
-                let answer = match (kind, answer) {
+            (Some(OpenInputRequest::InputRequired { call, kind }), reply) => {
+                let response = match (kind, reply) {
                     (_, InputReply::Result(result)) => result,
                     (InputRequestKind::Elicitation, InputReply::Declined(_)) => {
-                        Json::parse(DECLINE_RESULT).expect("our own")
+                        Json::parse(DECLINE_RESULT).expect("a valid constant")
                     }
-                    (InputRequestKind::Roots | InputRequestKind::Sampling, InputReply::Declined(why)) => {
-                        return self.fail_call(of, ClientError::InputRefused(why));
+                    (InputRequestKind::Roots | InputRequestKind::Sampling, InputReply::Declined(reason)) => {
+                        return self.fail_call(call, ClientError::InputRefused(reason));
                     }
                 };
-                let Some(pending) = self.pending_calls.get_mut(&of) else { return };
+                let Some(pending) = self.pending_calls.get_mut(&call) else { return };
                 let round = &mut pending.input_round;
-                if let Some(key) = round.open_requests.remove(&ask) {
-                    round.input_responses.push((key, answer));
+                if let Some(key) = round.open_requests.remove(&request) {
+                    round.input_responses.push((key, response));
                 }
                 if round.open_requests.is_empty() {
-                    self.send_call(of);
+                    self.send_call(call);
                 }
             }
         }
     }
 
-    pub(super) fn input_required(&mut self, ticket: CallId, result: Node<'_>) {
-        let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
-        let wrong =
-            |why: &str| ClientError::ProtocolViolation(format!("questions that cannot be answered: {why}"));
+    pub(super) fn input_required(&mut self, call: CallId, result: Node<'_>) {
+        let Some(pending) = self.pending_calls.get_mut(&call) else { return };
+        let invalid = |reason: &str| {
+            ClientError::ProtocolViolation(format!("invalid `input_required` result: {reason}"))
+        };
         if !matches!(pending.call.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead) {
-            return self.fail_call(ticket, wrong("this kind of request has none"));
+            return self.fail_call(call, invalid("this method does not support input requests"));
         }
         pending.rounds += 1;
         if pending.rounds > self.options.input_rounds_max {
-            let why = format!("more than {} rounds of questions", self.options.input_rounds_max);
-            return self.fail_call(ticket, ClientError::ProtocolViolation(why));
+            let reason =
+                format!("the call exceeds the limit of {} rounds of input", self.options.input_rounds_max);
+            return self.fail_call(call, ClientError::ProtocolViolation(reason));
         }
         let requests = result.get("inputRequests").filter(Node::is_object);
         let state = result.get("requestState").filter(|state| state.str().is_some());
         if requests.is_none() && state.is_none() {
-            return self.fail_call(ticket, wrong("there are none, and no state to go on with"));
+            return self.fail_call(call, invalid("it has neither `inputRequests` nor `requestState`"));
         }
         pending.input_round = InputRound { request_state: state.map(Json::from), ..InputRound::default() };
-        let mut questions = Vec::new();
+        let mut new_requests = Vec::new();
         for (key, request) in requests.into_iter().flat_map(|requests| requests.members()) {
             let method = request.get("method").and_then(|m| m.str()).unwrap_or_default();
             let params = request.get("params");
             let Some(kind) = self.supported_input_kind(&method, params) else {
                 let method: String = method.escape_debug().take(64).collect();
-                return self
-                    .fail_call(ticket, wrong(&format!("`{method}` is nothing that this client offers")));
+                return self.fail_call(
+                    call,
+                    invalid(&format!("this client did not declare a capability for `{method}`")),
+                );
             };
-            questions.push((key.str().unwrap_or_default().into_owned(), kind, params));
+            new_requests.push((key.str().unwrap_or_default().into_owned(), kind, params));
         }
-        if questions.len() > self.options.input_requests_max {
-            return self.fail_call(ticket, wrong("too many at once"));
+        if new_requests.len() > self.options.input_requests_max {
+            return self.fail_call(call, invalid("too many input requests"));
         }
-        if self.input_requests.len() + questions.len() > self.options.input_requests_max {
-            return self.fail_call(ticket, ClientError::Busy);
+        if self.input_requests.len() + new_requests.len() > self.options.input_requests_max {
+            return self.fail_call(call, ClientError::Busy);
         }
-        if questions.is_empty() {
-            return self.send_call(ticket);
+        if new_requests.is_empty() {
+            return self.send_call(call);
         }
-        for (key, kind, params) in questions {
+        for (key, kind, params) in new_requests {
             let id = InputRequestId(self.next_id());
-            self.input_requests.insert(id, OpenInputRequest::InputRequired { call: ticket, kind });
-            if let Some(pending) = self.pending_calls.get_mut(&ticket) {
+            self.input_requests.insert(id, OpenInputRequest::InputRequired { call, kind });
+            if let Some(pending) = self.pending_calls.get_mut(&call) {
                 pending.input_round.open_requests.insert(id, key);
             }
-            self.emit_input_request(id, Some(ticket), kind, params);
+            self.emit_input_request(id, Some(call), kind, params);
         }
     }
 
     pub(super) fn emit_input_request(
         &mut self,
         id: InputRequestId,
-        of: Option<CallId>,
+        call: Option<CallId>,
         kind: InputRequestKind,
         params: Option<Node<'_>>,
     ) {
         let params = params.map_or_else(|| Json::object(|_| ()), Json::from);
-        self.events.push_back(ClientEvent::InputRequested(IncomingInputRequest {
-            id,
-            call: of,
-            kind,
-            params,
-        }));
+        self.events.push_back(ClientEvent::InputRequested(IncomingInputRequest { id, call, kind, params }));
     }
 
-    /// What a question is, if it is one that we said we would answer.
+    /// The kind of an input request; `None` if this client declared no capability for it.
     pub(super) fn supported_input_kind(
         &self,
         method: &str,
         params: Option<Node<'_>>,
     ) -> Option<InputRequestKind> {
-        let (kind, needs) = match method {
+        let (kind, required) = match method {
             "roots/list" => (InputRequestKind::Roots, ClientCapabilities::ROOTS),
             "sampling/createMessage" => (InputRequestKind::Sampling, ClientCapabilities::SAMPLING),
             "elicitation/create" => {
-                let by_url = params.and_then(|p| p.get("mode")).is_some_and(|mode| mode.eq_str("url"));
+                let is_url_mode = params.and_then(|p| p.get("mode")).is_some_and(|mode| mode.eq_str("url"));
                 (
                     InputRequestKind::Elicitation,
-                    if by_url {
+                    if is_url_mode {
                         ClientCapabilities::ELICITATION_URL
                     } else {
                         ClientCapabilities::ELICITATION_FORM
@@ -167,7 +166,7 @@ impl Client {
             }
             _ => return None,
         };
-        self.options.capabilities.has(needs).then_some(kind)
+        self.options.capabilities.has(required).then_some(kind)
     }
 
     pub(super) fn on_request(
@@ -179,7 +178,10 @@ impl Client {
     ) {
         // 2026-07-28, stdio: "The server MUST NOT write JSON-RPC requests".
         if self.phase == Phase::Ready && !self.version.has(Feature::ServerRequests) {
-            return self.warn(&format!("a request of the server's own: `{}`", method.escape_debug()));
+            return self.warn(&format!(
+                "skipped a request from the server, which this protocol version does not allow: `{}`",
+                method.escape_debug()
+            ));
         }
         if self.is_stale_exchange(exchange) {
             return;
@@ -187,47 +189,45 @@ impl Client {
         if method == "ping" {
             return self.notify(outgoing::result(&id, "{}"));
         }
-        let of = exchange.and_then(|exchange| self.calls_by_message_id.get(&exchange)).copied();
+        let call = exchange.and_then(|exchange| self.calls_by_message_id.get(&exchange)).copied();
         match self.supported_input_kind(method, params) {
             None => {
                 let text = format!("method not found: `{}`", method.escape_debug());
                 self.notify(outgoing::error(&id, ErrorCode::MethodNotFound.number(), &text));
             }
             Some(_) if self.input_requests.len() >= self.options.input_requests_max => {
-                self.notify(outgoing::error(&id, ErrorCode::Busy.number(), "too many questions at once"));
+                self.notify(outgoing::error(&id, ErrorCode::Busy.number(), "too many open input requests"));
             }
             Some(kind) => {
-                let ask = InputRequestId(self.next_id());
-                self.input_requests.insert(ask, OpenInputRequest::ServerRequest { id, kind, call: of });
-                self.emit_input_request(ask, of, kind, params);
+                let request = InputRequestId(self.next_id());
+                self.input_requests.insert(request, OpenInputRequest::ServerRequest { id, kind, call });
+                self.emit_input_request(request, call, kind, params);
             }
         }
     }
 
-    /// Over HTTP: whether an exchange belongs to a session that is gone, or to nobody.
+    /// Over HTTP: whether an exchange belongs to an earlier session or to no call.
     fn is_stale_exchange(&self, exchange: Option<u64>) -> bool {
         let Some(exchange) = exchange else { return false };
-        let pending =
-            self.calls_by_message_id.get(&exchange).and_then(|ticket| self.pending_calls.get(ticket));
+        let pending = self.calls_by_message_id.get(&exchange).and_then(|call| self.pending_calls.get(call));
         let is_current = pending.is_some_and(|pending| pending.session_epoch == self.session_epoch);
         self.phase != Phase::Ready || !(is_current || self.stream_exchange == Some(exchange))
     }
 
-    /// The server takes back a question, or ends a subscription.
+    /// The server cancels an input request or ends a subscription.
     pub(super) fn on_cancelled(&mut self, id: Option<Node<'_>>) {
         if self.version.has(Feature::Listen) {
-            if let Some(ticket) = id.and_then(|id| id.u64()).and_then(|id| self.listen_call(id)) {
-                self.remove_call(ticket);
-                self.events.push_back(ClientEvent::Done { ticket, result: Json::object(|_| ()) });
+            if let Some(call) = id.and_then(|id| id.u64()).and_then(|id| self.listen_call(id)) {
+                self.remove_call(call);
+                self.events.push_back(ClientEvent::Done { ticket: call, result: Json::object(|_| ()) });
             }
             return;
         }
-        let Some(wanted) = id.and_then(RequestId::read) else { return };
-        let is_it = |ask: &OpenInputRequest| matches!(ask, OpenInputRequest::ServerRequest { id, .. } if *id == wanted);
-        let Some(ask) = self.input_requests.iter().find(|(_, ask)| is_it(ask)).map(|(id, _)| *id) else {
-            return;
-        };
-        self.input_requests.remove(&ask);
-        self.events.push_back(ClientEvent::InputRequestCancelled(ask));
+        let Some(cancelled) = id.and_then(RequestId::read) else { return };
+        let is_cancelled = |request: &OpenInputRequest| matches!(request, OpenInputRequest::ServerRequest { id, .. } if *id == cancelled);
+        let found = self.input_requests.iter().find(|(_, request)| is_cancelled(request)).map(|(id, _)| *id);
+        let Some(request) = found else { return };
+        self.input_requests.remove(&request);
+        self.events.push_back(ClientEvent::InputRequestCancelled(request));
     }
 }

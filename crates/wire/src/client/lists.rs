@@ -1,4 +1,4 @@
-//! Lists, read to their end and no further than makes sense.
+//! Reads lists page by page, up to a limit.
 
 use json::{Json, Node, NodeKind};
 
@@ -9,7 +9,7 @@ use crate::method::Method;
 use crate::params::ListKind;
 use crate::version::Feature;
 
-/// What has been read of a list.
+/// The pages of a list so far.
 #[derive(Debug, Default)]
 pub(super) struct PageCollector {
     items: Vec<Json>,
@@ -22,7 +22,7 @@ const PAGES_MAX: usize = 1000;
 const ITEMS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 64 << 20;
 
-/// How a page leaves a list.
+/// The state of a list after a page.
 pub(super) enum PageStatus {
     More,
     Complete(Vec<Json>),
@@ -34,7 +34,7 @@ impl PageCollector {
         let key = list.result_key();
         let Some(items) = result.get(key).filter(|items| items.kind() == NodeKind::Array) else {
             return PageStatus::Invalid(format!(
-                "`{}` was answered without a list of `{key}`",
+                "the result of `{}` has no array `{key}`",
                 list.method().as_str()
             ));
         };
@@ -43,15 +43,17 @@ impl PageCollector {
             self.items.push(Json::from(item));
         }
         self.page_count += 1;
-        // An empty cursor is one like any other; `null` is none.
+        // An empty string is a valid cursor; `null` means the end.
         let next = result.get("nextCursor").and_then(|cursor| cursor.str()).map(|cursor| cursor.into_owned());
         let Some(next) = next else { return PageStatus::Complete(std::mem::take(&mut self.items)) };
         if self.cursor.as_ref() == Some(&next) {
-            return PageStatus::Invalid(format!("the list of {key} does not end: one cursor came twice"));
+            return PageStatus::Invalid(format!(
+                "the list of {key} does not end: the server returned the same cursor twice"
+            ));
         }
         if self.page_count >= PAGES_MAX || self.items.len() > ITEMS_MAX || self.bytes > BYTES_MAX {
             return PageStatus::Invalid(format!(
-                "the list of {key} does not end: {} of them on {} pages so far",
+                "the list of {key} exceeds the limit: {} items on {} pages so far",
                 self.items.len(),
                 self.page_count
             ));
@@ -82,31 +84,31 @@ impl ListKind {
 }
 
 impl Client {
-    /// A whole list. Tools whose headers could not be sent are left out, and that is told.
+    /// Completes a list. Removes tools whose `x-mcp-header` annotations are invalid, with a warning.
     pub(super) fn finish_list(&mut self, list: ListKind, mut items: Vec<Json>) -> Vec<Json> {
         if list == ListKind::Tools
             && self.transport == TransportKind::Http
             && self.version.has(Feature::MirrorHeaders)
         {
-            let mut mirrors = std::collections::BTreeMap::new();
+            let mut param_headers = std::collections::BTreeMap::new();
             let mut dropped = Vec::new();
             items.retain(|item| {
                 let doc = item.to_doc();
                 let name = doc.root().get("name").and_then(|name| name.str()).unwrap_or_default();
-                let schema =
+                let headers =
                     doc.root().get("inputSchema").map_or(Ok(ParamHeaders::default()), ParamHeaders::read);
-                match schema {
-                    Ok(mirror) => {
-                        mirrors.insert(name.into_owned(), mirror);
+                match headers {
+                    Ok(headers) => {
+                        param_headers.insert(name.into_owned(), headers);
                         true
                     }
-                    Err(why) => {
-                        dropped.push(format!("tool `{}` is left out: {why}", name.escape_debug()));
+                    Err(reason) => {
+                        dropped.push(format!("skipped tool `{}`: {reason}", name.escape_debug()));
                         false
                     }
                 }
             });
-            self.param_headers = mirrors;
+            self.param_headers = param_headers;
             self.events.extend(dropped.into_iter().map(ClientEvent::Warning));
         }
         items

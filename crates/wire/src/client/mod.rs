@@ -1,16 +1,16 @@
-//! The client's side of the protocol: requests in, frames out; frames in, events out.
+//! The client's side of the protocol, as a state machine without I/O.
 //!
-//! One machine for every version and every door. It finds out which era the server is of, shakes hands where
-//! that is needed, numbers requests, answers what can be answered at once, goes through the rounds of a call
-//! that asks questions, and reads lists page by page:
+//! One state machine serves every version and transport. It detects the server's era, performs the handshake where
+//! there is one, numbers requests, answers pings, runs the rounds of a call that requests input, and reads lists page
+//! by page:
 //!
 //! ```text
-//! request ─▶ Client ─▶ Do::Send      a driver carries it: down a pipe, or as a POST of its own
-//! frame   ─▶ Client ─▶ Event         somebody waits for it
+//! call    ─▶ Client ─▶ Action        the driver sends it: on a pipe, or as an HTTP request
+//! message ─▶ Client ─▶ ClientEvent   the driver passes it to the waiting caller
 //! ```
 //!
-//! Deliberately absent: sockets, processes, tasks and clocks. Time comes in with every call that needs it, in
-//! milliseconds of whatever clock the driver has.
+//! Deliberately absent: sockets, processes, tasks and clocks. The driver passes the time in, in milliseconds of its
+//! own clock.
 
 mod exchange;
 mod http;
@@ -32,19 +32,19 @@ pub use types::{
     VersionPolicy,
 };
 
-/// A request that somebody waits for, whatever messages it takes.
+/// Identifies a call of the application. It may take several messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
-/// A question of the server's that somebody has to answer.
+/// Identifies an input request of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InputRequestId(u64);
 
-/// A question as it came.
+/// An input request from the server.
 #[derive(Debug, Clone)]
 pub struct IncomingInputRequest {
     pub id: InputRequestId,
-    /// The call that it belongs to, where that is known.
+    /// The call that it belongs to, if known.
     pub call: Option<CallId>,
     pub kind: InputRequestKind,
     /// The parameters, untrusted.
@@ -58,16 +58,16 @@ pub enum InputRequestKind {
     Elicitation,
 }
 
-/// What came of a question.
+/// The application's reply to an input request.
 #[derive(Debug, Clone)]
 pub enum InputReply {
     /// The result object.
     Result(json::Json),
-    /// There will be none; the words are for the server.
+    /// Refused; the text is for the server.
     Declined(String),
 }
 
-/// An error as a server tells it.
+/// A JSON-RPC error from the server.
 #[derive(Debug, Clone)]
 pub struct ServerError {
     pub code: i64,

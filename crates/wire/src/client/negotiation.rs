@@ -1,7 +1,8 @@
-//! Which era a server is of, and the handshake where there is one.
+//! Detects the server's era and performs the handshake where there is one.
 //!
-//! 2026-07-28, Versioning: a modern request first. What a modern server may answer makes it modern, whatever
-//! else comes back is a server of the handshake era; over HTTP silence, 401, 403 and 5xx are no evidence at all.
+//! 2026-07-28, Versioning: the client sends a request of the stateless era first. If the response is one that such a
+//! server may send, the server is of that era; any other response means the handshake era. Over HTTP a timeout, 401,
+//! 403 and 5xx prove nothing.
 
 use json::{Json, Node};
 
@@ -27,24 +28,24 @@ impl Client {
 
     fn probe(&mut self, version: Version, now: u64) {
         let id = self.next_id();
-        let patience = if self.falls_back_to_handshake() {
+        let timeout_ms = if self.falls_back_to_handshake() {
             self.options.probe_timeout_ms
         } else {
             self.options.handshake_timeout_ms
         };
-        self.phase = Phase::Probing { id, version, deadline_ms: now.saturating_add(patience) };
+        self.phase = Phase::Probing { id, version, deadline_ms: now.saturating_add(timeout_ms) };
         self.send_negotiation_request(id, Method::Discover, &Json::object(|_| ()), version);
     }
 
-    /// What is sent while nothing else can be.
+    /// Sends a request of the negotiation, before any call.
     fn send_negotiation_request(&mut self, id: u64, method: Method, params: &Json, version: Version) {
         let extras = outgoing::RequestExtras::default();
         let body = outgoing::request(id, method.as_str(), params, &extras, &self.client_identity(), version);
         self.send_request(id, body, method, params, version);
     }
 
-    /// Whether silence is answered with a handshake: over HTTP it says nothing, not every client may, and
-    /// not every server would.
+    /// Whether a probe without a response leads to a handshake: only on a pipe, if the policy allows it, and only for
+    /// the first probe.
     pub(super) fn falls_back_to_handshake(&self) -> bool {
         self.transport == TransportKind::Pipe
             && self.allows_version(Version::NEWEST_WITH_HANDSHAKE)
@@ -57,25 +58,26 @@ impl Client {
                 VersionPolicy::Only(version) => version.as_str(),
                 VersionPolicy::Any | VersionPolicy::HandshakeOnly => "a newer version",
             };
-            let why = format!("the server is of the time before {only}, which is all that was asked for");
-            self.close(ClientError::UnsupportedVersion(why));
+            let reason =
+                format!("the server supports only versions with a handshake; this client allows only {only}");
+            self.close(ClientError::UnsupportedVersion(reason));
             return;
         }
         let id = self.next_id();
         let until = now.saturating_add(self.options.handshake_timeout_ms);
         self.session = None;
         self.phase = Phase::Initializing { id, requested_version: requested, deadline_ms: until };
-        // Questions count from one again in the next session: an answer would be taken for another's.
-        let asks = self
+        // A new session numbers its input requests from one again. A late reply would answer the wrong one.
+        let cancelled = self
             .input_requests
-            .extract_if(.., |_, ask| matches!(ask, OpenInputRequest::ServerRequest { .. }));
-        self.events.extend(asks.map(|(id, _)| ClientEvent::InputRequestCancelled(id)));
-        // What was subscribed to is forgotten with the session, and will be subscribed to again.
-        let is_part = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Subscribe { .. });
-        let parts =
-            self.pending_calls.iter().filter(|(_, pending)| is_part(pending)).map(|(ticket, _)| *ticket);
-        for ticket in parts.collect::<Vec<_>>() {
-            self.remove_call(ticket);
+            .extract_if(.., |_, request| matches!(request, OpenInputRequest::ServerRequest { .. }));
+        self.events.extend(cancelled.map(|(id, _)| ClientEvent::InputRequestCancelled(id)));
+        // Subscriptions end with their session. The client subscribes again after the handshake.
+        let is_subscribe = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Subscribe { .. });
+        let calls =
+            self.pending_calls.iter().filter(|(_, pending)| is_subscribe(pending)).map(|(call, _)| *call);
+        for call in calls.collect::<Vec<_>>() {
+            self.remove_call(call);
         }
         for pending in
             self.pending_calls.values_mut().filter(|pending| matches!(pending.purpose, CallPurpose::Listen))
@@ -94,39 +96,39 @@ impl Client {
         }
     }
 
-    /// The answer to the probe.
+    /// Handles the response to the probe.
     pub(super) fn on_probe_response(
         &mut self,
         version: Version,
-        answer: Result<Node<'_>, ServerError>,
+        response: Result<Node<'_>, ServerError>,
         now: u64,
     ) {
-        match answer {
+        match response {
             Ok(result) => match result.get("supportedVersions") {
                 Some(list) => {
                     let dates = strings(list);
                     match self.newest_common_version(&dates) {
-                        // It answered at this version, so it speaks it, even where it forgets to say so.
+                        // The server accepted this version, so it supports it.
                         Some(best) if best == version => self.on_discovered(version, result),
                         Some(best) if best.has(Feature::Envelope) => self.probe(best, now),
                         Some(best) => self.initialize(best, now),
                         None => self.fail_unsupported_version(&dates),
                     }
                 }
-                // Not what discover answers: somebody who says yes to everything.
+                // Not a `server/discover` result: the server accepts any method.
                 None => self.initialize(Version::NEWEST_WITH_HANDSHAKE, now),
             },
-            Err(told) if told.code == ErrorCode::UnsupportedVersion.number() => {
-                let dates = told.supported_versions().unwrap_or_default();
+            Err(error) if error.code == ErrorCode::UnsupportedVersion.number() => {
+                let dates = error.supported_versions().unwrap_or_default();
                 match self.newest_common_version(&dates) {
-                    // The suite's own server refuses once; the same version again is what it wants.
+                    // The conformance suite's server rejects the first probe and expects the same version again.
                     Some(best) if best == version && self.claim_second_probe() => self.probe(best, now),
                     Some(best) if best != version && best.has(Feature::Envelope) => self.probe(best, now),
                     Some(best) if best.has(Feature::Handshake) => self.initialize(best, now),
                     Some(_) | None => self.fail_unsupported_version(&dates),
                 }
             }
-            Err(told) if is_modern(&told) => self.close(ClientError::Server(told)),
+            Err(error) if is_modern(&error) => self.close(ClientError::Server(error)),
             Err(_) => self.initialize(Version::NEWEST_WITH_HANDSHAKE, now),
         }
     }
@@ -135,16 +137,16 @@ impl Client {
         self.late_probe.is_some_and(|(probe, _)| probe == id)
     }
 
-    /// The answer to a probe that was given up. A server that takes long to start reads both messages, and may
-    /// know nothing of the second.
-    pub(super) fn on_late_probe_response(&mut self, answer: Result<Node<'_>, ServerError>, now: u64) {
+    /// Handles the response to a probe that had timed out. A server that starts slowly reads both messages, and may not
+    /// know the second.
+    pub(super) fn on_late_probe_response(&mut self, response: Result<Node<'_>, ServerError>, now: u64) {
         let Some((_, version)) = self.late_probe.take() else { return };
-        let dates: Vec<String> = match &answer {
+        let dates: Vec<String> = match &response {
             Ok(result) => result.get("supportedVersions").map(strings).unwrap_or_default(),
-            Err(told) => told.supported_versions().unwrap_or_default(),
+            Err(error) => error.supported_versions().unwrap_or_default(),
         };
         if self.newest_common_version(&dates).is_some_and(|best| best.has(Feature::Envelope)) {
-            self.on_probe_response(version, answer, now);
+            self.on_probe_response(version, response, now);
         }
     }
 
@@ -152,59 +154,64 @@ impl Client {
         !std::mem::replace(&mut self.probed_twice, true)
     }
 
-    /// The newest that both know.
+    /// The newest version that both sides support and the policy allows.
     fn newest_common_version(&self, dates: &[String]) -> Option<Version> {
         let known = dates.iter().filter_map(|date| Version::parse(date));
         known.filter(|version| self.allows_version(*version)).max()
     }
 
     fn fail_unsupported_version(&mut self, dates: &[String]) {
-        let why = match &*dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
-            [] | [""] => "the server names no protocol version that it speaks".to_owned(),
-            [only] => format!("the server speaks protocol {only}, which will not do here"),
-            dates => format!("the server speaks protocol {}, none of which will do here", dates.join(", ")),
+        let reason = match &*dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
+            [] | [""] => "the server names no protocol version".to_owned(),
+            [only] => {
+                format!("the server supports only protocol version {only}, which this client does not allow")
+            }
+            dates => format!(
+                "the server supports only protocol versions {}, none of which this client allows",
+                dates.join(", ")
+            ),
         };
-        self.close(ClientError::UnsupportedVersion(why));
+        self.close(ClientError::UnsupportedVersion(reason));
     }
 
     fn on_discovered(&mut self, version: Version, result: Node<'_>) {
         let info = result.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo"));
-        // Some say it where the handshake had it.
+        // Some servers send it where the handshake has it.
         let info = info.or(result.get("serverInfo"));
-        let greeting = ServerInfo::read(version, result, info);
-        self.become_ready(greeting);
+        let server_info = ServerInfo::read(version, result, info);
+        self.become_ready(server_info);
     }
 
-    /// The answer to `initialize`.
+    /// Handles the response to `initialize`.
     pub(super) fn on_initialize_response(
         &mut self,
         requested: Version,
-        answer: Result<Node<'_>, ServerError>,
+        response: Result<Node<'_>, ServerError>,
         now: u64,
     ) {
-        let result = match answer {
+        let result = match response {
             Ok(result) => result,
-            Err(told) => {
-                let dates = told.supported_versions();
+            Err(error) => {
+                let dates = error.supported_versions();
                 let other = dates.as_ref().and_then(|dates| self.newest_common_version(dates));
                 let other = other.filter(|other| *other < requested && other.has(Feature::Handshake));
                 return match (other, dates) {
                     (Some(other), _) => self.initialize(other, now),
-                    // It was too slow for the probe, and is too young for a handshake.
+                    // The server was too slow for the probe and has no handshake: probe again.
                     _ if self.late_probe.is_some()
-                        && rejects_handshake(&told)
+                        && rejects_handshake(&error)
                         && self.claim_second_probe() =>
                     {
                         self.probe(Version::NEWEST, now);
                     }
                     (None, Some(dates)) => self.fail_unsupported_version(&dates),
-                    (None, None) if rejects_handshake(&told) => {
-                        let told = ClientError::Server(told);
+                    (None, None) if rejects_handshake(&error) => {
+                        let error = ClientError::Server(error);
                         self.close(ClientError::UnsupportedVersion(format!(
-                            "the server takes no handshake: {told}"
+                            "the server does not support `initialize`: {error}"
                         )));
                     }
-                    (None, None) => self.close(ClientError::Server(told)),
+                    (None, None) => self.close(ClientError::Server(error)),
                 };
             }
         };
@@ -217,37 +224,37 @@ impl Client {
         self.become_ready(ServerInfo::read(version, result, result.get("serverInfo")));
     }
 
-    fn become_ready(&mut self, greeting: ServerInfo) {
+    fn become_ready(&mut self, server_info: ServerInfo) {
         self.phase = Phase::Ready;
         self.late_probe = None;
-        self.version = greeting.protocol_version;
+        self.version = server_info.protocol_version;
         self.session_epoch += 1;
-        if greeting.protocol_version.has(Feature::Handshake) {
+        if server_info.protocol_version.has(Feature::Handshake) {
             self.notify_before_others(outgoing::initialized());
             if self.transport == TransportKind::Http
-                && (self.session.is_some() || greeting.protocol_version.has(Feature::Sessions))
+                && (self.session.is_some() || server_info.protocol_version.has(Feature::Sessions))
             {
                 self.open_server_stream();
             }
         }
-        self.server_info = Some(greeting.clone());
-        self.events.push_back(ClientEvent::Ready(Box::new(greeting)));
+        self.server_info = Some(server_info.clone());
+        self.events.push_back(ClientEvent::Ready(Box::new(server_info)));
         self.send_level();
         self.send_unsent_calls();
     }
 
-    /// An HTTP answer that is no stream, to the probe. `false`: its body is a message and speaks for itself.
+    /// Handles the HTTP status of the response to the probe. Returns `false` if the body decides.
     pub(super) fn on_probe_http_status(
         &mut self,
-        reply: &HttpResponse,
-        told: Option<&ServerError>,
+        response: &HttpResponse,
+        error: Option<&ServerError>,
         now: u64,
     ) -> bool {
-        let is_modern = told.is_some_and(|told| is_modern(told) || told.supported_versions().is_some());
-        match reply.status {
+        let is_modern = error.is_some_and(|error| is_modern(error) || error.supported_versions().is_some());
+        match response.status {
             200..=299 => false,
             401 | 403 | 407 | 408 | 429 | 500.. => {
-                self.close(ClientError::from_http_response(reply));
+                self.close(ClientError::from_http_response(response));
                 true
             }
             _ if is_modern => false,
@@ -256,29 +263,29 @@ impl Client {
                 true
             }
             _ => {
-                self.close(ClientError::from_http_response(reply));
+                self.close(ClientError::from_http_response(response));
                 true
             }
         }
     }
 }
 
-/// What a server says to `initialize` that has no handshake.
-fn rejects_handshake(told: &ServerError) -> bool {
+/// Whether an error is one that a server without a handshake returns for `initialize`.
+fn rejects_handshake(error: &ServerError) -> bool {
     [ErrorCode::MethodNotFound, ErrorCode::InvalidParams, ErrorCode::UnsupportedVersion]
         .iter()
-        .any(|code| code.number() == told.code)
+        .any(|code| code.number() == error.code)
 }
 
 fn strings(list: Node<'_>) -> Vec<String> {
     list.elements().filter_map(|text| Some(text.str()?.into_owned())).collect()
 }
 
-/// Errors that only a server of the newest era knows.
-fn is_modern(told: &ServerError) -> bool {
+/// Whether an error code exists only in the stateless era.
+fn is_modern(error: &ServerError) -> bool {
     [ErrorCode::HeaderMismatch, ErrorCode::MissingCapability, ErrorCode::UnsupportedVersion]
         .iter()
-        .any(|code| code.number() == told.code)
+        .any(|code| code.number() == error.code)
 }
 
 impl ServerInfo {

@@ -1,4 +1,4 @@
-//! What a server says without being asked at that moment.
+//! Notifications from the server.
 
 use json::{Json, Node};
 use spile_core::CatalogChange;
@@ -17,16 +17,16 @@ impl Client {
         match method {
             "notifications/progress" => {
                 let token = member("progressToken").and_then(|token| token.u64());
-                let ticket = token.and_then(|id| self.calls_by_message_id.get(&id)).copied();
-                let pending = ticket.and_then(|ticket| self.pending_calls.get_mut(&ticket));
+                let call = token.and_then(|id| self.calls_by_message_id.get(&id)).copied();
+                let pending = call.and_then(|call| self.pending_calls.get_mut(&call));
                 let pending = pending.filter(|pending| pending.call.wants_progress);
-                if let (Some(ticket), Some(pending), Some(progress)) = (ticket, pending, number("progress"))
+                if let (Some(call), Some(pending), Some(progress)) = (call, pending, number("progress"))
                     // 2025-11-25, Progress: the value "MUST increase with each notification".
                     && pending.progress.is_none_or(|last| progress > last)
                 {
                     pending.progress = Some(progress);
                     let (total, message) = (number("total"), text("message"));
-                    self.events.push_back(ClientEvent::Progress { ticket, progress, total, message });
+                    self.events.push_back(ClientEvent::Progress { ticket: call, progress, total, message });
                 }
             }
             "notifications/message" => {
@@ -46,8 +46,8 @@ impl Client {
             }
             "notifications/subscriptions/acknowledged" => {
                 let granted = NotificationFilter::read(member("notifications")).unwrap_or_default();
-                if let Some(ticket) = self.subscription_call(params) {
-                    self.events.push_back(ClientEvent::SubscriptionStarted { ticket, granted });
+                if let Some(call) = self.subscription_call(params) {
+                    self.events.push_back(ClientEvent::SubscriptionStarted { ticket: call, granted });
                 }
             }
             "notifications/cancelled" => self.on_cancelled(member("requestId")),
@@ -58,9 +58,9 @@ impl Client {
     pub(super) fn on_catalog_change(&mut self, change: CatalogChange, params: Option<Node<'_>>) {
         // 2026-07-28, Receiving Notifications: clients MUST correlate by the subscription's id.
         if self.version.has(Feature::Listen) && self.subscription_call(params).is_none() {
-            // What was on its way when somebody stopped listening is late, like an answer.
+            // A notification for a cancelled subscription is merely late; one for an unknown subscription is an error.
             if subscription_id(params).is_none_or(|id| id >= self.next_id) {
-                self.warn("word of a change that nobody asked for");
+                self.warn("skipped a change notification that belongs to no subscription");
             }
             return;
         }
@@ -71,11 +71,11 @@ impl Client {
         self.listen_call(subscription_id(params)?)
     }
 
-    /// The subscription that a request is, if it is one.
+    /// The subscription that the request with this id started, if it started one.
     pub(super) fn listen_call(&self, id: u64) -> Option<CallId> {
-        let ticket = self.calls_by_message_id.get(&id)?;
+        let call = self.calls_by_message_id.get(&id)?;
         let is_listening = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Listen);
-        self.pending_calls.get(ticket).is_some_and(is_listening).then_some(*ticket)
+        self.pending_calls.get(call).is_some_and(is_listening).then_some(*call)
     }
 }
 

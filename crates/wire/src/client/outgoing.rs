@@ -1,4 +1,4 @@
-//! Requests, notifications and answers of a client, as bytes.
+//! Writes the client's requests, notifications and responses.
 
 use json::write::ObjectWriter;
 use json::{Json, Node};
@@ -8,7 +8,7 @@ use crate::id::RequestId;
 use crate::peer::write_capabilities;
 use crate::version::{Feature, Version};
 
-/// Who we say we are.
+/// What the client declares about itself.
 pub(super) struct ClientIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
@@ -16,12 +16,12 @@ pub(super) struct ClientIdentity<'a> {
     pub(super) log_level: Option<LogLevel>,
 }
 
-/// What a request carries beside its own parameters.
+/// What the client adds to the parameters of a request.
 #[derive(Default)]
 pub(super) struct RequestExtras<'a> {
     pub(super) wants_progress: bool,
     pub(super) cursor: Option<&'a str>,
-    /// Answers to the questions of the round before, and the state that came with them.
+    /// The answers to the input requests of the last round, and its `requestState`.
     pub(super) input_responses: &'a [(String, Json)],
     pub(super) request_state: Option<&'a Json>,
 }
@@ -31,7 +31,7 @@ pub(super) fn request(
     method: &str,
     params: &Json,
     extras: &RequestExtras<'_>,
-    card: &ClientIdentity<'_>,
+    identity: &ClientIdentity<'_>,
     version: Version,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + params.as_str().len());
@@ -56,7 +56,7 @@ pub(super) fn request(
             }
             out.maybe_raw("requestState", extras.request_state.map(Json::as_str));
             if has_meta {
-                out.object("_meta", |out| write_meta(out, id, meta, extras, card, version));
+                out.object("_meta", |out| write_meta(out, id, meta, extras, identity, version));
             }
         });
     }
@@ -69,24 +69,24 @@ fn write_meta(
     id: u64,
     own: Option<Node<'_>>,
     extras: &RequestExtras<'_>,
-    card: &ClientIdentity<'_>,
+    identity: &ClientIdentity<'_>,
     version: Version,
 ) {
-    // What is ours to say is not taken from anybody else.
-    let is_ours = |key: &Node<'_>| {
+    // The application must not override the members that the client sets.
+    let is_reserved = |key: &Node<'_>| {
         key.eq_str("progressToken")
             || [META_PROTOCOL_VERSION, META_CLIENT_INFO, META_CLIENT_CAPABILITIES, META_LOG_LEVEL]
                 .iter()
-                .any(|ours| version.has(Feature::Envelope) && key.eq_str(ours))
+                .any(|reserved| version.has(Feature::Envelope) && key.eq_str(reserved))
     };
-    for (key, value) in own.into_iter().flat_map(|meta| meta.members()).filter(|(key, _)| !is_ours(key)) {
+    for (key, value) in own.into_iter().flat_map(|meta| meta.members()).filter(|(key, _)| !is_reserved(key)) {
         copy_member(out, key, value);
     }
     if version.has(Feature::Envelope) {
         out.str(META_PROTOCOL_VERSION, version.as_str());
-        out.object(META_CLIENT_INFO, |out| write_client_info(out, card));
-        out.object(META_CLIENT_CAPABILITIES, |out| write_capabilities(out, card.capabilities));
-        out.maybe_str(META_LOG_LEVEL, card.log_level.map(LogLevel::as_str));
+        out.object(META_CLIENT_INFO, |out| write_client_info(out, identity));
+        out.object(META_CLIENT_CAPABILITIES, |out| write_capabilities(out, identity.capabilities));
+        out.maybe_str(META_LOG_LEVEL, identity.log_level.map(LogLevel::as_str));
     }
     if extras.wants_progress {
         out.int("progressToken", id as i64);
@@ -102,30 +102,34 @@ fn copy_member(out: &mut ObjectWriter<'_>, key: Node<'_>, value: Node<'_>) {
     value.write_compact(out.key(&key.str().unwrap_or_default()));
 }
 
-fn write_client_info(out: &mut ObjectWriter<'_>, card: &ClientIdentity<'_>) {
-    out.str("name", card.name).str("version", card.version);
+fn write_client_info(out: &mut ObjectWriter<'_>, identity: &ClientIdentity<'_>) {
+    out.str("name", identity.name).str("version", identity.version);
 }
 
-/// The parameters of `initialize`.
-pub(super) fn initialize_params(card: &ClientIdentity<'_>, requested: Version) -> Json {
+/// Builds the parameters of `initialize`.
+pub(super) fn initialize_params(identity: &ClientIdentity<'_>, requested: Version) -> Json {
     Json::object(|out| {
         out.str("protocolVersion", requested.as_str());
-        out.object("capabilities", |out| write_legacy_capabilities(out, card.capabilities, requested));
-        out.object("clientInfo", |out| write_client_info(out, card));
+        out.object("capabilities", |out| write_legacy_capabilities(out, identity.capabilities, requested));
+        out.object("clientInfo", |out| write_client_info(out, identity));
     })
 }
 
-/// Earlier versions have fewer words, and know nothing of the newer ones.
-fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, caps: ClientCapabilities, version: Version) {
-    if caps.has(ClientCapabilities::ROOTS) {
+/// Older versions have fewer capabilities. Only those that the version has are written.
+fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, capabilities: ClientCapabilities, version: Version) {
+    if capabilities.has(ClientCapabilities::ROOTS) {
         out.raw("roots", "{}");
     }
-    if caps.has(ClientCapabilities::SAMPLING) {
-        let tools = caps.has(ClientCapabilities::SAMPLING_TOOLS) && version.has(Feature::SamplingTools);
+    if capabilities.has(ClientCapabilities::SAMPLING) {
+        let tools =
+            capabilities.has(ClientCapabilities::SAMPLING_TOOLS) && version.has(Feature::SamplingTools);
         out.raw("sampling", if tools { r#"{"tools":{}}"# } else { "{}" });
     }
     let modes = version.has(Feature::ElicitationMode);
-    match (caps.has(ClientCapabilities::ELICITATION_FORM), caps.has(ClientCapabilities::ELICITATION_URL)) {
+    match (
+        capabilities.has(ClientCapabilities::ELICITATION_FORM),
+        capabilities.has(ClientCapabilities::ELICITATION_URL),
+    ) {
         _ if !version.has(Feature::Elicitation) => {}
         (true, true) if modes => {
             out.raw("elicitation", r#"{"form":{},"url":{}}"#);
@@ -144,12 +148,12 @@ pub(super) fn initialized() -> Vec<u8> {
     br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec()
 }
 
-pub(super) fn cancelled(id: u64, why: &str) -> Vec<u8> {
+pub(super) fn cancelled(id: u64, reason: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     let mut message = ObjectWriter::new(&mut out);
     message.str("jsonrpc", "2.0").str("method", "notifications/cancelled");
     message.object("params", |params| {
-        params.int("requestId", id as i64).str("reason", why);
+        params.int("requestId", id as i64).str("reason", reason);
     });
     message.end();
     out

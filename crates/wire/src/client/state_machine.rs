@@ -1,4 +1,4 @@
-//! The machine itself: what was asked, what is under way, what came back.
+//! The state machine: pending calls, incoming messages and deadlines.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,25 +37,25 @@ pub struct Client {
     pub(super) server_info: Option<ServerInfo>,
     pub(super) session: Option<String>,
     pub(super) probed_twice: bool,
-    /// A probe that was given up as unanswered, while the handshake in its place is under way.
+    /// A probe that timed out, while the handshake that followed it is still open.
     pub(super) late_probe: Option<(u64, Version)>,
-    /// How often the server has been greeted.
+    /// The number of completed handshakes or probes.
     pub(super) session_epoch: u32,
     pub(super) log_level: Option<LogLevel>,
     pub(super) next_id: u64,
-    /// The latest time that was heard of.
+    /// The latest time that the driver passed in.
     pub(super) now_ms: u64,
-    /// The latest on a pipe that could not be read, and the next id when it came.
+    /// The last unreadable message on a pipe, and the next message id when it arrived.
     pub(super) last_unreadable: Option<(u64, String)>,
-    /// The latest error on a pipe that belongs to no request, while the server has not been greeted.
+    /// The last error on a pipe that belongs to no request, during negotiation.
     pub(super) last_error: Option<ServerError>,
     pub(super) pending_calls: BTreeMap<CallId, PendingCall>,
     pub(super) calls_by_message_id: BTreeMap<u64, CallId>,
-    /// The deadlines of all calls, the next one first: it is asked for with every frame.
+    /// The deadlines of all calls, sorted: the driver asks for the next one after every message.
     deadlines: BTreeSet<(u64, CallId)>,
     pub(super) input_requests: BTreeMap<InputRequestId, OpenInputRequest>,
     pub(super) param_headers: BTreeMap<String, ParamHeaders>,
-    /// The exchange of the stream that belongs to no request.
+    /// The exchange of the GET stream that belongs to no request.
     pub(super) stream_exchange: Option<u64>,
     pub(super) stream_resumes: u32,
     pub(super) stream_position: StreamPosition,
@@ -63,25 +63,25 @@ pub struct Client {
     pub(super) events: VecDeque<ClientEvent>,
 }
 
-/// More than this in one frame is no batch of answers.
+/// The limit of messages in one frame.
 const MESSAGES_MAX: usize = 4096;
 
-/// A request that somebody waits for.
+/// A call without a result yet.
 pub(super) struct PendingCall {
     pub(super) call: ClientCall,
     pub(super) purpose: CallPurpose,
-    /// The message under way; none while it waits for the server to be ready, or for answers.
+    /// The id of its current request; `None` while it waits for the server to be ready, or for input.
     pub(super) message_id: Option<u64>,
     deadline_ms: Option<u64>,
     pub(super) session_epoch: u32,
     pub(super) rounds: u32,
     pub(super) resume_attempts: u32,
-    /// Whether it has been sent again after the tools were read anew.
+    /// Whether it was sent again, after a list refresh or in a new session.
     pub(super) retried: bool,
-    /// Whether its stream was taken up again: the server has begun with it.
+    /// Whether its stream was resumed: the server has started the call.
     pub(super) resumed: bool,
     pub(super) stream_position: StreamPosition,
-    /// The progress of the message under way.
+    /// The last progress value of the current request.
     pub(super) progress: Option<f64>,
     pub(super) input_round: InputRound,
 }
@@ -90,17 +90,17 @@ pub(super) enum CallPurpose {
     Single,
     List(ListKind, PageCollector),
     Listen,
-    /// The tools are read again for a call that had the wrong headers.
+    /// Reads the tools again for a call that had the wrong headers.
     RefreshTools {
         call: CallId,
         pages: PageCollector,
     },
-    /// One resource of a subscription in the handshake era.
+    /// Subscribes to one resource, in the handshake era.
     Subscribe {
         listen_call: CallId,
         uri: String,
     },
-    /// Nobody waits; only a failure is told.
+    /// No caller waits for it; a failure becomes a warning.
     Background,
 }
 
@@ -134,28 +134,28 @@ impl Client {
         }
     }
 
-    // What goes out.
+    // Outgoing.
 
-    /// Asks for something; it is sent as soon as the server is ready.
+    /// Starts a call. The request is sent as soon as the server is ready.
     pub fn call(&mut self, call: ClientCall, now: u64) -> CallId {
         self.advance_clock(now);
         self.start_call(call, CallPurpose::Single)
     }
 
-    /// Reads a whole list.
+    /// Reads all pages of a list.
     pub fn list(&mut self, list: ListKind, timeout_ms: Option<u64>, now: u64) -> CallId {
         self.advance_clock(now);
         let call = ClientCall { timeout_ms, ..ClientCall::new(list.method(), Json::object(|_| ())) };
         self.start_call(call, CallPurpose::List(list, PageCollector::default()))
     }
 
-    /// Asks to be told of changes until it is cancelled.
+    /// Subscribes to notifications deadline_ms the call is cancelled.
     pub fn listen(&mut self, filter: &NotificationFilter, now: u64) -> CallId {
         self.advance_clock(now);
         self.start_call(ClientCall::new(Method::Listen, filter_params(filter)), CallPurpose::Listen)
     }
 
-    /// Asks whether anybody is there.
+    /// Checks that the server responds.
     pub fn ping(&mut self, timeout_ms: Option<u64>, now: u64) -> CallId {
         self.advance_clock(now);
         self.start_call(
@@ -164,7 +164,7 @@ impl Client {
         )
     }
 
-    /// The mildest log message that is wanted from now on.
+    /// Sets the least severe log level that the server should send.
     pub fn set_level(&mut self, level: LogLevel, now: u64) {
         self.advance_clock(now);
         self.log_level = Some(level);
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// In the handshake era the level is a request of its own.
+    /// Sends the log level; in the handshake era that is a request.
     pub(super) fn send_level(&mut self) {
         if let Some(level) = self.log_level
             && self.version.has(Feature::SetLevel)
@@ -186,30 +186,29 @@ impl Client {
         }
     }
 
-    /// Whether the server declared something.
+    /// Whether the server declared a capability.
     pub fn server_supports(&self, capability: &str) -> bool {
-        let Some(greeting) = &self.server_info else { return false };
-        greeting.capabilities.to_doc().root().get(capability).is_some_and(|it| it.is_object())
+        let Some(server_info) = &self.server_info else { return false };
+        server_info.capabilities.to_doc().root().get(capability).is_some_and(|value| value.is_object())
     }
 
-    pub(super) fn start_call(&mut self, call: ClientCall, goes: CallPurpose) -> CallId {
+    pub(super) fn start_call(&mut self, call: ClientCall, purpose: CallPurpose) -> CallId {
         let ticket = CallId(self.next_id());
         if self.pending_calls.len() >= self.options.calls_max {
-            self.report_failure(ticket, &goes, ClientError::Busy);
+            self.report_failure(ticket, &purpose, ClientError::Busy);
             return ticket;
         }
-        let after_ms = match goes {
+        let timeout_ms = match purpose {
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => call.timeout_ms,
-            // Whoever set it going is not waiting for it, so nobody else would ever give it up.
+            // No caller waits for these, so no caller would ever cancel them.
             CallPurpose::RefreshTools { .. } | CallPurpose::Subscribe { .. } | CallPurpose::Background => {
                 Some(self.options.handshake_timeout_ms)
             }
         };
-        let deadline = after_ms.map(|ms| self.now_ms.saturating_add(ms));
-        let round_state = InputRound::default();
+        let deadline = timeout_ms.map(|ms| self.now_ms.saturating_add(ms));
         let pending = PendingCall {
             call,
-            purpose: goes,
+            purpose,
             message_id: None,
             deadline_ms: deadline,
             session_epoch: self.session_epoch,
@@ -219,7 +218,7 @@ impl Client {
             resumed: false,
             stream_position: StreamPosition::default(),
             progress: None,
-            input_round: round_state,
+            input_round: InputRound::default(),
         };
         self.pending_calls.insert(ticket, pending);
         self.deadlines.extend(deadline.map(|deadline| (deadline, ticket)));
@@ -245,11 +244,11 @@ impl Client {
         }
     }
 
-    /// Sends a request, its next page or its next round.
+    /// Sends the call's request, its next page or its next round.
     pub(super) fn send_call(&mut self, ticket: CallId) {
         let Some(pending) = self.pending_calls.get(&ticket) else { return };
         let method = match pending.call.method {
-            // 2026-07-28 has no ping; this is answered by every server too.
+            // 2026-07-28 has no `ping`; every server supports this instead.
             Method::Ping if !self.version.has(Feature::Ping) => Method::Discover,
             method => method,
         };
@@ -257,8 +256,8 @@ impl Client {
             return self.subscribe_resources(ticket);
         }
         if Method::find(method.as_str(), self.version).is_none() {
-            let why = format!("protocol {} has no `{}`", self.version.as_str(), method.as_str());
-            return self.fail_call(ticket, ClientError::UnsupportedVersion(why));
+            let reason = format!("protocol {} has no `{}`", self.version.as_str(), method.as_str());
+            return self.fail_call(ticket, ClientError::UnsupportedVersion(reason));
         }
         let id = self.next_id();
         let Some(pending) = self.pending_calls.get(&ticket) else { return };
@@ -292,24 +291,24 @@ impl Client {
         self.send_request(id, body, method, &params, self.version);
     }
 
-    /// In the handshake era changes are told unasked, except those of single resources.
+    /// In the handshake era only changes of single resources need a subscription.
     pub(super) fn subscribe_resources(&mut self, ticket: CallId) {
         let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
-        // It is under way, and nothing will answer it.
+        // Marks the call as sent. No response will match this id.
         pending.message_id = Some(0);
-        let wanted = pending.notification_filter();
-        for uri in wanted.resource_uris {
+        let filter = pending.notification_filter();
+        for uri in filter.resource_uris {
             let call = ClientCall::new(Method::Subscribe, uri_params(&uri));
             self.start_call(call, CallPurpose::Subscribe { listen_call: ticket, uri });
         }
         self.report_subscribed(ticket);
     }
 
-    /// A subscription stands when each of its resources has been answered for: whoever looks at one after that
-    /// misses nothing.
+    /// Reports a subscription once the server has answered for each of its resources. A caller that reads a resource
+    /// after that misses no change.
     fn report_subscribed(&mut self, ticket: CallId) {
-        let is_part = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Subscribe { listen_call, .. } if listen_call == ticket);
-        if self.pending_calls.values().any(is_part) {
+        let is_subscribe = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Subscribe { listen_call, .. } if listen_call == ticket);
+        if self.pending_calls.values().any(is_subscribe) {
             return;
         }
         if let Some(pending) = self.pending_calls.get(&ticket).filter(|pending| pending.message_id.is_some())
@@ -319,29 +318,29 @@ impl Client {
         }
     }
 
-    /// What the server will not tell of is no part of the subscription.
+    /// Removes a resource that the server refused from the subscription.
     fn drop_subscribed_uri(&mut self, ticket: CallId, uri: &str) {
         if let Some(pending) = self.pending_calls.get_mut(&ticket) {
             let mut filter = pending.notification_filter();
-            filter.resource_uris.retain(|wanted| wanted != uri);
+            filter.resource_uris.retain(|subscribed| subscribed != uri);
             pending.call.params = filter_params(&filter);
         }
         self.report_subscribed(ticket);
     }
 
-    /// Gives up waiting. Whatever still comes of it is dropped.
+    /// Cancels a call. A late response is ignored.
     pub fn cancel(&mut self, ticket: CallId) {
-        self.abandon(ticket, ClientError::Cancelled, "nobody waits for it any more");
+        self.abandon(ticket, ClientError::Cancelled, "the caller cancelled the request");
     }
 
-    fn abandon(&mut self, ticket: CallId, why: ClientError, reason: &str) {
+    fn abandon(&mut self, ticket: CallId, error: ClientError, reason: &str) {
         let Some(pending) = self.remove_call(ticket) else { return };
-        self.report_failure(ticket, &pending.purpose, why);
+        self.report_failure(ticket, &pending.purpose, error);
         self.send_cancellation(&pending, reason);
     }
 
-    /// Tells the server that nobody waits, if it has heard of it at all.
-    fn send_cancellation(&mut self, pending: &PendingCall, why: &str) {
+    /// Tells the server that a call is cancelled, if its request was sent.
+    fn send_cancellation(&mut self, pending: &PendingCall, reason: &str) {
         let Some(id) = pending.message_id.filter(|_| self.phase == Phase::Ready) else { return };
         if matches!(pending.purpose, CallPurpose::Listen) && !self.version.has(Feature::Listen) {
             for uri in pending.notification_filter().resource_uris {
@@ -354,16 +353,16 @@ impl Client {
         }
         // 2026-07-28, Cancellation: over HTTP, closing the stream is the signal.
         if self.transport == TransportKind::Pipe || !self.version.has(Feature::Envelope) {
-            self.notify(outgoing::cancelled(id, why));
+            self.notify(outgoing::cancelled(id, reason));
         }
         if self.transport == TransportKind::Http {
             self.actions.push_back(Action::Abort(id));
         }
     }
 
-    // What comes in.
+    // Incoming.
 
-    /// A frame from the server. Over HTTP it came back in an exchange.
+    /// Handles a frame from the server. Over HTTP, `exchange` is the HTTP request that it answers.
     pub fn receive(&mut self, frame: Vec<u8>, exchange: Option<u64>, now: u64) {
         self.advance_clock(now);
         if self.phase == Phase::Closed {
@@ -372,61 +371,63 @@ impl Client {
         let beginning = excerpt(&frame);
         let doc = match scan(frame, &self.options.scan_limits) {
             Ok(doc) => doc,
-            Err(bad) => {
-                let what = format!("{bad}: `{beginning}`");
+            Err(error) => {
+                let reason = format!("{error}: `{beginning}`");
                 match exchange.filter(|id| self.is_pending_exchange(*id)) {
                     Some(id) => self.exchange_failed(
                         id,
-                        ClientError::ProtocolViolation(format!("the answer cannot be read: {what}")),
+                        ClientError::ProtocolViolation(format!("the response is not readable: {reason}")),
                     ),
-                    // Some servers print what they should log.
+                    // Some servers print log lines to stdout.
                     None => {
-                        self.warn(&format!("skipped what cannot be read: {what}"));
-                        self.record_unreadable(&what);
+                        self.warn(&format!("skipped an unreadable message: {reason}"));
+                        self.record_unreadable(&reason);
                     }
                 }
                 return;
             }
         };
         let mut skipped = None;
-        for (nth, message) in messages(&doc).enumerate() {
+        for (index, message) in messages(&doc).enumerate() {
             match IncomingMessage::read(message) {
                 _ if self.phase == Phase::Closed => break,
-                _ if nth >= MESSAGES_MAX => skipped = Some("more messages at once than make sense"),
+                _ if index >= MESSAGES_MAX => {
+                    skipped = Some("a message beyond the limit of messages in one frame")
+                }
                 Ok(incoming) => self.handle_message(incoming, exchange, now),
-                Err(why) => skipped = Some(why),
+                Err(reason) => skipped = Some(reason),
             }
         }
-        // Once for all of them: what comes in must not be outgrown by what is said about it.
-        if let Some(why) = skipped {
-            self.message_skipped(&format!("{why}: `{beginning}`"));
+        // One warning for the whole frame, so that warnings cannot outgrow the input.
+        if let Some(reason) = skipped {
+            self.message_skipped(&format!("{reason}: `{beginning}`"));
         }
     }
 
     pub(super) fn handle_message(&mut self, incoming: IncomingMessage<'_>, exchange: Option<u64>, now: u64) {
         match incoming {
-            IncomingMessage::Response { id, result: answer } => {
-                // An error that belongs to no request, in the exchange of one, is about that.
-                let id = id.or(exchange.filter(|_| answer.is_err()));
+            IncomingMessage::Response { id, result } => {
+                // An error without an id, in the HTTP response to a request, belongs to that request.
+                let id = id.or(exchange.filter(|_| result.is_err()));
                 match (id, self.phase) {
                     (Some(id), Phase::Probing { id: probe, version, .. }) if id == probe => {
-                        self.on_probe_response(version, answer, now);
+                        self.on_probe_response(version, result, now);
                     }
-                    (Some(id), Phase::Initializing { id: greeting, requested_version: requested, .. })
-                        if id == greeting =>
+                    (Some(id), Phase::Initializing { id: initialize, requested_version, .. })
+                        if id == initialize =>
                     {
-                        self.on_initialize_response(requested, answer, now);
+                        self.on_initialize_response(requested_version, result, now);
                     }
                     (Some(id), Phase::Initializing { .. }) if self.is_late_probe(id) => {
-                        self.on_late_probe_response(answer, now);
+                        self.on_late_probe_response(result, now);
                     }
-                    (Some(id), _) => self.on_response(id, answer),
-                    (None, _) => match answer {
-                        Ok(_) => self.warn("an answer to nothing that was asked"),
-                        Err(told) => {
-                            self.warn(&format!("the server reports: {} ({})", told.message, told.code));
-                            // Not the end by itself: some say so of a probe, and take the handshake.
-                            self.last_error = Some(told).filter(|_| self.is_negotiating());
+                    (Some(id), _) => self.on_response(id, result),
+                    (None, _) => match result {
+                        Ok(_) => self.warn("skipped a response without a usable id"),
+                        Err(error) => {
+                            self.warn(&format!("the server reports: {} ({})", error.message, error.code));
+                            // Not fatal by itself: some servers reject a probe this way and accept the handshake.
+                            self.last_error = Some(error).filter(|_| self.is_negotiating());
                         }
                     },
                 }
@@ -436,29 +437,29 @@ impl Client {
         }
     }
 
-    pub(super) fn warn(&mut self, what: &str) {
-        self.events.push_back(ClientEvent::Warning(what.to_owned()));
+    pub(super) fn warn(&mut self, message: &str) {
+        self.events.push_back(ClientEvent::Warning(message.to_owned()));
     }
 
-    pub(super) fn on_response(&mut self, id: u64, answer: Result<Node<'_>, ServerError>) {
-        // Late: cancelled, timed out, or answered twice.
+    pub(super) fn on_response(&mut self, id: u64, result: Result<Node<'_>, ServerError>) {
+        // A late response: the call was cancelled, timed out, or already has its response.
         let Some(ticket) = self.calls_by_message_id.remove(&id) else { return };
         let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
         pending.message_id = None;
-        let result = match answer {
+        let result = match result {
             Ok(result) if result.is_object() => result,
             Ok(_) => {
                 return self.fail_call(
                     ticket,
-                    ClientError::ProtocolViolation("a result that is no object".to_owned()),
+                    ClientError::ProtocolViolation("the result is not an object".to_owned()),
                 );
             }
-            Err(told)
-                if told.code == ErrorCode::HeaderMismatch.number() && self.may_refresh_tools(ticket) =>
+            Err(error)
+                if error.code == ErrorCode::HeaderMismatch.number() && self.may_refresh_tools(ticket) =>
             {
                 return self.refresh_tools(ticket);
             }
-            Err(told) => return self.fail_call(ticket, ClientError::Server(told)),
+            Err(error) => return self.fail_call(ticket, ClientError::Server(error)),
         };
         let kind = result.get("resultType").filter(|_| self.version.has(Feature::ResultType));
         match kind.map(|kind| kind.str().unwrap_or_default()) {
@@ -470,7 +471,7 @@ impl Client {
                 let kind: String = kind.escape_debug().take(64).collect();
                 self.fail_call(
                     ticket,
-                    ClientError::ProtocolViolation(format!("a result of the unknown kind `{kind}`")),
+                    ClientError::ProtocolViolation(format!("unknown `resultType`: `{kind}`")),
                 );
             }
         }
@@ -478,7 +479,7 @@ impl Client {
 
     pub(super) fn on_result(&mut self, ticket: CallId, result: Node<'_>) {
         let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
-        let turned = match &mut pending.purpose {
+        let page = match &mut pending.purpose {
             CallPurpose::Single | CallPurpose::Background | CallPurpose::Listen => {
                 let pending = self.remove_call(ticket);
                 if !matches!(pending, Some(PendingCall { purpose: CallPurpose::Background, .. })) {
@@ -486,28 +487,29 @@ impl Client {
                 }
                 return;
             }
-            CallPurpose::Subscribe { listen_call: of, .. } => {
-                let of = *of;
+            CallPurpose::Subscribe { listen_call, .. } => {
+                let listen_call = *listen_call;
                 self.remove_call(ticket);
-                return self.report_subscribed(of);
+                return self.report_subscribed(listen_call);
             }
             CallPurpose::List(list, pages) => (*list, pages.add_page(*list, result), None),
-            CallPurpose::RefreshTools { call: of, pages } => {
-                (ListKind::Tools, pages.add_page(ListKind::Tools, result), Some(*of))
+            CallPurpose::RefreshTools { call, pages } => {
+                (ListKind::Tools, pages.add_page(ListKind::Tools, result), Some(*call))
             }
         };
-        match turned {
+        match page {
             (_, PageStatus::More, _) => self.send_call(ticket),
-            (list, PageStatus::Complete(items), of) => {
+            (list, PageStatus::Complete(items), refreshed_for) => {
                 self.remove_call(ticket);
                 let items = self.finish_list(list, items);
-                match of {
+                match refreshed_for {
                     None => self.events.push_back(ClientEvent::Listed { ticket, items }),
-                    // Nobody but ourselves asked for this list.
-                    Some(of) => self.send_call(of),
+                    Some(call) => self.send_call(call),
                 }
             }
-            (_, PageStatus::Invalid(why), _) => self.fail_call(ticket, ClientError::ProtocolViolation(why)),
+            (_, PageStatus::Invalid(reason), _) => {
+                self.fail_call(ticket, ClientError::ProtocolViolation(reason))
+            }
         }
     }
 
@@ -525,21 +527,21 @@ impl Client {
         self.start_call(call, CallPurpose::RefreshTools { call: ticket, pages: PageCollector::default() });
     }
 
-    // What the driver reports.
+    // Reports of the driver.
 
-    /// An exchange came to nothing.
-    pub fn exchange_failed(&mut self, exchange: u64, why: ClientError) {
+    /// An HTTP exchange failed.
+    pub fn exchange_failed(&mut self, exchange: u64, error: ClientError) {
         match self.phase {
             Phase::Closed => {}
-            Phase::Probing { id, .. } | Phase::Initializing { id, .. } if id == exchange => self.close(why),
-            // The way back to a stream broke, not the stream.
-            _ if matches!(why, ClientError::ConnectionClosed(_)) && self.was_resumed(exchange) => {
+            Phase::Probing { id, .. } | Phase::Initializing { id, .. } if id == exchange => self.close(error),
+            // Reconnecting to a stream failed; the stream itself may still be resumed.
+            _ if matches!(error, ClientError::ConnectionClosed(_)) && self.was_resumed(exchange) => {
                 self.stream_ended(exchange, None, None);
             }
             _ => match self.calls_by_message_id.remove(&exchange) {
-                Some(ticket) => self.fail_call(ticket, why),
+                Some(ticket) => self.fail_call(ticket, error),
                 None if self.stream_exchange == Some(exchange) => self.stream_exchange = None,
-                None => self.warn(&format!("a notification was not taken: {why}")),
+                None => self.warn(&format!("the server rejected a notification: {error}")),
             },
         }
     }
@@ -551,19 +553,19 @@ impl Client {
         }
     }
 
-    /// The connection is gone.
-    pub fn connection_closed(&mut self, why: &str) {
+    /// The connection closed.
+    pub fn connection_closed(&mut self, reason: &str) {
         match self.last_error.take() {
             _ if self.phase == Phase::Closed => {}
-            // Who says why and hangs up has said it all.
-            Some(told) if self.is_negotiating() && told.code == ErrorCode::Unauthorized.number() => {
-                self.close(ClientError::Server(told));
+            // The server named the reason before it closed the connection.
+            Some(error) if self.is_negotiating() && error.code == ErrorCode::Unauthorized.number() => {
+                self.close(ClientError::Server(error));
             }
-            Some(told) if self.is_negotiating() => {
-                let why = format!("{why}; before that it said: {} ({})", told.message, told.code);
-                self.close(ClientError::ConnectionClosed(why));
+            Some(error) if self.is_negotiating() => {
+                let reason = format!("{reason}; its last error: {} ({})", error.message, error.code);
+                self.close(ClientError::ConnectionClosed(reason));
             }
-            Some(_) | None => self.close(ClientError::ConnectionClosed(why.to_owned())),
+            Some(_) | None => self.close(ClientError::ConnectionClosed(reason.to_owned())),
         }
     }
 
@@ -571,34 +573,34 @@ impl Client {
         matches!(self.phase, Phase::Probing { .. } | Phase::Initializing { .. })
     }
 
-    pub(super) fn close(&mut self, why: ClientError) {
+    pub(super) fn close(&mut self, error: ClientError) {
         self.phase = Phase::Closed;
         let tickets: Vec<CallId> = self.pending_calls.keys().copied().collect();
         for ticket in tickets {
-            self.fail_call(ticket, why.clone());
+            self.fail_call(ticket, error.clone());
         }
-        let asks = std::mem::take(&mut self.input_requests);
-        self.events.extend(asks.into_keys().map(ClientEvent::InputRequestCancelled));
-        self.events.push_back(ClientEvent::Closed(why));
+        let cancelled = std::mem::take(&mut self.input_requests);
+        self.events.extend(cancelled.into_keys().map(ClientEvent::InputRequestCancelled));
+        self.events.push_back(ClientEvent::Closed(error));
     }
 
-    pub(super) fn fail_call(&mut self, ticket: CallId, why: ClientError) {
+    pub(super) fn fail_call(&mut self, ticket: CallId, error: ClientError) {
         if let Some(pending) = self.remove_call(ticket) {
-            self.report_failure(ticket, &pending.purpose, why);
+            self.report_failure(ticket, &pending.purpose, error);
         }
     }
 
-    /// Tells whoever waits for it, who may not be the one that it was begun for.
-    fn report_failure(&mut self, ticket: CallId, goes: &CallPurpose, why: ClientError) {
-        match goes {
-            CallPurpose::Background => self.warn(&format!("a request of our own failed: {why}")),
-            CallPurpose::RefreshTools { call: of, .. } => self.fail_call(*of, why),
-            CallPurpose::Subscribe { listen_call: of, uri } => {
-                self.warn(&format!("`{}` cannot be subscribed to: {why}", uri.escape_debug()));
-                self.drop_subscribed_uri(*of, uri);
+    /// Reports a failure to the call that depends on this one, or to the application.
+    fn report_failure(&mut self, ticket: CallId, purpose: &CallPurpose, error: ClientError) {
+        match purpose {
+            CallPurpose::Background => self.warn(&format!("a background request failed: {error}")),
+            CallPurpose::RefreshTools { call, .. } => self.fail_call(*call, error),
+            CallPurpose::Subscribe { listen_call, uri } => {
+                self.warn(&format!("cannot subscribe to `{}`: {error}", uri.escape_debug()));
+                self.drop_subscribed_uri(*listen_call, uri);
             }
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => {
-                self.events.push_back(ClientEvent::Failed { ticket, error: why });
+                self.events.push_back(ClientEvent::Failed { ticket, error });
             }
         }
     }
@@ -611,39 +613,37 @@ impl Client {
         if let Some(deadline) = pending.deadline_ms {
             self.deadlines.remove(&(deadline, ticket));
         }
-        let asks = self.input_requests.extract_if(.., |_, ask| ask.call() == Some(ticket));
-        self.events.extend(asks.map(|(id, _)| ClientEvent::InputRequestCancelled(id)));
+        let cancelled = self.input_requests.extract_if(.., |_, request| request.call() == Some(ticket));
+        self.events.extend(cancelled.map(|(id, _)| ClientEvent::InputRequestCancelled(id)));
         Some(pending)
     }
 
-    // The clock.
+    // Time.
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// When the driver must call [`tick`](Self::tick) next.
     pub fn next_deadline(&self) -> Option<u64> {
-        let opening = match self.phase {
-            Phase::Probing { deadline_ms: until, .. } | Phase::Initializing { deadline_ms: until, .. } => {
-                Some(until)
-            }
+        let negotiation = match self.phase {
+            Phase::Probing { deadline_ms, .. } | Phase::Initializing { deadline_ms, .. } => Some(deadline_ms),
             Phase::NotStarted | Phase::Ready | Phase::Closed => None,
         };
         let next = self.deadlines.first().map(|(deadline, _)| *deadline);
-        next.into_iter().chain(opening).min()
+        next.into_iter().chain(negotiation).min()
     }
 
     pub fn tick(&mut self, now: u64) {
         self.advance_clock(now);
         match self.phase {
             // 2026-07-28, stdio: "does not respond within a reasonable timeout: the server is legacy".
-            Phase::Probing { id, version, deadline_ms: until }
-                if until <= now && self.falls_back_to_handshake() =>
+            Phase::Probing { id, version, deadline_ms }
+                if deadline_ms <= now && self.falls_back_to_handshake() =>
             {
                 self.late_probe = Some((id, version));
                 self.initialize(Version::NEWEST_WITH_HANDSHAKE, now);
             }
-            Phase::Probing { deadline_ms: until, .. } | Phase::Initializing { deadline_ms: until, .. }
-                if until <= now =>
+            Phase::Probing { deadline_ms, .. } | Phase::Initializing { deadline_ms, .. }
+                if deadline_ms <= now =>
             {
-                let unreadable = self.last_unreadable.take().map(|(_, what)| what);
+                let unreadable = self.last_unreadable.take().map(|(_, excerpt)| excerpt);
                 self.close(ClientError::Timeout { after_ms: self.options.handshake_timeout_ms, unreadable });
             }
             Phase::Probing { .. }
@@ -653,59 +653,59 @@ impl Client {
             | Phase::Closed => {}
         }
         let due: Vec<(u64, CallId)> =
-            self.deadlines.iter().copied().take_while(|(at, _)| *at <= now).collect();
-        for (at, ticket) in due {
-            // While somebody is being asked, it is not the server that takes its time.
+            self.deadlines.iter().copied().take_while(|(deadline, _)| *deadline <= now).collect();
+        for (deadline, ticket) in due {
+            // The time that a user takes to answer does not count against the server.
             if self.has_open_input_request(ticket)
                 && let Some(pending) = self.pending_calls.get_mut(&ticket)
             {
                 pending.deadline_ms = pending.call.timeout_ms.map(|ms| now.saturating_add(ms));
-                self.deadlines.remove(&(at, ticket));
+                self.deadlines.remove(&(deadline, ticket));
                 self.deadlines.extend(pending.deadline_ms.map(|deadline| (deadline, ticket)));
                 continue;
             }
-            let asked_for = self.pending_calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
-            let after_ms = asked_for.unwrap_or(self.options.handshake_timeout_ms);
+            let requested = self.pending_calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
+            let after_ms = requested.unwrap_or(self.options.handshake_timeout_ms);
             let unreadable = self.unreadable_since(ticket);
-            self.abandon(ticket, ClientError::Timeout { after_ms, unreadable }, "it took too long");
+            self.abandon(ticket, ClientError::Timeout { after_ms, unreadable }, "the request timed out");
         }
     }
 
-    /// It may have been the answer that somebody waits for.
-    pub(super) fn record_unreadable(&mut self, what: &str) {
+    /// Remembers an unreadable message: it may have been the response to a pending call.
+    pub(super) fn record_unreadable(&mut self, excerpt: &str) {
         if self.transport == TransportKind::Pipe {
-            self.last_unreadable = Some((self.next_id, what.to_owned()));
+            self.last_unreadable = Some((self.next_id, excerpt.to_owned()));
         }
     }
 
-    /// What could not be read since a call was sent.
+    /// The last unreadable message since a call was sent.
     fn unreadable_since(&self, ticket: CallId) -> Option<String> {
         let sent = self.pending_calls.get(&ticket)?.message_id?;
-        let (next, what) = self.last_unreadable.as_ref()?;
-        (sent < *next).then(|| what.clone())
+        let (next_id, excerpt) = self.last_unreadable.as_ref()?;
+        (sent < *next_id).then(|| excerpt.clone())
     }
 
-    /// Whether a question is open that a call may be waiting for. A server's own request does not say which.
+    /// Whether an input request is open that the call may wait for. A request from the server does not name its call.
     fn has_open_input_request(&self, ticket: CallId) -> bool {
-        self.input_requests.values().any(|ask| match ask {
+        self.input_requests.values().any(|request| match request {
             OpenInputRequest::ServerRequest { .. } => true,
-            OpenInputRequest::InputRequired { call: of, .. } => *of == ticket,
+            OpenInputRequest::InputRequired { call, .. } => *call == ticket,
         })
     }
 
     // For the driver.
 
-    /// What is to be done next.
+    /// The next action to perform.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Whether there is something to be done.
+    /// Whether there are actions to perform.
     pub fn has_actions(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    /// What happened.
+    /// The next event for the application.
     pub fn next_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
@@ -714,12 +714,12 @@ impl Client {
         self.phase == Phase::Closed
     }
 
-    /// What the server said of itself, once it did.
+    /// What the server declared, once it is ready.
     pub fn server_info(&self) -> Option<&ServerInfo> {
         self.server_info.as_ref()
     }
 
-    /// How many requests, ids under way, questions and deadlines it keeps: for those who test that it forgets them.
+    /// The sizes of the internal tables, for tests that check for leaks.
     #[doc(hidden)]
     pub fn table_sizes(&self) -> [usize; 4] {
         [
@@ -763,13 +763,13 @@ fn filter_params(filter: &NotificationFilter) -> Json {
 }
 
 impl PendingCall {
-    /// What a subscription is for.
+    /// The filter of a subscription.
     fn notification_filter(&self) -> NotificationFilter {
         let doc = self.call.params.to_doc();
         NotificationFilter::read(doc.root().get("notifications")).unwrap_or_default()
     }
 
-    /// Whether it has not been sent, and no answer is waited for first.
+    /// Whether its request can be sent: not sent yet, and no input request is open.
     pub(super) fn is_unsent(&self) -> bool {
         self.message_id.is_none() && self.input_round.open_requests.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a client is told, what it says to its driver, and what can go wrong.
+//! Options, actions, events and errors of the client.
 
 use json::{Json, ScanLimits};
 use spile_core::{CatalogChange, ClientCapabilities};
@@ -8,7 +8,7 @@ use crate::method::Method;
 use crate::params::NotificationFilter;
 use crate::version::Version;
 
-/// What this client is and what it puts up with.
+/// The client's identity and limits.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub name: String,
@@ -16,17 +16,16 @@ pub struct ClientOptions {
     pub capabilities: ClientCapabilities,
     pub scan_limits: ScanLimits,
     pub version_policy: VersionPolicy,
-    /// How long a server on a pipe may take to answer a question of the newest era before it is taken for one
-    /// of the handshake era.
+    /// How long the client waits on a pipe for the response to the probe before it tries the handshake.
     pub probe_timeout_ms: u64,
     pub handshake_timeout_ms: u64,
-    /// How often one call may come back with questions.
+    /// The limit of input rounds in one call.
     pub input_rounds_max: u32,
-    /// Requests that wait or are under way at once.
+    /// The limit of pending calls.
     pub calls_max: usize,
-    /// Questions that are open at once.
+    /// The limit of open input requests.
     pub input_requests_max: usize,
-    /// How often a stream is taken up again that brings nothing.
+    /// The limit of attempts to resume a stream without receiving anything.
     pub resume_attempts_max: u32,
 }
 
@@ -48,30 +47,30 @@ impl Default for ClientOptions {
     }
 }
 
-/// Which versions are spoken.
+/// Which protocol versions the client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionPolicy {
-    /// The newest that both know.
+    /// The newest version that both sides support.
     Any,
     Only(Version),
-    /// Any with a handshake, without asking for more: for a server that dies of the question.
+    /// Any version with a handshake, without a probe: for a server that crashes on the probe.
     HandshakeOnly,
 }
 
-/// How messages travel.
+/// How messages are transported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportKind {
-    /// Down one channel and up another.
+    /// One byte stream in each direction.
     Pipe,
-    /// Each is a POST of its own, and its answer comes back there.
+    /// Each message is a POST, and its response is in the HTTP response.
     Http,
 }
 
-/// A request of one's own.
+/// A call of the application.
 #[derive(Debug, Clone)]
 pub struct ClientCall {
     pub method: Method,
-    /// An object.
+    /// A JSON object.
     pub params: Json,
     pub wants_progress: bool,
     pub timeout_ms: Option<u64>,
@@ -83,13 +82,13 @@ impl ClientCall {
     }
 }
 
-/// What the driver has to do.
+/// What the driver must do.
 #[derive(Debug)]
 pub enum Action {
     Send(ClientMessage),
-    /// Over HTTP: nobody waits for this answer any more.
+    /// Over HTTP: drop this exchange; its response is no longer needed.
     Abort(u64),
-    /// Over HTTP: wait, then GET. Without an id to go on from it is the stream that belongs to no request.
+    /// Over HTTP: wait, then send a GET. Without `last_event_id` it opens the stream that belongs to no request.
     Get {
         exchange: u64,
         delay_ms: u64,
@@ -98,21 +97,21 @@ pub enum Action {
     },
 }
 
-/// One message on its way.
+/// One message to send.
 #[derive(Debug)]
 pub struct ClientMessage {
-    /// Over HTTP: what the answer is to be handed back with.
+    /// Over HTTP: identifies the exchange when the driver reports its response.
     pub exchange: u64,
     pub body: Vec<u8>,
     pub headers: Vec<(String, String)>,
-    /// Over HTTP: nothing else may be sent until this has been taken.
+    /// Over HTTP: send nothing else until the server has accepted this.
     pub must_finish_first: bool,
 }
 
-/// What somebody may be waiting for.
+/// What happened, for the application.
 #[derive(Debug)]
 pub enum ClientEvent {
-    /// The server can be used; again after it forgot us.
+    /// The server is ready. Sent again after a new session.
     Ready(Box<ServerInfo>),
     Done {
         ticket: CallId,
@@ -138,21 +137,21 @@ pub enum ClientEvent {
         data: Json,
     },
     CatalogChanged(CatalogChange),
-    /// A subscription stands, for as much of it as the server grants.
+    /// A subscription is active, with the filter that the server granted.
     SubscriptionStarted {
         ticket: CallId,
         granted: NotificationFilter,
     },
     InputRequested(IncomingInputRequest),
-    /// Nobody wants the answer any more.
+    /// The response is no longer needed.
     InputRequestCancelled(InputRequestId),
-    /// Something is not as it should be, and was passed over.
+    /// The server sent something unexpected, which was skipped.
     Warning(String),
-    /// The connection is of no use any more. Whatever was under way has failed before this.
+    /// The connection is unusable. All pending calls have failed before this event.
     Closed(ClientError),
 }
 
-/// Who answered.
+/// What the server declared about itself.
 #[derive(Debug, Clone)]
 pub struct ServerInfo {
     pub protocol_version: Version,
@@ -163,54 +162,56 @@ pub struct ServerInfo {
     pub capabilities: Json,
 }
 
-/// Why there is no result, by whose fault.
+/// Why a call has no result.
 #[derive(Debug, Clone)]
 pub enum ClientError {
-    /// The server says so.
+    /// The server returned an error.
     Server(ServerError),
-    /// It wants to know who we are (401), or knows and refuses (403).
+    /// The server requires authentication (401) or denies access (403).
     Unauthorized {
         status: u16,
         challenge: Option<String>,
     },
-    /// Any other HTTP status, with the beginning of what was said.
+    /// Any other HTTP status, with the start of the body.
     HttpStatus {
         status: u16,
         text: String,
     },
-    /// What came back is not MCP.
+    /// The server's message does not follow the protocol.
     ProtocolViolation(String),
     UnsupportedVersion(String),
-    /// On a pipe an answer that cannot be read is nobody's, so it is told with what has waited in vain.
+    /// No response in time. On a pipe an unreadable message cannot be matched with a call, so the error mentions it.
     Timeout {
         after_ms: u64,
         unreadable: Option<String>,
     },
-    /// The connection or the stream ended first.
+    /// The connection or the stream closed before the response.
     ConnectionClosed(String),
     Cancelled,
-    /// A question was put to us that will not be answered.
+    /// The application refused an input request of the call.
     InputRefused(String),
-    /// Too much is under way already.
+    /// The limit of pending calls or open input requests is reached.
     Busy,
 }
 
-/// The beginning of what came, for a message.
+/// The first characters of a message, for an error text.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     const CHARS: usize = 80;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS)]);
-    let mut short: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
+    let mut excerpt: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
     if text.chars().count() > CHARS || bytes.len() > 4 * CHARS {
-        short.push('…');
+        excerpt.push('…');
     }
-    short
+    excerpt
 }
 
 impl ClientError {
-    pub(super) fn from_http_response(reply: &HttpResponse) -> Self {
-        match reply.status {
-            status @ (401 | 403) => Self::Unauthorized { status, challenge: reply.www_authenticate.clone() },
-            status => Self::HttpStatus { status, text: excerpt(&reply.body) },
+    pub(super) fn from_http_response(response: &HttpResponse) -> Self {
+        match response.status {
+            status @ (401 | 403) => {
+                Self::Unauthorized { status, challenge: response.www_authenticate.clone() }
+            }
+            status => Self::HttpStatus { status, text: excerpt(&response.body) },
         }
     }
 }
@@ -219,21 +220,23 @@ impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Server(ServerError { code, message, .. }) => write!(f, "{message} ({code})"),
-            Self::Unauthorized { status: 401, .. } => f.write_str("the server wants a token (HTTP 401)"),
-            Self::Unauthorized { status, .. } => write!(f, "the server refuses us (HTTP {status})"),
+            Self::Unauthorized { status: 401, .. } => {
+                f.write_str("the server requires authentication (HTTP 401)")
+            }
+            Self::Unauthorized { status, .. } => write!(f, "the server denies access (HTTP {status})"),
             Self::HttpStatus { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
             Self::HttpStatus { status, text } => write!(f, "HTTP {status}: {text}"),
-            Self::ProtocolViolation(why)
-            | Self::UnsupportedVersion(why)
-            | Self::ConnectionClosed(why)
-            | Self::InputRefused(why) => f.write_str(why),
+            Self::ProtocolViolation(reason)
+            | Self::UnsupportedVersion(reason)
+            | Self::ConnectionClosed(reason)
+            | Self::InputRefused(reason) => f.write_str(reason),
             Self::Timeout { after_ms, unreadable } => {
-                write!(f, "no answer within {after_ms} ms")?;
-                let Some(what) = unreadable else { return Ok(()) };
-                write!(f, "; meanwhile the server sent what cannot be read: {what}")
+                write!(f, "no response within {after_ms} ms")?;
+                let Some(excerpt) = unreadable else { return Ok(()) };
+                write!(f, "; the server sent an unreadable message: {excerpt}")
             }
             Self::Cancelled => f.write_str("cancelled"),
-            Self::Busy => f.write_str("too much is under way already"),
+            Self::Busy => f.write_str("too many pending calls"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who we are and what we offer: `initialize` and `server/discover`.
+//! The results of `initialize` and `server/discover`.
 
 use json::write::ObjectWriter;
 
@@ -7,7 +7,7 @@ use crate::method::Method;
 use crate::peer::TASKS_EXTENSION;
 use crate::version::{Feature, Version};
 
-/// What this server has, over all its providers. What nobody has is not declared.
+/// The capabilities of the server: the union over its providers. Only these are declared.
 #[derive(Debug, Clone, Default)]
 pub struct ServerCapabilities {
     pub tools: bool,
@@ -22,7 +22,7 @@ pub struct ServerCapabilities {
 }
 
 impl ServerCapabilities {
-    /// Whether there is anything that a method is for.
+    /// Whether the server has the capability that a method needs.
     pub fn supports_method(&self, method: Method) -> bool {
         match method {
             Method::ToolsCall | Method::ToolsList => self.tools,
@@ -41,13 +41,18 @@ impl ServerCapabilities {
     }
 }
 
-pub fn initialize(out: &mut Vec<u8>, to: &ReplyTo, stamp: &RenderedServerInfo, offer: &ServerCapabilities) {
+pub fn initialize(
+    out: &mut Vec<u8>,
+    to: &ReplyTo,
+    server_info: &RenderedServerInfo,
+    capabilities: &ServerCapabilities,
+) {
     begin_response(out, &to.id);
     let mut result = ObjectWriter::new(out);
     result.str("protocolVersion", to.version.as_str());
-    result.object("capabilities", |caps| write_server_capabilities(caps, to.version, offer));
-    result.raw("serverInfo", &stamp.implementation);
-    result.maybe_str("instructions", offer.instructions.as_deref());
+    result.object("capabilities", |out| write_server_capabilities(out, to.version, capabilities));
+    result.raw("serverInfo", &server_info.implementation);
+    result.maybe_str("instructions", capabilities.instructions.as_deref());
     result.end();
     end_response(out);
 }
@@ -55,8 +60,8 @@ pub fn initialize(out: &mut Vec<u8>, to: &ReplyTo, stamp: &RenderedServerInfo, o
 pub fn discover(
     out: &mut Vec<u8>,
     to: &ReplyTo,
-    stamp: &RenderedServerInfo,
-    offer: &ServerCapabilities,
+    server_info: &RenderedServerInfo,
+    capabilities: &ServerCapabilities,
     public: bool,
 ) {
     begin_response(out, &to.id);
@@ -64,55 +69,59 @@ pub fn discover(
     out.extend_from_slice(b"\"supportedVersions\":");
     json::write::array(out, Version::ALL.iter().rev(), |out, (_, date)| json::write::string(out, date));
     out.extend_from_slice(b",\"capabilities\":");
-    let mut caps = ObjectWriter::new(out);
-    write_server_capabilities(&mut caps, to.version, offer);
-    caps.end();
-    if let Some(instructions) = &offer.instructions {
+    let mut object = ObjectWriter::new(out);
+    write_server_capabilities(&mut object, to.version, capabilities);
+    object.end();
+    if let Some(instructions) = &capabilities.instructions {
         out.extend_from_slice(b",\"instructions\":");
         json::write::string(out, instructions);
     }
     write_cache_hints(out, to.version, DISCOVER_TTL_MS, public);
-    stamp.close_result(out, to.version, false);
+    server_info.close_result(out, to.version, false);
     end_response(out);
 }
 
-/// What a server is changes with a restart or a reload, so a client need not ask again soon.
+/// The result changes only with a restart or a reload, so a client may cache it for a while.
 const DISCOVER_TTL_MS: u64 = 60_000;
 
-fn write_server_capabilities(out: &mut ObjectWriter<'_>, version: Version, offer: &ServerCapabilities) {
+fn write_server_capabilities(
+    out: &mut ObjectWriter<'_>,
+    version: Version,
+    capabilities: &ServerCapabilities,
+) {
     let list = |out: &mut ObjectWriter<'_>, key: &str| {
         out.object(key, |o| {
-            if offer.list_changed {
+            if capabilities.list_changed {
                 o.bool("listChanged", true);
             }
         });
     };
-    if offer.tools {
+    if capabilities.tools {
         list(out, "tools");
     }
-    if offer.resources {
+    if capabilities.resources {
         out.object("resources", |o| {
-            if offer.resource_subscriptions {
+            if capabilities.resource_subscriptions {
                 o.bool("subscribe", true);
             }
-            if offer.list_changed {
+            if capabilities.list_changed {
                 o.bool("listChanged", true);
             }
         });
     }
-    if offer.prompts {
+    if capabilities.prompts {
         list(out, "prompts");
     }
-    if offer.completions && version.has(Feature::CompletionsCapability) {
+    if capabilities.completions && version.has(Feature::CompletionsCapability) {
         out.raw("completions", "{}");
     }
-    if offer.logging {
+    if capabilities.logging {
         out.raw("logging", "{}");
     }
-    if offer.tasks && version.has(Feature::TaskParameter) {
+    if capabilities.tasks && version.has(Feature::TaskParameter) {
         out.raw("tasks", r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#);
     }
-    if offer.tasks && version.has(Feature::TaskExtension) {
+    if capabilities.tasks && version.has(Feature::TaskExtension) {
         out.object("extensions", |o| {
             o.raw(TASKS_EXTENSION, "{}");
         });

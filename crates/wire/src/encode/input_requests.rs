@@ -1,4 +1,4 @@
-//! Questions: as requests of the server's own, or as parts of a result.
+//! Input requests: as requests from the server, or as part of a result.
 
 use json::write::ObjectWriter;
 use json::{Json, Node};
@@ -6,29 +6,35 @@ use spile_core::{InputRequest, InputRequests};
 
 use crate::version::{Feature, Version};
 
-/// A request from the server, for clients of the handshake era; `task` is the task that it belongs to.
-pub fn server_request(out: &mut Vec<u8>, id: u64, ask: &InputRequest, task: Option<&str>, version: Version) {
+/// A request from the server, for clients of the handshake era. `task` is the task that it belongs to.
+pub fn server_request(
+    out: &mut Vec<u8>,
+    id: u64,
+    request: &InputRequest,
+    task: Option<&str>,
+    version: Version,
+) {
     let mut message = ObjectWriter::new(out);
     message.str("jsonrpc", "2.0").int("id", id.min(i64::MAX as u64) as i64);
-    write_request_members(&mut message, ask, version, Some(id), task);
+    write_request_members(&mut message, request, version, Some(id), task);
     message.end();
 }
 
-/// The members of an `InputRequests` object.
-pub(super) fn write_input_requests(out: &mut ObjectWriter<'_>, asks: &InputRequests, version: Version) {
-    for (key, ask) in asks.iter() {
-        out.object(key, |request| write_request_members(request, ask, version, None, None));
+/// Writes the members of an `InputRequests` object.
+pub(super) fn write_input_requests(out: &mut ObjectWriter<'_>, requests: &InputRequests, version: Version) {
+    for (key, request) in requests.iter() {
+        out.object(key, |out| write_request_members(out, request, version, None, None));
     }
 }
 
 fn write_request_members(
     out: &mut ObjectWriter<'_>,
-    ask: &InputRequest,
+    request: &InputRequest,
     version: Version,
     id: Option<u64>,
     task: Option<&str>,
 ) {
-    match ask {
+    match request {
         InputRequest::Form { message, schema } => {
             out.str("method", "elicitation/create");
             out.object("params", |params| {
@@ -70,8 +76,8 @@ fn write_request_members(
     }
 }
 
-/// A form for a client that knows choices only as `enum` with `enumNames` (2025-06-18). A choice of several
-/// has no older form; whoever asks sees to it that there is none.
+/// A form for a client of 2025-06-18, which knows choices only as `enum` with `enumNames`. A multiple choice
+/// has no older form; the host does not send one to such a client.
 fn write_legacy_form(out: &mut Vec<u8>, schema: &Json) {
     let doc = schema.to_doc();
     let mut form = ObjectWriter::new(out);
@@ -138,17 +144,17 @@ mod tests {
     use crate::version::Version;
 
     #[test]
-    fn titled_choices_have_an_older_form() {
+    fn titled_choices_are_enum_names_in_2025_06_18() {
         let schema = r#"{"type":"object","properties":{"a":{"type":"string","title":"A","oneOf":[{"const":"x","title":"X"},{"const":"y","title":"Y"}]},"b":{"type":"string"}},"required":["a"]}"#;
-        let ask = InputRequest::Form { message: "?".into(), schema: Json::parse(schema).expect("JSON") };
+        let request = InputRequest::Form { message: "?".into(), schema: Json::parse(schema).expect("JSON") };
         let mut out = Vec::new();
-        server_request(&mut out, 1, &ask, None, Version::V2025_06_18);
+        server_request(&mut out, 1, &request, None, Version::V2025_06_18);
         assert_eq!(
             String::from_utf8_lossy(&out),
             r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","title":"A","enum":["x","y"],"enumNames":["X","Y"]},"b":{"type":"string"}},"required":["a"]}}}"#
         );
         let mut out = Vec::new();
-        server_request(&mut out, 1, &ask, None, Version::V2025_11_25);
+        server_request(&mut out, 1, &request, None, Version::V2025_11_25);
         assert!(String::from_utf8_lossy(&out).contains(schema));
     }
 }

@@ -1,4 +1,4 @@
-//! Lists, page by page. The members are rendered once per version and kept; a request only gets the frame.
+//! Pages of lists. The host renders the members once per version and reuses them for every request.
 
 use json::Json;
 use json::write::{self, ObjectWriter};
@@ -8,7 +8,7 @@ use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cac
 use crate::params::ListKind;
 use crate::version::{Feature, Version};
 
-/// The members of one page: `"tools":[…]` and, if there is more, `,"nextCursor":"…"`.
+/// Renders the members of one page: `"tools":[…]` and, if there are more pages, `,"nextCursor":"…"`.
 pub fn list_members(
     catalog: &Catalog,
     list: ListKind,
@@ -48,12 +48,12 @@ pub fn list_members(
     out
 }
 
-/// The whole response around members that [`list_members`] made.
+/// Writes the whole response around members from [`list_members`].
 #[inline]
 pub fn list_page(
     out: &mut Vec<u8>,
     to: &ReplyTo,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     members: &[u8],
     ttl_ms: u64,
     public: bool,
@@ -62,7 +62,7 @@ pub fn list_page(
     out.push(b'{');
     out.extend_from_slice(members);
     write_cache_hints(out, to.version, ttl_ms, public);
-    stamp.close_result(out, to.version, false);
+    server_info.close_result(out, to.version, false);
     end_response(out);
 }
 
@@ -104,7 +104,7 @@ fn write_tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
     {
         object.raw("outputSchema", output.as_str());
     }
-    // Before tools had titles of their own, their annotations had.
+    // Before tools had a `title`, their annotations had one.
     let title = tool.title.as_deref().filter(|_| !version.has(Feature::Titles));
     if version.has(Feature::Annotations)
         && (title.is_some() || tool.annotations != ToolAnnotations::default())
@@ -140,7 +140,7 @@ fn write_tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
     object.end();
 }
 
-/// Before 2026-07-28 an output schema must be an object at its root.
+/// Before 2026-07-28 the root type of an output schema must be `object`.
 fn has_object_root(schema: &Json) -> bool {
     schema.to_doc().root().get("type").is_some_and(|t| t.eq_str("object"))
 }
@@ -190,8 +190,8 @@ fn write_prompt(out: &mut Vec<u8>, version: Version, prompt: &Prompt) {
     if !prompt.arguments.is_empty() {
         object.array("arguments", &prompt.arguments, |out, argument| {
             let mut object = ObjectWriter::new(out);
-            let (title, about) = (argument.title.as_deref(), argument.description.as_deref());
-            write_name_members(&mut object, version, &argument.name, title, about);
+            let (title, description) = (argument.title.as_deref(), argument.description.as_deref());
+            write_name_members(&mut object, version, &argument.name, title, description);
             object.bool("required", argument.required);
             object.end();
         });

@@ -1,7 +1,7 @@
-//! Whatever came of a request, written for the version at the other end.
+//! Writes responses and notifications for the client's protocol version.
 //!
-//! Written once: every function appends to a buffer that goes to the door as it is. What a version does not
-//! know is left out or said in an older way; the differences are asked of [`Version::has`], never assumed.
+//! Every function appends to a buffer that the transport sends unchanged. What a version does not have is left out
+//! or written in its older form; [`Version::has`] decides.
 
 mod handshake;
 mod input_requests;
@@ -26,7 +26,7 @@ use json::write::{self, ObjectWriter};
 use crate::id::RequestId;
 use crate::version::{Feature, Version};
 
-/// Where an answer goes.
+/// The request that a response belongs to.
 #[derive(Debug, Clone)]
 pub struct ReplyTo {
     pub version: Version,
@@ -34,12 +34,12 @@ pub struct ReplyTo {
     pub progress_token: Option<RequestId>,
 }
 
-/// Who answers, rendered once: it stands in every result of the newest era.
+/// The server's name and version, rendered once. Every result of the stateless era contains them.
 #[derive(Debug, Clone)]
 pub struct RenderedServerInfo {
     /// The `Implementation` object.
     implementation: String,
-    /// `"resultType":"complete","_meta":{…}`, ready to be appended.
+    /// `"resultType":"complete","_meta":{…}`, ready to append.
     complete_members: String,
 }
 
@@ -49,14 +49,14 @@ impl RenderedServerInfo {
         let mut object = ObjectWriter::new(&mut info);
         object.str("name", name).str("version", version);
         object.end();
-        let implementation = String::from_utf8(info).expect("written from &str");
+        let implementation = String::from_utf8(info).expect("JSON writers only write UTF-8");
         let complete_members = format!(
             r#""resultType":"complete","_meta":{{"io.modelcontextprotocol/serverInfo":{implementation}}}"#
         );
         Self { implementation, complete_members }
     }
 
-    /// Closes a result object. `empty` tells whether it has members yet.
+    /// Closes a result object. `empty` says whether it has no members yet.
     #[inline]
     fn close_result(&self, out: &mut Vec<u8>, version: Version, empty: bool) {
         if version.has(Feature::ResultType) {
@@ -68,7 +68,7 @@ impl RenderedServerInfo {
         out.push(b'}');
     }
 
-    /// A `_meta` that names the server and holds the members of another `_meta` object too.
+    /// Writes a `_meta` with the server's name and the members of another `_meta` object.
     fn write_meta(&self, out: &mut Vec<u8>, more: Option<&json::Json>) {
         let mut meta = ObjectWriter::new(out);
         meta.raw("io.modelcontextprotocol/serverInfo", &self.implementation);
@@ -84,7 +84,7 @@ impl RenderedServerInfo {
     }
 }
 
-/// `{"jsonrpc":"2.0","id":…,"result":` — what follows is the result, then [`end`].
+/// `{"jsonrpc":"2.0","id":…,"result":` — the result and [`end_response`] follow.
 #[inline]
 fn begin_response(out: &mut Vec<u8>, id: &RequestId) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -97,7 +97,7 @@ fn end_response(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A whole notification.
+/// Writes a whole notification.
 fn write_notification(out: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut ObjectWriter<'_>)) {
     let mut message = ObjectWriter::new(out);
     message.str("jsonrpc", "2.0").str("method", method);
@@ -105,7 +105,7 @@ fn write_notification(out: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut 
     message.end();
 }
 
-/// Writes the hints of a cacheable result.
+/// Writes the cache hints of a result.
 fn write_cache_hints(out: &mut Vec<u8>, version: Version, ttl_ms: u64, public: bool) {
     if !version.has(Feature::CacheHints) {
         return;

@@ -1,4 +1,4 @@
-//! What is said outside of answers: progress, log messages, changes.
+//! Notifications: progress, log messages, changes.
 
 use json::write::{self, ObjectWriter};
 use spile_core::{CallEvent, CatalogChange};
@@ -9,7 +9,7 @@ use crate::id::RequestId;
 use crate::params::NotificationFilter;
 use crate::version::{Feature, Version};
 
-/// An event of a running call as a message; `None` where it is nothing to send.
+/// An event of a running call as a message; `None` if the event sends nothing.
 pub fn call_event(event: &CallEvent, to: &ReplyTo) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(160);
     match event {
@@ -33,13 +33,13 @@ pub fn call_event(event: &CallEvent, to: &ReplyTo) -> Option<Vec<u8>> {
                 params.raw("data", data.as_str());
             });
         }
-        CallEvent::InputRequest { id, request: ask, task_id: task } => {
-            super::server_request(&mut out, *id, ask, task.as_deref(), to.version);
+        CallEvent::InputRequest { id, request, task_id } => {
+            super::server_request(&mut out, *id, request, task_id.as_deref(), to.version);
         }
         CallEvent::CancelInputRequest { id } => {
             write_notification(&mut out, "notifications/cancelled", |params| {
                 params.int("requestId", (*id).min(i64::MAX as u64) as i64);
-                params.str("reason", "an answer is no longer needed");
+                params.str("reason", "the response is no longer needed");
             });
         }
         CallEvent::PauseStream { .. } => return None,
@@ -47,7 +47,7 @@ pub fn call_event(event: &CallEvent, to: &ReplyTo) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A change, for a client of the handshake era (`None`) or for one subscription of the newest.
+/// A change notification: for a client of the handshake era (`None`), or for one subscription of the stateless era.
 pub fn change_notification(change: &CatalogChange, subscription: Option<&RequestId>) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     let (method, uri) = match change {
@@ -77,7 +77,7 @@ fn write_subscription_meta(params: &mut ObjectWriter<'_>, id: &RequestId) {
     });
 }
 
-/// The first message of a subscription: what of the wish is granted.
+/// The first message of a subscription: the part of the filter that the server grants.
 pub fn subscription_acknowledged(id: &RequestId, granted: &NotificationFilter) -> Vec<u8> {
     let mut out = Vec::with_capacity(200);
     write_notification(&mut out, "notifications/subscriptions/acknowledged", |params| {
@@ -87,14 +87,14 @@ pub fn subscription_acknowledged(id: &RequestId, granted: &NotificationFilter) -
     out
 }
 
-/// The answer to `subscriptions/listen`: it ends in good order.
-pub fn subscription_ended(id: &RequestId, stamp: &RenderedServerInfo) -> Vec<u8> {
+/// The response to `subscriptions/listen`: the subscription ended normally.
+pub fn subscription_ended(id: &RequestId, server_info: &RenderedServerInfo) -> Vec<u8> {
     let mut out = Vec::with_capacity(200);
     begin_response(&mut out, id);
     let mut result = ObjectWriter::new(&mut out);
     result.str("resultType", "complete");
     result.object("_meta", |meta| {
-        meta.raw("io.modelcontextprotocol/serverInfo", &stamp.implementation);
+        meta.raw("io.modelcontextprotocol/serverInfo", &server_info.implementation);
         meta.key("io.modelcontextprotocol/subscriptionId").extend_from_slice(id.as_bytes());
     });
     result.end();
@@ -102,7 +102,7 @@ pub fn subscription_ended(id: &RequestId, stamp: &RenderedServerInfo) -> Vec<u8>
     out
 }
 
-/// The same, as a notification: on a pipe there is no stream whose end would say it.
+/// The same as a notification, for a pipe: it has no stream whose end would show it.
 pub fn subscription_cancelled(id: &RequestId) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     write_notification(&mut out, "notifications/cancelled", |params| {
@@ -112,16 +112,16 @@ pub fn subscription_cancelled(id: &RequestId) -> Vec<u8> {
     out
 }
 
-/// A task's new state, for one subscription of the newest era.
+/// A task's new status, for one subscription of the stateless era.
 pub fn task_notification(
     id: &RequestId,
     task: &TaskSnapshot,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     version: Version,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(300);
     write_notification(&mut out, "notifications/tasks", |params| {
-        tasks::write_task_members(params, version, stamp, task);
+        tasks::write_task_members(params, version, server_info, task);
         write_subscription_meta(params, id);
     });
     out

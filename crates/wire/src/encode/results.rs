@@ -1,4 +1,5 @@
-//! Results of calls: tools, prompts, resources, completions, and the two that are not final.
+//! Results of calls: tools, prompts, resources, completions, and the two interim results (input required, task
+//! created).
 
 use json::Json;
 use json::write::{self, ObjectWriter};
@@ -13,73 +14,73 @@ use super::{
 use crate::error::RpcError;
 use crate::version::{Feature, Version};
 
-/// How a call ended, as far as this request is concerned.
+/// The response to one request of a call.
 pub enum CallResponseRef<'a> {
     Result(&'a CallResult),
-    /// Questions first; `state` is sealed.
+    /// The call needs input. `request_state` is sealed.
     InputRequired {
         requests: &'a InputRequests,
         request_state: &'a str,
     },
-    /// The work goes on as a task.
+    /// The call continues as a task.
     TaskCreated(&'a tasks::TaskSnapshot),
     Error(&'a CallError),
 }
 
-/// Writes the whole response and says the HTTP status that goes with it.
+/// Writes the whole response and returns its HTTP status.
 #[inline]
 pub fn call_response(
     out: &mut Vec<u8>,
     to: &ReplyTo,
-    stamp: &RenderedServerInfo,
-    ended: &CallResponseRef<'_>,
+    server_info: &RenderedServerInfo,
+    response: &CallResponseRef<'_>,
 ) -> u16 {
-    match ended {
-        CallResponseRef::Result(reply) => {
+    match response {
+        CallResponseRef::Result(result) => {
             begin_response(out, &to.id);
-            write_result(out, to.version, stamp, reply);
+            write_result(out, to.version, server_info, result);
             end_response(out);
             200
         }
-        CallResponseRef::InputRequired { requests: asks, request_state: state } => {
+        CallResponseRef::InputRequired { requests, request_state } => {
             begin_response(out, &to.id);
-            write_input_required(out, to.version, stamp, asks, state);
+            write_input_required(out, to.version, server_info, requests, request_state);
             end_response(out);
             200
         }
         CallResponseRef::TaskCreated(task) => {
             begin_response(out, &to.id);
-            tasks::write_task_created(out, to.version, stamp, task);
+            tasks::write_task_created(out, to.version, server_info, task);
             end_response(out);
             200
         }
-        CallResponseRef::Error(fault) => {
-            let told = RpcError::from_call_error(fault, to.version);
-            out.extend_from_slice(&told.to_response(Some(&to.id), to.version));
-            told.http_status
+        CallResponseRef::Error(error) => {
+            let error = RpcError::from_call_error(error, to.version);
+            out.extend_from_slice(&error.to_response(Some(&to.id), to.version));
+            error.http_status
         }
     }
 }
 
-/// A result without members: exactly `{}` in the handshake era.
-pub fn empty_result(out: &mut Vec<u8>, to: &ReplyTo, stamp: &RenderedServerInfo) {
+/// Writes a result without members: exactly `{}` in the handshake era.
+pub fn empty_result(out: &mut Vec<u8>, to: &ReplyTo, server_info: &RenderedServerInfo) {
     begin_response(out, &to.id);
     out.push(b'{');
-    stamp.close_result(out, to.version, true);
+    server_info.close_result(out, to.version, true);
     end_response(out);
 }
 
-/// The result object of a finished call.
+/// Writes the result object of a finished call.
 pub(super) fn write_result(
     out: &mut Vec<u8>,
     version: Version,
-    stamp: &RenderedServerInfo,
-    reply: &CallResult,
+    server_info: &RenderedServerInfo,
+    result: &CallResult,
 ) {
-    match reply {
-        CallResult::Tool(reply) => write_tool_result(out, version, stamp, reply),
-        CallResult::Prompt(reply) => write_prompt_result(out, version, stamp, reply),
-        CallResult::Resource(contents) => write_resource_result(out, version, stamp, contents),
+    match result {
+        CallResult::Tool(result) => write_tool_result(out, version, server_info, result),
+        CallResult::Prompt(result) => write_prompt_result(out, version, server_info, result),
+        CallResult::Resource(contents) => write_resource_result(out, version, server_info, contents),
         CallResult::Completion(completion) => {
             out.extend_from_slice(b"{\"completion\":");
             let mut object = ObjectWriter::new(out);
@@ -89,22 +90,27 @@ pub(super) fn write_result(
             }
             object.bool("hasMore", completion.has_more);
             object.end();
-            stamp.close_result(out, version, false);
+            server_info.close_result(out, version, false);
         }
     }
 }
 
 #[inline]
-fn write_tool_result(out: &mut Vec<u8>, version: Version, stamp: &RenderedServerInfo, reply: &ToolResult) {
+fn write_tool_result(
+    out: &mut Vec<u8>,
+    version: Version,
+    server_info: &RenderedServerInfo,
+    result: &ToolResult,
+) {
     out.extend_from_slice(b"{\"content\":[");
-    match (&reply.content, &reply.structured) {
+    match (&result.content, &result.structured) {
         (ToolContent::Structured, structured) => {
             write_text_block(out, structured.as_ref().map_or("", Json::as_str))
         }
         // A client that knows no structured content would get the words and not the data: it gets both. Why something
         // failed is in the data.
         (ToolContent::Text(text), Some(json)) if !version.has(Feature::StructuredContent) => {
-            if !reply.is_error {
+            if !result.is_error {
                 write_text_block(out, text);
                 out.push(b',');
             }
@@ -112,29 +118,29 @@ fn write_tool_result(out: &mut Vec<u8>, version: Version, stamp: &RenderedServer
         }
         (ToolContent::Text(text), _) => write_text_block(out, text),
         (ToolContent::Blocks(blocks), _) => {
-            for (i, one) in blocks.iter().enumerate() {
+            for (i, block) in blocks.iter().enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
-                write_block(out, version, one);
+                write_block(out, version, block);
             }
         }
     }
     out.push(b']');
-    if let Some(json) = &reply.structured
+    if let Some(json) = &result.structured
         && version.has(Feature::StructuredContent)
         && (json.is_object() || version.has(Feature::AnyStructuredContent))
     {
         out.extend_from_slice(br#","structuredContent":"#);
         out.extend_from_slice(json.as_str().as_bytes());
     }
-    let error: &[u8] = if reply.is_error { br#","isError":true"# } else { br#","isError":false"# };
+    let error: &[u8] = if result.is_error { br#","isError":true"# } else { br#","isError":false"# };
     out.extend_from_slice(error);
-    match &reply.meta {
-        None => stamp.close_result(out, version, false),
+    match &result.meta {
+        None => server_info.close_result(out, version, false),
         Some(meta) if version.has(Feature::ResultType) => {
             out.extend_from_slice(br#","resultType":"complete","_meta":"#);
-            stamp.write_meta(out, Some(meta));
+            server_info.write_meta(out, Some(meta));
             out.push(b'}');
         }
         Some(meta) => {
@@ -148,17 +154,17 @@ fn write_tool_result(out: &mut Vec<u8>, version: Version, stamp: &RenderedServer
 fn write_prompt_result(
     out: &mut Vec<u8>,
     version: Version,
-    stamp: &RenderedServerInfo,
-    reply: &PromptResult,
+    server_info: &RenderedServerInfo,
+    result: &PromptResult,
 ) {
     out.push(b'{');
-    if let Some(description) = &reply.description {
+    if let Some(description) = &result.description {
         out.extend_from_slice(b"\"description\":");
         write::string(out, description);
         out.push(b',');
     }
     out.extend_from_slice(b"\"messages\":");
-    write::array(out, &reply.messages, |out, message| {
+    write::array(out, &result.messages, |out, message| {
         let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
@@ -168,33 +174,33 @@ fn write_prompt_result(
         write_block(object.key("content"), version, &message.content);
         object.end();
     });
-    stamp.close_result(out, version, false);
+    server_info.close_result(out, version, false);
 }
 
 fn write_resource_result(
     out: &mut Vec<u8>,
     version: Version,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     contents: &ResourceResult,
 ) {
     out.extend_from_slice(b"{\"contents\":");
     write::array(out, &contents.contents, write_resource_contents);
     write_cache_hints(out, version, contents.ttl_ms, contents.public);
-    stamp.close_result(out, version, false);
+    server_info.close_result(out, version, false);
 }
 
 fn write_input_required(
     out: &mut Vec<u8>,
     version: Version,
-    stamp: &RenderedServerInfo,
-    asks: &InputRequests,
-    state: &str,
+    server_info: &RenderedServerInfo,
+    requests: &InputRequests,
+    request_state: &str,
 ) {
     let mut object = ObjectWriter::new(out);
     object.str("resultType", "input_required");
-    object.object("inputRequests", |requests| input_requests::write_input_requests(requests, asks, version));
-    object.str("requestState", state);
-    stamp.write_meta(object.key("_meta"), None);
+    object.object("inputRequests", |out| input_requests::write_input_requests(out, requests, version));
+    object.str("requestState", request_state);
+    server_info.write_meta(object.key("_meta"), None);
     object.end();
 }
 
@@ -208,20 +214,20 @@ fn write_text_block(out: &mut Vec<u8>, text: &str) {
 fn write_block(out: &mut Vec<u8>, version: Version, block: &ContentBlock) {
     match block {
         ContentBlock::Text(text) => write_text_block(out, text),
-        ContentBlock::Image { data, mime_type: mime } => write_media(out, "image", data, mime),
-        ContentBlock::Audio { data, mime_type: mime } if version.has(Feature::Audio) => {
-            write_media(out, "audio", data, mime)
+        ContentBlock::Image { data, mime_type } => write_media(out, "image", data, mime_type),
+        ContentBlock::Audio { data, mime_type } if version.has(Feature::Audio) => {
+            write_media(out, "audio", data, mime_type)
         }
-        // A kind of content that the client does not know would break it; a blob carries the same bytes.
-        ContentBlock::Audio { data, mime_type: mime } => {
+        // Unknown content would break an older client; an embedded blob carries the same bytes.
+        ContentBlock::Audio { data, mime_type } => {
             let blob = ResourceContents::Blob {
                 uri: "content:audio".into(),
-                mime_type: Some(mime.clone()),
+                mime_type: Some(mime_type.clone()),
                 base64: data.clone(),
             };
             write_embedded_resource(out, &blob);
         }
-        ContentBlock::EmbeddedResource(body) => write_embedded_resource(out, body),
+        ContentBlock::EmbeddedResource(contents) => write_embedded_resource(out, contents),
         ContentBlock::ResourceLink(resource) if version.has(Feature::ResourceLinks) => {
             let mut object = ObjectWriter::new(out);
             object.str("type", "resource_link");
@@ -229,15 +235,15 @@ fn write_block(out: &mut Vec<u8>, version: Version, block: &ContentBlock) {
             object.end();
         }
         ContentBlock::ResourceLink(Resource { uri, name, description, .. }) => {
-            let about = description.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
-            write_text_block(out, &format!("{name}: {uri}{about}"));
+            let description = description.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
+            write_text_block(out, &format!("{name}: {uri}{description}"));
         }
     }
 }
 
-fn write_media(out: &mut Vec<u8>, kind: &str, data: &str, mime: &str) {
+fn write_media(out: &mut Vec<u8>, kind: &str, data: &str, mime_type: &str) {
     let mut object = ObjectWriter::new(out);
-    object.str("type", kind).str("data", data).str("mimeType", mime);
+    object.str("type", kind).str("data", data).str("mimeType", mime_type);
     object.end();
 }
 
@@ -248,14 +254,14 @@ fn write_embedded_resource(out: &mut Vec<u8>, contents: &ResourceContents) {
     object.end();
 }
 
-fn write_resource_contents(out: &mut Vec<u8>, body: &ResourceContents) {
+fn write_resource_contents(out: &mut Vec<u8>, contents: &ResourceContents) {
     let mut object = ObjectWriter::new(out);
-    match body {
-        ResourceContents::Text { uri, mime_type: mime, text } => {
-            object.str("uri", uri).maybe_str("mimeType", mime.as_deref()).str("text", text);
+    match contents {
+        ResourceContents::Text { uri, mime_type, text } => {
+            object.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("text", text);
         }
-        ResourceContents::Blob { uri, mime_type: mime, base64 } => {
-            object.str("uri", uri).maybe_str("mimeType", mime.as_deref()).str("blob", base64);
+        ResourceContents::Blob { uri, mime_type, base64 } => {
+            object.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("blob", base64);
         }
     }
     object.end();

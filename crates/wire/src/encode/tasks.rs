@@ -1,4 +1,4 @@
-//! Tasks, in the two shapes that the protocol gave them: 2025-11-25's own, and the extension's.
+//! Tasks, in the protocol's two forms: that of 2025-11-25, and that of the tasks extension.
 
 use json::write::{self, ObjectWriter};
 use spile_core::{CallError, CallResult, InputRequests};
@@ -28,7 +28,7 @@ impl StatusName {
     }
 }
 
-/// A task as it stands.
+/// The current state of a task.
 #[derive(Debug, Clone)]
 pub struct TaskSnapshot {
     pub id: String,
@@ -49,46 +49,46 @@ pub enum TaskStatus {
 }
 
 impl TaskSnapshot {
-    /// How it stands, and a sentence about that where there is something to say.
+    /// The status, and a status message where there is one.
     ///
-    /// A tool that failed is a failed task in 2025-11-25, and a completed one in the extension: there, `failed`
-    /// "MUST NOT be used to represent non-JSON-RPC errors".
+    /// A tool error makes a failed task in 2025-11-25 and a completed one in the extension, where `failed` "MUST NOT
+    /// be used to represent non-JSON-RPC errors".
     fn status_and_message(&self, version: Version) -> (StatusName, Option<String>) {
         match &self.status {
             TaskStatus::Working => (StatusName::Working, None),
             TaskStatus::InputRequired(_) => (StatusName::InputRequired, None),
-            TaskStatus::Completed(CallResult::Tool(reply))
-                if reply.is_error && version.has(Feature::TaskParameter) =>
+            TaskStatus::Completed(CallResult::Tool(result))
+                if result.is_error && version.has(Feature::TaskParameter) =>
             {
-                (StatusName::Failed, Some("the tool reported an error; it is in the result".into()))
+                (StatusName::Failed, Some("the tool failed; the result has the error".into()))
             }
             TaskStatus::Completed(_) => (StatusName::Completed, None),
-            TaskStatus::Failed(fault) => {
-                (StatusName::Failed, Some(RpcError::from_call_error(fault, version).message))
+            TaskStatus::Failed(error) => {
+                (StatusName::Failed, Some(RpcError::from_call_error(error, version).message))
             }
             TaskStatus::Cancelled => (StatusName::Cancelled, None),
         }
     }
 
-    /// Answers `tasks/get` (and, in 2025-11-25, `tasks/cancel`).
-    pub fn write_response(&self, out: &mut Vec<u8>, to: &ReplyTo, stamp: &RenderedServerInfo) {
+    /// Writes the response to `tasks/get` (and, in 2025-11-25, to `tasks/cancel`).
+    pub fn write_response(&self, out: &mut Vec<u8>, to: &ReplyTo, server_info: &RenderedServerInfo) {
         begin_response(out, &to.id);
         let mut result = ObjectWriter::new(out);
-        write_task_members(&mut result, to.version, stamp, self);
+        write_task_members(&mut result, to.version, server_info, self);
         if to.version.has(Feature::ResultType) {
             result.str("resultType", "complete");
-            stamp.write_meta(result.key("_meta"), None);
+            server_info.write_meta(result.key("_meta"), None);
         }
         result.end();
         end_response(out);
     }
 }
 
-/// Answers `tasks/list`.
+/// Writes the response to `tasks/list`.
 pub fn task_list(
     out: &mut Vec<u8>,
     to: &ReplyTo,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     tasks: &[TaskSnapshot],
     next: Option<&str>,
 ) {
@@ -96,7 +96,7 @@ pub fn task_list(
     let mut result = ObjectWriter::new(out);
     result.array("tasks", tasks, |out, task| {
         let mut object = ObjectWriter::new(out);
-        write_task_members(&mut object, to.version, stamp, task);
+        write_task_members(&mut object, to.version, server_info, task);
         object.end();
     });
     result.maybe_str("nextCursor", next);
@@ -104,18 +104,18 @@ pub fn task_list(
     end_response(out);
 }
 
-/// The result that says: it goes on as a task.
+/// Writes the result of a call that became a task.
 pub(super) fn write_task_created(
     out: &mut Vec<u8>,
     version: Version,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     task: &TaskSnapshot,
 ) {
     let mut result = ObjectWriter::new(out);
     if version.has(Feature::TaskExtension) {
         result.str("resultType", "task");
         write_task_status(&mut result, version, task);
-        stamp.write_meta(result.key("_meta"), None);
+        server_info.write_meta(result.key("_meta"), None);
     } else {
         result.object("task", |o| write_task_status(o, version, task));
     }
@@ -137,11 +137,11 @@ fn write_task_status(out: &mut ObjectWriter<'_>, version: Version, task: &TaskSn
     write::integer(out.key(poll), task.poll_interval_ms.min(i64::MAX as u64) as i64);
 }
 
-/// The members of a task; the extension inlines what the status stands for.
+/// Writes the members of a task. The extension adds the result, the error or the input requests.
 pub(super) fn write_task_members(
     out: &mut ObjectWriter<'_>,
     version: Version,
-    stamp: &RenderedServerInfo,
+    server_info: &RenderedServerInfo,
     task: &TaskSnapshot,
 ) {
     write_task_status(out, version, task);
@@ -150,12 +150,14 @@ pub(super) fn write_task_members(
     }
     match &task.status {
         TaskStatus::Working | TaskStatus::Cancelled => {}
-        TaskStatus::InputRequired(questions) => {
-            out.object("inputRequests", |o| input_requests::write_input_requests(o, questions, version));
+        TaskStatus::InputRequired(requests) => {
+            out.object("inputRequests", |o| input_requests::write_input_requests(o, requests, version));
         }
-        TaskStatus::Completed(done) => results::write_result(out.key("result"), version, stamp, done),
-        TaskStatus::Failed(fault) => {
-            out.object("error", |o| RpcError::from_call_error(fault, version).write_members(o));
+        TaskStatus::Completed(result) => {
+            results::write_result(out.key("result"), version, server_info, result)
+        }
+        TaskStatus::Failed(error) => {
+            out.object("error", |o| RpcError::from_call_error(error, version).write_members(o));
         }
     }
 }

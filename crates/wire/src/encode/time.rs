@@ -1,15 +1,15 @@
-//! A moment as ISO 8601, in UTC.
+//! Timestamps as ISO 8601, in UTC.
 
-/// `1970-01-01T00:00:00.000Z` and on.
+/// Formats milliseconds since 1970 as `1970-01-01T00:00:00.000Z`.
 pub(super) fn format_iso8601(ms: u64) -> String {
-    let (days, in_day) = (ms / 86_400_000, ms % 86_400_000);
+    let (days, ms_of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date_from_days(days);
-    let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
-    let (second, milli) = (in_day / 1000 % 60, in_day % 1000);
+    let (hour, minute) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60);
+    let (second, milli) = (ms_of_day / 1000 % 60, ms_of_day % 1000);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// The proleptic Gregorian date of a day since 1970, counted in eras of 400 years that start on 1 March.
+/// The proleptic Gregorian date of a day since 1970. It counts in eras of 400 years that start on 1 March.
 fn date_from_days(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -26,7 +26,7 @@ mod tests {
     use super::format_iso8601;
 
     #[test]
-    fn known_moments() {
+    fn formats_known_timestamps() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),

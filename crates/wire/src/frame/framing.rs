@@ -1,10 +1,11 @@
-//! Bytes in, frames out: what comes down a pipe, by line or by `Content-Length`.
+//! Splits the bytes of a pipe into messages, by line or by `Content-Length`.
 //!
-//! Lines are the standard. Some clients borrow the framing of the Language Server Protocol; the name of the
-//! first header tells, and we answer in kind. Feed with [`Frames::space`] and [`Frames::filled`], take with
-//! [`Frames::next`]. Never holds more than one frame of `frame_bytes_max` and what was read behind it.
+//! Lines are the standard. Some clients use the framing of the Language Server Protocol instead. The decoder
+//! recognizes it by the name of the first header, and the server answers in the same framing. Fill with
+//! [`FrameDecoder::read_buffer`] and [`FrameDecoder::advance`], then iterate. The decoder buffers at most one frame
+//! of `frame_bytes_max` and the bytes read after it.
 
-/// How messages are told apart on a pipe.
+/// How messages are separated on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Lines,
@@ -47,32 +48,32 @@ impl Framing {
     }
 }
 
-/// What was found in the stream.
+/// One item of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
     Message(Vec<u8>),
-    /// A message that is too long; the rest of it is skipped as it comes.
+    /// A message over `frame_bytes_max`. The decoder skips the rest of it.
     TooLong,
-    /// Headers that make no sense: where the next message starts can no longer be known.
+    /// Invalid headers. The start of the next message is unknown, so the stream cannot continue.
     Desynchronized,
 }
 
-/// What to do with the bytes at hand.
+/// How to treat the next bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecoderState {
-    /// Nothing but white space came yet, or what may become the name of a header.
+    /// Only white space so far, or a prefix of a header name.
     Detecting,
     Line,
-    /// In an overlong line: everything up to the next line break is dropped.
+    /// In a line over the limit: skip up to the next line break.
     SkipLine,
     HeaderBlock,
     Body(usize),
-    /// In an overlong body: this many bytes are still to be dropped.
+    /// In a body over the limit: skip this many more bytes.
     SkipBody(usize),
     Desynchronized,
 }
 
-/// `start..end` of `buffer` is what has been read and not yet taken; `0 <= start <= searched <= end <= len`.
+/// `start..end` of `buffer` are the unread bytes; `0 <= start <= searched <= end <= len`.
 pub struct FrameDecoder {
     buffer: Vec<u8>,
     start: usize,
@@ -82,7 +83,7 @@ pub struct FrameDecoder {
     frame_bytes_max: usize,
 }
 
-/// A header block has a few short lines; more than this is not one.
+/// A header block has a few short lines. A longer one is invalid.
 const HEADER_BLOCK_BYTES_MAX: usize = 4096;
 const READ_CHUNK_BYTES: usize = 64 << 10;
 
@@ -98,17 +99,17 @@ impl FrameDecoder {
         }
     }
 
-    /// For whoever knows how the other end writes: a first line that looks like a header is a line.
+    /// A decoder for a known framing: it does not guess from the first line.
     pub fn with_framing(framing: Framing, frame_bytes_max: usize) -> Self {
         let state = match framing {
-            // The messages of a WebSocket have their own frames; who asks for these means a stream of bytes.
+            // A WebSocket library splits its own messages, so a byte stream can only have lines.
             Framing::Lines | Framing::WebSocket => DecoderState::Line,
             Framing::ContentLength => DecoderState::HeaderBlock,
         };
         Self { state, ..Self::new(frame_bytes_max) }
     }
 
-    /// `None` until the first bytes came.
+    /// The framing in use; `None` until the first bytes decide it.
     pub fn framing(&self) -> Option<Framing> {
         match self.state {
             DecoderState::Detecting => None,
@@ -120,7 +121,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Room to read into; never empty.
+    /// The buffer to read into. Never empty.
     pub fn read_buffer(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -131,30 +132,30 @@ impl FrameDecoder {
         if self.buffer.len() < self.end + READ_CHUNK_BYTES {
             self.buffer.resize(self.end + READ_CHUNK_BYTES, 0);
         } else if self.end == 0 && self.buffer.len() > 8 * READ_CHUNK_BYTES {
-            // One long message must not cost its size for ever.
+            // One long message must not keep its buffer forever.
             self.buffer.truncate(READ_CHUNK_BYTES);
             self.buffer.shrink_to_fit();
         }
         &mut self.buffer[self.end..]
     }
 
-    /// Says how much of [`Frames::space`] was filled.
+    /// Records how many bytes of [`Self::read_buffer`] were filled.
     pub fn advance(&mut self, bytes: usize) {
         self.end += bytes;
         debug_assert!(self.end <= self.buffer.len());
     }
 
-    /// How much has been read and not yet taken: once no frame is left, at most one unfinished frame.
+    /// Buffered bytes. When the iterator is empty, at most one incomplete frame.
     pub fn buffered_bytes(&self) -> usize {
         self.end - self.start
     }
 
-    /// What is left when the stream ends: a last line without a line break counts.
+    /// The last frame at the end of the stream: a line without a line break counts.
     pub fn finish(&mut self) -> Option<Frame> {
         if !matches!(self.state, DecoderState::Line | DecoderState::Detecting) || self.start == self.end {
             return None;
         }
-        // The beginning of a header's name and no more is no header.
+        // An incomplete header name is not a header.
         self.state = DecoderState::Line;
         let line = &self.buffer[self.start..self.end];
         let too_long = line.len() > self.frame_bytes_max;
@@ -179,10 +180,10 @@ impl FrameDecoder {
 
     fn next_line(&mut self) -> Option<Frame> {
         match memchr::memchr(b'\n', &self.buffer[self.searched..self.end]) {
-            Some(at) => {
-                let end = self.searched + at;
+            Some(offset) => {
+                let end = self.searched + offset;
                 let line = &self.buffer[self.start..end];
-                // Before trimming, as below: how a line is cut on its way here must not matter.
+                // Before trimming, as below: the result must not depend on how the line arrives in pieces.
                 let too_long = line.len() > self.frame_bytes_max;
                 let frame = if too_long { Frame::TooLong } else { Frame::Message(trim_line(line).to_vec()) };
                 self.start = end + 1;
@@ -203,15 +204,15 @@ impl FrameDecoder {
 
     /// Reads a header block; `None` while it is incomplete.
     fn next_header_block(&mut self) -> Option<Result<usize, ()>> {
-        let at_hand = self.unread();
-        let window = &at_hand[..at_hand.len().min(HEADER_BLOCK_BYTES_MAX)];
-        // A blank line ends it, whatever the line before ended with.
+        let unread = self.unread();
+        let window = &unread[..unread.len().min(HEADER_BLOCK_BYTES_MAX)];
+        // A blank line ends the block, after either kind of line end.
         let lf = memchr::memmem::find(window, b"\n\n").map(|at| (at, 2));
         let crlf = memchr::memmem::find(window, b"\n\r\n").map(|at| (at, 3));
         let Some((at, len)) = [lf, crlf].into_iter().flatten().min() else {
-            // A message without a head is not waited for: the blank line behind it may never come.
-            let is_lost = at_hand.len() >= HEADER_BLOCK_BYTES_MAX || !may_be_header_block(window);
-            return is_lost.then_some(Err(()));
+            // A message without headers is an error at once: its blank line may never come.
+            let is_invalid = unread.len() >= HEADER_BLOCK_BYTES_MAX || !may_be_header_block(window);
+            return is_invalid.then_some(Err(()));
         };
         let length = content_length(&window[..at]);
         self.consume(at + len);
@@ -219,7 +220,7 @@ impl FrameDecoder {
     }
 }
 
-/// The next whole frame, if it is there. Empty lines are no frames.
+/// Returns the next complete frame. Skips empty lines.
 impl Iterator for FrameDecoder {
     type Item = Frame;
 
@@ -296,43 +297,43 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.trim_ascii()
 }
 
-/// What the first bytes look like.
+/// The framing that the first bytes indicate.
 enum Detection {
     Undecided,
     Detected(DecoderState),
 }
 
-/// The headers of the Language Server Protocol. A line that merely begins like one is a line.
+/// The headers of the Language Server Protocol. Only the whole name with its colon counts.
 const FRAMING_HEADERS: [&[u8]; 2] = [b"content-length:", b"content-type:"];
 
 fn detect_framing(bytes: &[u8]) -> Detection {
-    let agrees = |name: &&[u8]| {
+    let matches_prefix = |name: &&[u8]| {
         let known = name.len().min(bytes.len());
         bytes[..known].eq_ignore_ascii_case(&name[..known])
     };
-    match FRAMING_HEADERS.iter().find(|name| agrees(name)) {
+    match FRAMING_HEADERS.iter().find(|name| matches_prefix(name)) {
         Some(name) if bytes.len() >= name.len() => Detection::Detected(DecoderState::HeaderBlock),
         Some(_) => Detection::Undecided,
         None => Detection::Detected(DecoderState::Line),
     }
 }
 
-/// Whether each line, and the beginning of the last one, has the name of a header in front.
+/// Whether each line starts with a header name; the last line may be incomplete.
 fn may_be_header_block(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|c| *c == b'\n');
     let last = lines.next_back().unwrap_or_default();
     let name = |line: &[u8]| line.iter().take_while(|c| is_token(**c)).count();
-    // What follows the name is its colon; of the last line that, or the end of the block, may yet come.
+    // A colon follows each name. The last line may not have reached its colon yet.
     lines.all(|line| line.get(name(line)) == Some(&b':'))
         && (last == b"\r" || matches!(last.get(name(last)), None | Some(b':')))
 }
 
-/// What the name of a header is made of.
+/// The characters of a header name (RFC 9110, section 5.6.2).
 fn is_token(c: u8) -> bool {
     c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c)
 }
 
-/// The one `Content-Length` of a header block; other headers are allowed and ignored.
+/// The only `Content-Length` of a header block. Other headers are ignored.
 fn content_length(head: &[u8]) -> Option<usize> {
     let mut found = None;
     for line in std::str::from_utf8(head).ok()?.lines() {

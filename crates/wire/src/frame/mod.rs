@@ -1,4 +1,4 @@
-//! Where one message ends and the next begins: push parsers and their writers, knowing nothing of JSON.
+//! Message framing: push parsers and writers. They know nothing of JSON.
 
 mod framing;
 pub mod sse;

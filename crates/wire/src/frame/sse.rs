@@ -1,6 +1,6 @@
-//! Server-sent events, as a server writes them.
+//! Server-sent events: the server's writer.
 
-/// The place of an event: which stream of the session, and which event of the stream.
+/// Identifies an event: the stream within the session, and the event within the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventId {
     pub stream: u32,
@@ -8,7 +8,7 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// Reads what [`message`] wrote; a client sends it back as `Last-Event-ID`.
+    /// Parses an id that [`write_message`] wrote. A client sends it back as `Last-Event-ID`.
     pub fn parse(text: &str) -> Option<Self> {
         let (stream, event) = text.split_once('-')?;
         Some(Self { stream: stream.parse().ok()?, event: event.parse().ok()? })
@@ -23,7 +23,7 @@ impl EventId {
     }
 }
 
-/// One message as one event. The message is one line: JSON that we wrote has no line breaks.
+/// Writes one message as one event. The message must be one line, as all JSON from this crate is.
 pub fn write_message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
     out.extend_from_slice(b"event: message\n");
     if let Some(id) = id {
@@ -35,7 +35,7 @@ pub fn write_message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
 }
 
 /// 2025-11-25, Sending Messages: "an SSE event consisting of an event ID and an empty data field", so that
-/// the client can come back even if nothing else arrives.
+/// the client can resume even if nothing else arrives.
 pub fn write_priming(out: &mut Vec<u8>, id: EventId) {
     id.write_id_line(out);
     out.extend_from_slice(b"data: \n\n");
@@ -49,12 +49,12 @@ pub fn write_endpoint(out: &mut Vec<u8>, uri: &str) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// How long to wait before coming back.
+/// Tells the client how long to wait before it reconnects.
 pub fn write_retry(out: &mut Vec<u8>, ms: u64) {
     out.extend_from_slice(b"retry: ");
     json::write::integer(out, ms.min(i64::MAX as u64) as i64);
     out.extend_from_slice(b"\n\n");
 }
 
-/// A comment: keeps whatever lies in between from giving up on a quiet stream.
+/// A comment, sent so that proxies do not time out a quiet stream.
 pub const KEEP_ALIVE: &[u8] = b":\n\n";

@@ -1,7 +1,7 @@
-//! Server-sent events, as a client reads them: bytes in, events out.
+//! Server-sent events: the client's push parser.
 //!
-//! Line ends of all three kinds, a byte order mark, comments, several `data` lines: what the standard's parser
-//! takes, this takes. Never holds more than one event of `event_bytes_max`.
+//! It accepts what the standard's parser accepts: three kinds of line ends, a byte order mark, comments and several
+//! `data` lines. It buffers at most one event of `event_bytes_max`.
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,11 +17,11 @@ impl SseEvent {
     }
 }
 
-/// An event that is larger than anything that may come.
+/// The event exceeds `event_bytes_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeLimitExceeded;
 
-/// `line` is what came of the line under way; `pending` the event under way, and `id` the id as of its lines.
+/// `line` is the incomplete line, `pending` the incomplete event, and `event_id` the id that it would set.
 #[derive(Debug)]
 pub struct SseDecoder {
     line: Vec<u8>,
@@ -50,23 +50,23 @@ impl SseDecoder {
         }
     }
 
-    /// Where to go on from, should the stream end: the id of the last event that came whole.
+    /// The id of the last complete event, to resume from.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long to wait before coming back.
+    /// How long to wait before reconnecting, as the server set it.
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
 
-    /// How much it keeps: of the line and the event under way, and the two ids.
+    /// Buffered bytes: the incomplete line, the incomplete event and the two ids.
     pub fn buffered_bytes(&self) -> usize {
         let ids = [&self.event_id, &self.last_event_id].map(|id| id.as_ref().map_or(0, String::len));
         self.line.len() + self.pending.data.len() + self.pending.event_type.len() + ids[0] + ids[1]
     }
 
-    /// Takes what arrived; whole events are handed on in their order.
+    /// Parses the next bytes and passes complete events to `event`, in order.
     pub fn push(&mut self, bytes: &[u8], mut event: impl FnMut(SseEvent)) -> Result<(), SizeLimitExceeded> {
         let mut rest = bytes;
         if self.after_cr && !rest.is_empty() {
@@ -75,10 +75,10 @@ impl SseDecoder {
                 rest = &rest[1..];
             }
         }
-        while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
-            self.append_to_line(&rest[..at])?;
-            let is_cr = rest[at] == b'\r';
-            rest = &rest[at + 1..];
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
+            self.append_to_line(&rest[..end])?;
+            let is_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
             match (is_cr, rest.first()) {
                 (true, Some(b'\n')) => rest = &rest[1..],
                 (true, None) => self.after_cr = true,
@@ -111,17 +111,17 @@ impl SseDecoder {
         };
         self.is_first_line = false;
         if line.is_empty() {
-            // Not before: an event that is cut off behind its id has not been read.
+            // Only now: an event that is cut off after its `id` line was not received.
             self.last_event_id.clone_from(&self.event_id);
-            let mut whole = std::mem::take(&mut self.pending);
+            let mut complete = std::mem::take(&mut self.pending);
             if std::mem::take(&mut self.has_data) {
-                whole.data.pop();
-                event(whole);
+                complete.data.pop();
+                event(complete);
             }
             return Ok(());
         }
         let (name, value) = match memchr::memchr(b':', line) {
-            Some(at) => (&line[..at], &line[at + 1..]),
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &[][..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
@@ -135,7 +135,7 @@ impl SseDecoder {
                 self.pending.data.push(b'\n');
             }
             b"event" => self.pending.event_type = String::from_utf8_lossy(value).into_owned(),
-            // The standard: an id with a NUL is none.
+            // The standard: ignore an id that contains NUL.
             b"id" if !value.contains(&0) => {
                 let id = String::from_utf8_lossy(value).into_owned();
                 self.event_id = (!id.is_empty()).then_some(id);
@@ -153,24 +153,24 @@ impl SseDecoder {
 mod tests {
     use super::{SizeLimitExceeded, SseDecoder};
 
-    /// Whole, and cut at every byte: the same events, each as `event|data`, then the id and the wait.
+    /// The stream gives the same events (as `event|data`), id and retry time wherever it is cut in two.
     fn check(stream: &str, expected: &[&str], last_id: Option<&str>, retry_ms: Option<u64>) {
         for cut in 0..=stream.len() {
-            let mut events = SseDecoder::new(64);
-            let mut seen = Vec::new();
+            let mut decoder = SseDecoder::new(64);
+            let mut events = Vec::new();
             for part in [&stream.as_bytes()[..cut], &stream.as_bytes()[cut..]] {
-                let took = events.push(part, |event| {
-                    seen.push(format!("{}|{}", event.event_type, String::from_utf8_lossy(&event.data)));
+                let result = decoder.push(part, |event| {
+                    events.push(format!("{}|{}", event.event_type, String::from_utf8_lossy(&event.data)));
                 });
-                took.expect("short enough");
+                result.expect("within the limit");
             }
-            assert_eq!(seen, expected, "{stream:?} cut at {cut}");
-            assert_eq!((events.last_event_id(), events.retry_ms()), (last_id, retry_ms), "{stream:?}");
+            assert_eq!(events, expected, "{stream:?} cut at {cut}");
+            assert_eq!((decoder.last_event_id(), decoder.retry_ms()), (last_id, retry_ms), "{stream:?}");
         }
     }
 
     #[test]
-    fn whole_events_come_out() {
+    fn complete_events_are_returned() {
         check("data: {}\n\n", &["|{}"], None, None);
         check("event: message\r\nid: 7\r\ndata: a\r\n\r\n", &["message|a"], Some("7"), None);
         check("data: a\rdata: b\r\r", &["|a\nb"], None, None);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_passed_over() {
+    fn comments_and_incomplete_events_are_skipped() {
         check(": keep alive\n\n", &[], None, None);
         check("data: cut off", &[], None, None);
         check("id: 1\ndata: a\n\nid: 2\ndata: cut off", &["|a"], Some("1"), None);
@@ -191,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_however_it_comes() {
+    fn an_event_over_the_limit_is_an_error() {
         for stream in ["data: ".to_owned() + &"x".repeat(80), "data: 12345678\n".repeat(12), "x".repeat(70)] {
-            let mut events = SseDecoder::new(64);
-            let took = stream.as_bytes().chunks(7).try_for_each(|part| events.push(part, |_| ()));
-            assert_eq!(took, Err(SizeLimitExceeded), "{stream}");
+            let mut decoder = SseDecoder::new(64);
+            let result = stream.as_bytes().chunks(7).try_for_each(|part| decoder.push(part, |_| ()));
+            assert_eq!(result, Err(SizeLimitExceeded), "{stream}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The client's machine, as transcripts: what it is told to do, what it sends, what it makes of what comes back.
+//! The client's state machine, as transcripts.
 //!
-//! `>` it sends, `<` it gets, `!` it says; the other lines are what somebody does. Over HTTP `<` names a status
-//! first, and `>` may be followed by headers in `[…]`.
+//! `>` is a message that the client sends, `<` one that it receives, `!` an event. Other lines are actions of the
+//! application. Over HTTP `<` starts with a status, and headers follow `>` in `[…]`.
 
 mod over_http;
 mod regressions;
@@ -18,64 +18,64 @@ use wire::{ListKind, NotificationFilter, Version};
 struct ClientHarness {
     client: Client,
     now: u64,
-    tickets: Vec<CallId>,
-    asks: Vec<InputRequestId>,
+    calls: Vec<CallId>,
+    input_requests: Vec<InputRequestId>,
     sent: Vec<String>,
     events: Vec<String>,
     /// The exchange of the last message that was sent.
     exchange: u64,
 }
 
-fn check(link: TransportKind, speak: VersionPolicy, transcript: &str) {
-    check_with(link, ClientOptions { version_policy: speak, ..options() }, transcript);
+fn check(transport: TransportKind, version_policy: VersionPolicy, transcript: &str) {
+    check_with(transport, ClientOptions { version_policy, ..options() }, transcript);
 }
 
 fn options() -> ClientOptions {
     ClientOptions { name: "c".into(), version: "1".into(), ..ClientOptions::default() }
 }
 
-fn check_with(link: TransportKind, terms: ClientOptions, transcript: &str) {
-    let mut stage = ClientHarness {
-        client: Client::new(terms, link),
+fn check_with(transport: TransportKind, options: ClientOptions, transcript: &str) {
+    let mut harness = ClientHarness {
+        client: Client::new(options, transport),
         now: 0,
-        tickets: Vec::new(),
-        asks: Vec::new(),
+        calls: Vec::new(),
+        input_requests: Vec::new(),
         sent: Vec::new(),
         events: Vec::new(),
         exchange: 0,
     };
-    stage.client.start(0);
-    stage.drain();
+    harness.client.start(0);
+    harness.drain();
     for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        match word {
-            ">" => assert_eq!(stage.next_sent(), rest, "in\n{transcript}"),
-            "!" => assert_eq!(stage.next_event(), rest, "in\n{transcript}"),
-            "<" => stage.receive(link, rest),
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            ">" => assert_eq!(harness.next_sent(), rest, "in\n{transcript}"),
+            "!" => assert_eq!(harness.next_event(), rest, "in\n{transcript}"),
+            "<" => harness.receive(transport, rest),
             _ => {
-                stage.assert_drained(transcript);
-                stage.perform(word, rest);
+                harness.assert_drained(transcript);
+                harness.perform(verb, rest);
             }
         }
-        stage.drain();
+        harness.drain();
     }
-    stage.assert_drained(transcript);
+    harness.assert_drained(transcript);
 }
 
 impl ClientHarness {
-    fn perform(&mut self, word: &str, rest: &str) {
+    fn perform(&mut self, verb: &str, rest: &str) {
         let now = self.now;
         let object = |text: &str| Json::parse(if text.is_empty() { "{}" } else { text }).expect("JSON");
-        match word {
-            "call" | "follow" => {
+        match verb {
+            "call" | "call_with_progress" => {
                 let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
                 let method = Method::TABLE.iter().find(|(_, name, _)| *name == method).expect("a method").0;
                 let call = ClientCall {
-                    wants_progress: word == "follow",
+                    wants_progress: verb == "call_with_progress",
                     timeout_ms: Some(60_000),
                     ..ClientCall::new(method, object(params))
                 };
-                self.tickets.push(self.client.call(call, now));
+                self.calls.push(self.client.call(call, now));
             }
             "list" => {
                 let list = match rest {
@@ -83,7 +83,7 @@ impl ClientHarness {
                     "prompts" => ListKind::Prompts,
                     _ => ListKind::Resources,
                 };
-                self.tickets.push(self.client.list(list, None, now));
+                self.calls.push(self.client.list(list, None, now));
             }
             "listen" => {
                 let uris = rest.split_whitespace().map(str::to_owned).collect();
@@ -92,18 +92,18 @@ impl ClientHarness {
                     resource_uris: uris,
                     ..NotificationFilter::default()
                 };
-                self.tickets.push(self.client.listen(&filter, now));
+                self.calls.push(self.client.listen(&filter, now));
             }
-            "ping" => self.tickets.push(self.client.ping(None, now)),
+            "ping" => self.calls.push(self.client.ping(None, now)),
             "level" => self.client.set_level(LogLevel::parse(rest).expect("a level"), now),
-            "cancel" => self.client.cancel(self.tickets[rest.parse::<usize>().expect("a number")]),
+            "cancel" => self.client.cancel(self.calls[rest.parse::<usize>().expect("a number")]),
             "answer" => {
-                let ask = self.asks.remove(0);
-                self.client.respond(ask, InputReply::Result(object(rest)));
+                let request = self.input_requests.remove(0);
+                self.client.respond(request, InputReply::Result(object(rest)));
             }
             "refuse" => {
-                let ask = self.asks.remove(0);
-                self.client.respond(ask, InputReply::Declined(rest.to_owned()));
+                let request = self.input_requests.remove(0);
+                self.client.respond(request, InputReply::Declined(rest.to_owned()));
             }
             "wait" => {
                 self.now += rest.parse::<u64>().expect("milliseconds");
@@ -111,21 +111,20 @@ impl ClientHarness {
             }
             "closed" => self.client.connection_closed(rest),
             "cut" => self.client.exchange_failed(self.exchange, ClientError::ConnectionClosed("cut".into())),
-            // What comes next comes in this exchange.
+            // The next message arrives in this exchange.
             "at" => self.exchange = rest.parse().expect("a number"),
-            // The exchange before the last one answers.
             "ended" => {
                 let (id, retry) = rest.split_once(' ').unwrap_or((rest, ""));
                 let id = (!id.is_empty()).then(|| id.to_owned());
                 self.client.stream_ended(self.exchange, id, retry.parse().ok());
             }
             "session" => self.client.set_session(self.exchange, rest),
-            other => panic!("no such word: {other}"),
+            other => panic!("unknown action: {other}"),
         }
     }
 
-    fn receive(&mut self, link: TransportKind, rest: &str) {
-        match link {
+    fn receive(&mut self, transport: TransportKind, rest: &str) {
+        match transport {
             TransportKind::Pipe => self.client.receive(rest.as_bytes().to_vec(), None, self.now),
             TransportKind::Http => {
                 let (status, body) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -144,20 +143,20 @@ impl ClientHarness {
     }
 
     fn drain(&mut self) {
-        while let Some(todo) = self.client.next_action() {
-            self.sent.push(match todo {
-                Action::Send(send) => {
-                    self.exchange = send.exchange;
-                    let mut line = String::from_utf8(send.body).expect("UTF-8");
-                    for (name, value) in send.headers {
+        while let Some(action) = self.client.next_action() {
+            self.sent.push(match action {
+                Action::Send(message) => {
+                    self.exchange = message.exchange;
+                    let mut line = String::from_utf8(message.body).expect("UTF-8");
+                    for (name, value) in message.headers {
                         line.push_str(&format!(" [{name}: {value}]"));
                     }
                     line
                 }
-                Action::Abort(exchange) => format!("abandon {exchange}"),
-                Action::Get { delay_ms: after_ms, last_event_id: last_id, headers: heads, .. } => {
-                    let mut line = format!("GET after {after_ms} from {last_id:?}");
-                    for (name, value) in heads {
+                Action::Abort(exchange) => format!("abort {exchange}"),
+                Action::Get { delay_ms, last_event_id, headers, .. } => {
+                    let mut line = format!("GET after {delay_ms} from {last_event_id:?}");
+                    for (name, value) in headers {
                         line.push_str(&format!(" [{name}: {value}]"));
                     }
                     line
@@ -165,36 +164,37 @@ impl ClientHarness {
             });
         }
         while let Some(event) = self.client.next_event() {
-            let nth = |ticket| {
-                self.tickets.iter().position(|t| *t == ticket).map_or("new".into(), |i| i.to_string())
-            };
+            let index =
+                |ticket| self.calls.iter().position(|t| *t == ticket).map_or("new".into(), |i| i.to_string());
             let line = match event {
-                ClientEvent::Ready(hello) => {
-                    format!("ready {} {}", hello.protocol_version.as_str(), hello.name).trim_end().to_owned()
+                ClientEvent::Ready(server) => {
+                    format!("ready {} {}", server.protocol_version.as_str(), server.name)
+                        .trim_end()
+                        .to_owned()
                 }
-                ClientEvent::Done { ticket, result } => format!("done {} {result}", nth(ticket)),
-                ClientEvent::Listed { ticket, items } => format!("listed {} {items:?}", nth(ticket)),
-                ClientEvent::Failed { ticket, error: why } => format!("failed {} {why}", nth(ticket)),
+                ClientEvent::Done { ticket, result } => format!("done {} {result}", index(ticket)),
+                ClientEvent::Listed { ticket, items } => format!("listed {} {items:?}", index(ticket)),
+                ClientEvent::Failed { ticket, error } => format!("failed {} {error}", index(ticket)),
                 ClientEvent::Progress { ticket, progress, total, message } => {
-                    format!("progress {} {progress} {total:?} {message:?}", nth(ticket))
+                    format!("progress {} {progress} {total:?} {message:?}", index(ticket))
                 }
                 ClientEvent::Log { level, data, .. } => format!("log {level} {data}"),
                 ClientEvent::CatalogChanged(change) => format!("changed {change:?}"),
                 ClientEvent::SubscriptionStarted { ticket, granted } => {
                     format!(
                         "listening {} {} {:?}",
-                        nth(ticket),
+                        index(ticket),
                         granted.tools_list_changed,
                         granted.resource_uris
                     )
                 }
-                ClientEvent::InputRequested(question) => {
-                    self.asks.push(question.id);
-                    format!("asked {:?} {}", question.kind, question.params)
+                ClientEvent::InputRequested(request) => {
+                    self.input_requests.push(request.id);
+                    format!("input_requested {:?} {}", request.kind, request.params)
                 }
-                ClientEvent::InputRequestCancelled(_) => "withdrawn".to_owned(),
-                ClientEvent::Warning(what) => format!("odd {what}"),
-                ClientEvent::Closed(why) => format!("over {why}"),
+                ClientEvent::InputRequestCancelled(_) => "input_cancelled".to_owned(),
+                ClientEvent::Warning(message) => format!("warning {message}"),
+                ClientEvent::Closed(error) => format!("closed {error}"),
             };
             self.events.push(line);
         }
@@ -208,18 +208,18 @@ impl ClientHarness {
         if self.events.is_empty() { "(nothing)".into() } else { self.events.remove(0) }
     }
 
-    /// Everything that was sent or said has been told.
+    /// The transcript lists every message and event.
     fn assert_drained(&self, transcript: &str) {
         assert!(
             self.sent.is_empty() && self.events.is_empty(),
-            "left: {:?} {:?} in\n{transcript}",
+            "not in the transcript: {:?} {:?}, in\n{transcript}",
             self.sent,
             self.events
         );
     }
 }
 
-/// The messages that open every transcript, shortened.
+/// Runs `rest` after a probe that the server accepts.
 fn on_modern_pipe(rest: &str) {
     let opening = r#"
         > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -248,7 +248,7 @@ fn on_initialized_pipe(version: &str, rest: &str) {
 }
 
 #[test]
-fn a_call_to_a_modern_server() {
+fn a_call_to_a_server_of_the_stateless_era() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t","arguments":{"a":1}}
@@ -262,7 +262,7 @@ fn a_call_to_a_modern_server() {
 }
 
 #[test]
-fn a_result_without_its_kind_is_complete_and_an_unknown_kind_is_none() {
+fn a_result_without_result_type_is_complete_and_an_unknown_one_is_an_error() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t"}
@@ -272,17 +272,17 @@ fn a_result_without_its_kind_is_complete_and_an_unknown_kind_is_none() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":5,"result":{"resultType":"surprise"}}
-        ! failed 1 a result of the unknown kind `surprise`
+        ! failed 1 unknown `resultType`: `surprise`
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":7,"result":[]}
-        ! failed 2 a result that is no object
+        ! failed 2 the result is not an object
     "#,
     );
 }
 
 #[test]
-fn a_server_of_the_handshake_era_is_found_by_any_other_answer() {
+fn any_other_response_to_the_probe_means_the_handshake_era() {
     for answer in [
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"not initialized"}}"#,
@@ -307,7 +307,7 @@ fn a_server_of_the_handshake_era_is_found_by_any_other_answer() {
 }
 
 #[test]
-fn silence_on_a_pipe_means_the_handshake_era() {
+fn no_response_to_the_probe_on_a_pipe_means_the_handshake_era() {
     check(
         TransportKind::Pipe,
         VersionPolicy::Any,
@@ -328,7 +328,7 @@ fn silence_on_a_pipe_means_the_handshake_era() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up() {
+fn a_server_that_never_responds_times_out() {
     check(
         TransportKind::Pipe,
         VersionPolicy::HandshakeOnly,
@@ -336,8 +336,8 @@ fn a_server_that_never_answers_is_given_up() {
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         call tools/call {"name":"t"}
         wait 30000
-        ! failed 0 no answer within 30000 ms
-        ! over no answer within 30000 ms
+        ! failed 0 no response within 30000 ms
+        ! closed no response within 30000 ms
         call tools/call {"name":"t"}
         ! failed 1 the connection is closed
     "#,
@@ -345,7 +345,7 @@ fn a_server_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn versions_that_do_not_meet_are_told() {
+fn no_common_version_closes_with_an_error() {
     check(
         TransportKind::Pipe,
         VersionPolicy::Any,
@@ -353,7 +353,7 @@ fn versions_that_do_not_meet_are_told() {
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
             < {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2031-01-01"],"requested":"x"}}}
-            ! over the server speaks protocol 2031-01-01, which will not do here
+            ! closed the server supports only protocol version 2031-01-01, which this client does not allow
         "#,
         ),
     );
@@ -363,7 +363,7 @@ fn versions_that_do_not_meet_are_told() {
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
-        ! over the server speaks protocol 2025-11-25, which will not do here
+        ! closed the server supports only protocol version 2025-11-25, which this client does not allow
     "#,
     );
     check(
@@ -373,14 +373,14 @@ fn versions_that_do_not_meet_are_told() {
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
             < {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}
-            ! over the server is of the time before 2026-07-28, which is all that was asked for
+            ! closed the server supports only versions with a handshake; this client allows only 2026-07-28
         "#,
         ),
     );
 }
 
 #[test]
-fn a_refused_version_is_followed_by_a_supported_one() {
+fn the_client_retries_with_a_version_that_the_server_supports() {
     check(
         TransportKind::Pipe,
         VersionPolicy::Any,
@@ -398,7 +398,7 @@ fn a_refused_version_is_followed_by_a_supported_one() {
 }
 
 #[test]
-fn calls_wait_until_the_server_is_ready() {
+fn calls_are_sent_once_the_server_is_ready() {
     check(
         TransportKind::Pipe,
         VersionPolicy::HandshakeOnly,
@@ -416,7 +416,7 @@ fn calls_wait_until_the_server_is_ready() {
 }
 
 #[test]
-fn questions_of_the_newest_era_are_rounds() {
+fn input_required_results_start_rounds() {
     let caps = META.replace(
         r#""io.modelcontextprotocol/clientCapabilities":{}"#,
         r#""io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{"form":{}}}"#,
@@ -428,37 +428,37 @@ fn questions_of_the_newest_era_are_rounds() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}},"r":{"method":"roots/list"}},"requestState":"A\u00e9/\/b"}}
-        ! asked Elicitation {"message":"?"}
-        ! asked Roots {}
+        ! input_requested Elicitation {"message":"?"}
+        ! input_requested Roots {}
         answer {"action":"accept","content":{}}
         answer {"roots":[]}
         > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"accept","content":{}},"r":{"roots":[]}},"requestState":"A\u00e9/\/b","_meta":{META}}}
         < {"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","requestState":"2"}}
         > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","requestState":"2","_meta":{META}}}
         < {"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}}
-        ! asked Elicitation {}
-        refuse nobody is here
+        ! input_requested Elicitation {}
+        refuse no user
         > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"decline"}},"_meta":{META}}}
         < {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}
         ! done 0 {"resultType":"complete"}
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":11,"result":{"resultType":"input_required","inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}}}
-        ! failed 1 questions that cannot be answered: `sampling/createMessage` is nothing that this client offers
+        ! failed 1 invalid `input_required` result: this client did not declare a capability for `sampling/createMessage`
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":13,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}}
-        ! asked Roots {}
+        ! input_requested Roots {}
         refuse there are none
         ! failed 2 there are none
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":16,"result":{"resultType":"input_required"}}
-        ! failed 3 questions that cannot be answered: there are none, and no state to go on with
+        ! failed 3 invalid `input_required` result: it has neither `inputRequests` nor `requestState`
         list tools
         > {"jsonrpc":"2.0","id":18,"method":"tools/list","params":{"_meta":{META}}}
         < {"jsonrpc":"2.0","id":18,"result":{"resultType":"input_required","requestState":"x"}}
-        ! failed 4 questions that cannot be answered: this kind of request has none
+        ! failed 4 invalid `input_required` result: this method does not support input requests
     "#
     .replace("META", &caps);
     let caps = ClientCapabilities::ROOTS.with(ClientCapabilities::ELICITATION_FORM);
@@ -466,7 +466,7 @@ fn questions_of_the_newest_era_are_rounds() {
 }
 
 #[test]
-fn rounds_have_an_end() {
+fn the_number_of_rounds_is_limited() {
     let mut script = String::from(
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -485,14 +485,14 @@ fn rounds_have_an_end() {
     script.push_str(
         r#"
         < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","requestState":"s"}}
-        ! failed 0 more than 10 rounds of questions
+        ! failed 0 the call exceeds the limit of 10 rounds of input
     "#,
     );
     check(TransportKind::Pipe, VersionPolicy::Any, &with_meta(&script));
 }
 
 #[test]
-fn questions_of_the_handshake_era_are_requests() {
+fn input_requests_of_the_handshake_era_are_requests() {
     let opening =
         INITIALIZED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
     let script = opening
@@ -500,7 +500,7 @@ fn questions_of_the_handshake_era_are_requests() {
         < {"jsonrpc":"2.0","id":"p","method":"ping"}
         > {"jsonrpc":"2.0","id":"p","result":{}}
         < {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"?"}}
-        ! asked Elicitation {"mode":"form","message":"?"}
+        ! input_requested Elicitation {"mode":"form","message":"?"}
         answer {"action":"accept","content":{"x":1}}
         > {"jsonrpc":"2.0","id":7,"result":{"action":"accept","content":{"x":1}}}
         < {"jsonrpc":"2.0","id":8,"method":"elicitation/create","params":{"mode":"url","message":"?"}}
@@ -508,14 +508,14 @@ fn questions_of_the_handshake_era_are_requests() {
         < {"jsonrpc":"2.0","id":9,"method":"roots/list"}
         > {"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"method not found: `roots/list`"}}
         < {"jsonrpc":"2.0","id":10,"method":"elicitation/create","params":{}}
-        ! asked Elicitation {}
+        ! input_requested Elicitation {}
         < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10}}
-        ! withdrawn
+        ! input_cancelled
         < {"jsonrpc":"2.0","id":11,"method":"elicitation/create","params":{}}
-        ! asked Elicitation {}
+        ! input_requested Elicitation {}
         closed the server exited
-        ! withdrawn
-        ! over the server exited
+        ! input_cancelled
+        ! closed the server exited
     "#;
     check_with(
         TransportKind::Pipe,
@@ -529,7 +529,7 @@ fn questions_of_the_handshake_era_are_requests() {
 }
 
 #[test]
-fn a_server_that_asks_and_does_not_read_is_given_up() {
+fn a_server_that_sends_requests_and_does_not_read_is_closed() {
     let mut client = Client::new(
         ClientOptions { version_policy: VersionPolicy::HandshakeOnly, calls_max: 8, ..options() },
         TransportKind::Pipe,
@@ -540,15 +540,15 @@ fn a_server_that_asks_and_does_not_read_is_given_up() {
     for id in 0..100 {
         client.receive(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into(), None, 0);
     }
-    let over = std::iter::from_fn(|| client.next_event())
+    let closed = std::iter::from_fn(|| client.next_event())
         .filter(|event| matches!(event, ClientEvent::Closed(_)))
         .count();
-    let kept = std::iter::from_fn(|| client.next_action()).count();
-    assert_eq!((over, kept), (1, 16));
+    let actions = std::iter::from_fn(|| client.next_action()).count();
+    assert_eq!((closed, actions), (1, 16));
 }
 
 #[test]
-fn whoever_is_being_asked_may_take_their_time() {
+fn the_timeout_does_not_run_while_the_user_answers() {
     let opening =
         INITIALIZED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
     let script = opening
@@ -556,14 +556,14 @@ fn whoever_is_being_asked_may_take_their_time() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
         < {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}
-        ! asked Elicitation {}
+        ! input_requested Elicitation {}
         wait 60000
         wait 50000
         answer {"action":"decline"}
         > {"jsonrpc":"2.0","id":7,"result":{"action":"decline"}}
         wait 10000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"it took too long"}}
-        ! failed 0 no answer within 60000 ms
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the request timed out"}}
+        ! failed 0 no response within 60000 ms
     "#;
     check_with(
         TransportKind::Pipe,
@@ -577,26 +577,26 @@ fn whoever_is_being_asked_may_take_their_time() {
 }
 
 #[test]
-fn a_modern_server_asks_nothing_of_its_own() {
+fn requests_from_a_server_of_the_stateless_era_are_skipped() {
     on_modern_pipe(
         r#"
         < {"jsonrpc":"2.0","id":1,"method":"roots/list"}
-        ! odd a request of the server's own: `roots/list`
+        ! warning skipped a request from the server, which this protocol version does not allow: `roots/list`
     "#,
     );
 }
 
 #[test]
-fn cancelling_a_call_tells_the_server_and_drops_what_comes() {
+fn cancelling_a_call_notifies_the_server_and_ignores_its_response() {
     on_initialized_pipe(
         "2025-06-18",
         r#"
-        follow tools/call {"name":"t"}
+        call_with_progress tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
         < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1,"total":3,"message":"m"}}
         ! progress 0 1 Some(3.0) Some("m")
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"nobody waits for it any more"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the caller cancelled the request"}}
         ! failed 0 cancelled
         < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":2}}
         < {"jsonrpc":"2.0","id":4,"result":{}}
@@ -606,43 +606,43 @@ fn cancelling_a_call_tells_the_server_and_drops_what_comes() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_cancelled() {
+fn a_call_that_times_out_is_cancelled() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         wait 59999
         wait 1
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"it took too long"}}
-        ! failed 0 no answer within 60000 ms
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request timed out"}}
+        ! failed 0 no response within 60000 ms
     "#,
     );
 }
 
 #[test]
-fn an_answer_on_a_pipe_that_cannot_be_read_is_told_when_time_is_up() {
+fn a_timeout_on_a_pipe_mentions_an_unreadable_message() {
     on_modern_pipe(
         r#"
-        < before it was asked
-        ! odd skipped what cannot be read: not valid JSON at byte 0: `before it was asked`
+        < a log line
+        ! warning skipped an unreadable message: not valid JSON at byte 0: `a log line`
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         wait 60000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"it took too long"}}
-        ! failed 0 no answer within 60000 ms
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request timed out"}}
+        ! failed 0 no response within 60000 ms
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"id":5,"id":5}
-        ! odd skipped what cannot be read: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
+        ! warning skipped an unreadable message: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
         wait 60000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6,"reason":"it took too long"}}
-        ! failed 1 no answer within 60000 ms; meanwhile the server sent what cannot be read: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6,"reason":"the request timed out"}}
+        ! failed 1 no response within 60000 ms; the server sent an unreadable message: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
     "#,
     );
 }
 
 #[test]
-fn lists_are_read_page_by_page_and_end() {
+fn lists_are_read_page_by_page() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
@@ -657,17 +657,17 @@ fn lists_are_read_page_by_page_and_end() {
         < {"jsonrpc":"2.0","id":7,"result":{"prompts":[],"nextCursor":"x"}}
         > {"jsonrpc":"2.0","id":8,"method":"prompts/list","params":{"cursor":"x"}}
         < {"jsonrpc":"2.0","id":8,"result":{"prompts":[],"nextCursor":"x"}}
-        ! failed 1 the list of prompts does not end: one cursor came twice
+        ! failed 1 the list of prompts does not end: the server returned the same cursor twice
         list resources
         > {"jsonrpc":"2.0","id":10,"method":"resources/list"}
         < {"jsonrpc":"2.0","id":10,"result":{"tools":[]}}
-        ! failed 2 `resources/list` was answered without a list of `resources`
+        ! failed 2 the result of `resources/list` has no array `resources`
     "#,
     );
 }
 
 #[test]
-fn changes_are_heard_in_both_eras() {
+fn changes_are_reported_in_both_eras() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
@@ -693,9 +693,9 @@ fn changes_are_heard_in_both_eras() {
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
         ! changed Tools
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}
-        ! odd word of a change that nobody asked for
+        ! warning skipped a change notification that belongs to no subscription
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
-        ! odd word of a change that nobody asked for
+        ! warning skipped a change notification that belongs to no subscription
         < {"jsonrpc":"2.0","id":3,"result":{"resultType":"complete"}}
         ! done 0 {"resultType":"complete"}
         < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}
@@ -704,7 +704,7 @@ fn changes_are_heard_in_both_eras() {
 }
 
 #[test]
-fn log_messages_are_asked_for_as_the_era_has_it() {
+fn the_log_level_is_sent_as_the_era_requires() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
@@ -729,19 +729,19 @@ fn log_messages_are_asked_for_as_the_era_has_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_passed_over() {
+fn unexpected_messages_are_skipped() {
     on_initialized_pipe(
         "2025-03-26",
         r#"
         < Server listening on stdin
-        ! odd skipped what cannot be read: not valid JSON at byte 0: `Server listening on stdin`
+        ! warning skipped an unreadable message: not valid JSON at byte 0: `Server listening on stdin`
         < 7
-        ! odd skipped a message that is no object: `7`
+        ! warning skipped a message that is not an object: `7`
         < {"jsonrpc":"2.0"}
-        ! odd skipped a message that is neither a request nor a response: `{\"jsonrpc\":\"2.0\"}`
+        ! warning skipped a message that is neither a request nor a response: `{\"jsonrpc\":\"2.0\"}`
         < {"jsonrpc":"2.0","id":99,"result":{}}
         < {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}
-        ! odd the server reports: parse error (-32700)
+        ! warning the server reports: parse error (-32700)
         < {"jsonrpc":"2.0","method":"notifications/unheard_of"}
         call tools/call {"name":"a"}
         > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"a"}}

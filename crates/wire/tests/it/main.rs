@@ -1,4 +1,4 @@
-//! What must hold whatever a stranger sends, tried with chance. `cargo xtask fuzz` tries the same for longer.
+//! Tests of framing, headers and decoding. The property tests check the same invariants as `cargo xtask fuzz`.
 
 mod client;
 
@@ -10,8 +10,8 @@ use wire::frame::{Frame, FrameDecoder, Framing};
 use wire::headers::check_matches_argument;
 
 #[test]
-fn a_number_in_a_header_is_compared_digit_by_digit() {
-    for (header, argument, same) in [
+fn numbers_in_headers_are_compared_by_digits() {
+    for (header, argument, is_equal) in [
         ("42", "42", true),
         ("42.0", "42", true),
         ("4.2e1", "42", true),
@@ -20,11 +20,11 @@ fn a_number_in_a_header_is_compared_digit_by_digit() {
         ("1e99999999999999999999", "1e99999999999999999999", true),
         ("43", "42", false),
         ("-42", "42", false),
-        // Through a float each of these would be the other.
+        // Equal as `f64`.
         ("18446744073709551616", "18446744073709551615", false),
         ("9007199254740992.0", "9007199254740993", false),
         ("0", "1e-400", false),
-        // No JSON numbers, though other readers take them for numbers.
+        // Not JSON numbers, although other parsers accept them.
         ("+42", "42", false),
         (" 42", "42", false),
         ("42\t", "42.0", false),
@@ -35,12 +35,12 @@ fn a_number_in_a_header_is_compared_digit_by_digit() {
     ] {
         let doc = json::scan(argument.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
         let got = check_matches_argument(HeaderField::Single(header.as_bytes()), Some(doc.root()));
-        assert_eq!(got.is_ok(), same, "`{header}` for {argument}: {got:?}");
+        assert_eq!(got.is_ok(), is_equal, "`{header}` for {argument}: {got:?}");
     }
 }
 
 #[test]
-fn a_line_is_too_long_or_not_wherever_it_is_cut() {
+fn the_line_limit_does_not_depend_on_how_a_line_arrives() {
     for (line, frames_max_7) in [
         ("1234567\n", Frame::Message(b"1234567".to_vec())),
         ("12345 \r\n", Frame::Message(b"12345".to_vec())),
@@ -69,14 +69,14 @@ fn decode_all(mut frames: FrameDecoder, stream: &str) -> Vec<Frame> {
 }
 
 #[test]
-fn whoever_knows_the_framing_is_not_misled_by_the_first_line() {
+fn a_known_framing_is_not_detected_again() {
     let frames = FrameDecoder::with_framing(Framing::Lines, 100);
     let expected = ["Content-Length: unknown", "{}"].map(|line| Frame::Message(line.into()));
     assert_eq!(decode_all(frames, "Content-Length: unknown\n{}\n"), expected);
 }
 
 #[test]
-fn only_the_name_of_a_header_makes_headers() {
+fn framing_is_detected_by_header_names() {
     let message = |text: &str| Frame::Message(text.into());
     for (stream, expected) in [
         ("Cfoo\n{}\n", vec![message("Cfoo"), message("{}")]),
@@ -86,12 +86,12 @@ fn only_the_name_of_a_header_makes_headers() {
         ("cOnTent-LENGTH: 2\r\n\r\n{}", vec![message("{}")]),
         ("Content-Length: 2\n\r\n{}\r\nContent-Length: 2\r\n\n{}", vec![message("{}"), message("{}")]),
         (" \r\nContent-Type: a/b\nContent-Length:2\n\n{}", vec![message("{}")]),
-        // The message without a head would be waited behind for ever.
+        // A message without headers is an error at once.
         ("Content-Length: 2\n\n{}{\"id\":1}\n", vec![message("{}"), Frame::Desynchronized]),
         ("Content-Length: 2\n\n{}no colon\n", vec![message("{}"), Frame::Desynchronized]),
         ("Content-Length: 2\n\n{}X-A: b\r\nContent-Length: 1\r\n\r\n7", vec![message("{}"), message("7")]),
         ("Content-Length: 2\nX{}: 1\n\n{}", vec![Frame::Desynchronized]),
-        // A line that begins with a carriage return has no name, however it is cut.
+        // A line that starts with a carriage return has no header name.
         ("Content-Length: 2\r\n\r: x\r\n\r\n{}", vec![Frame::Desynchronized]),
     ] {
         assert_eq!(decode_all(FrameDecoder::new(100), stream), expected, "{stream:?}");
@@ -99,7 +99,7 @@ fn only_the_name_of_a_header_makes_headers() {
 }
 
 #[test]
-fn what_once_broke_an_invariant_does_not_any_more() {
+fn the_seeds_of_the_fuzz_targets_hold_the_invariants() {
     invariants::check_seeds("frames", invariants::frames);
     invariants::check_seeds("scan", invariants::scan);
     invariants::check_seeds("decode", invariants::decode_message);
@@ -108,13 +108,13 @@ fn what_once_broke_an_invariant_does_not_any_more() {
     invariants::check_seeds("client", invariants::client);
 }
 
-/// Bytes among which a reader finds something to read.
+/// Bytes, mostly from `alphabet`.
 fn bytes(alphabet: &'static [u8], len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => prop::sample::select(alphabet), 1 => any::<u8>()];
     prop::collection::vec(byte, 0..len_max)
 }
 
-/// A limit, the sizes of pieces, and a stream in which lines and headers are likely.
+/// A limit, chunk sizes, and a stream with many lines and headers.
 fn framed_stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"Content-Length: ".to_vec()),
@@ -130,7 +130,7 @@ fn framed_stream() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(limit, cuts, stream)| [vec![limit, cuts.len() as u8], cuts, stream.concat()].concat())
 }
 
-/// A limit, the sizes of pieces, and a stream in which events are likely.
+/// A limit, chunk sizes, and a stream with many events.
 fn sse_stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"data: ".to_vec()),
@@ -151,29 +151,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_stream_is_the_same_frames_however_it_is_cut(data in framed_stream()) {
+    fn frames_do_not_depend_on_chunk_sizes(data in framed_stream()) {
         invariants::frames(&data);
     }
 
     #[test]
-    fn a_stream_is_the_same_events_however_it_is_cut(data in sse_stream()) {
+    fn events_do_not_depend_on_chunk_sizes(data in sse_stream()) {
         invariants::sse(&data);
     }
 
     #[test]
-    fn whatever_a_server_does_each_request_ends_once(data in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn each_call_ends_once_whatever_the_server_sends(data in prop::collection::vec(any::<u8>(), 0..400)) {
         invariants::client(&data);
     }
 
     #[test]
-    fn a_message_is_refused_in_good_order_or_means_what_it_says(
+    fn a_message_is_rejected_or_decoded_faithfully(
         data in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         invariants::decode_message(&data);
     }
 
     #[test]
-    fn a_header_passes_for_a_value_only_if_it_is_that_value(data in bytes(b"=?base64?MQ=-+.e0123456789\x02", 60)) {
+    fn a_header_matches_only_its_own_value(data in bytes(b"=?base64?MQ=-+.e0123456789\x02", 60)) {
         invariants::headers(&data);
     }
 }

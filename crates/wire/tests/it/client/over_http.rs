@@ -13,7 +13,7 @@ pub(super) fn over_http(rest: &str) {
 }
 
 #[test]
-fn headers_repeat_the_body() {
+fn headers_repeat_method_name_and_arguments() {
     over_http(
         r#"
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
@@ -21,7 +21,7 @@ fn headers_repeat_the_body() {
         list tools
         > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
         < 200 {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
-        ! odd tool `bad` is left out: `r`: only a string, an integer or a boolean can travel in a header
+        ! warning skipped tool `bad`: `r`: only a string, an integer or a boolean can be sent in a header
         ! listed 0 [{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]
         call tools/call {"name":"größe","arguments":{"r":"x"}}
         > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
@@ -32,7 +32,7 @@ fn headers_repeat_the_body() {
 }
 
 #[test]
-fn a_header_that_was_not_known_is_learned() {
+fn a_header_mismatch_refreshes_the_tools_and_retries() {
     over_http(
         r#"
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
@@ -51,7 +51,7 @@ fn a_header_that_was_not_known_is_learned() {
 
 #[test]
 fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era() {
-    let greeting = r#"> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let initialize = r#"> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     for answer in [
         "400",
         "400 Bad Request: no valid session ID provided",
@@ -62,29 +62,29 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
         "415",
         r#"200 {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
     ] {
-        over_http(&format!("< {answer}\n{greeting}"));
+        over_http(&format!("< {answer}\n{initialize}"));
     }
-    for (answer, why) in [
-        ("401", "the server wants a token (HTTP 401)"),
-        ("403 no", "the server refuses us (HTTP 403)"),
+    for (response, error) in [
+        ("401", "the server requires authentication (HTTP 401)"),
+        ("403 no", "the server denies access (HTTP 403)"),
         ("500 oops", "HTTP 500: oops"),
         ("502", "HTTP 502"),
         ("503", "HTTP 503"),
         ("429", "HTTP 429"),
         ("301", "HTTP 301"),
-        ("200 <html>", "the answer cannot be read: not valid JSON at byte 0: `<html>`"),
-        ("200", "HTTP 200 without a body, where a request was made"),
-        ("202", "HTTP 202 without a body, where a request was made"),
+        ("200 <html>", "the response is not readable: not valid JSON at byte 0: `<html>`"),
+        ("200", "HTTP 200 without a body, in response to a request"),
+        ("202", "HTTP 202 without a body, in response to a request"),
         (r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"caps"}}"#, "caps (-32021)"),
         (
             r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2030-01-01"]}}}"#,
-            "the server speaks protocol 2030-01-01, which will not do here",
+            "the server supports only protocol version 2030-01-01, which this client does not allow",
         ),
     ] {
-        over_http(&format!("< {answer}\n! over {why}"));
+        over_http(&format!("< {response}\n! closed {error}"));
     }
-    // Silence is an outage there.
-    over_http("wait 30000\n! over no answer within 30000 ms");
+    // Over HTTP, no response means an outage.
+    over_http("wait 30000\n! closed no response within 30000 ms");
 }
 
 pub(super) const SESSION: &str = r#"
@@ -102,7 +102,7 @@ pub(super) fn in_session(rest: &str) {
 }
 
 #[test]
-fn a_stream_is_taken_up_again_where_it_broke_off() {
+fn a_broken_stream_is_resumed() {
     in_session(
         r#"
         call tools/call {"name":"t"}
@@ -115,10 +115,10 @@ fn a_stream_is_taken_up_again_where_it_broke_off() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended
-        ! failed 1 the stream ended before the answer
+        ! failed 1 the stream ended before the response
     "#,
     );
-    // 2026-07-28 has nothing to go on from.
+    // 2026-07-28 has no event ids to resume from.
     over_http(
         r#"
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
@@ -126,13 +126,13 @@ fn a_stream_is_taken_up_again_where_it_broke_off() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
         ended 7 500
-        ! failed 0 the stream ended before the answer
+        ! failed 0 the stream ended before the response
     "#,
     );
 }
 
 #[test]
-fn a_forgotten_session_is_begun_again_once() {
+fn an_unknown_session_is_restarted_once() {
     in_session(
         r#"
         call tools/call {"name":"t"}
@@ -142,7 +142,7 @@ fn a_forgotten_session_is_begun_again_once() {
         session T
         < 200 {"jsonrpc":"2.0","id":6,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abandon 3
+        > abort 3
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
@@ -153,14 +153,14 @@ fn a_forgotten_session_is_begun_again_once() {
 }
 
 #[test]
-fn cancelling_over_http_is_closing_and_in_the_handshake_era_saying_so() {
+fn cancelling_over_http_aborts_and_notifies_in_the_handshake_era() {
     in_session(
         r#"
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"nobody waits for it any more"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        > abandon 5
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"the caller cancelled the request"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > abort 5
         ! failed 0 cancelled
     "#,
     );
@@ -171,20 +171,20 @@ fn cancelling_over_http_is_closing_and_in_the_handshake_era_saying_so() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
         cancel 0
-        > abandon 3
+        > abort 3
         ! failed 0 cancelled
     "#,
     );
 }
 
 #[test]
-fn a_call_that_gets_no_answer_of_its_own_fails() {
+fn a_call_without_a_response_of_its_own_fails() {
     in_session(
         r#"
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 200 {"jsonrpc":"2.0","id":77,"result":{}}
-        ! failed 0 the answer does not belong to the request
+        ! failed 0 the HTTP response does not contain the response to the request
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 503 down for a moment

@@ -1,4 +1,4 @@
-//! What playing client and server as a pair brought to light, each sentence by itself.
+//! Bugs that the tests of client and server as a pair have found.
 
 use spile_core::ClientCapabilities;
 use wire::Version;
@@ -16,7 +16,7 @@ fn on_pipe(rest: &str) {
 }
 
 #[test]
-fn a_server_that_is_slow_to_start_is_still_spoken_to_in_the_newest_version() {
+fn a_server_that_starts_slowly_still_negotiates_the_newest_version() {
     on_pipe(
         r#"
         wait 3000
@@ -26,7 +26,7 @@ fn a_server_that_is_slow_to_start_is_still_spoken_to_in_the_newest_version() {
         < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no such method"}}
     "#,
     );
-    // The other way round: what knows no handshake is asked once more, and waited for.
+    // A server without a handshake is probed once more, with the longer timeout.
     on_pipe(
         r#"
         wait 3000
@@ -41,27 +41,27 @@ fn a_server_that_is_slow_to_start_is_still_spoken_to_in_the_newest_version() {
 }
 
 #[test]
-fn whoever_takes_the_newest_version_only_waits_for_it() {
+fn a_client_of_the_newest_version_only_waits_for_the_probe() {
     let script = format!(
         "{DISCOVER}
         wait 29999
         wait 1
-        ! over no answer within 30000 ms"
+        ! closed no response within 30000 ms"
     );
     check(TransportKind::Pipe, VersionPolicy::Only(Version::V2026_07_28), &with_meta(&script));
 }
 
 #[test]
-fn a_server_without_a_handshake_has_no_version_in_common() {
-    for (error, why) in [
+fn a_server_without_a_handshake_is_an_unsupported_version() {
+    for (error, reason) in [
         (
             r#"{"code":-32601,"message":"no such method"}"#,
-            "the server takes no handshake: no such method (-32601)",
+            "the server does not support `initialize`: no such method (-32601)",
         ),
-        (r#"{"code":-32602,"message":"?"}"#, "the server takes no handshake: ? (-32602)"),
+        (r#"{"code":-32602,"message":"?"}"#, "the server does not support `initialize`: ? (-32602)"),
         (
             r#"{"code":-32022,"message":"?","data":{"supported":["2026-07-28"]}}"#,
-            "the server speaks protocol 2026-07-28, which will not do here",
+            "the server supports only protocol version 2026-07-28, which this client does not allow",
         ),
         (r#"{"code":-32603,"message":"broken"}"#, "broken (-32603)"),
     ] {
@@ -72,7 +72,7 @@ fn a_server_without_a_handshake_has_no_version_in_common() {
                 r#"
                 > {{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}
                 < {{"jsonrpc":"2.0","id":1,"error":{error}}}
-                ! over {why}
+                ! closed {reason}
             "#
             ),
         );
@@ -80,7 +80,7 @@ fn a_server_without_a_handshake_has_no_version_in_common() {
 }
 
 #[test]
-fn what_is_asked_before_the_server_is_ready_fits_the_version_that_it_turns_out_to_speak() {
+fn calls_made_before_the_server_is_ready_use_the_negotiated_version() {
     on_pipe(
         r#"
         level debug
@@ -107,7 +107,7 @@ fn what_is_asked_before_the_server_is_ready_fits_the_version_that_it_turns_out_t
 }
 
 #[test]
-fn a_subscription_that_waits_is_cancelled_without_a_word() {
+fn cancelling_an_unsent_subscription_sends_nothing() {
     check(
         TransportKind::Pipe,
         VersionPolicy::HandshakeOnly,
@@ -124,13 +124,13 @@ fn a_subscription_that_waits_is_cancelled_without_a_word() {
 }
 
 #[test]
-fn what_was_on_its_way_when_somebody_stopped_listening_is_no_surprise() {
+fn a_late_notification_of_a_cancelled_subscription_is_no_warning() {
     on_modern_pipe(
         r#"
         listen
         > {"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{META}}}
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"nobody waits for it any more"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the caller cancelled the request"}}
         ! failed 0 cancelled
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
     "#,
@@ -138,11 +138,11 @@ fn what_was_on_its_way_when_somebody_stopped_listening_is_no_surprise() {
 }
 
 #[test]
-fn progress_is_heard_by_whoever_asked_and_goes_forward() {
+fn progress_is_reported_only_if_requested_and_increasing() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
-        follow tools/call {"name":"t"}
+        call_with_progress tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
         < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
         ! progress 0 1 None None
@@ -158,7 +158,7 @@ fn progress_is_heard_by_whoever_asked_and_goes_forward() {
 }
 
 #[test]
-fn nonsense_in_one_frame_is_told_once() {
+fn one_frame_causes_at_most_one_warning() {
     on_initialized_pipe(
         "2025-03-26",
         r#"
@@ -166,18 +166,18 @@ fn nonsense_in_one_frame_is_told_once() {
         > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
         < [{},{},7,{"jsonrpc":"2.0","id":4,"result":{}},{}]
         ! done 0 {}
-        ! odd skipped a message that is neither a request nor a response: `[{},{},7,{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}},{}]`
+        ! warning skipped a message that is neither a request nor a response: `[{},{},7,{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}},{}]`
     "#,
     );
 }
 
 #[test]
-fn after_the_end_nothing_is_said_and_nothing_heard() {
+fn a_closed_client_ignores_everything() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
         closed the server left
-        ! over the server left
+        ! closed the server left
         < {"jsonrpc":"2.0","id":1,"method":"ping"}
         < {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}
         < what?
@@ -188,15 +188,15 @@ fn after_the_end_nothing_is_said_and_nothing_heard() {
 }
 
 #[test]
-fn a_request_that_nobody_waits_for_is_given_up_all_the_same() {
+fn a_background_request_times_out() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
         level debug
         > {"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}
         wait 30000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"it took too long"}}
-        ! odd a request of our own failed: no answer within 30000 ms
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the request timed out"}}
+        ! warning a background request failed: no response within 30000 ms
     "#,
     );
 }
@@ -213,28 +213,25 @@ const MISMATCHED: &str = r#"
 const TOOLS: &str = r#"> {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]"#;
 
 #[test]
-fn a_call_whose_headers_cannot_be_learned_fails_once() {
-    for (answer, why) in [
-        (
-            r#"< 200 {"jsonrpc":"2.0","id":5,"result":{}}"#,
-            "`tools/list` was answered without a list of `tools`",
-        ),
+fn a_call_whose_tools_refresh_fails_fails_once() {
+    for (response, error) in [
+        (r#"< 200 {"jsonrpc":"2.0","id":5,"result":{}}"#, "the result of `tools/list` has no array `tools`"),
         (r#"< 200 {"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"no"}}"#, "no (-1)"),
-        ("wait 30000\n> abandon 5", "no answer within 30000 ms"),
+        ("wait 30000\n> abort 5", "no response within 30000 ms"),
     ] {
-        // Long after it would have taken too long.
-        over_http(&format!("{MISMATCHED}{TOOLS}\n{answer}\n! failed 0 {why}\nwait 100000"));
+        // Nothing more happens after the timeout.
+        over_http(&format!("{MISMATCHED}{TOOLS}\n{response}\n! failed 0 {error}\nwait 100000"));
     }
 }
 
 #[test]
-fn a_call_whose_headers_cannot_be_asked_for_fails() {
-    let script = HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
+fn a_call_whose_tools_refresh_exceeds_the_limit_fails() {
+    let script = HTTP.to_owned() + MISMATCHED + "! failed 0 too many pending calls";
     check_with(TransportKind::Http, ClientOptions { calls_max: 1, ..options() }, &with_meta(&script));
 }
 
 #[test]
-fn a_session_is_named_whatever_version_is_spoken_in_it() {
+fn the_session_header_is_sent_in_every_version() {
     check(
         TransportKind::Http,
         VersionPolicy::Only(Version::V2024_11_05),
@@ -254,7 +251,7 @@ fn a_session_is_named_whatever_version_is_spoken_in_it() {
 }
 
 #[test]
-fn what_the_server_has_begun_is_not_begun_again_in_another_session() {
+fn a_started_call_is_not_repeated_in_a_new_session() {
     in_session(
         r#"
         call tools/call {"name":"t"}
@@ -268,7 +265,7 @@ fn what_the_server_has_begun_is_not_begun_again_in_another_session() {
 }
 
 #[test]
-fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
+fn all_calls_of_a_lost_session_continue_in_the_new_one() {
     in_session(
         r#"
         listen file:///a
@@ -287,7 +284,7 @@ fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
         session T
         < 200 {"jsonrpc":"2.0","id":11,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abandon 3
+        > abort 3
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":15,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
@@ -301,7 +298,7 @@ fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
 }
 
 #[test]
-fn a_question_goes_with_its_call_and_with_its_session() {
+fn input_requests_end_with_their_call_and_session() {
     let caps = ClientCapabilities::ELICITATION_FORM;
     let script = r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
@@ -313,20 +310,20 @@ fn a_question_goes_with_its_call_and_with_its_session() {
         call tools/call {"name":"a"}
         > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < event {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}
-        ! asked Elicitation {}
+        ! input_requested Elicitation {}
         < event {"jsonrpc":"2.0","id":5,"result":{}}
-        ! withdrawn
+        ! input_cancelled
         ! done 0 {}
         answer {"action":"accept"}
         call tools/call {"name":"b"}
         > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < event {"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{}}
-        ! asked Elicitation {}
+        ! input_requested Elicitation {}
         call tools/call {"name":"c"}
         > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"c"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
         > {"jsonrpc":"2.0","id":12,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
-        ! withdrawn
+        ! input_cancelled
         at 8
         < event {"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{}}
     "#;
@@ -338,7 +335,7 @@ fn a_question_goes_with_its_call_and_with_its_session() {
 }
 
 #[test]
-fn a_subscription_of_the_handshake_era_stands_when_every_resource_is_answered_for() {
+fn a_subscription_of_the_handshake_era_starts_once_every_resource_has_a_response() {
     on_initialized_pipe(
         "2025-11-25",
         r#"
@@ -346,7 +343,7 @@ fn a_subscription_of_the_handshake_era_stands_when_every_resource_is_answered_fo
         > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
         > {"jsonrpc":"2.0","id":7,"method":"resources/subscribe","params":{"uri":"file:///b"}}
         < {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such resource"}}
-        ! odd `file:///b` cannot be subscribed to: no such resource (-32602)
+        ! warning cannot subscribe to `file:///b`: no such resource (-32602)
         < {"jsonrpc":"2.0","id":5,"result":{}}
         ! listening 0 true ["file:///a"]
         cancel 0
@@ -366,7 +363,7 @@ fn a_subscription_of_the_handshake_era_stands_when_every_resource_is_answered_fo
 }
 
 #[test]
-fn the_place_in_a_stream_is_kept_over_connections_that_bring_nothing() {
+fn the_stream_position_survives_empty_connections() {
     in_session(
         r#"
         call tools/call {"name":"t"}
@@ -394,7 +391,7 @@ fn the_place_in_a_stream_is_kept_over_connections_that_bring_nothing() {
 }
 
 #[test]
-fn a_stream_of_a_session_that_is_gone_is_not_looked_for_in_the_next() {
+fn a_stream_of_a_lost_session_is_not_resumed() {
     in_session(
         r#"
         call tools/call {"name":"a"}
@@ -406,19 +403,19 @@ fn a_stream_of_a_session_that_is_gone_is_not_looked_for_in_the_next() {
         session T
         < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abandon 3
+        > abort 3
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
         at 5
         ended 1-1 500
-        ! failed 0 the stream ended before the answer
+        ! failed 0 the stream ended before the response
     "#,
     );
 }
 
 #[test]
-fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
+fn only_the_latest_log_level_is_sent_in_a_new_session() {
     let session =
         SESSION.replace(r#""capabilities":{},"serverInfo""#, r#""capabilities":{"logging":{}},"serverInfo""#);
     let script = r#"
@@ -431,7 +428,7 @@ fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
         session T
         < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abandon 3
+        > abort 3
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":12,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
@@ -442,39 +439,42 @@ fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
 }
 
 #[test]
-fn an_error_of_no_request_is_why_a_server_hangs_up() {
-    let told = r#"
+fn an_error_without_a_request_explains_a_closed_connection() {
+    let report = r#"
         < {"jsonrpc":"2.0","id":null,"error":{"code":-31004,"message":"a token is required"}}
-        ! odd the server reports: a token is required (-31004)"#;
+        ! warning the server reports: a token is required (-31004)"#;
     on_pipe(&format!(
-        "{told}
+        "{report}
         closed the server closed its output
-        ! over a token is required (-31004)"
+        ! closed a token is required (-31004)"
     ));
-    // Who goes on all the same is spoken to.
+    // If the server continues, so does the client.
     on_pipe(&format!(
-        r#"{told}
+        r#"{report}
         < {{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}}}
         ! ready 2026-07-28
         closed the server closed its output
-        ! over the server closed its output"#
+        ! closed the server closed its output"#
     ));
 }
 
 #[test]
-fn one_version_and_several_that_will_not_do() {
-    for (versions, why) in [
-        (r#"["1999-01-01"]"#, "the server speaks protocol 1999-01-01, which will not do here"),
+fn unsupported_versions_are_listed_in_the_error() {
+    for (versions, error) in [
+        (
+            r#"["1999-01-01"]"#,
+            "the server supports only protocol version 1999-01-01, which this client does not allow",
+        ),
         (
             r#"["1999-01-01","1999-02-01"]"#,
-            "the server speaks protocol 1999-01-01, 1999-02-01, none of which will do here",
+            "the server supports only protocol versions 1999-01-01, 1999-02-01, none of which this client allows",
         ),
-        ("[]", "the server names no protocol version that it speaks"),
+        ("[]", "the server names no protocol version"),
     ] {
         on_pipe(&format!(
             r#"
             < {{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":{versions},"capabilities":{{}}}}}}
-            ! over {why}"#
+            ! closed {error}"#
         ));
     }
 }
