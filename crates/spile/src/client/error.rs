@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use contract::diagnostic::{Diagnostic, render};
-use outbound::OutboundError;
+use outbound::{ConnectFailure, OutboundError};
 use upstream::{OpenError, ProcessEnd};
 use wire::Version;
 use wire::client::{ClientError, ServerError};
@@ -89,7 +89,7 @@ impl CommandError {
     /// Adds how the server's process ended to the error of a lost connection.
     pub(crate) fn with_process_end(self, end: Option<ProcessEnd>) -> Self {
         match end {
-            Some(end) if self.is_connection_lost => self.details(end.description),
+            Some(end) if self.is_connection_lost => self.details(end.to_string()),
             _ => self,
         }
     }
@@ -142,28 +142,30 @@ impl CommandError {
     pub(crate) fn from_open_error(error: OpenError, server: &ServerLabel) -> Self {
         match error {
             OpenError::Failed(error) => Self::from_client_error(error, Phase::Connecting, server),
-            OpenError::Connect { address, reason } => {
-                Self::unreachable(&format!("cannot connect to {address}: {reason}"))
+            OpenError::Connect { address, reason, failure }
+            | OpenError::Outbound(OutboundError::Connect { address, reason, failure }) => {
+                Self::unreachable(&format!("cannot connect to {address}: {reason}"), failure)
             }
             OpenError::Start(error) => Self::new(Exit::Unreachable, error.to_string()),
-            OpenError::Child { error: ClientError::ConnectionClosed(_), exit_description } => {
-                // The first line says how the process ended; the rest are its last stderr lines.
-                let (exit, stderr) = exit_description.split_once('\n').unwrap_or((&exit_description, ""));
-                let error = Self::new(Exit::Unreachable, exit);
-                if stderr.is_empty() {
-                    error.help("the program must speak MCP on its stdin and stdout, and keep running")
+            OpenError::Child { error: ClientError::ConnectionClosed(_), end } => {
+                let message = format!("`{}` {}", end.program, end.exit);
+                if end.stderr.is_empty() {
+                    Self::new(Exit::Unreachable, format!("{message} and wrote nothing to stderr"))
+                        .help("the program must speak MCP on its stdin and stdout, and keep running")
                 } else {
-                    error.details(format!("{stderr}\n"))
+                    Self::new(Exit::Unreachable, format!("{message}; its last lines on stderr:"))
+                        .details(indented(&end.stderr))
                 }
             }
-            OpenError::Child { error, exit_description } => {
-                let stderr = exit_description.split_once('\n').map_or("", |(_, stderr)| stderr);
-                Self::from_client_error(error, Phase::Connecting, server).details(format!("{stderr}\n"))
+            OpenError::Child { error, end } => {
+                Self::from_client_error(error, Phase::Connecting, server).details(indented(&end.stderr))
             }
             OpenError::Outbound(error @ OutboundError::CaFile { .. }) => {
                 Self::usage(format!("--cacert: {error}"))
             }
-            OpenError::Outbound(error) => Self::unreachable(&error.to_string()),
+            OpenError::Outbound(error @ (OutboundError::Tls(_) | OutboundError::NoHost(_))) => {
+                Self::new(Exit::Unreachable, error.to_string())
+            }
         }
     }
 
@@ -213,7 +215,7 @@ impl CommandError {
                 }
             }
             ClientError::ConnectionClosed(reason) => match phase {
-                Phase::Connecting => Self::unreachable(&reason),
+                Phase::Connecting => Self::new(Exit::Unreachable, reason),
                 Phase::Requesting => {
                     let lost =
                         Self::new(Exit::Unreachable, format!("lost the connection to {address}: {reason}"));
@@ -275,25 +277,30 @@ impl CommandError {
     }
 
     /// Adds help for the usual causes.
-    fn unreachable(message: &str) -> Self {
+    fn unreachable(message: &str, failure: ConnectFailure) -> Self {
         let error = Self::new(Exit::Unreachable, message);
-        let why = message.to_ascii_lowercase();
-        if why.contains("no such file") {
-            error.help("check that the server is running and that this is its socket")
-        } else if why.contains("refused") {
-            let start =
-                "start the server first; `spile serve PATH --http` serves at http://127.0.0.1:3333/mcp";
-            error.help(start)
-        } else if why.contains("certificate") && why.contains("issuer") {
-            error.help("if the certificate is your own, trust it or its issuer with --cacert FILE")
-        } else if why.contains("lookup") || why.contains("dns") || why.contains("name or service") {
-            error.help("check the host name and the network connection")
-        } else if why.contains("corrupt message") || why.contains("invalidcontenttype") {
-            error.help("the server does not speak TLS at this address; try http: instead of https:")
-        } else {
-            error
+        match failure {
+            ConnectFailure::SocketNotFound => {
+                error.help("check that the server is running and that this is its socket")
+            }
+            ConnectFailure::Refused => error.help(
+                "start the server first; `spile serve PATH --http` serves at http://127.0.0.1:3333/mcp",
+            ),
+            ConnectFailure::UnknownIssuer => {
+                error.help("if the certificate is your own, trust it or its issuer with --cacert FILE")
+            }
+            ConnectFailure::NameNotResolved => error.help("check the host name and the network connection"),
+            ConnectFailure::NotTls => {
+                error.help("the server does not speak TLS at this address; try http: instead of https:")
+            }
+            ConnectFailure::Other => error,
         }
     }
+}
+
+/// Lines of a process below an error.
+fn indented(lines: &str) -> String {
+    lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// A plain unix socket carries no headers, so no token; the same socket also speaks HTTP.

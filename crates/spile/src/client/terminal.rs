@@ -14,7 +14,7 @@ use contract::diagnostic::{Diagnostic, render};
 use json::Json;
 use tokio::sync::mpsc;
 use upstream::{ClientHandler, ConnectionEvent, Progress};
-use wire::client::{IncomingInputRequest, InputReply, InputRequestKind};
+use wire::client::{IncomingInputRequest, InputReply, InputRequestKind, ProtocolWarning, WarningKind};
 
 use super::form;
 use super::output_style::OutputStyle;
@@ -74,6 +74,21 @@ impl Terminal {
 
     pub(crate) fn warn(&self, text: &str) {
         self.print(render(&Diagnostic::warning(text), banner::is_color_enabled()).trim_end());
+    }
+
+    fn show_warning(&self, warning: &ProtocolWarning) {
+        match warning.kind {
+            _ if self.is_verbose => self.warn(&warning.message),
+            // The output is incomplete without that tool.
+            WarningKind::SkippedTool => self.warn(&warning.message),
+            // One warning is enough for a server that prints its whole log to stdout.
+            WarningKind::SkippedMessage => match self.skipped_count.fetch_add(1, Ordering::Relaxed) {
+                0 => self.warn(&warning.message),
+                1 => self.warn("more lines of the server were skipped; -v shows them all"),
+                _ => {}
+            },
+            WarningKind::Rejected => {}
+        }
     }
 
     /// Writes a prompt, without a line break.
@@ -192,25 +207,15 @@ impl ClientHandler for Prompt {
             ConnectionEvent::Stderr(line) if terminal.is_verbose => {
                 terminal.print(&terminal.style.faint(&line))
             }
-            // The output is incomplete without that tool.
-            ConnectionEvent::ProtocolWarning(what) if terminal.is_verbose || what.contains("is left out") => {
-                terminal.warn(&what)
-            }
-            // One warning is enough for a server that prints its whole log to stdout.
-            ConnectionEvent::ProtocolWarning(what) if what.starts_with("skipped ") => {
-                match terminal.skipped_count.fetch_add(1, Ordering::Relaxed) {
-                    0 => terminal.warn(&what),
-                    1 => terminal.warn("more lines of the server were skipped; -v shows them all"),
-                    _ => {}
-                }
-            }
+            ConnectionEvent::ProtocolWarning(warning) => terminal.show_warning(&warning),
             ConnectionEvent::Reinitialized(_) if terminal.is_verbose => {
                 terminal.warn("the server ended the session; initialized again")
             }
             ConnectionEvent::Log { .. }
-            | ConnectionEvent::ProtocolWarning(_)
-            | ConnectionEvent::Reinitialized(_) => {}
-            ConnectionEvent::Stderr(_) | ConnectionEvent::CatalogChanged(_) | ConnectionEvent::Closed(_) => {}
+            | ConnectionEvent::Reinitialized(_)
+            | ConnectionEvent::Stderr(_)
+            | ConnectionEvent::CatalogChanged(_)
+            | ConnectionEvent::Closed(_) => {}
         }
     }
 }

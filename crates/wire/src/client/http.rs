@@ -4,7 +4,7 @@ use json::{Json, Node, ScanLimits, scan};
 
 use super::param_headers::encode_header_value;
 use super::state_machine::{CallPurpose, Client, Phase};
-use super::types::{Action, ClientError, ClientMessage, TransportKind};
+use super::types::{Action, ClientError, ClientMessage, TransportKind, WarningKind};
 use super::{HttpResponse, ServerError};
 use crate::method::{Method, NameParam};
 use crate::version::{Feature, Version};
@@ -136,7 +136,7 @@ impl Client {
 
     /// The driver skipped a message.
     pub fn message_skipped(&mut self, description: &str) {
-        self.warn(&format!("skipped {description}"));
+        self.warn(WarningKind::SkippedMessage, &format!("skipped {description}"));
         self.record_unreadable(description);
     }
 
@@ -151,7 +151,10 @@ impl Client {
             self.stream_exchange = None;
             if !matches!(response.status, 200..=299 | 404 | 405) {
                 let error = ClientError::from_http_response(&response);
-                self.warn(&format!("cannot open the stream for the server's notifications: {error}"));
+                self.warn(
+                    WarningKind::Rejected,
+                    &format!("cannot open the stream for the server's notifications: {error}"),
+                );
             }
             return;
         }
@@ -186,7 +189,7 @@ impl Client {
         if !self.is_pending_exchange(exchange) {
             if !is_ok {
                 let error = ClientError::from_http_response(&response);
-                self.warn(&format!("the server rejected a notification: {error}"));
+                self.warn(WarningKind::Rejected, &format!("the server rejected a notification: {error}"));
             }
             return;
         }

@@ -7,7 +7,7 @@ use spile_core::ClientCapabilities;
 
 use super::outgoing;
 use super::state_machine::{Client, Phase};
-use super::types::{ClientError, ClientEvent};
+use super::types::{ClientError, ClientEvent, WarningKind};
 use super::{CallId, IncomingInputRequest, InputReply, InputRequestId, InputRequestKind};
 use crate::error::ErrorCode;
 use crate::id::RequestId;
@@ -178,10 +178,13 @@ impl Client {
     ) {
         // 2026-07-28, stdio: "The server MUST NOT write JSON-RPC requests".
         if self.phase == Phase::Ready && !self.version.has(Feature::ServerRequests) {
-            return self.warn(&format!(
-                "skipped a request from the server, which this protocol version does not allow: `{}`",
-                method.escape_debug()
-            ));
+            return self.warn(
+                WarningKind::SkippedMessage,
+                &format!(
+                    "skipped a request from the server, which this protocol version does not allow: `{}`",
+                    method.escape_debug()
+                ),
+            );
         }
         if self.is_stale_exchange(exchange) {
             return;

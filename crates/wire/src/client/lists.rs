@@ -4,7 +4,7 @@ use json::{Json, Node, NodeKind};
 
 use super::param_headers::ParamHeaders;
 use super::state_machine::Client;
-use super::types::{ClientEvent, TransportKind};
+use super::types::{ClientEvent, ProtocolWarning, TransportKind, WarningKind};
 use crate::method::Method;
 use crate::params::ListKind;
 use crate::version::Feature;
@@ -103,7 +103,8 @@ impl Client {
                         true
                     }
                     Err(reason) => {
-                        dropped.push(format!("skipped tool `{}`: {reason}", name.escape_debug()));
+                        let message = format!("skipped tool `{}`: {reason}", name.escape_debug());
+                        dropped.push(ProtocolWarning { kind: WarningKind::SkippedTool, message });
                         false
                     }
                 }

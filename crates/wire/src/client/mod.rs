@@ -28,8 +28,8 @@ pub use exchange::{ExchangeEnd, HttpExchange, HttpResponse};
 pub use param_headers::{ParamHeaders, encode_header_value};
 pub use state_machine::Client;
 pub use types::{
-    Action, ClientCall, ClientError, ClientEvent, ClientMessage, ClientOptions, ServerInfo, TransportKind,
-    VersionPolicy,
+    Action, ClientCall, ClientError, ClientEvent, ClientMessage, ClientOptions, ProtocolWarning, ServerInfo,
+    TransportKind, VersionPolicy, WarningKind,
 };
 
 /// Identifies a call of the application. It may take several messages.

@@ -5,7 +5,7 @@ use spile_core::CatalogChange;
 
 use super::CallId;
 use super::state_machine::{CallPurpose, Client, PendingCall};
-use super::types::ClientEvent;
+use super::types::{ClientEvent, WarningKind};
 use crate::params::NotificationFilter;
 use crate::version::Feature;
 
@@ -60,7 +60,10 @@ impl Client {
         if self.version.has(Feature::Listen) && self.subscription_call(params).is_none() {
             // A notification for a cancelled subscription is merely late; one for an unknown subscription is an error.
             if subscription_id(params).is_none_or(|id| id >= self.next_id) {
-                self.warn("skipped a change notification that belongs to no subscription");
+                self.warn(
+                    WarningKind::SkippedMessage,
+                    "skipped a change notification that belongs to no subscription",
+                );
             }
             return;
         }

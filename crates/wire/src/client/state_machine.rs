@@ -12,7 +12,8 @@ use super::lists::{PageCollector, PageStatus};
 use super::outgoing::{self, ClientIdentity, RequestExtras};
 use super::param_headers::ParamHeaders;
 use super::types::{
-    Action, ClientCall, ClientError, ClientEvent, ClientOptions, ServerInfo, TransportKind, excerpt,
+    Action, ClientCall, ClientError, ClientEvent, ClientOptions, ProtocolWarning, ServerInfo, TransportKind,
+    WarningKind, excerpt,
 };
 use super::{CallId, InputRequestId, ServerError};
 use crate::error::ErrorCode;
@@ -380,7 +381,10 @@ impl Client {
                     ),
                     // Some servers print log lines to stdout.
                     None => {
-                        self.warn(&format!("skipped an unreadable message: {reason}"));
+                        self.warn(
+                            WarningKind::SkippedMessage,
+                            &format!("skipped an unreadable message: {reason}"),
+                        );
                         self.record_unreadable(&reason);
                     }
                 }
@@ -423,9 +427,14 @@ impl Client {
                     }
                     (Some(id), _) => self.on_response(id, result),
                     (None, _) => match result {
-                        Ok(_) => self.warn("skipped a response without a usable id"),
+                        Ok(_) => {
+                            self.warn(WarningKind::SkippedMessage, "skipped a response without a usable id")
+                        }
                         Err(error) => {
-                            self.warn(&format!("the server reports: {} ({})", error.message, error.code));
+                            self.warn(
+                                WarningKind::Rejected,
+                                &format!("the server reports: {} ({})", error.message, error.code),
+                            );
                             // Not fatal by itself: some servers reject a probe this way and accept the handshake.
                             self.last_error = Some(error).filter(|_| self.is_negotiating());
                         }
@@ -437,8 +446,8 @@ impl Client {
         }
     }
 
-    pub(super) fn warn(&mut self, message: &str) {
-        self.events.push_back(ClientEvent::Warning(message.to_owned()));
+    pub(super) fn warn(&mut self, kind: WarningKind, message: &str) {
+        self.events.push_back(ClientEvent::Warning(ProtocolWarning { kind, message: message.to_owned() }));
     }
 
     pub(super) fn on_response(&mut self, id: u64, result: Result<Node<'_>, ServerError>) {
@@ -541,7 +550,9 @@ impl Client {
             _ => match self.calls_by_message_id.remove(&exchange) {
                 Some(ticket) => self.fail_call(ticket, error),
                 None if self.stream_exchange == Some(exchange) => self.stream_exchange = None,
-                None => self.warn(&format!("the server rejected a notification: {error}")),
+                None => {
+                    self.warn(WarningKind::Rejected, &format!("the server rejected a notification: {error}"))
+                }
             },
         }
     }
@@ -593,10 +604,15 @@ impl Client {
     /// Reports a failure to the call that depends on this one, or to the application.
     fn report_failure(&mut self, ticket: CallId, purpose: &CallPurpose, error: ClientError) {
         match purpose {
-            CallPurpose::Background => self.warn(&format!("a background request failed: {error}")),
+            CallPurpose::Background => {
+                self.warn(WarningKind::Rejected, &format!("a background request failed: {error}"))
+            }
             CallPurpose::RefreshTools { call, .. } => self.fail_call(*call, error),
             CallPurpose::Subscribe { listen_call, uri } => {
-                self.warn(&format!("cannot subscribe to `{}`: {error}", uri.escape_debug()));
+                self.warn(
+                    WarningKind::Rejected,
+                    &format!("cannot subscribe to `{}`: {error}", uri.escape_debug()),
+                );
                 self.drop_subscribed_uri(*listen_call, uri);
             }
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => {

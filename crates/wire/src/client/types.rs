@@ -145,10 +145,33 @@ pub enum ClientEvent {
     InputRequested(IncomingInputRequest),
     /// The response is no longer needed.
     InputRequestCancelled(InputRequestId),
-    /// The server sent something unexpected, which was skipped.
-    Warning(String),
+    /// The server deviated from the protocol, and the connection goes on.
+    Warning(ProtocolWarning),
     /// The connection is unusable. All pending calls have failed before this event.
     Closed(ClientError),
+}
+
+/// A deviation of the server that does not end the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtocolWarning {
+    pub kind: WarningKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarningKind {
+    /// The client skipped a message of the server.
+    SkippedMessage,
+    /// A tool of the server is missing from the list that the application gets.
+    SkippedTool,
+    /// The server rejected a message of the client that no call waits for, or reported an error outside a call.
+    Rejected,
+}
+
+impl std::fmt::Display for ProtocolWarning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 /// What the server declared about itself.
