@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use json::{Node, NodeKind as Json};
+use json::{Decimal, Node, NodeKind as Json};
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
 use crate::contract::{ArgumentRole, Collection, Statement, VERSION_FIELD, Versioning};
@@ -361,7 +361,7 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
     let value = match field.data_type {
         DataType::Integer => parse_integer(node).map(BoundValue::Integer),
         DataType::Int64 => node.str().and_then(|text| text.parse().ok()).map(BoundValue::Integer),
-        DataType::Number => node.raw().parse().ok().map(BoundValue::Real),
+        DataType::Number => exact_f64(node.raw()).map(BoundValue::Real),
         DataType::Boolean => node.bool().map(|yes| BoundValue::Integer(yes.into())),
         DataType::Text
         | DataType::Decimal
@@ -451,24 +451,10 @@ fn expected_format(kind: DataType) -> &'static str {
     }
 }
 
-/// The binary fraction that prints as these digits, if there is one: what has more digits would lose some.
+/// The `f64` that prints as these digits, if there is one. A number with more digits would lose some.
 fn exact_f64(raw: &str) -> Option<f64> {
     let n: f64 = raw.parse().ok().filter(|n: &f64| n.is_finite())?;
-    (canonical_digits(raw)? == canonical_digits(&format!("{n:e}"))?).then_some(n)
-}
-
-/// A number as JSON writes it, as its digits and where they stand; however it is written, the same for the same.
-fn canonical_digits(raw: &str) -> Option<(String, i64)> {
-    let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{}{fraction}", whole.trim_start_matches('-'));
-    let kept = all.trim_end_matches('0');
-    let shifted = (all.len() - kept.len()) as i64 - fraction.len() as i64;
-    let kept = kept.trim_start_matches('0').to_owned();
-    if kept.is_empty() {
-        return Some((kept, 0));
-    }
-    Some((kept, exponent.parse::<i64>().ok()?.checked_add(shifted)?))
+    (Decimal::parse(raw)? == Decimal::parse(&format!("{n:e}"))?).then_some(n)
 }
 
 /// JSON knows one kind of number: `42.0` is the integer 42.
@@ -476,11 +462,7 @@ fn parse_integer(node: Node<'_>) -> Option<i64> {
     if node.kind() != Json::Number {
         return None;
     }
-    let raw = node.raw();
-    raw.parse().ok().or_else(|| {
-        let n: f64 = raw.parse().ok()?;
-        (n.fract() == 0.0 && n.abs() < 9e15).then_some(n as i64)
-    })
+    node.raw().parse().ok().or_else(|| node.decimal()?.to_i64())
 }
 
 fn invalid_argument(field: &str, reason: ArgumentErrorKind, message: String) -> Box<ToolError> {
@@ -493,7 +475,25 @@ fn invalid_argument(field: &str, reason: ArgumentErrorKind, message: String) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{BoundValue, encode_named, exact_f64};
+    use super::{BoundValue, encode_named, exact_f64, parse_integer};
+
+    #[test]
+    fn integers_are_bound_by_their_digits() {
+        for (text, expected) in [
+            ("42", Some(42)),
+            ("42.0", Some(42)),
+            ("4.2e1", Some(42)),
+            ("9007199254740993", Some(9_007_199_254_740_993)),
+            ("9007199254740993.0", Some(9_007_199_254_740_993)),
+            ("4503599627370497.5", None),
+            ("8.99999999999999999999", None),
+            ("1e-400", None),
+            ("1e400", None),
+        ] {
+            let doc = json::scan(text.into(), &json::ScanLimits::default()).expect("JSON");
+            assert_eq!(parse_integer(doc.root()), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_number_is_kept_if_no_digit_of_it_is_lost() {

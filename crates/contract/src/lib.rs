@@ -9,6 +9,7 @@
 //! Deliberately absent: I/O of any kind. A `$ref` that leaves the schema is an error, never a fetch.
 
 pub mod bind;
+mod canonical;
 pub mod compatibility;
 pub mod compile;
 pub mod confirmation;
@@ -21,6 +22,7 @@ mod header_params;
 pub mod humanize;
 pub mod infer;
 pub mod init;
+mod keywords;
 pub mod lint;
 pub mod lock;
 pub mod manifest;
@@ -29,6 +31,7 @@ mod nearest;
 pub mod order;
 mod ref_cycles;
 pub mod results;
+mod schema_shape;
 mod schemas;
 pub mod source;
 mod tape;
@@ -37,6 +40,7 @@ pub mod time;
 pub mod tokens;
 mod validate;
 mod value;
+mod work;
 
 pub use contract::{
     Argument, ArgumentRole, Collection, Confirm, Contract, RateLimit, Returns, Statement, Tool,

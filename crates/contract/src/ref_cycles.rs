@@ -9,8 +9,7 @@ use serde_json::Value;
 
 /// Whether validating with this schema might not terminate.
 pub(crate) fn has_ref_cycle(schema: &Value) -> bool {
-    let mut walker = RefWalker { root: schema, anchors: HashMap::new(), visited: HashMap::new() };
-    walker.collect_anchors(schema);
+    let mut walker = RefWalker { refs: RefResolver::new(schema), visited: HashMap::new() };
     walker.any_cycle_below(schema)
 }
 
@@ -20,14 +19,28 @@ enum VisitState {
     Terminates,
 }
 
-struct RefWalker<'s> {
+/// Finds the targets of references within a schema.
+pub(crate) struct RefResolver<'s> {
     root: &'s Value,
     /// Targets of references by name: anchors, and schemas with an id.
     anchors: HashMap<&'s str, Vec<&'s Value>>,
+}
+
+struct RefWalker<'s> {
+    refs: RefResolver<'s>,
     visited: HashMap<*const Value, VisitState>,
 }
 
-impl<'s> RefWalker<'s> {
+/// A longer chain of references is treated as a cycle: following it takes stack.
+const CHAIN_MAX: u32 = 256;
+
+impl<'s> RefResolver<'s> {
+    pub(crate) fn new(schema: &'s Value) -> Self {
+        let mut resolver = Self { root: schema, anchors: HashMap::new() };
+        resolver.collect_anchors(schema);
+        resolver
+    }
+
     fn collect_anchors(&mut self, value: &'s Value) {
         match value {
             Value::Object(members) => {
@@ -43,8 +56,27 @@ impl<'s> RefWalker<'s> {
         }
     }
 
+    /// All schemas that a reference may resolve to. The compiler rejects one that resolves to nothing.
+    pub(crate) fn targets(&self, reference: &str) -> Vec<&'s Value> {
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let bases = match base {
+            "" => vec![self.root],
+            id => self.anchors.get(id).cloned().unwrap_or_default(),
+        };
+        match fragment {
+            "" => bases,
+            pointer if pointer.starts_with('/') => {
+                let pointer = percent_decode(pointer);
+                bases.into_iter().filter_map(|base| base.pointer(&pointer)).collect()
+            }
+            anchor => self.anchors.get(anchor).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+impl<'s> RefWalker<'s> {
     fn any_cycle_below(&mut self, value: &'s Value) -> bool {
-        if self.is_cyclic(value) {
+        if self.is_cyclic(value, 0) {
             return true;
         }
         match value {
@@ -59,8 +91,11 @@ impl<'s> RefWalker<'s> {
     }
 
     /// Follows all keywords that apply to the same value. Each schema is followed once.
-    fn is_cyclic(&mut self, schema: &'s Value) -> bool {
+    fn is_cyclic(&mut self, schema: &'s Value, chain: u32) -> bool {
         let Value::Object(members) = schema else { return false };
+        if chain > CHAIN_MAX {
+            return true;
+        }
         match self.visited.get(&std::ptr::from_ref(schema)) {
             Some(VisitState::InProgress) => return true,
             Some(VisitState::Terminates) => return false,
@@ -70,14 +105,14 @@ impl<'s> RefWalker<'s> {
         for (key, member) in members {
             let is_cycle = match (key.as_str(), member) {
                 ("allOf" | "anyOf" | "oneOf", Value::Array(items)) => {
-                    items.iter().any(|item| self.is_cyclic(item))
+                    items.iter().any(|item| self.is_cyclic(item, chain + 1))
                 }
-                ("not" | "if" | "then" | "else", _) => self.is_cyclic(member),
+                ("not" | "if" | "then" | "else", _) => self.is_cyclic(member, chain + 1),
                 ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
-                    schemas.values().any(|schema| self.is_cyclic(schema))
+                    schemas.values().any(|schema| self.is_cyclic(schema, chain + 1))
                 }
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                    self.ref_targets(reference).into_iter().any(|target| self.is_cyclic(target))
+                    self.refs.targets(reference).into_iter().any(|target| self.is_cyclic(target, chain + 1))
                 }
                 _ => false,
             };
@@ -87,23 +122,6 @@ impl<'s> RefWalker<'s> {
         }
         self.visited.insert(std::ptr::from_ref(schema), VisitState::Terminates);
         false
-    }
-
-    /// All schemas that a reference may resolve to. The compiler rejects one that resolves to nothing.
-    fn ref_targets(&self, reference: &str) -> Vec<&'s Value> {
-        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let bases = match base {
-            "" => vec![self.root],
-            id => self.anchors.get(id).cloned().unwrap_or_default(),
-        };
-        match fragment {
-            "" => bases,
-            pointer if pointer.starts_with('/') => {
-                let pointer = percent_decode(pointer);
-                bases.into_iter().filter_map(|base| base.pointer(&pointer)).collect()
-            }
-            anchor => self.anchors.get(anchor).cloned().unwrap_or_default(),
-        }
     }
 }
 

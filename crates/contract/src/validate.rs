@@ -7,13 +7,18 @@ use serde_json::Value;
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
 use crate::humanize::join_truncated;
+use crate::keywords::{self, PrivateKeyword};
 use crate::nearest::nearest;
 use crate::ref_cycles::has_ref_cycle;
+use crate::schema_shape::measure;
 use crate::tape::{Tape, TapeNode};
+use crate::work;
 
 /// A compiled schema.
 pub struct CompiledSchema {
     validator: Validator<Tape>,
+    /// The number of subschemas that apply to one value.
+    subschemas_per_value: u64,
     /// The property names at the root, for suggestions.
     property_names: Vec<String>,
     /// The arguments of a call without `arguments`.
@@ -34,7 +39,9 @@ impl std::error::Error for SchemaError {}
 
 /// Limits on a schema, which may come from an untrusted server.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
+/// The compiled size of one regular expression, and of all of them.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+const PATTERNS_BYTES_MAX: usize = 64 << 20;
 /// How many errors are compared to find the most helpful one.
 const ERRORS_MAX: usize = 8;
 /// How many argument names an error lists.
@@ -45,44 +52,60 @@ impl CompiledSchema {
         if schema.as_str().len() > SCHEMA_BYTES_MAX {
             return Err(SchemaError(format!("the schema exceeds the limit of {SCHEMA_BYTES_MAX} bytes")));
         }
-        let value: Value = serde_json::from_str(schema.as_str()).map_err(|e| SchemaError(e.to_string()))?;
+        let value = keywords::rewrite(schema)?;
+        let shape = measure(&value)?;
         if has_ref_cycle(&value) {
             return Err(SchemaError(
-                "a `$ref` cycle applies a schema to the same value again, without descending into it".into(),
+                "a `$ref` cycle applies a schema to the same value again, or a chain of references is too long".into(),
             ));
         }
-        let validator = jsonschema::options_for::<Tape>()
+        let pattern_bytes_max = (PATTERNS_BYTES_MAX / shape.patterns.max(1)).min(PATTERN_BYTES_MAX);
+        let options = jsonschema::options_for::<Tape>()
             .with_retriever(RejectRemoteRefs)
             .should_validate_formats(true)
             // Linear time for every pattern: a schema may come from an untrusted server.
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
-            .build(&value)
-            .map_err(|e| SchemaError(e.to_string()))?;
+            .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes_max));
+        let validator =
+            keywords::register(options).build(&value).map_err(|error| SchemaError(error.to_string()))?;
         let property_names =
             value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
         let empty_object =
             json::scan(b"{}".to_vec(), &ScanLimits::default()).expect("an empty object is JSON");
-        Ok(Self { validator, property_names, empty_object })
+        Ok(Self { validator, subschemas_per_value: shape.subschemas_per_value, property_names, empty_object })
     }
 
     /// Validates arguments. `None` means an empty object.
     #[inline]
     pub fn validate(&self, arguments: Option<Node<'_>>) -> Result<(), Box<ToolError>> {
         let arguments = arguments.unwrap_or_else(|| self.empty_object.root());
-        if self.validator.is_valid(TapeNode::Value(arguments)) {
-            Ok(())
-        } else {
-            Err(self.explain(arguments))
+        match self.matches(arguments) {
+            true => Ok(()),
+            false => Err(self.explain(arguments)),
         }
     }
 
     /// Whether a JSON value is valid.
     pub fn is_valid(&self, json: &Json) -> bool {
-        self.validator.is_valid(TapeNode::Value(json.to_doc().root()))
+        self.matches(json.to_doc().root())
+    }
+
+    #[inline]
+    fn matches(&self, node: Node<'_>) -> bool {
+        work::start(node.slot_count(), self.subschemas_per_value)
+            && self.validator.is_valid(TapeNode::Value(node))
+            // Without its budget the validator overlooks errors.
+            && !work::is_exhausted()
     }
 
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<ToolError> {
+        if work::is_exhausted() {
+            return Box::new(ToolError::new(
+                ToolErrorCode::InvalidArguments,
+                "the arguments are too large or too deeply nested for this tool's schema; send less",
+            ));
+        }
+        work::start_explaining();
         // `required` is more helpful than `minProperties`.
         let is_vague =
             |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });
@@ -172,18 +195,6 @@ impl CompiledSchema {
             ValidationErrorKind::MaxItems { limit } => {
                 (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} items"), None)
             }
-            ValidationErrorKind::Minimum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be at least {limit}"), None)
-            }
-            ValidationErrorKind::Maximum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be at most {limit}"), None)
-            }
-            ValidationErrorKind::ExclusiveMinimum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be greater than {limit}"), None)
-            }
-            ValidationErrorKind::ExclusiveMaximum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be less than {limit}"), None)
-            }
             ValidationErrorKind::MinLength { limit } => {
                 (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} characters"), None)
             }
@@ -197,8 +208,22 @@ impl CompiledSchema {
                 let reason = format!("too few arguments: at least {limit} are required");
                 (path, ArgumentErrorKind::MissingRequired, reason, None)
             }
-            ValidationErrorKind::MultipleOf { multiple_of } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be a multiple of {multiple_of}"), None)
+            ValidationErrorKind::Custom { keyword, message: operand } => {
+                let Some(keyword) = PrivateKeyword::from_name(keyword) else {
+                    return (path, ArgumentErrorKind::NotAllowed, "not allowed".into(), None);
+                };
+                let (kind, allowed) = match keyword {
+                    PrivateKeyword::Const => {
+                        (ArgumentErrorKind::NotAllowed, Json::parse(&format!("[{operand}]")).ok())
+                    }
+                    PrivateKeyword::Enum => (ArgumentErrorKind::NotAllowed, Json::parse(operand).ok()),
+                    PrivateKeyword::Minimum
+                    | PrivateKeyword::Maximum
+                    | PrivateKeyword::ExclusiveMinimum
+                    | PrivateKeyword::ExclusiveMaximum
+                    | PrivateKeyword::MultipleOf => (ArgumentErrorKind::OutOfRange, None),
+                };
+                (path, kind, keywords::describe(keyword, operand).into_owned(), allowed)
             }
             other => (
                 path,

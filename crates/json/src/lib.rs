@@ -7,11 +7,13 @@
 //!
 //! Deliberately absent: a tree of values, floating point, JSON-RPC, MCP and I/O.
 
+mod decimal;
 mod node;
 mod owned;
 mod scan;
 pub mod write;
 
+pub use decimal::Decimal;
 pub use node::{Elements, Members, Node, NodeKind};
 pub use owned::Json;
 pub use scan::{Doc, ScanError, ScanErrorKind, ScanLimits, scan};

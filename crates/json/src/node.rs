@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::decimal::Decimal;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     Null,
@@ -142,6 +144,12 @@ impl<'d> Node<'d> {
         start..start + self.slot().len_bytes() as usize
     }
 
+    /// The number of values and keys of this value, itself included.
+    #[inline]
+    pub fn slot_count(&self) -> usize {
+        self.slot().next() - self.index as usize
+    }
+
     /// The number of members or elements; 0 for other kinds.
     #[inline]
     pub fn len(&self) -> usize {
@@ -197,6 +205,11 @@ impl<'d> Node<'d> {
 
     pub fn u64(&self) -> Option<u64> {
         if self.is_plain_integer() { self.raw().parse().ok() } else { None }
+    }
+
+    /// The exact value of a number.
+    pub fn decimal(&self) -> Option<Decimal<'d>> {
+        if self.kind() == NodeKind::Number { Decimal::parse(self.raw()) } else { None }
     }
 
     /// Whether this is a string equal to `expected`.

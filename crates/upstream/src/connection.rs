@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{
     Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, IncomingInputRequest,
-    InputReply, InputRequestId, ProtocolWarning, ServerInfo, TransportKind, VersionPolicy,
+    InputReply, InputRequestId, ProtocolViolation, ProtocolWarning, ServerInfo, TransportKind, VersionPolicy,
 };
 use wire::frame::Framing;
 use wire::{ListKind, NotificationFilter};
@@ -356,7 +356,7 @@ impl Connection {
         match self.shared.start_and_wait(follow, |client, now| client.call(call, now)).await {
             CallCompletion::Done(result) => Ok(result),
             CallCompletion::List(_) => {
-                Err(ClientError::ProtocolViolation("a list where a result belongs".to_owned()))
+                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a result" }))
             }
             CallCompletion::Failed(why) => Err(why),
         }
@@ -367,7 +367,7 @@ impl Connection {
         match self.shared.start_and_wait(None, |client, now| client.list(list, timeout_ms, now)).await {
             CallCompletion::List(items) => Ok(items),
             CallCompletion::Done(_) => {
-                Err(ClientError::ProtocolViolation("a result where a list belongs".to_owned()))
+                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a list" }))
             }
             CallCompletion::Failed(why) => Err(why),
         }

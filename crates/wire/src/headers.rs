@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use json::{Node, NodeKind, ScanLimits};
+use json::{Decimal, Node, NodeKind};
 
 /// One header field of a request. A repeated field has no usable value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,37 +93,6 @@ fn numbers_equal(header: &[u8], body: &str) -> bool {
     if header == body.as_bytes() {
         return true;
     }
-    let Ok(doc) = json::scan(header.to_vec(), &ScanLimits { depth_max: 0, slots_max: 1 }) else {
-        return false;
-    };
-    let number = doc.root();
-    // It must be a number without white space around it.
-    if number.kind() != NodeKind::Number || number.raw().len() != header.len() {
-        return false;
-    }
-    match (parse_decimal(number.raw()), parse_decimal(body)) {
-        (Some(header), Some(body)) => header == body,
-        _ => false,
-    }
-}
-
-/// A JSON number as its sign, its digits without leading and trailing zeros, and the exponent of the last
-/// digit.
-///
-/// `None` if the exponent does not fit into `i32`.
-fn parse_decimal(number: &str) -> Option<(bool, String, i64)> {
-    let (negative, number) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number),
-    };
-    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    let significant = digits.trim_end_matches('0');
-    let exponent = i64::from(exponent.parse::<i32>().ok()?) - fraction.len() as i64
-        + (digits.len() - significant.len()) as i64;
-    match significant.trim_start_matches('0') {
-        "" => Some((false, String::new(), 0)),
-        significant => Some((negative, significant.to_owned(), exponent)),
-    }
+    let header = std::str::from_utf8(header).ok().and_then(Decimal::parse);
+    header.is_some() && header == Decimal::parse(body)
 }

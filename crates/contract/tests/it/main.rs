@@ -8,6 +8,7 @@ mod bad_sections;
 mod bad_sources;
 mod bad_tools;
 mod compatibility;
+mod exact_numbers;
 mod init;
 mod keys;
 mod kinds;
@@ -16,6 +17,7 @@ mod lock;
 mod manifest;
 mod operations;
 mod pages;
+mod schema_budget;
 mod toml_errors;
 mod truncation;
 
@@ -74,7 +76,7 @@ fn errors_name_the_argument_the_reason_and_what_is_allowed() {
         Err(r#"plan not_allowed `plan`: expected one of `free`, `ruby`"#),
     );
     check(r#"{"email":"a@b.test","limit":0}"#, Err("limit out_of_range `limit`: must be at least 1"));
-    check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit wrong_type `limit`: expected integer"));
+    check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit out_of_range `limit`: must be at most 200"));
     check(r#"{"email":"a@b.test","limit":2.5}"#, Err("limit wrong_type `limit`: expected integer"));
     check(r#"{"email":"a@b.test","code":"abc"}"#, Err("code bad_format `code`: does not match `^[A-Z]+$`"));
     check(

@@ -215,7 +215,7 @@ impl CommandError {
                 }
             }
             ClientError::ConnectionClosed(reason) => match phase {
-                Phase::Connecting => Self::new(Exit::Unreachable, reason),
+                Phase::Connecting => Self::new(Exit::Unreachable, reason.to_string()),
                 Phase::Requesting => {
                     let lost =
                         Self::new(Exit::Unreachable, format!("lost the connection to {address}: {reason}"));

@@ -10,7 +10,7 @@ use outbound::{Client, ConnectFailure, Method, Request, RequestBuilder, Response
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
-use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange};
+use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange, ProtocolViolation};
 
 use super::CloseFuture;
 use crate::connection::{ConnectError, ConnectionShared};
@@ -168,7 +168,7 @@ impl HttpTransport {
             Err(error) => {
                 let address = redact::address(self.url.as_str()).into_owned();
                 let reason = root_cause(&error);
-                let why = ClientError::ConnectionClosed(format!("cannot reach {address}: {reason}"));
+                let why = ClientError::ConnectionClosed(format!("cannot reach {address}: {reason}").into());
                 if error.is_connect() {
                     let failure = ConnectFailure::classify(&error);
                     self.shared.set_connect_error(ConnectError { address, reason, failure });
@@ -201,17 +201,17 @@ impl HttpTransport {
                     break;
                 }
                 Err(error) => {
-                    let why = ClientError::ConnectionClosed(format!(
-                        "the answer broke off: {}",
-                        root_cause(&error)
-                    ));
+                    let why = ClientError::ConnectionClosed(
+                        format!("the answer broke off: {}", root_cause(&error)).into(),
+                    );
                     return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
                 }
             };
             self.shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &chunk });
             let mut messages = Vec::new();
             if answer.push(&chunk, |message| messages.push(message)).is_err() {
-                let why = ClientError::ProtocolViolation(format!("an answer of more than {max} bytes"));
+                let why =
+                    ClientError::ProtocolViolation(ProtocolViolation::ResponseTooLarge { bytes_max: max });
                 return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
             }
             for message in messages {

@@ -2,9 +2,10 @@
 
 use json::{Json, Node, ScanLimits, scan};
 
+use super::errors::{ClientError, CloseReason, ProtocolViolation};
 use super::param_headers::encode_header_value;
 use super::state_machine::{CallPurpose, Client, Phase};
-use super::types::{Action, ClientError, ClientMessage, TransportKind, WarningKind};
+use super::types::{Action, ClientMessage, TransportKind, WarningKind};
 use super::{HttpResponse, ServerError};
 use crate::method::{Method, NameParam};
 use crate::version::{Feature, Version};
@@ -80,11 +81,11 @@ impl Client {
         // A server that sends requests but does not read would make this queue grow without limit.
         if self.actions.len() >= self.options.calls_max.saturating_mul(2) {
             if self.phase != Phase::Closed {
-                self.close(ClientError::ConnectionClosed("the server does not read its messages".to_owned()));
+                self.close(ClientError::ConnectionClosed(CloseReason::ServerNotReading));
             }
             return;
         }
-        let exchange = self.next_id();
+        let exchange = self.next_exchange();
         let headers = if self.transport == TransportKind::Http {
             self.http_headers(self.version, false)
         } else {
@@ -112,7 +113,7 @@ impl Client {
 
     /// Opens the GET stream for messages of the server that belong to no request (handshake era).
     pub(super) fn open_server_stream(&mut self) {
-        let exchange = self.next_id();
+        let exchange = self.next_exchange();
         // The stream of an earlier session.
         self.actions.extend(self.stream_exchange.replace(exchange).map(Action::Abort));
         self.stream_resumes = 0;
@@ -181,8 +182,8 @@ impl Client {
         {
             self.receive(response.body, Some(exchange), now);
             if self.is_pending_exchange(exchange) {
-                let reason = "the HTTP response does not contain the response to the request".to_owned();
-                self.exchange_failed(exchange, ClientError::ProtocolViolation(reason));
+                let violation = ProtocolViolation::MissingResponse;
+                self.exchange_failed(exchange, ClientError::ProtocolViolation(violation));
             }
             return;
         }
@@ -194,10 +195,7 @@ impl Client {
             return;
         }
         let error = if is_ok {
-            ClientError::ProtocolViolation(format!(
-                "HTTP {} without a body, in response to a request",
-                response.status
-            ))
+            ClientError::ProtocolViolation(ProtocolViolation::EmptyBody { status: response.status })
         } else {
             ClientError::from_http_response(&response)
         };
@@ -269,10 +267,7 @@ impl Client {
             }
             pending.resumed = false;
         }
-        self.exchange_failed(
-            exchange,
-            ClientError::ConnectionClosed("the stream ended before the response".to_owned()),
-        );
+        self.exchange_failed(exchange, ClientError::ConnectionClosed(CloseReason::StreamEnded));
     }
 
     /// Whether the client is reconnecting to a stream.

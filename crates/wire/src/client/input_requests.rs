@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use json::{Json, Node};
 use spile_core::ClientCapabilities;
 
+use super::errors::{ClientError, InputRequiredError, ProtocolViolation};
 use super::outgoing;
 use super::state_machine::{Client, Phase};
-use super::types::{ClientError, ClientEvent, WarningKind};
+use super::types::{ClientEvent, WarningKind};
 use super::{CallId, IncomingInputRequest, InputReply, InputRequestId, InputRequestKind};
 use crate::error::ErrorCode;
 use crate::id::RequestId;
@@ -83,22 +84,21 @@ impl Client {
 
     pub(super) fn input_required(&mut self, call: CallId, result: Node<'_>) {
         let Some(pending) = self.pending_calls.get_mut(&call) else { return };
-        let invalid = |reason: &str| {
-            ClientError::ProtocolViolation(format!("invalid `input_required` result: {reason}"))
+        let invalid = |error: InputRequiredError| {
+            ClientError::ProtocolViolation(ProtocolViolation::InvalidInputRequired(error))
         };
         if !matches!(pending.call.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead) {
-            return self.fail_call(call, invalid("this method does not support input requests"));
+            return self.fail_call(call, invalid(InputRequiredError::MethodWithoutInput));
         }
         pending.rounds += 1;
         if pending.rounds > self.options.input_rounds_max {
-            let reason =
-                format!("the call exceeds the limit of {} rounds of input", self.options.input_rounds_max);
-            return self.fail_call(call, ClientError::ProtocolViolation(reason));
+            let violation = ProtocolViolation::TooManyRounds { max: self.options.input_rounds_max };
+            return self.fail_call(call, ClientError::ProtocolViolation(violation));
         }
         let requests = result.get("inputRequests").filter(Node::is_object);
         let state = result.get("requestState").filter(|state| state.str().is_some());
         if requests.is_none() && state.is_none() {
-            return self.fail_call(call, invalid("it has neither `inputRequests` nor `requestState`"));
+            return self.fail_call(call, invalid(InputRequiredError::Empty));
         }
         pending.input_round = InputRound { request_state: state.map(Json::from), ..InputRound::default() };
         let mut new_requests = Vec::new();
@@ -107,15 +107,12 @@ impl Client {
             let params = request.get("params");
             let Some(kind) = self.supported_input_kind(&method, params) else {
                 let method: String = method.escape_debug().take(64).collect();
-                return self.fail_call(
-                    call,
-                    invalid(&format!("this client did not declare a capability for `{method}`")),
-                );
+                return self.fail_call(call, invalid(InputRequiredError::UndeclaredCapability { method }));
             };
             new_requests.push((key.str().unwrap_or_default().into_owned(), kind, params));
         }
         if new_requests.len() > self.options.input_requests_max {
-            return self.fail_call(call, invalid("too many input requests"));
+            return self.fail_call(call, invalid(InputRequiredError::TooManyRequests));
         }
         if self.input_requests.len() + new_requests.len() > self.options.input_requests_max {
             return self.fail_call(call, ClientError::Busy);
@@ -124,7 +121,7 @@ impl Client {
             return self.send_call(call);
         }
         for (key, kind, params) in new_requests {
-            let id = InputRequestId(self.next_id());
+            let id = self.next_input_request();
             self.input_requests.insert(id, OpenInputRequest::InputRequired { call, kind });
             if let Some(pending) = self.pending_calls.get_mut(&call) {
                 pending.input_round.open_requests.insert(id, key);
@@ -202,7 +199,7 @@ impl Client {
                 self.notify(outgoing::error(&id, ErrorCode::Busy.number(), "too many open input requests"));
             }
             Some(kind) => {
-                let request = InputRequestId(self.next_id());
+                let request = self.next_input_request();
                 self.input_requests.insert(request, OpenInputRequest::ServerRequest { id, kind, call });
                 self.emit_input_request(request, call, kind, params);
             }

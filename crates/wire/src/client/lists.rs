@@ -2,6 +2,7 @@
 
 use json::{Json, Node, NodeKind};
 
+use super::errors::ProtocolViolation;
 use super::param_headers::ParamHeaders;
 use super::state_machine::Client;
 use super::types::{ClientEvent, ProtocolWarning, TransportKind, WarningKind};
@@ -26,17 +27,14 @@ const BYTES_MAX: usize = 64 << 20;
 pub(super) enum PageStatus {
     More,
     Complete(Vec<Json>),
-    Invalid(String),
+    Invalid(ProtocolViolation),
 }
 
 impl PageCollector {
     pub(super) fn add_page(&mut self, list: ListKind, result: Node<'_>) -> PageStatus {
         let key = list.result_key();
         let Some(items) = result.get(key).filter(|items| items.kind() == NodeKind::Array) else {
-            return PageStatus::Invalid(format!(
-                "the result of `{}` has no array `{key}`",
-                list.method().as_str()
-            ));
+            return PageStatus::Invalid(ProtocolViolation::MissingList { method: list.method(), key });
         };
         for item in items.elements() {
             self.bytes += item.raw().len();
@@ -47,16 +45,14 @@ impl PageCollector {
         let next = result.get("nextCursor").and_then(|cursor| cursor.str()).map(|cursor| cursor.into_owned());
         let Some(next) = next else { return PageStatus::Complete(std::mem::take(&mut self.items)) };
         if self.cursor.as_ref() == Some(&next) {
-            return PageStatus::Invalid(format!(
-                "the list of {key} does not end: the server returned the same cursor twice"
-            ));
+            return PageStatus::Invalid(ProtocolViolation::RepeatedCursor { key });
         }
         if self.page_count >= PAGES_MAX || self.items.len() > ITEMS_MAX || self.bytes > BYTES_MAX {
-            return PageStatus::Invalid(format!(
-                "the list of {key} exceeds the limit: {} items on {} pages so far",
-                self.items.len(),
-                self.page_count
-            ));
+            return PageStatus::Invalid(ProtocolViolation::ListTooLong {
+                key,
+                items: self.items.len(),
+                pages: self.page_count,
+            });
         }
         self.cursor = Some(next);
         PageStatus::More

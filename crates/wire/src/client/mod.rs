@@ -12,6 +12,7 @@
 //! Deliberately absent: sockets, processes, tasks and clocks. The driver passes the time in, in milliseconds of its
 //! own clock.
 
+mod errors;
 mod exchange;
 mod http;
 mod incoming;
@@ -24,11 +25,12 @@ mod param_headers;
 mod state_machine;
 mod types;
 
+pub use errors::{ClientError, CloseReason, InputRequiredError, ProtocolViolation, VersionMismatch};
 pub use exchange::{ExchangeEnd, HttpExchange, HttpResponse};
 pub use param_headers::{ParamHeaders, encode_header_value};
 pub use state_machine::Client;
 pub use types::{
-    Action, ClientCall, ClientError, ClientEvent, ClientMessage, ClientOptions, ProtocolWarning, ServerInfo,
+    Action, ClientCall, ClientEvent, ClientMessage, ClientOptions, ProtocolWarning, ServerInfo,
     TransportKind, VersionPolicy, WarningKind,
 };
 

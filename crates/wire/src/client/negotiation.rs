@@ -6,9 +6,10 @@
 
 use json::{Json, Node};
 
+use super::errors::{ClientError, VersionMismatch};
 use super::input_requests::OpenInputRequest;
 use super::state_machine::{CallPurpose, Client, PendingCall, Phase};
-use super::types::{ClientError, ClientEvent, ServerInfo, TransportKind, VersionPolicy};
+use super::types::{ClientEvent, ServerInfo, TransportKind, VersionPolicy};
 use super::{HttpResponse, ServerError, outgoing};
 use crate::error::ErrorCode;
 use crate::method::Method;
@@ -27,7 +28,7 @@ impl Client {
     }
 
     fn probe(&mut self, version: Version, now: u64) {
-        let id = self.next_id();
+        let id = self.next_message_id();
         let timeout_ms = if self.falls_back_to_handshake() {
             self.options.probe_timeout_ms
         } else {
@@ -54,16 +55,14 @@ impl Client {
 
     pub(super) fn initialize(&mut self, requested: Version, now: u64) {
         if !self.allows_version(requested) {
-            let only = match self.options.version_policy {
-                VersionPolicy::Only(version) => version.as_str(),
-                VersionPolicy::Any | VersionPolicy::HandshakeOnly => "a newer version",
+            let allowed = match self.options.version_policy {
+                VersionPolicy::Only(version) => Some(version),
+                VersionPolicy::Any | VersionPolicy::HandshakeOnly => None,
             };
-            let reason =
-                format!("the server supports only versions with a handshake; this client allows only {only}");
-            self.close(ClientError::UnsupportedVersion(reason));
+            self.close(ClientError::UnsupportedVersion(VersionMismatch::HandshakeOnly { allowed }));
             return;
         }
-        let id = self.next_id();
+        let id = self.next_message_id();
         let until = now.saturating_add(self.options.handshake_timeout_ms);
         self.session = None;
         self.phase = Phase::Initializing { id, requested_version: requested, deadline_ms: until };
@@ -161,17 +160,9 @@ impl Client {
     }
 
     fn fail_unsupported_version(&mut self, dates: &[String]) {
-        let reason = match &*dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
-            [] | [""] => "the server names no protocol version".to_owned(),
-            [only] => {
-                format!("the server supports only protocol version {only}, which this client does not allow")
-            }
-            dates => format!(
-                "the server supports only protocol versions {}, none of which this client allows",
-                dates.join(", ")
-            ),
-        };
-        self.close(ClientError::UnsupportedVersion(reason));
+        let named = dates.iter().filter(|date| !date.is_empty());
+        let supported = named.take(8).cloned().collect();
+        self.close(ClientError::UnsupportedVersion(VersionMismatch::NoCommonVersion { supported }));
     }
 
     fn on_discovered(&mut self, version: Version, result: Node<'_>) {
@@ -206,10 +197,7 @@ impl Client {
                     }
                     (None, Some(dates)) => self.fail_unsupported_version(&dates),
                     (None, None) if rejects_handshake(&error) => {
-                        let error = ClientError::Server(error);
-                        self.close(ClientError::UnsupportedVersion(format!(
-                            "the server does not support `initialize`: {error}"
-                        )));
+                        self.close(ClientError::UnsupportedVersion(VersionMismatch::NoHandshake(error)));
                     }
                     (None, None) => self.close(ClientError::Server(error)),
                 };

@@ -59,7 +59,7 @@ impl Client {
         // 2026-07-28, Receiving Notifications: clients MUST correlate by the subscription's id.
         if self.version.has(Feature::Listen) && self.subscription_call(params).is_none() {
             // A notification for a cancelled subscription is merely late; one for an unknown subscription is an error.
-            if subscription_id(params).is_none_or(|id| id >= self.next_id) {
+            if subscription_id(params).is_none_or(|id| id >= self.next_message_id) {
                 self.warn(
                     WarningKind::SkippedMessage,
                     "skipped a change notification that belongs to no subscription",

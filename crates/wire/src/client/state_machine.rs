@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use json::{Json, Node, scan};
 use spile_core::LogLevel;
 
+use super::errors::{ClientError, CloseReason, ProtocolViolation, VersionMismatch, excerpt};
 use super::http::StreamPosition;
 use super::incoming::{IncomingMessage, messages};
 use super::input_requests::{InputRound, OpenInputRequest};
@@ -12,8 +13,7 @@ use super::lists::{PageCollector, PageStatus};
 use super::outgoing::{self, ClientIdentity, RequestExtras};
 use super::param_headers::ParamHeaders;
 use super::types::{
-    Action, ClientCall, ClientError, ClientEvent, ClientOptions, ProtocolWarning, ServerInfo, TransportKind,
-    WarningKind, excerpt,
+    Action, ClientCall, ClientEvent, ClientOptions, ProtocolWarning, ServerInfo, TransportKind, WarningKind,
 };
 use super::{CallId, InputRequestId, ServerError};
 use crate::error::ErrorCode;
@@ -43,7 +43,12 @@ pub struct Client {
     /// The number of completed handshakes or probes.
     pub(super) session_epoch: u32,
     pub(super) log_level: Option<LogLevel>,
-    pub(super) next_id: u64,
+    /// The id of the next request. Requests are numbered from 1 without gaps.
+    pub(super) next_message_id: u64,
+    next_call: u64,
+    next_input_request: u64,
+    /// The next exchange without a request id: a notification, a response or a GET.
+    next_exchange: u64,
     /// The latest time that the driver passed in.
     pub(super) now_ms: u64,
     /// The last unreadable message on a pipe, and the next message id when it arrived.
@@ -63,6 +68,9 @@ pub struct Client {
     pub(super) actions: VecDeque<Action>,
     pub(super) events: VecDeque<ClientEvent>,
 }
+
+/// The exchanges of requests have the number of the request; all others count from here.
+pub(super) const EXCHANGE_WITHOUT_REQUEST_MIN: u64 = 1 << 62;
 
 /// The limit of messages in one frame.
 const MESSAGES_MAX: usize = 4096;
@@ -118,7 +126,10 @@ impl Client {
             late_probe: None,
             session_epoch: 0,
             log_level: None,
-            next_id: 1,
+            next_message_id: 1,
+            next_call: 1,
+            next_input_request: 1,
+            next_exchange: EXCHANGE_WITHOUT_REQUEST_MIN,
             now_ms: 0,
             last_unreadable: None,
             last_error: None,
@@ -194,7 +205,7 @@ impl Client {
     }
 
     pub(super) fn start_call(&mut self, call: ClientCall, purpose: CallPurpose) -> CallId {
-        let ticket = CallId(self.next_id());
+        let ticket = CallId(take_next(&mut self.next_call));
         if self.pending_calls.len() >= self.options.calls_max {
             self.report_failure(ticket, &purpose, ClientError::Busy);
             return ticket;
@@ -226,7 +237,7 @@ impl Client {
         match self.phase {
             Phase::Ready => self.send_call(ticket),
             Phase::Closed => {
-                self.fail_call(ticket, ClientError::ConnectionClosed("the connection is closed".to_owned()))
+                self.fail_call(ticket, ClientError::ConnectionClosed(CloseReason::AlreadyClosed))
             }
             Phase::NotStarted | Phase::Probing { .. } | Phase::Initializing { .. } => {}
         }
@@ -257,10 +268,10 @@ impl Client {
             return self.subscribe_resources(ticket);
         }
         if Method::find(method.as_str(), self.version).is_none() {
-            let reason = format!("protocol {} has no `{}`", self.version.as_str(), method.as_str());
-            return self.fail_call(ticket, ClientError::UnsupportedVersion(reason));
+            let mismatch = VersionMismatch::MethodNotInVersion { method, version: self.version };
+            return self.fail_call(ticket, ClientError::UnsupportedVersion(mismatch));
         }
-        let id = self.next_id();
+        let id = self.next_message_id();
         let Some(pending) = self.pending_calls.get(&ticket) else { return };
         let cursor = match &pending.purpose {
             CallPurpose::List(_, pages) | CallPurpose::RefreshTools { pages, .. } => pages.cursor.as_deref(),
@@ -373,14 +384,15 @@ impl Client {
         let doc = match scan(frame, &self.options.scan_limits) {
             Ok(doc) => doc,
             Err(error) => {
-                let reason = format!("{error}: `{beginning}`");
+                let excerpt = beginning;
                 match exchange.filter(|id| self.is_pending_exchange(*id)) {
-                    Some(id) => self.exchange_failed(
-                        id,
-                        ClientError::ProtocolViolation(format!("the response is not readable: {reason}")),
-                    ),
+                    Some(id) => {
+                        let violation = ProtocolViolation::UnreadableResponse { error, excerpt };
+                        self.exchange_failed(id, ClientError::ProtocolViolation(violation));
+                    }
                     // Some servers print log lines to stdout.
                     None => {
+                        let reason = format!("{error}: `{excerpt}`");
                         self.warn(
                             WarningKind::SkippedMessage,
                             &format!("skipped an unreadable message: {reason}"),
@@ -431,10 +443,7 @@ impl Client {
                             self.warn(WarningKind::SkippedMessage, "skipped a response without a usable id")
                         }
                         Err(error) => {
-                            self.warn(
-                                WarningKind::Rejected,
-                                &format!("the server reports: {} ({})", error.message, error.code),
-                            );
+                            self.warn(WarningKind::Rejected, &format!("the server reports: {error}"));
                             // Not fatal by itself: some servers reject a probe this way and accept the handshake.
                             self.last_error = Some(error).filter(|_| self.is_negotiating());
                         }
@@ -458,10 +467,8 @@ impl Client {
         let result = match result {
             Ok(result) if result.is_object() => result,
             Ok(_) => {
-                return self.fail_call(
-                    ticket,
-                    ClientError::ProtocolViolation("the result is not an object".to_owned()),
-                );
+                return self
+                    .fail_call(ticket, ClientError::ProtocolViolation(ProtocolViolation::ResultNotObject));
             }
             Err(error)
                 if error.code == ErrorCode::HeaderMismatch.number() && self.may_refresh_tools(ticket) =>
@@ -480,7 +487,7 @@ impl Client {
                 let kind: String = kind.escape_debug().take(64).collect();
                 self.fail_call(
                     ticket,
-                    ClientError::ProtocolViolation(format!("unknown `resultType`: `{kind}`")),
+                    ClientError::ProtocolViolation(ProtocolViolation::UnknownResultType(kind)),
                 );
             }
         }
@@ -516,8 +523,8 @@ impl Client {
                     Some(call) => self.send_call(call),
                 }
             }
-            (_, PageStatus::Invalid(reason), _) => {
-                self.fail_call(ticket, ClientError::ProtocolViolation(reason))
+            (_, PageStatus::Invalid(violation), _) => {
+                self.fail_call(ticket, ClientError::ProtocolViolation(violation));
             }
         }
     }
@@ -573,10 +580,10 @@ impl Client {
                 self.close(ClientError::Server(error));
             }
             Some(error) if self.is_negotiating() => {
-                let reason = format!("{reason}; its last error: {} ({})", error.message, error.code);
+                let reason = CloseReason::Transport { message: reason.to_owned(), last_error: Some(error) };
                 self.close(ClientError::ConnectionClosed(reason));
             }
-            Some(_) | None => self.close(ClientError::ConnectionClosed(reason.to_owned())),
+            Some(_) | None => self.close(ClientError::ConnectionClosed(reason.into())),
         }
     }
 
@@ -690,7 +697,7 @@ impl Client {
     /// Remembers an unreadable message: it may have been the response to a pending call.
     pub(super) fn record_unreadable(&mut self, excerpt: &str) {
         if self.transport == TransportKind::Pipe {
-            self.last_unreadable = Some((self.next_id, excerpt.to_owned()));
+            self.last_unreadable = Some((self.next_message_id, excerpt.to_owned()));
         }
     }
 
@@ -750,10 +757,16 @@ impl Client {
         self.now_ms = self.now_ms.max(now);
     }
 
-    pub(super) fn next_id(&mut self) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        id
+    pub(super) fn next_message_id(&mut self) -> u64 {
+        take_next(&mut self.next_message_id)
+    }
+
+    pub(super) fn next_exchange(&mut self) -> u64 {
+        take_next(&mut self.next_exchange)
+    }
+
+    pub(super) fn next_input_request(&mut self) -> InputRequestId {
+        InputRequestId(take_next(&mut self.next_input_request))
     }
 
     pub(super) fn client_identity(&self) -> ClientIdentity<'_> {
@@ -764,6 +777,12 @@ impl Client {
             log_level: self.log_level,
         }
     }
+}
+
+fn take_next(counter: &mut u64) -> u64 {
+    let number = *counter;
+    *counter += 1;
+    number
 }
 
 fn uri_params(uri: &str) -> Json {

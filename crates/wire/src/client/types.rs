@@ -3,7 +3,8 @@
 use json::{Json, ScanLimits};
 use spile_core::{CatalogChange, ClientCapabilities};
 
-use super::{CallId, HttpResponse, IncomingInputRequest, InputRequestId, ServerError};
+use super::errors::ClientError;
+use super::{CallId, IncomingInputRequest, InputRequestId};
 use crate::method::Method;
 use crate::params::NotificationFilter;
 use crate::version::Version;
@@ -183,83 +184,4 @@ pub struct ServerInfo {
     pub server_version: String,
     pub instructions: Option<String>,
     pub capabilities: Json,
-}
-
-/// Why a call has no result.
-#[derive(Debug, Clone)]
-pub enum ClientError {
-    /// The server returned an error.
-    Server(ServerError),
-    /// The server requires authentication (401) or denies access (403).
-    Unauthorized {
-        status: u16,
-        challenge: Option<String>,
-    },
-    /// Any other HTTP status, with the start of the body.
-    HttpStatus {
-        status: u16,
-        text: String,
-    },
-    /// The server's message does not follow the protocol.
-    ProtocolViolation(String),
-    UnsupportedVersion(String),
-    /// No response in time. On a pipe an unreadable message cannot be matched with a call, so the error mentions it.
-    Timeout {
-        after_ms: u64,
-        unreadable: Option<String>,
-    },
-    /// The connection or the stream closed before the response.
-    ConnectionClosed(String),
-    Cancelled,
-    /// The application refused an input request of the call.
-    InputRefused(String),
-    /// The limit of pending calls or open input requests is reached.
-    Busy,
-}
-
-/// The first characters of a message, for an error text.
-pub(super) fn excerpt(bytes: &[u8]) -> String {
-    const CHARS: usize = 80;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS)]);
-    let mut excerpt: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().count() > CHARS || bytes.len() > 4 * CHARS {
-        excerpt.push('…');
-    }
-    excerpt
-}
-
-impl ClientError {
-    pub(super) fn from_http_response(response: &HttpResponse) -> Self {
-        match response.status {
-            status @ (401 | 403) => {
-                Self::Unauthorized { status, challenge: response.www_authenticate.clone() }
-            }
-            status => Self::HttpStatus { status, text: excerpt(&response.body) },
-        }
-    }
-}
-
-impl std::fmt::Display for ClientError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Server(ServerError { code, message, .. }) => write!(f, "{message} ({code})"),
-            Self::Unauthorized { status: 401, .. } => {
-                f.write_str("the server requires authentication (HTTP 401)")
-            }
-            Self::Unauthorized { status, .. } => write!(f, "the server denies access (HTTP {status})"),
-            Self::HttpStatus { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
-            Self::HttpStatus { status, text } => write!(f, "HTTP {status}: {text}"),
-            Self::ProtocolViolation(reason)
-            | Self::UnsupportedVersion(reason)
-            | Self::ConnectionClosed(reason)
-            | Self::InputRefused(reason) => f.write_str(reason),
-            Self::Timeout { after_ms, unreadable } => {
-                write!(f, "no response within {after_ms} ms")?;
-                let Some(excerpt) = unreadable else { return Ok(()) };
-                write!(f, "; the server sent an unreadable message: {excerpt}")
-            }
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Busy => f.write_str("too many pending calls"),
-        }
-    }
 }

@@ -9,8 +9,8 @@ mod regressions;
 use json::Json;
 use spile_core::{ClientCapabilities, LogLevel};
 use wire::client::{
-    Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, HttpResponse, InputReply,
-    InputRequestId, TransportKind, VersionPolicy,
+    Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, CloseReason, HttpResponse,
+    InputReply, InputRequestId, TransportKind, VersionMismatch, VersionPolicy, WarningKind,
 };
 use wire::method::Method;
 use wire::{ListKind, NotificationFilter, Version};
@@ -112,7 +112,7 @@ impl ClientHarness {
             "closed" => self.client.connection_closed(rest),
             "cut" => self.client.exchange_failed(self.exchange, ClientError::ConnectionClosed("cut".into())),
             // The next message arrives in this exchange.
-            "at" => self.exchange = rest.parse().expect("a number"),
+            "at" => self.exchange = parse_exchange(rest),
             "ended" => {
                 let (id, retry) = rest.split_once(' ').unwrap_or((rest, ""));
                 let id = (!id.is_empty()).then(|| id.to_owned());
@@ -153,7 +153,7 @@ impl ClientHarness {
                     }
                     line
                 }
-                Action::Abort(exchange) => format!("abort {exchange}"),
+                Action::Abort(exchange) => format!("abort {}", exchange_name(exchange)),
                 Action::Get { delay_ms, last_event_id, headers, .. } => {
                     let mut line = format!("GET after {delay_ms} from {last_event_id:?}");
                     for (name, value) in headers {
@@ -219,6 +219,23 @@ impl ClientHarness {
     }
 }
 
+/// Exchanges of requests have the number of the request. Those of notifications and streams are `x0`, `x1` and so on.
+const EXCHANGE_WITHOUT_REQUEST_MIN: u64 = 1 << 62;
+
+fn exchange_name(exchange: u64) -> String {
+    match exchange.checked_sub(EXCHANGE_WITHOUT_REQUEST_MIN) {
+        Some(number) => format!("x{number}"),
+        None => exchange.to_string(),
+    }
+}
+
+fn parse_exchange(name: &str) -> u64 {
+    match name.strip_prefix('x') {
+        Some(number) => EXCHANGE_WITHOUT_REQUEST_MIN + number.parse::<u64>().expect("a number"),
+        None => name.parse().expect("a number"),
+    }
+}
+
 /// Runs `rest` after a probe that the server accepts.
 fn on_modern_pipe(rest: &str) {
     let opening = r#"
@@ -252,12 +269,10 @@ fn a_call_to_a_server_of_the_stateless_era() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t","arguments":{"a":1}}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{META}}}
-        < {"jsonrpc":"2.0","id":4,"result":{"content":[],"resultType":"complete"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":2,"result":{"content":[],"resultType":"complete"}}
         ! done 0 {"content":[],"resultType":"complete"}
-    "#
-        .replace(r#""id":4"#, r#""id":3"#)
-        .as_str(),
+    "#,
     );
 }
 
@@ -266,16 +281,16 @@ fn a_result_without_result_type_is_complete_and_an_unknown_one_is_an_error() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":3,"result":{"content":[]}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":2,"result":{"content":[]}}
         ! done 0 {"content":[]}
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":5,"result":{"resultType":"surprise"}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"surprise"}}
         ! failed 1 unknown `resultType`: `surprise`
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":7,"result":[]}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":4,"result":[]}
         ! failed 2 the result is not an object
     "#,
     );
@@ -407,9 +422,9 @@ fn calls_are_sent_once_the_server_is_ready() {
         call tools/call {"name":"t"}
         < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}
         ! ready 2025-11-25 s
-        < {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"unknown tool `t`"}}
+        < {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"unknown tool `t`"}}
         ! failed 0 unknown tool `t` (-32602)
     "#,
     );
@@ -426,38 +441,38 @@ fn input_required_results_start_rounds() {
         < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}},"r":{"method":"roots/list"}},"requestState":"A\u00e9/\/b"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}},"r":{"method":"roots/list"}},"requestState":"A\u00e9/\/b"}}
         ! input_requested Elicitation {"message":"?"}
         ! input_requested Roots {}
         answer {"action":"accept","content":{}}
         answer {"roots":[]}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"accept","content":{}},"r":{"roots":[]}},"requestState":"A\u00e9/\/b","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","requestState":"2"}}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","requestState":"2","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"accept","content":{}},"r":{"roots":[]}},"requestState":"A\u00e9/\/b","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","requestState":"2"}}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","requestState":"2","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":4,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}}
         ! input_requested Elicitation {}
         refuse no user
-        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"decline"}},"_meta":{META}}}
-        < {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"decline"}},"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":5,"result":{"resultType":"complete"}}
         ! done 0 {"resultType":"complete"}
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":11,"result":{"resultType":"input_required","inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}}}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}}}
         ! failed 1 invalid `input_required` result: this client did not declare a capability for `sampling/createMessage`
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":13,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}}
         ! input_requested Roots {}
         refuse there are none
         ! failed 2 there are none
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"t","_meta":{META}}}
-        < {"jsonrpc":"2.0","id":16,"result":{"resultType":"input_required"}}
+        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":8,"result":{"resultType":"input_required"}}
         ! failed 3 invalid `input_required` result: it has neither `inputRequests` nor `requestState`
         list tools
-        > {"jsonrpc":"2.0","id":18,"method":"tools/list","params":{"_meta":{META}}}
-        < {"jsonrpc":"2.0","id":18,"result":{"resultType":"input_required","requestState":"x"}}
+        > {"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":9,"result":{"resultType":"input_required","requestState":"x"}}
         ! failed 4 invalid `input_required` result: this method does not support input requests
     "#
     .replace("META", &caps);
@@ -473,10 +488,10 @@ fn the_number_of_rounds_is_limited() {
         < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
     "#,
     );
-    for id in 3..13 {
+    for id in 2..12 {
         script.push_str(&format!(
             "< {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"resultType\":\"input_required\",\"requestState\":\"s\"}}}}\n> {{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\",\"requestState\":\"s\",\"_meta\":{{META}}}}}}\n",
             id + 1
@@ -484,7 +499,7 @@ fn the_number_of_rounds_is_limited() {
     }
     script.push_str(
         r#"
-        < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","requestState":"s"}}
+        < {"jsonrpc":"2.0","id":12,"result":{"resultType":"input_required","requestState":"s"}}
         ! failed 0 the call exceeds the limit of 10 rounds of input
     "#,
     );
@@ -554,7 +569,7 @@ fn the_timeout_does_not_run_while_the_user_answers() {
     let script = opening
         + r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}
         < {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}
         ! input_requested Elicitation {}
         wait 60000
@@ -562,7 +577,7 @@ fn the_timeout_does_not_run_while_the_user_answers() {
         answer {"action":"decline"}
         > {"jsonrpc":"2.0","id":7,"result":{"action":"decline"}}
         wait 10000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the request timed out"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
         ! failed 0 no response within 60000 ms
     "#;
     check_with(
@@ -592,14 +607,14 @@ fn cancelling_a_call_notifies_the_server_and_ignores_its_response() {
         "2025-06-18",
         r#"
         call_with_progress tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1,"total":3,"message":"m"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":2}}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":3,"message":"m"}}
         ! progress 0 1 Some(3.0) Some("m")
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the caller cancelled the request"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the caller cancelled the request"}}
         ! failed 0 cancelled
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":2}}
-        < {"jsonrpc":"2.0","id":4,"result":{}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":2}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         cancel 0
     "#,
     );
@@ -610,10 +625,10 @@ fn a_call_that_times_out_is_cancelled() {
     on_modern_pipe(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         wait 59999
         wait 1
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request timed out"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
         ! failed 0 no response within 60000 ms
     "#,
     );
@@ -626,16 +641,16 @@ fn a_timeout_on_a_pipe_mentions_an_unreadable_message() {
         < a log line
         ! warning skipped an unreadable message: not valid JSON at byte 0: `a log line`
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         wait 60000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request timed out"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
         ! failed 0 no response within 60000 ms
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"id":5,"id":5}
         ! warning skipped an unreadable message: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
         wait 60000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6,"reason":"the request timed out"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request timed out"}}
         ! failed 1 no response within 60000 ms; the server sent an unreadable message: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
     "#,
     );
@@ -647,20 +662,20 @@ fn lists_are_read_page_by_page() {
         "2025-11-25",
         r#"
         list tools
-        > {"jsonrpc":"2.0","id":4,"method":"tools/list"}
-        < {"jsonrpc":"2.0","id":4,"result":{"tools":[{"name":"a"}],"nextCursor":""}}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"cursor":""}}
-        < {"jsonrpc":"2.0","id":5,"result":{"tools":[{"name":"b"}]}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/list"}
+        < {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}],"nextCursor":""}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"cursor":""}}
+        < {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"b"}]}}
         ! listed 0 [{"name":"a"}, {"name":"b"}]
         list prompts
-        > {"jsonrpc":"2.0","id":7,"method":"prompts/list"}
-        < {"jsonrpc":"2.0","id":7,"result":{"prompts":[],"nextCursor":"x"}}
-        > {"jsonrpc":"2.0","id":8,"method":"prompts/list","params":{"cursor":"x"}}
-        < {"jsonrpc":"2.0","id":8,"result":{"prompts":[],"nextCursor":"x"}}
+        > {"jsonrpc":"2.0","id":4,"method":"prompts/list"}
+        < {"jsonrpc":"2.0","id":4,"result":{"prompts":[],"nextCursor":"x"}}
+        > {"jsonrpc":"2.0","id":5,"method":"prompts/list","params":{"cursor":"x"}}
+        < {"jsonrpc":"2.0","id":5,"result":{"prompts":[],"nextCursor":"x"}}
         ! failed 1 the list of prompts does not end: the server returned the same cursor twice
         list resources
-        > {"jsonrpc":"2.0","id":10,"method":"resources/list"}
-        < {"jsonrpc":"2.0","id":10,"result":{"tools":[]}}
+        > {"jsonrpc":"2.0","id":6,"method":"resources/list"}
+        < {"jsonrpc":"2.0","id":6,"result":{"tools":[]}}
         ! failed 2 the result of `resources/list` has no array `resources`
     "#,
     );
@@ -672,33 +687,33 @@ fn changes_are_reported_in_both_eras() {
         "2025-11-25",
         r#"
         listen file:///a
-        > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
-        < {"jsonrpc":"2.0","id":5,"result":{}}
+        > {"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///a"}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         ! listening 0 true ["file:///a"]
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
         ! changed Tools
         < {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}
         ! changed Resource("file:///a")
         cancel 0
-        > {"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
+        > {"jsonrpc":"2.0","id":3,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
         ! failed 0 cancelled
     "#,
     );
     on_modern_pipe(
         r#"
         listen file:///a
-        > {"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]},"_meta":{META}}}
-        < {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{"toolsListChanged":true}}}
+        > {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]},"_meta":{META}}}
+        < {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2},"notifications":{"toolsListChanged":true}}}
         ! listening 0 true []
-        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}
         ! changed Tools
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}
         ! warning skipped a change notification that belongs to no subscription
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
         ! warning skipped a change notification that belongs to no subscription
-        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"complete"}}
+        < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete"}}
         ! done 0 {"resultType":"complete"}
-        < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}
+        < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
     "#,
     );
 }
@@ -709,8 +724,8 @@ fn the_log_level_is_sent_as_the_era_requires() {
         "2025-11-25",
         r#"
         level debug
-        > {"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}
-        < {"jsonrpc":"2.0","id":4,"result":{}}
+        > {"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         < {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}
         ! log info "hi"
     "#,
@@ -720,12 +735,60 @@ fn the_log_level_is_sent_as_the_era_requires() {
         &r#"
         level debug
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{LEVEL}}}
-        < {"jsonrpc":"2.0","id":3,"result":{}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{LEVEL}}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         ! done 0 {}
     "#
         .replace("LEVEL", &level),
     );
+}
+
+#[test]
+fn request_ids_count_from_one_without_gaps() {
+    on_initialized_pipe(
+        "2025-11-25",
+        r#"
+        call tools/call {"name":"a"}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}
+        level debug
+        > {"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"debug"}}
+        < {"jsonrpc":"2.0","id":"p","method":"ping"}
+        > {"jsonrpc":"2.0","id":"p","result":{}}
+        cancel 0
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the caller cancelled the request"}}
+        ! failed 0 cancelled
+        list tools
+        > {"jsonrpc":"2.0","id":4,"method":"tools/list"}
+    "#,
+    );
+}
+
+#[test]
+fn errors_and_warnings_are_variants() {
+    let mut client = Client::new(
+        ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..options() },
+        TransportKind::Pipe,
+    );
+    client.start(0);
+    client.receive(b"a log line".to_vec(), None, 0);
+    client.receive(
+        br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{}}}"#.to_vec(),
+        None,
+        0,
+    );
+    client.call(ClientCall::new(Method::ToolsCall, Json::object(|_| ())), 0);
+    let events: Vec<ClientEvent> = std::iter::from_fn(|| client.next_event()).collect();
+    let [ClientEvent::Warning(warning), ClientEvent::Closed(closed), ClientEvent::Failed { error, .. }] =
+        &*events
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(warning.kind, WarningKind::SkippedMessage);
+    assert!(matches!(
+        closed,
+        ClientError::UnsupportedVersion(VersionMismatch::NoCommonVersion { supported }) if *supported == ["1999-01-01"]
+    ));
+    assert!(matches!(error, ClientError::ConnectionClosed(CloseReason::AlreadyClosed)));
 }
 
 #[test]
@@ -744,10 +807,10 @@ fn unexpected_messages_are_skipped() {
         ! warning the server reports: parse error (-32700)
         < {"jsonrpc":"2.0","method":"notifications/unheard_of"}
         call tools/call {"name":"a"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"a"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}
         call tools/call {"name":"b"}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"b"}}
-        < [{"jsonrpc":"2.0","id":6,"result":{}},{"jsonrpc":"2.0","id":4,"result":{}}]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}}
+        < [{"jsonrpc":"2.0","id":3,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}}]
         ! done 1 {}
         ! done 0 {}
     "#,

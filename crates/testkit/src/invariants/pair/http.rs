@@ -225,7 +225,7 @@ impl SimulatedHttp {
                 client.stream_ended(exchange, last_id, retry_ms)
             }
             Some(ExchangeEnd::Response(_)) | None => {
-                client.exchange_failed(exchange, ClientError::ConnectionClosed("cut".to_owned()))
+                client.exchange_failed(exchange, ClientError::ConnectionClosed("cut".into()))
             }
         }
     }

@@ -19,13 +19,13 @@ fn headers_repeat_method_name_and_arguments() {
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         list tools
-        > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
-        < 200 {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
+        < 200 {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
         ! warning skipped tool `bad`: `r`: only a string, an integer or a boolean can be sent in a header
         ! listed 0 [{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]
         call tools/call {"name":"größe","arguments":{"r":"x"}}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
-        < 200 {"jsonrpc":"2.0","id":5,"result":{}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
+        < 200 {"jsonrpc":"2.0","id":3,"result":{}}
         ! done 1 {}
     "#,
     );
@@ -38,12 +38,12 @@ fn a_header_mismatch_refreshes_the_tools_and_retries() {
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         call tools/call {"name":"t","arguments":{"r":7}}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
-        < 400 {"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
-        < 200 {"jsonrpc":"2.0","id":5,"result":{"tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"integer","x-mcp-header":"R"}}}}]}}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t] [Mcp-Param-R: 7]
-        < 400 {"jsonrpc":"2.0","id":6,"error":{"code":-32020,"message":"again"}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        < 400 {"jsonrpc":"2.0","id":2,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
+        < 200 {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"integer","x-mcp-header":"R"}}}}]}}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t] [Mcp-Param-R: 7]
+        < 400 {"jsonrpc":"2.0","id":4,"error":{"code":-32020,"message":"again"}}
         ! failed 0 again (-32020)
     "#,
     );
@@ -106,14 +106,14 @@ fn a_broken_stream_is_resumed() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended 7 500
         > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < event {"jsonrpc":"2.0","id":5,"result":{"content":[]}}
+        < event {"jsonrpc":"2.0","id":2,"result":{"content":[]}}
         ! done 0 {"content":[]}
         ended 8
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended
         ! failed 1 the stream ended before the response
     "#,
@@ -124,7 +124,7 @@ fn a_broken_stream_is_resumed() {
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
         ended 7 500
         ! failed 0 the stream ended before the response
     "#,
@@ -136,15 +136,15 @@ fn an_unknown_session_is_restarted_once() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
-        > {"jsonrpc":"2.0","id":6,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        > {"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         session T
-        < 200 {"jsonrpc":"2.0","id":6,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        < 200 {"jsonrpc":"2.0","id":3,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abort 3
+        > abort x1
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
         < 404
         ! failed 0 HTTP 404
@@ -157,10 +157,10 @@ fn cancelling_over_http_aborts_and_notifies_in_the_handshake_era() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"the caller cancelled the request"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        > abort 5
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the caller cancelled the request"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > abort 2
         ! failed 0 cancelled
     "#,
     );
@@ -169,9 +169,9 @@ fn cancelling_over_http_aborts_and_notifies_in_the_handshake_era() {
         < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
         ! ready 2026-07-28
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
         cancel 0
-        > abort 3
+        > abort 2
         ! failed 0 cancelled
     "#,
     );
@@ -182,15 +182,15 @@ fn a_call_without_a_response_of_its_own_fails() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 200 {"jsonrpc":"2.0","id":77,"result":{}}
         ! failed 0 the HTTP response does not contain the response to the request
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 503 down for a moment
         ! failed 1 HTTP 503: down for a moment
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 400 {"jsonrpc":"2.0","error":{"code":-32600,"message":"no id here"}}
         ! failed 2 no id here (-32600)
     "#,

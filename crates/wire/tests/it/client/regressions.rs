@@ -86,21 +86,21 @@ fn calls_made_before_the_server_is_ready_use_the_negotiated_version() {
         level debug
         ping
         < {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}
-        > {"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-        < {"jsonrpc":"2.0","id":3,"result":{"protocolVersion":"2025-06-18","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        < {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-06-18","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"}
-        > {"jsonrpc":"2.0","id":6,"method":"logging/setLevel","params":{"level":"debug"}}
-        > {"jsonrpc":"2.0","id":7,"method":"ping"}
+        > {"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"debug"}}
+        > {"jsonrpc":"2.0","id":4,"method":"ping"}
         ! ready 2025-06-18 s
-        < {"jsonrpc":"2.0","id":7,"result":{}}
+        < {"jsonrpc":"2.0","id":4,"result":{}}
         ! done 0 {}
     "#,
     );
     on_modern_pipe(
         r#"
         ping
-        > {"jsonrpc":"2.0","id":3,"method":"server/discover","params":{"_meta":{META}}}
-        < {"jsonrpc":"2.0","id":3,"result":{}}
+        > {"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         ! done 0 {}
     "#,
     );
@@ -128,11 +128,11 @@ fn a_late_notification_of_a_cancelled_subscription_is_no_warning() {
     on_modern_pipe(
         r#"
         listen
-        > {"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{META}}}
+        > {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{META}}}
         cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the caller cancelled the request"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the caller cancelled the request"}}
         ! failed 0 cancelled
-        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}
     "#,
     );
 }
@@ -143,16 +143,16 @@ fn progress_is_reported_only_if_requested_and_increasing() {
         "2025-11-25",
         r#"
         call_with_progress tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":2}}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}
         ! progress 0 1 None None
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":0.5}}
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1.5}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":0.5}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1.5}}
         ! progress 0 1.5 None None
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t"}}
-        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":6,"progress":1}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":1}}
     "#,
     );
 }
@@ -163,10 +163,10 @@ fn one_frame_causes_at_most_one_warning() {
         "2025-03-26",
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
-        < [{},{},7,{"jsonrpc":"2.0","id":4,"result":{}},{}]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}
+        < [{},{},7,{"jsonrpc":"2.0","id":2,"result":{}},{}]
         ! done 0 {}
-        ! warning skipped a message that is neither a request nor a response: `[{},{},7,{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}},{}]`
+        ! warning skipped a message that is neither a request nor a response: `[{},{},7,{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}},{}]`
     "#,
     );
 }
@@ -193,9 +193,9 @@ fn a_background_request_times_out() {
         "2025-11-25",
         r#"
         level debug
-        > {"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}
+        > {"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}
         wait 30000
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the request timed out"}}
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
         ! warning a background request failed: no response within 30000 ms
     "#,
     );
@@ -206,18 +206,18 @@ const MISMATCHED: &str = r#"
     < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
     ! ready 2026-07-28
     call tools/call {"name":"t"}
-    > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
-    < 400 {"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
+    > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+    < 400 {"jsonrpc":"2.0","id":2,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
 "#;
 
-const TOOLS: &str = r#"> {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]"#;
+const TOOLS: &str = r#"> {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]"#;
 
 #[test]
 fn a_call_whose_tools_refresh_fails_fails_once() {
     for (response, error) in [
-        (r#"< 200 {"jsonrpc":"2.0","id":5,"result":{}}"#, "the result of `tools/list` has no array `tools`"),
-        (r#"< 200 {"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"no"}}"#, "no (-1)"),
-        ("wait 30000\n> abort 5", "no response within 30000 ms"),
+        (r#"< 200 {"jsonrpc":"2.0","id":3,"result":{}}"#, "the result of `tools/list` has no array `tools`"),
+        (r#"< 200 {"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"no"}}"#, "no (-1)"),
+        ("wait 30000\n> abort 3", "no response within 30000 ms"),
     ] {
         // Nothing more happens after the timeout.
         over_http(&format!("{MISMATCHED}{TOOLS}\n{response}\n! failed 0 {error}\nwait 100000"));
@@ -243,7 +243,7 @@ fn the_session_header_is_sent_in_every_version() {
         > GET after 0 from None [Mcp-Session-Id: S]
         ! ready 2024-11-05 s
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [Mcp-Session-Id: S]
         ended 7 500
         > GET after 500 from Some("7") [Mcp-Session-Id: S]
     "#,
@@ -255,7 +255,7 @@ fn a_started_call_is_not_repeated_in_a_new_session() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended 7 500
         > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
@@ -269,29 +269,29 @@ fn all_calls_of_a_lost_session_continue_in_the_new_one() {
     in_session(
         r#"
         listen file:///a
-        > {"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < 200 {"jsonrpc":"2.0","id":6,"result":{}}
+        > {"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 200 {"jsonrpc":"2.0","id":2,"result":{}}
         ! listening 0 true ["file:///a"]
         call tools/call {"name":"a"}
-        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         call tools/call {"name":"b"}
-        > {"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
-        > {"jsonrpc":"2.0","id":11,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-        at 8
+        > {"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        at 3
         < 404
-        at 11
+        at 5
         session T
-        < 200 {"jsonrpc":"2.0","id":11,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        < 200 {"jsonrpc":"2.0","id":5,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abort 3
+        > abort x1
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":15,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
-        at 15
-        < 200 {"jsonrpc":"2.0","id":15,"result":{}}
+        at 6
+        < 200 {"jsonrpc":"2.0","id":6,"result":{}}
         ! listening 0 true ["file:///a"]
     "#,
     );
@@ -308,23 +308,23 @@ fn input_requests_end_with_their_call_and_session() {
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ! ready 2025-11-25 s
         call tools/call {"name":"a"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < event {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}
         ! input_requested Elicitation {}
-        < event {"jsonrpc":"2.0","id":5,"result":{}}
+        < event {"jsonrpc":"2.0","id":2,"result":{}}
         ! input_cancelled
         ! done 0 {}
         answer {"action":"accept"}
         call tools/call {"name":"b"}
-        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < event {"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{}}
         ! input_requested Elicitation {}
         call tools/call {"name":"c"}
-        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"c"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"c"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
-        > {"jsonrpc":"2.0","id":12,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
+        > {"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
         ! input_cancelled
-        at 8
+        at 3
         < event {"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{}}
     "#;
     check_with(
@@ -340,22 +340,22 @@ fn a_subscription_of_the_handshake_era_starts_once_every_resource_has_a_response
         "2025-11-25",
         r#"
         listen file:///a file:///b
-        > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
-        > {"jsonrpc":"2.0","id":7,"method":"resources/subscribe","params":{"uri":"file:///b"}}
-        < {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such resource"}}
+        > {"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///a"}}
+        > {"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"file:///b"}}
+        < {"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"no such resource"}}
         ! warning cannot subscribe to `file:///b`: no such resource (-32602)
-        < {"jsonrpc":"2.0","id":5,"result":{}}
+        < {"jsonrpc":"2.0","id":2,"result":{}}
         ! listening 0 true ["file:///a"]
         cancel 0
-        > {"jsonrpc":"2.0","id":9,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
+        > {"jsonrpc":"2.0","id":4,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
         ! failed 0 cancelled
-        < {"jsonrpc":"2.0","id":9,"result":{}}
+        < {"jsonrpc":"2.0","id":4,"result":{}}
         listen file:///c
-        > {"jsonrpc":"2.0","id":12,"method":"resources/subscribe","params":{"uri":"file:///c"}}
+        > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///c"}}
         cancel 1
-        > {"jsonrpc":"2.0","id":14,"method":"resources/unsubscribe","params":{"uri":"file:///c"}}
+        > {"jsonrpc":"2.0","id":6,"method":"resources/unsubscribe","params":{"uri":"file:///c"}}
         ! failed 1 cancelled
-        < {"jsonrpc":"2.0","id":12,"result":{}}
+        < {"jsonrpc":"2.0","id":5,"result":{}}
         listen
         ! listening 2 true []
     "#,
@@ -367,23 +367,23 @@ fn the_stream_position_survives_empty_connections() {
     in_session(
         r#"
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended 7 500
         > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         ended
         > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         cut
         > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < event {"jsonrpc":"2.0","id":5,"result":{}}
+        < event {"jsonrpc":"2.0","id":2,"result":{}}
         ! done 0 {}
         call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         cut
         ! failed 1 cut
-        at 3
+        at x1
         ended 0-4
         > GET after 1000 from Some("0-4") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        at 3
+        at x1
         cut
         > GET after 1000 from Some("0-4") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
     "#,
@@ -395,19 +395,19 @@ fn a_stream_of_a_lost_session_is_not_resumed() {
     in_session(
         r#"
         call tools/call {"name":"a"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         call tools/call {"name":"b"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
-        > {"jsonrpc":"2.0","id":8,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        > {"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         session T
-        < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        < 200 {"jsonrpc":"2.0","id":4,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abort 3
+        > abort x1
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
-        at 5
+        at 2
         ended 1-1 500
         ! failed 0 the stream ended before the response
     "#,
@@ -420,19 +420,19 @@ fn only_the_latest_log_level_is_sent_in_a_new_session() {
         SESSION.replace(r#""capabilities":{},"serverInfo""#, r#""capabilities":{"logging":{}},"serverInfo""#);
     let script = r#"
         level error
-        > {"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"error"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         level debug
-        > {"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > {"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         < 404
-        > {"jsonrpc":"2.0","id":8,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        > {"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         session T
-        < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
+        < 200 {"jsonrpc":"2.0","id":4,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abort 3
+        > abort x1
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":12,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
-        at 5
+        at 2
         < 404
     "#;
     check(TransportKind::Http, VersionPolicy::HandshakeOnly, &format!("{session}{script}"));
