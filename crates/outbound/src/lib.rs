@@ -4,6 +4,7 @@
 //! is never reached through a proxy. Certificates are judged by the operating system's store, and by those that
 //! the user names.
 
+mod failure;
 mod verifier;
 
 use std::fmt::Write;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -20,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
+pub use failure::ConnectFailure;
+use failure::NameResolutionError;
 pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
 
 /// Sent with every request that names no other.
@@ -48,7 +52,7 @@ pub enum OutboundError {
     #[error("{0} names no host")]
     NoHost(String),
     #[error("cannot connect to {address}: {reason}")]
-    Connect { address: String, reason: String },
+    Connect { address: String, reason: String, failure: ConnectFailure },
 }
 
 /// A client for requests to one address.
@@ -67,11 +71,25 @@ fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Client::builder()
         .tls_backend_preconfigured(config)
+        .dns_resolver(Arc::new(SystemResolver))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
         .pool_idle_timeout(Duration::from_secs(60))
         .tcp_nodelay(true)
         .user_agent(USER_AGENT))
+}
+
+/// The operating system's resolver, with an error type of its own.
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NameResolutionError)?;
+            let addresses: Vec<_> = found.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
 }
 
 fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
@@ -121,21 +139,29 @@ pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundErro
     let port = to.port_or_known_default().unwrap_or(80);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let at = || format!("{host}:{port}");
-    let bad = |why: String| OutboundError::Connect { address: at(), reason: why };
+    let other =
+        |reason: String| OutboundError::Connect { address: at(), reason, failure: ConnectFailure::Other };
+    let failed = |error: &(dyn std::error::Error + 'static)| OutboundError::Connect {
+        address: at(),
+        reason: error_chain(error),
+        failure: ConnectFailure::classify(error),
+    };
     let patience = Duration::from_millis(options.connect_timeout_ms);
     let opening = async {
-        let tcp = TcpStream::connect((host, port)).await.map_err(|error| bad(error_chain(&error)))?;
+        let found = tokio::net::lookup_host((host, port)).await;
+        let addresses: Vec<_> = found.map_err(|error| failed(&NameResolutionError(error)))?.collect();
+        let tcp = TcpStream::connect(&*addresses).await.map_err(|error| failed(&error))?;
         let _ = tcp.set_nodelay(true);
         if !matches!(to.scheme(), "wss" | "https") {
             return Ok(Stream::Plain(tcp));
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| bad(error.to_string()))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| other(error.to_string()))?;
         let tls = tokio_rustls::TlsConnector::from(tls_config(options)?).connect(name, tcp).await;
-        Ok(Stream::Tls(Box::new(tls.map_err(|error| bad(error_chain(&error)))?)))
+        Ok(Stream::Tls(Box::new(tls.map_err(|error| failed(&error))?)))
     };
     tokio::time::timeout(patience, opening)
         .await
-        .map_err(|_| bad(format!("no answer within {} ms", options.connect_timeout_ms)))?
+        .map_err(|_| other(format!("no answer within {} ms", options.connect_timeout_ms)))?
 }
 
 /// An open connection.

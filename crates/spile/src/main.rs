@@ -11,7 +11,7 @@ use spile::check::{CheckArgs, check};
 use spile::dev::dev;
 use spile::diff::{DiffArgs, diff};
 use spile::init::init;
-use spile::install::{self, InstallArgs};
+use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::lock::compile;
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
@@ -67,6 +67,8 @@ enum Command {
     Pack(PackArgs),
     /// Add a server to the settings of an MCP client
     Install(InstallArgs),
+    /// Remove a server from an MCP client's settings
+    Uninstall(UninstallArgs),
     /// Print the JSON Schema of spile.toml, for editors
     Schema,
     #[command(flatten)]
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => Ok(diff(&args)),
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
+        Command::Uninstall(args) => install::uninstall(&args),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {

@@ -4,8 +4,9 @@
 //! such characters are printed as escapes.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
-use spile_core::text::is_unsafe_to_display;
+use spile_core::text::escape_unsafe;
 use unicode_width::UnicodeWidthChar;
 
 /// For one line: escapes line breaks and tabs too.
@@ -13,38 +14,26 @@ pub(crate) use spile_core::text::escape_line;
 
 /// For several lines: keeps line breaks and tabs.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c| is_unsafe_to_display(c) && c != '\n' && c != '\t') {
-        return Cow::Borrowed(text);
+    let escaped =
+        escape_unsafe(text, |c| matches!(c, '\n' | '\t' | '\r'), |out, c| out.extend(c.escape_default()));
+    if !escaped.contains('\r') {
+        return escaped;
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            '\r' if chars.peek() == Some(&'\n') => {}
-            c if is_unsafe_to_display(c) => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
+    // A carriage return alone overwrites the line.
+    Cow::Owned(escaped.replace("\r\n", "\n").replace('\r', "\\r"))
 }
 
 /// For JSON text: an unsafe character can only occur within a string, where JSON has an escape for it.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe_to_display) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_unsafe_to_display(c) && c != '\n' {
+    escape_unsafe(
+        text,
+        |c| c == '\n',
+        |out, c| {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                out.push_str(&format!("\\u{unit:04x}"));
+                let _ = write!(out, "\\u{unit:04x}");
             }
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
+        },
+    )
 }
 
 /// The width on a terminal, in columns.
@@ -75,11 +64,13 @@ mod tests {
     fn lines_keep_breaks_and_tabs() {
         assert_eq!(lines("a\r\nb\tc\n"), "a\nb\tc\n");
         assert_eq!(lines("a\rb\u{1b}]0;title\u{7}\n"), "a\\rb\\u{1b}]0;title\\u{7}\n");
+        assert_eq!(lines("p\u{200b}ay \u{2764}\u{fe0f}"), "p\\u{200b}ay \u{2764}\u{fe0f}");
     }
 
     #[test]
     fn json_escapes_are_valid_json() {
         assert_eq!(json("{\"a\":\"\u{202e}\u{9b}\u{e0041}\"}"), r#"{"a":"\u202e\u009b\udb40\udc41"}"#);
+        assert_eq!(json("{\"a\":\"\u{2028}\u{7f}\u{ad}\"}"), r#"{"a":"\u2028\u007f\u00ad"}"#);
     }
 
     #[test]

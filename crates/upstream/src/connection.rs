@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use json::Json;
+use outbound::ConnectFailure;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -60,15 +61,14 @@ pub enum OpenError {
     #[error(transparent)]
     Outbound(#[from] outbound::OutboundError),
     #[error("cannot connect to {address}: {reason}")]
-    Connect { address: String, reason: String },
+    Connect { address: String, reason: String, failure: ConnectFailure },
     #[error("{0}")]
     Failed(ClientError),
     #[error(transparent)]
     Start(#[from] process::StartError),
-    /// A program was started and is no server, or none that can be used; `said` is how it ended and its last
-    /// words.
-    #[error("{error}; {exit_description}")]
-    Child { error: ClientError, exit_description: String },
+    /// A program was started, but it is not a server that can be used.
+    #[error("{error}; {end}")]
+    Child { error: ClientError, end: ProcessEnd },
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
@@ -95,7 +95,7 @@ pub enum ConnectionEvent {
     CatalogChanged(spile_core::CatalogChange),
     /// A line that a process wrote to its stderr, made harmless.
     Stderr(String),
-    /// Something is not as it should be, and was passed over.
+    /// The server deviated from the protocol, and the connection goes on.
     ProtocolWarning(ProtocolWarning),
     Closed(ClientError),
 }
@@ -139,9 +139,18 @@ pub(crate) struct ConnectionShared {
     /// The next deadline is another one.
     deadline_changed: Notify,
     open_state: watch::Sender<OpenState>,
+    /// Why HTTP requests do not reach the server. The protocol knows only that an exchange failed.
+    connect_error: OnceLock<ConnectError>,
     started_at: Instant,
     handler: Arc<dyn ClientHandler>,
     pub(crate) options: Options,
+}
+
+/// Why no connection could be made.
+pub(crate) struct ConnectError {
+    pub(crate) address: String,
+    pub(crate) reason: String,
+    pub(crate) failure: ConnectFailure,
 }
 
 #[derive(Clone)]
@@ -240,9 +249,10 @@ impl Connection {
             }
             #[cfg(unix)]
             Target::Unix(path) => {
-                let bad = |why: std::io::Error| OpenError::Connect {
+                let bad = |error: std::io::Error| OpenError::Connect {
                     address: path.display().to_string(),
-                    reason: why.to_string(),
+                    reason: error.to_string(),
+                    failure: ConnectFailure::classify(&error),
                 };
                 let (input, output) = tokio::net::UnixStream::connect(path).await.map_err(bad)?.into_split();
                 options.record(TraceEvent::Opened(&format!("connected to {}", path.display())));
@@ -252,6 +262,7 @@ impl Connection {
             Target::Unix(path) | Target::HttpUnix { socket: path, .. } => Err(OpenError::Connect {
                 address: path.display().to_string(),
                 reason: "there are no such sockets on this system".to_owned(),
+                failure: ConnectFailure::Other,
             }),
         }
     }
@@ -291,6 +302,7 @@ impl Connection {
             action_ready: Notify::new(),
             deadline_changed: Notify::new(),
             open_state: watch::channel(OpenState::Opening).0,
+            connect_error: OnceLock::new(),
             started_at: Instant::now(),
             handler: company,
             options,
@@ -305,6 +317,16 @@ impl Connection {
         self.shared.with_client(|client, now| client.start(now));
         let found = opened.wait_for(|opened| !matches!(opened, OpenState::Opening)).await;
         match found.as_deref() {
+            Ok(OpenState::Closed(error @ ClientError::ConnectionClosed(_))) => {
+                Err(match self.shared.connect_error.get() {
+                    Some(ConnectError { address, reason, failure }) => OpenError::Connect {
+                        address: address.clone(),
+                        reason: reason.clone(),
+                        failure: *failure,
+                    },
+                    None => OpenError::Failed(error.clone()),
+                })
+            }
             Ok(OpenState::Closed(why)) => Err(OpenError::Failed(why.clone())),
             Ok(OpenState::Ready | OpenState::Opening) | Err(_) => {
                 drop(found);
@@ -436,6 +458,11 @@ impl Drop for CancelOnDrop {
 }
 
 impl ConnectionShared {
+    /// Keeps the first: the attempts after it fail for the same reason.
+    pub(crate) fn set_connect_error(&self, error: ConnectError) {
+        let _ = self.connect_error.set(error);
+    }
+
     fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

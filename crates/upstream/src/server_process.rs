@@ -9,12 +9,19 @@ use crate::connection::{ClientHandler, Connection, ConnectionEvent, ConnectionSh
 use crate::process::{self, Child, Command};
 use crate::trace::TraceEvent;
 
-/// How a program ended that was spoken to.
+/// How a server's process ended.
 #[derive(Debug)]
 pub struct ProcessEnd {
+    pub program: String,
     pub exit: process::Exit,
-    /// A sentence about it, with what the program said last.
-    pub description: String,
+    /// The last lines that it wrote to stderr.
+    pub stderr: String,
+}
+
+impl std::fmt::Display for ProcessEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&process::exit_sentence(&self.program, &self.exit, &self.stderr))
+    }
 }
 
 /// What was written before a program ended needs only to be read.
@@ -72,7 +79,7 @@ impl Connection {
                 if let Some(tap) = tap {
                     tap.record(TraceEvent::Ended(&end.exit.to_string()));
                 }
-                Err(OpenError::Child { error: failure, exit_description: end.description })
+                Err(OpenError::Child { error: failure, end })
             }
             Err(other) => Err(other),
         }
@@ -97,6 +104,6 @@ impl ServerProcess {
     async fn stop(self) -> ProcessEnd {
         let stderr = self.child.stderr();
         let exit = self.child.stop().await;
-        ProcessEnd { description: process::describe_exit(&self.program, &exit, &stderr), exit }
+        ProcessEnd { program: self.program, exit, stderr: process::stderr_tail(&stderr) }
     }
 }

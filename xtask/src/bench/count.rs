@@ -136,9 +136,9 @@ pub fn callgrind_command(profile: &Path) -> Vec<String> {
 }
 
 fn set_instrumentation(pid: u32, how: &str) -> anyhow::Result<()> {
-    let said = Command::new("vgdb").arg(format!("--pid={pid}")).args(["instrumentation", how]).output();
-    let said = said.context("cannot start `vgdb`, which comes with valgrind")?;
-    ensure!(said.status.success(), "vgdb: {}", String::from_utf8_lossy(&said.stderr));
+    let output = Command::new("vgdb").arg(format!("--pid={pid}")).args(["instrumentation", how]).output();
+    let output = output.context("cannot start `vgdb`, which comes with valgrind")?;
+    ensure!(output.status.success(), "vgdb: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

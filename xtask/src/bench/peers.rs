@@ -253,11 +253,11 @@ impl HttpPeer {
         let start = Instant::now();
         while TcpStream::connect(at).is_err() {
             if let Some(status) = server.child.try_wait()? {
-                let mut said = String::new();
+                let mut output = String::new();
                 if let Some(mut stderr) = server.child.stderr.take() {
-                    stderr.read_to_string(&mut said)?;
+                    stderr.read_to_string(&mut output)?;
                 }
-                bail!("`{}` ended at once: {status}: {}", command.join(" "), said.trim());
+                bail!("`{}` ended at once: {status}: {}", command.join(" "), output.trim());
             }
             ensure!(start.elapsed() < START_MAX, "`{}` does not listen on {at}", command.join(" "));
             std::thread::sleep(Duration::from_millis(10));

@@ -79,14 +79,14 @@ fn run_scenario(
     run.args(["client", "--scenario", scenario]).args(selection);
     run.arg("--command").arg(client).arg("-o").arg(folder.join("client"));
     let status = sh::run_with_timeout(&format!("conformance {title}"), &mut run, &log, RUN_TIMEOUT)?;
-    let said = fs::read_to_string(&log)?;
-    let has_checked = said
+    let output = fs::read_to_string(&log)?;
+    let has_checked = output
         .lines()
         .any(|line| line.strip_prefix("Passed: ").is_some_and(|counts| !counts.starts_with("0/")));
-    Ok(match (status.success() && said.contains("OVERALL: PASSED"), has_checked) {
+    Ok(match (status.success() && output.contains("OVERALL: PASSED"), has_checked) {
         (true, true) => None,
         (true, false) => Some("passed without a single successful check".to_owned()),
-        (false, _) => Some(sh::last_lines(&said, 12)),
+        (false, _) => Some(sh::last_lines(&output, 12)),
     })
 }
 

@@ -45,12 +45,12 @@ impl fmt::Display for Check {
 
 /// Every scenario that the log lists as started, with its verdict.
 pub fn read(log: &Path, results: &Path, group: impl Fn(&str) -> Group) -> Result<Vec<Scenario>> {
-    let said = fs::read_to_string(log)?;
-    if !said.contains("=== SUMMARY ===") {
-        bail!("the suite did not come to its end:\n{}", sh::last_lines(&said, 40));
+    let output = fs::read_to_string(log)?;
+    if !output.contains("=== SUMMARY ===") {
+        bail!("the suite did not finish:\n{}", sh::last_lines(&output, 40));
     }
     let started =
-        said.lines().filter_map(|line| line.strip_prefix("=== Running scenario: ")?.strip_suffix(" ==="));
+        output.lines().filter_map(|line| line.strip_prefix("=== Running scenario: ")?.strip_suffix(" ==="));
     started.map(|name| read_scenario(name, results, group(name))).collect()
 }
 

@@ -103,19 +103,19 @@ impl SpileServer {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("`{}` cannot be started", spile.display()))?;
-        let mut said = BufReader::new(child.stderr.take().context("its stderr is a pipe")?).lines();
-        let url = said.by_ref().map_while(Result::ok).find_map(|line| {
+        let mut stderr = BufReader::new(child.stderr.take().context("its stderr is a pipe")?).lines();
+        let url = stderr.by_ref().map_while(Result::ok).find_map(|line| {
             let from = line.find("http://127.0.0.1:")?;
             line[from..].split_whitespace().next().map(str::to_owned)
         });
         // Keeps reading stderr, so that the server never blocks on a full pipe.
-        std::thread::spawn(move || said.for_each(drop));
-        Ok(Self { child, url: url.context("the server said no address")? })
+        std::thread::spawn(move || stderr.for_each(drop));
+        Ok(Self { child, url: url.context("the server did not print its address")? })
     }
 
     fn tools(&self, spile: &Path) -> Result<Vec<Value>> {
-        let said = sh::output(Command::new(spile).args(["tools", "--url", &self.url, "--output", "json"]))?;
-        let value: Value = serde_json::from_str(&said)?;
+        let list = sh::output(Command::new(spile).args(["tools", "--url", &self.url, "--output", "json"]))?;
+        let value: Value = serde_json::from_str(&list)?;
         let tools = value["tools"].as_array().or(value.as_array()).context("a list of tools")?;
         Ok(tools.clone())
     }
@@ -129,9 +129,9 @@ impl SpileServer {
         stream.write_all(
             format!("GET /status HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").as_bytes(),
         )?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said)?;
-        let body = said.split_once("\r\n\r\n").context("a status has a body")?.1;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        let body = response.split_once("\r\n\r\n").context("a status has a body")?.1;
         let status: Value = serde_json::from_str(body)?;
         status["servers"][0]["calls"].as_u64().context("a status counts calls")
     }
@@ -205,12 +205,14 @@ fn attack(cache: &Cache, server: &SpileServer, example: &str, tool: &Value, argu
         ARGUMENT_TIMEOUT,
     )?;
     let calls = server.call_count()? - calls_before;
-    let said = fs::read_to_string(&log)?;
+    let report = fs::read_to_string(&log)?;
     let is_found = ["identified the following injection point", "appears to be injectable", "is vulnerable"]
         .iter()
-        .any(|words| said.contains(words));
+        .any(|words| report.contains(words));
     ensure!(!is_found, "sqlmap found something in {name}.{argument}; see {}", log.display());
-    if !said.contains("do not appear to be injectable") && !said.contains("does not seem to be injectable") {
+    if !report.contains("do not appear to be injectable")
+        && !report.contains("does not seem to be injectable")
+    {
         bail!("sqlmap did not come to an end with {name}.{argument}; see {}", log.display());
     }
     ensure!(calls >= CALLS_MIN, "only {calls} calls of sqlmap reached {name}; see {}", log.display());

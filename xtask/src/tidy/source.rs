@@ -19,7 +19,7 @@ const BANS: &[BannedWords] = &[
     BannedWords {
         words: &["if modern", "is_modern"],
         applies_to: |path| is_product(path) && !path.starts_with("crates/wire/"),
-        hint: "eras are told apart in crates/wire alone; let it answer the question behind this one",
+        hint: "only crates/wire distinguishes eras; add a `Feature` there and test for it",
     },
     BannedWords {
         words: &["println!", "print!"],

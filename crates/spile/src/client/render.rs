@@ -115,20 +115,41 @@ fn write_fields(out: &mut String, heading: &str, schema: &Schema, style: &Output
         return;
     }
     let _ = writeln!(out, "\n{}", style.faint(heading));
+    let rows: Vec<Vec<String>> = schema
+        .arguments
+        .iter()
+        .map(|argument| {
+            let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
+            let cells = [name, argument.schema.describe(), description_with_default(&argument.schema)];
+            cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect()
+        })
+        .collect();
+    let name_width = rows.iter().map(|row| sanitize::width(&row[0])).max().unwrap_or(0);
+    if style.columns.is_some_and(|columns| columns < name_width + FIELD_TEXT_WIDTH_MIN) {
+        return write_stacked_fields(out, &rows, style);
+    }
     let mut table =
         Table::new(&["", "", ""]).fit(0, ColumnFit::Keep).fit(1, ColumnFit::Wrap).fit(2, ColumnFit::Wrap);
-    for argument in &schema.arguments {
-        let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
-        let described = description_with_default(&argument.schema);
-        let cells = [name, argument.schema.describe(), described];
-        table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
-    }
+    table.rows = rows;
     out.push_str(&table.render(style, 2));
 }
 
-fn description_with_default(shape: &ValueSchema) -> String {
-    let description = shape.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
-    match &shape.default {
+/// Type and description side by side need this many columns to wrap at words.
+const FIELD_TEXT_WIDTH_MIN: usize = 46;
+
+/// For a narrow terminal: the description is below the name.
+fn write_stacked_fields(out: &mut String, rows: &[Vec<String>], style: &OutputStyle) {
+    for row in rows {
+        out.push_str(&hanging("  ", &format!("{}: {}", row[0], row[1]), style.columns));
+        if !row[2].is_empty() {
+            out.push_str(&hanging("    ", &row[2], style.columns));
+        }
+    }
+}
+
+fn description_with_default(schema: &ValueSchema) -> String {
+    let description = schema.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
+    match &schema.default {
         Some(default) => format!("{description} (default {default})").trim_start().to_owned(),
         None => description,
     }

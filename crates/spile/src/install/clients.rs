@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TomlError, Value, value};
+use json::{Json, Node};
+use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
-use super::ServerEntry;
-use super::jsonc::{self, SetOutcome};
-use crate::banner::is_client_name_char;
+use super::entry::{InstalledEntry, ServerEntry};
+use super::jsonc::{self, JsoncError, SetOutcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {
@@ -33,23 +33,46 @@ pub(super) struct ConfigFile {
 }
 
 pub(super) enum ConfigFormat {
-    /// Servers are members of the object at this key. VS Code requires a `type`.
-    Json { servers_key: &'static str, has_type: bool },
+    /// Servers are members of the object at this key.
+    Json { servers_key: &'static str, types: TypeMember },
     /// `[mcp_servers.NAME]`
     Toml,
 }
 
+/// Whether an entry states its transport in a member `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TypeMember {
+    Never,
+    HttpOnly,
+    Always,
+}
+
+/// Cursor and VS Code replace it with the project folder.
+const WORKSPACE_FOLDER: &str = "${workspaceFolder}";
+
 impl Client {
+    /// Every prefix of a path in project settings.
+    pub(super) const PROJECT_PREFIXES: &[&str] = &["", WORKSPACE_FOLDER];
+
+    /// What stands for the project folder in its settings. Claude Code and Codex start servers in that folder.
+    pub(super) fn project_prefix(self) -> &'static str {
+        match self {
+            Self::Cursor | Self::VsCode => WORKSPACE_FOLDER,
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Codex => "",
+        }
+    }
+
     pub(super) fn config_file(self, scope: Scope, file: Option<&Path>) -> anyhow::Result<ConfigFile> {
         let file = match file {
             Some(file) => file.to_owned(),
             None => self.config_path(scope)?,
         };
         let format = match self {
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor => {
-                ConfigFormat::Json { servers_key: "mcpServers", has_type: false }
+            Self::ClaudeDesktop | Self::Cursor => {
+                ConfigFormat::Json { servers_key: "mcpServers", types: TypeMember::Never }
             }
-            Self::VsCode => ConfigFormat::Json { servers_key: "servers", has_type: true },
+            Self::ClaudeCode => ConfigFormat::Json { servers_key: "mcpServers", types: TypeMember::HttpOnly },
+            Self::VsCode => ConfigFormat::Json { servers_key: "servers", types: TypeMember::Always },
             Self::Codex => ConfigFormat::Toml,
         };
         Ok(ConfigFile { path: file, format })
@@ -77,13 +100,23 @@ impl Client {
     }
 
     /// What the user has to do next.
-    pub(super) fn next_step(self) -> &'static str {
+    pub(super) fn after_install(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "next: quit Claude Desktop and start it again",
             Self::ClaudeCode => "next: start a new session of Claude Code; `/mcp` shows the server",
             Self::Cursor => "next: enable the server in Cursor under Settings, MCP",
             Self::VsCode => "next: VS Code asks whether you trust the server when it is first used",
             Self::Codex => "next: start a new session of Codex",
+        }
+    }
+
+    pub(super) fn after_uninstall(self) -> &'static str {
+        match self {
+            Self::ClaudeDesktop => "next: quit Claude Desktop and start it again",
+            Self::ClaudeCode => "running sessions of Claude Code keep the server until they end",
+            Self::Cursor => "Cursor stops the server when it reads the file again",
+            Self::VsCode => "VS Code stops the server when it reads the file again",
+            Self::Codex => "running sessions of Codex keep the server until they end",
         }
     }
 }
@@ -123,30 +156,22 @@ impl ConfigFile {
             )
         };
         match self.format {
-            ConfigFormat::Json { servers_key: servers, has_type } => {
-                match jsonc::set_member(text, &[servers, &entry.name], &entry.to_json(has_type), force) {
+            ConfigFormat::Json { servers_key, types } => {
+                match jsonc::set_member(text, &[servers_key, &entry.name], &entry.to_json(types), force) {
                     Ok(SetOutcome::Changed(text)) => Ok(Some(text)),
                     Ok(SetOutcome::Unchanged) => Ok(None),
                     Ok(SetOutcome::Conflict) => Err(conflict()),
-                    Err(error) => {
-                        bail!("{file}, line {}: {}; the file was not changed", error.line, error.message)
-                    }
+                    Err(error) => Err(self.json_error(error)),
                 }
             }
             ConfigFormat::Toml => {
-                let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
-                    let start = error.span().map_or(0, |span| span.start);
-                    let line = text[..start.min(text.len())].matches('\n').count() + 1;
-                    anyhow::anyhow!("{file}, line {line}: this is not TOML; the file was not changed")
-                })?;
+                let mut document = self.parse_toml(text)?;
                 let servers = document.entry("mcp_servers").or_insert_with(|| {
                     let mut table = Table::new();
                     table.set_implicit(true);
                     Item::Table(table)
                 });
-                let Some(servers) = servers.as_table_like_mut() else {
-                    bail!("{file}: `mcp_servers` is not a table; the file was not changed");
-                };
+                let servers = servers.as_table_like_mut().with_context(|| self.not_a_table())?;
                 let wanted = entry.to_toml();
                 match servers.get(&entry.name) {
                     Some(there) if is_same_entry(there, &wanted) => return Ok(None),
@@ -154,30 +179,89 @@ impl ConfigFile {
                     _ => {}
                 }
                 servers.insert(&entry.name, Item::Table(wanted));
-                let written = document.to_string();
-                // toml_edit writes `\n` only.
-                let is_windows = text.contains("\r\n");
-                Ok(Some(if is_windows {
-                    written.replace("\r\n", "\n").replace('\n', "\r\n")
-                } else {
-                    written
-                }))
+                Ok(Some(toml_text(&document, text)))
             }
         }
     }
+
+    /// The file without the entry; `None` if it is not there.
+    pub(super) fn without_entry(&self, text: &str, name: &str) -> anyhow::Result<Option<String>> {
+        match self.format {
+            ConfigFormat::Json { servers_key, .. } => {
+                jsonc::remove_member(text, &[servers_key, name]).map_err(|error| self.json_error(error))
+            }
+            ConfigFormat::Toml => {
+                let mut document = self.parse_toml(text)?;
+                let Some(servers) = document.get_mut("mcp_servers") else { return Ok(None) };
+                let servers = servers.as_table_like_mut().with_context(|| self.not_a_table())?;
+                Ok(servers.remove(name).map(|_| toml_text(&document, text)))
+            }
+        }
+    }
+
+    /// Every server in the file.
+    pub(super) fn entries(&self, text: &str) -> anyhow::Result<Vec<InstalledEntry>> {
+        match self.format {
+            ConfigFormat::Json { servers_key, .. } => {
+                let members = jsonc::members(text, servers_key).map_err(|error| self.json_error(error))?;
+                Ok(members.iter().map(|(name, entry)| json_entry(name, entry)).collect())
+            }
+            ConfigFormat::Toml => {
+                let document = self.parse_toml(text)?;
+                let Some(servers) = document.get("mcp_servers") else { return Ok(Vec::new()) };
+                let servers = servers.as_table_like().with_context(|| self.not_a_table())?;
+                let entry = |(name, item): (&str, &Item)| Some(toml_entry(name, item.as_table_like()?));
+                Ok(servers.iter().filter_map(entry).collect())
+            }
+        }
+    }
+
+    fn json_error(&self, error: JsoncError) -> anyhow::Error {
+        let file = self.path.display();
+        anyhow::anyhow!("{file}, line {}: {}; the file was not changed", error.line, error.message)
+    }
+
+    fn parse_toml(&self, text: &str) -> anyhow::Result<DocumentMut> {
+        text.parse().map_err(|error: TomlError| {
+            let start = error.span().map_or(0, |span| span.start);
+            let line = text[..start.min(text.len())].matches('\n').count() + 1;
+            let file = self.path.display();
+            anyhow::anyhow!("{file}, line {line}: this is not TOML; the file was not changed")
+        })
+    }
+
+    fn not_a_table(&self) -> String {
+        format!("{}: `mcp_servers` is not a table; the file was not changed", self.path.display())
+    }
 }
 
-impl ServerEntry {
-    fn to_toml(&self) -> Table {
-        debug_assert!(self.name.chars().all(is_client_name_char));
-        let mut table = Table::new();
-        table.insert("command", value(&self.command));
-        table.insert("args", value(self.arguments.iter().collect::<Array>()));
-        if !self.variables.is_empty() {
-            let variables = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            table.insert("env", value(variables.collect::<InlineTable>()));
-        }
-        table
+/// The document with the line ends of the old text: toml_edit writes `\n` only.
+fn toml_text(document: &DocumentMut, before: &str) -> String {
+    let written = document.to_string();
+    if before.contains("\r\n") { written.replace("\r\n", "\n").replace('\n', "\r\n") } else { written }
+}
+
+fn json_entry(name: &str, entry: &Json) -> InstalledEntry {
+    let doc = entry.to_doc();
+    let text = |node: Node<'_>| node.str().map(|text| text.into_owned());
+    let member = |key: &str| doc.root().get(key).and_then(text);
+    let arguments = doc.root().get("args").into_iter().flat_map(|args| args.elements());
+    InstalledEntry {
+        name: name.to_owned(),
+        command: member("command"),
+        arguments: arguments.filter_map(text).collect(),
+        url: member("url"),
+    }
+}
+
+fn toml_entry(name: &str, entry: &dyn TableLike) -> InstalledEntry {
+    let member = |key: &str| entry.get(key).and_then(Item::as_str).map(str::to_owned);
+    let arguments = entry.get("args").and_then(Item::as_array).into_iter().flatten();
+    InstalledEntry {
+        name: name.to_owned(),
+        command: member("command"),
+        arguments: arguments.filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+        url: member("url"),
     }
 }
 

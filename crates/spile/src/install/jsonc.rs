@@ -42,20 +42,65 @@ pub(super) fn set_member(
         let doc = whole.to_doc();
         let found = path.iter().try_fold(doc.root(), |node, key| node.get(key));
         if found.is_none_or(|found| compact_bytes(found) != compact_bytes(value.to_doc().root())) {
-            return Err(error_at(text, 0, "cannot edit this file without rewriting it"));
+            return Err(error_at(text, 0, CANNOT_EDIT));
         }
     }
     Ok(edited)
 }
 
+/// Removes the member at `path` with its comma and the comment behind it; `None` if it is not there.
+pub(super) fn remove_member(text: &str, path: &[&str]) -> Result<Option<String>, JsoncError> {
+    let Some(mut position) = value_start(text)? else { return Ok(None) };
+    for (depth, key) in path.iter().enumerate() {
+        let object = JsoncParser { text, position, depth: 0 }.parse_object()?;
+        let Some(index) = object.members.iter().position(|member| member.key == *key) else {
+            return Ok(None);
+        };
+        if depth + 1 < path.len() {
+            position = object.members[index].value.start;
+            continue;
+        }
+        let new = object.without_member(text, index)?;
+        // Proves that nothing else was removed.
+        let expected = strip_comments(text)
+            .and_then(|plain| Json::parse(&plain).map_err(|_| error_at(text, 0, NOT_JSON)))?;
+        let found = strip_comments(&new).ok().and_then(|plain| Json::parse(&plain).ok());
+        let is_right = found.is_some_and(|found| {
+            let (found, expected) = (found.to_doc(), expected.to_doc());
+            path.iter().try_fold(found.root(), |node, key| node.get(key)).is_none()
+                && compact_without(found.root(), path) == compact_without(expected.root(), path)
+        });
+        return if is_right { Ok(Some(new)) } else { Err(error_at(text, 0, CANNOT_EDIT)) };
+    }
+    Ok(None)
+}
+
+/// The members of the object at `key`, or none if there is no such object.
+pub(super) fn members(text: &str, key: &str) -> Result<Vec<(String, Json)>, JsoncError> {
+    let Some(position) = value_start(text)? else { return Ok(Vec::new()) };
+    // For the line of an error.
+    JsoncParser { text, position, depth: 0 }.parse_object()?;
+    let plain = strip_comments(text)?;
+    let json = Json::parse(&plain).map_err(|_| error_at(text, 0, NOT_JSON))?;
+    let doc = json.to_doc();
+    let members = doc.root().get(key).into_iter().flat_map(|object| object.members());
+    Ok(members.map(|(key, value)| (key.str().unwrap_or_default().into_owned(), Json::from(value))).collect())
+}
+
+/// Where the file's value starts; `None` if it has only white space and comments.
+fn value_start(text: &str) -> Result<Option<usize>, JsoncError> {
+    let mut reader =
+        JsoncParser { text, position: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
+    reader.skip_whitespace()?;
+    Ok((reader.position < text.len()).then_some(reader.position))
+}
+
+const CANNOT_EDIT: &str = "cannot edit this file without rewriting it";
 const NOT_JSON: &str = "this is not JSON";
 
 fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOutcome, JsoncError> {
     let style = Style::detect(text);
-    let mut reader =
-        JsoncParser { text, position: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
-    reader.skip_whitespace()?;
-    if reader.position == text.len() {
+    let Some(mut position) = value_start(text)? else {
         let mut new = text.to_owned();
         if !new.is_empty() && !new.ends_with('\n') {
             new.push_str(style.newline);
@@ -63,8 +108,7 @@ fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOut
         new.push_str(&style.render_nested(path, value, ""));
         new.push_str(style.newline);
         return Ok(SetOutcome::Changed(new));
-    }
-    let mut position = reader.position;
+    };
     for (depth, key) in path.iter().enumerate() {
         let object = JsoncParser { text, position, depth: 0 }.parse_object()?;
         let Some(member) = object.members.iter().find(|member| member.key == *key) else {
@@ -93,6 +137,26 @@ fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOut
 fn compact_bytes(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     node.write_compact(&mut out);
+    out
+}
+
+/// The same without the member at `path`.
+fn compact_without(node: Node<'_>, path: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = json::write::ObjectWriter::new(&mut out);
+    for (key, value) in node.members() {
+        let name = key.str().unwrap_or_default();
+        match path {
+            [last] if *last == name => {}
+            [first, rest @ ..] if *first == name => {
+                object.raw(&name, &String::from_utf8_lossy(&compact_without(value, rest)));
+            }
+            _ => {
+                object.raw(&name, &String::from_utf8_lossy(&compact_bytes(value)));
+            }
+        }
+    }
+    object.end();
     out
 }
 
@@ -315,6 +379,47 @@ impl ObjectSpan<'_> {
     }
 }
 
+impl ObjectSpan<'_> {
+    /// The text without one member of this object.
+    fn without_member(&self, text: &str, index: usize) -> Result<String, JsoncError> {
+        let member = &self.members[index];
+        let is_last = index + 1 == self.members.len();
+        let comma = comma_after(text, member.value.end)?;
+        let end = comma.map_or(member.value.end, |comma| comma + 1);
+        let line_start = text[..member.key_start].rfind('\n').map_or(0, |line| line + 1);
+        let behind = &text[end..line_end(text, end)];
+        let owns_its_lines = text[line_start..member.key_start].trim().is_empty()
+            && line_start > self.open
+            && (behind.trim().is_empty() || behind.trim_start().starts_with("//"));
+        let mut new = text.to_owned();
+        if owns_its_lines {
+            let line_break = text[line_end(text, end)..].find('\n').map_or(0, |at| at + 1);
+            new.replace_range(line_start..line_end(text, end) + line_break, "");
+        } else if let Some(next) = self.members.get(index + 1) {
+            new.replace_range(member.key_start..next.key_start, "");
+        } else {
+            new.replace_range(member.key_start..end, "");
+        }
+        // The member before is the last one now, and takes no comma.
+        if is_last
+            && comma.is_none()
+            && let Some(before) = index.checked_sub(1).map(|before| &self.members[before])
+            && let Some(comma) = comma_after(text, before.value.end)?
+        {
+            let blanks = if owns_its_lines { 0 } else { text[comma + 1..member.key_start].len() };
+            new.replace_range(comma..comma + 1 + blanks, "");
+        }
+        Ok(new)
+    }
+}
+
+/// The comma behind a member, past white space and comments.
+fn comma_after(text: &str, position: usize) -> Result<Option<usize>, JsoncError> {
+    let mut reader = JsoncParser { text, position, depth: 0 };
+    reader.skip_whitespace()?;
+    Ok((reader.peek() == Some(b',')).then_some(reader.position))
+}
+
 /// The end of the line at `position`, before its line break.
 fn line_end(text: &str, position: usize) -> usize {
     let end = text[position..].find('\n').map_or(text.len(), |length| position + length);
@@ -418,7 +523,7 @@ fn json_string(text: &str) -> String {
 mod tests {
     use json::Json;
 
-    use super::{JsoncError, SetOutcome, set_member};
+    use super::{JsoncError, SetOutcome, remove_member, set_member};
 
     fn entry() -> Json {
         Json::parse(r#"{"command":"/bin/spile","args":["serve","/data/crm"]}"#).expect("valid JSON")
@@ -468,6 +573,42 @@ mod tests {
             "{\n  \"mcpServers\": {\n    \"a\": 1 } }",
             "{\n  \"mcpServers\": {\n    \"a\": 1,\n    \"crm\": {\n      \"command\": \"/bin/spile\",\n      \"args\": [\"serve\", \"/data/crm\"]\n    }\n   } }",
         );
+    }
+
+    #[test]
+    fn removing_a_member_keeps_everything_else() {
+        for (before, after) in [
+            // On its own lines, at the end, in the middle, with a trailing comma.
+            (
+                "{\n  \"s\": {\n    \"a\": 1, // mine\n    \"crm\": {\n      \"b\": 2\n    }\n  }\n}\n",
+                "{\n  \"s\": {\n    \"a\": 1 // mine\n  }\n}\n",
+            ),
+            (
+                "{\n  \"s\": {\n    \"crm\": {}, // ours\n    \"a\": 1\n  }\n}",
+                "{\n  \"s\": {\n    \"a\": 1\n  }\n}",
+            ),
+            (
+                "{\r\n\t\"s\": {\r\n\t\t\"a\": 1,\r\n\t\t\"crm\": {},\r\n\t},\r\n}",
+                "{\r\n\t\"s\": {\r\n\t\t\"a\": 1,\r\n\t},\r\n}",
+            ),
+            (
+                "{\n  \"s\": {\n    // about crm\n    \"crm\": 1\n  }\n}",
+                "{\n  \"s\": {\n    // about crm\n  }\n}",
+            ),
+            // On one line.
+            (r#"{"s":{"a":1, "crm": {"b":2}},"t":3}"#, r#"{"s":{"a":1},"t":3}"#),
+            (r#"{"s":{"crm": {"b":2}, "a":1}}"#, r#"{"s":{"a":1}}"#),
+            (r#"{"s":{"crm":1}}"#, r#"{"s":{}}"#),
+            (r#"{"s": { "crm": 1, }}"#, r#"{"s": {  }}"#),
+            // The closing brace follows on the same line.
+            ("{\n  \"s\": {\n    \"a\": 1,\n    \"crm\": 2 } }", "{\n  \"s\": {\n    \"a\": 1 } }"),
+        ] {
+            assert_eq!(remove_member(before, &["s", "crm"]), Ok(Some(after.to_owned())), "{before}");
+        }
+        for missing in ["", "{}", r#"{"s":{}}"#, "// nothing", r#"{"s":{"a":1}}"#] {
+            assert_eq!(remove_member(missing, &["s", "crm"]), Ok(None), "{missing}");
+        }
+        assert!(remove_member("{\"s\": [", &["s", "crm"]).is_err());
     }
 
     #[test]

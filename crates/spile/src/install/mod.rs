@@ -1,9 +1,10 @@
-//! `spile install`: adds a server to an MCP client's settings file.
+//! `spile install` and `spile uninstall`: add a server to an MCP client's settings file, and remove it.
 //!
-//! The file belongs to the user: a backup is kept, everything else in it stays as it is, comments included, and a
-//! file that cannot be parsed is not changed.
+//! The file belongs to the user: a backup is kept, everything else in it stays as it is, comments included. A file that
+//! is read-only or cannot be parsed is not changed.
 
 mod clients;
+mod entry;
 mod jsonc;
 
 use std::io::Write;
@@ -12,29 +13,35 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use json::Json;
+use contract::humanize::join_truncated;
+use contract::nearest;
 
 use crate::atomic_file::{self, FileMode};
-use crate::banner::{client_name, is_client_name_char};
-use crate::project::{Project, not_found};
 pub use clients::Client;
-use clients::Scope;
+use clients::{ConfigFile, Scope};
+use entry::ServerEntry;
 
 #[derive(Debug, Args)]
 pub struct InstallArgs {
     /// The MCP client
     client: Client,
     /// A data file, a spile.toml, a folder of them, or an executable from `spile pack`
-    #[arg(default_value = ".")]
+    #[arg(default_value = ".", conflicts_with = "url")]
     path: PathBuf,
+    /// Install the server at this address instead of a file (http: or https:)
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Have the client send this header to the address; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    header: Vec<String>,
     /// The server's name in the client; the default is the server's own name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Install for this user, or only for the project in the current folder
+    /// Install for this user, or for everyone who works on the project in the current folder
     #[arg(long, value_enum, default_value_t = Scope::User)]
     scope: Scope,
     /// Pass this environment variable to the server, with its current value or VALUE; may be repeated
-    #[arg(long, value_name = "NAME[=VALUE]")]
+    #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
     env: Vec<String>,
     /// The client's settings file, if it is not in its usual place
     #[arg(long, value_name = "FILE")]
@@ -47,12 +54,19 @@ pub struct InstallArgs {
     print: bool,
 }
 
-/// A server's entry in a settings file.
-struct ServerEntry {
-    name: String,
-    command: String,
-    arguments: Vec<String>,
-    variables: Vec<(String, String)>,
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    /// The MCP client
+    client: Client,
+    /// The server's name in the client, or the path or address that was installed
+    #[arg(default_value = ".")]
+    server: String,
+    /// Uninstall for this user, or for the project in the current folder
+    #[arg(long, value_enum, default_value_t = Scope::User)]
+    scope: Scope,
+    /// The client's settings file, if it is not in its usual place
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
@@ -70,20 +84,64 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
         print_stderr(&format!("`{}` is already in {}", entry.name, config.path.display()));
         return Ok(ExitCode::SUCCESS);
     };
-    let backup = before.map(|_| back_up(&config.path)).transpose()?;
-    atomic_file::create_parent_dir(&config.path)?;
-    atomic_file::write(&config.path, after.as_bytes(), FileMode::PreserveOrPrivate)?;
+    let backup = write_config(&config.path, &after)?;
     print_stderr(&format!("added `{}` to {}", entry.name, config.path.display()));
-    if let Some(backup) = backup {
-        print_stderr(&format!("backup: {}", backup.display()));
-    }
-    print_stderr(args.client.next_step());
+    print_backup(backup.as_deref());
+    print_stderr(args.client.after_install());
     Ok(ExitCode::SUCCESS)
+}
+
+pub fn uninstall(args: &UninstallArgs) -> anyhow::Result<ExitCode> {
+    let config = args.client.config_file(args.scope, args.config.as_deref())?;
+    let file = config.path.display();
+    let Some(text) = read_config(&config.path)? else { bail!("no server is installed: `{file}` not found") };
+    let name = installed_name(&config, &text, &args.server)?;
+    let Some(after) = config.without_entry(&text, &name)? else {
+        bail!("`{name}` is not in {file}");
+    };
+    let backup = write_config(&config.path, &after)?;
+    print_stderr(&format!("removed `{name}` from {file}"));
+    print_backup(backup.as_deref());
+    print_stderr(args.client.after_uninstall());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The entry that has this name, or else the only one that starts this path or connects to this address. The path
+/// need not exist any more.
+fn installed_name(config: &ConfigFile, text: &str, server: &str) -> anyhow::Result<String> {
+    let file = config.path.display();
+    let entries = config.entries(text)?;
+    if let Some(named) = entries.iter().find(|entry| entry.name == server) {
+        return Ok(named.name.clone());
+    }
+    let spellings = entry::spellings(server)?;
+    let matching: Vec<&str> =
+        entries.iter().filter(|entry| entry.is_for(&spellings)).map(|entry| entry.name.as_str()).collect();
+    match &*matching {
+        [only] => Ok((*only).to_owned()),
+        [] => {
+            let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+            match nearest(server, names.iter().copied()) {
+                Some(near) => bail!("no server `{server}` in {file}; did you mean `{near}`?"),
+                None if names.is_empty() => bail!("no server `{server}` in {file}; it has no servers"),
+                None => bail!("no server `{server}` in {file}; it has {}", join_truncated(&names, 12)),
+            }
+        }
+        several => {
+            bail!("{file} has several servers for `{server}`; name one of {}", join_truncated(several, 12))
+        }
+    }
 }
 
 fn print_stderr(text: &str) {
     // A closed stderr is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn print_backup(backup: Option<&Path>) {
+    if let Some(backup) = backup {
+        print_stderr(&format!("backup: {}", backup.display()));
+    }
 }
 
 fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
@@ -95,6 +153,29 @@ fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read `{}`", file.display())),
     }
+}
+
+/// Replaces the file, and returns the backup of an older one.
+fn write_config(file: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
+    ensure_writable(file)?;
+    let backup = file.exists().then(|| back_up(file)).transpose()?;
+    atomic_file::create_parent_dir(file)?;
+    atomic_file::write(file, text.as_bytes(), FileMode::PreserveOrPrivate)?;
+    Ok(backup)
+}
+
+/// Replacing a file needs only permission to write its folder, so an owner's `chmod a-w` would have no effect.
+fn ensure_writable(file: &Path) -> anyhow::Result<()> {
+    let Ok(metadata) = std::fs::metadata(file) else { return Ok(()) };
+    let is_denied = || {
+        let opened = std::fs::OpenOptions::new().write(true).open(file);
+        opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    // The bits are checked too, because root may write everything.
+    if metadata.permissions().readonly() || is_denied() {
+        bail!("`{}` is read-only; the file was not changed", file.display());
+    }
+    Ok(())
 }
 
 /// Copies the file to a name that is free: an older backup may still be needed.
@@ -113,81 +194,4 @@ fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     bail!("`{}` has a thousand backups; delete some", file.display())
-}
-
-impl ServerEntry {
-    fn from_args(args: &InstallArgs) -> anyhow::Result<Self> {
-        let absolute = args.path.canonicalize().map_err(|error| not_found::path_error(&args.path, error))?;
-        let path = absolute.to_str().with_context(|| {
-            format!("`{}` is not UTF-8, and settings files are; rename it", absolute.display())
-        })?;
-        let variables =
-            args.env.iter().map(|text| parse_variable(text)).collect::<anyhow::Result<Vec<_>>>()?;
-        let (own_name, command, arguments, required) = match crate::pack::read_packed_metadata(&absolute)? {
-            Some(metadata) => (metadata.name, path.to_owned(), Vec::new(), metadata.variables),
-            None => {
-                let scan = Project::find(&args.path)?.scan()?;
-                crate::print_diagnostics(&scan.diagnostics);
-                let Some(compiled) = scan.compiled else {
-                    bail!("`{}` cannot be served; fix the errors above", args.path.display())
-                };
-                let program = std::env::current_exe().context("cannot determine the path of this program")?;
-                let program = program.to_str().context("the path of this program is not UTF-8")?;
-                let required = scan.variables.into_iter().collect();
-                (
-                    compiled.contract.name,
-                    program.to_owned(),
-                    vec!["serve".to_owned(), path.to_owned()],
-                    required,
-                )
-            }
-        };
-        for name in required {
-            if !variables.iter().any(|(given, _)| *given == name) {
-                print_stderr(&format!(
-                    "note: the manifest reads ${{{name}}}, and clients pass only a few variables to servers; add --env {name}"
-                ));
-            }
-        }
-        let name = match &args.name {
-            Some(name) if name.is_empty() || !name.chars().all(is_client_name_char) => {
-                bail!("--name: use only ASCII letters, digits, `-` and `_`")
-            }
-            Some(name) => name.clone(),
-            None => client_name(&own_name),
-        };
-        Ok(Self { name, command, arguments, variables })
-    }
-
-    fn to_json(&self, has_type: bool) -> Json {
-        Json::object(|entry| {
-            if has_type {
-                entry.str("type", "stdio");
-            }
-            entry.str("command", &self.command);
-            entry.array("args", &self.arguments, |out, one| json::write::string(out, one));
-            if !self.variables.is_empty() {
-                entry.object("env", |env| {
-                    for (name, value) in &self.variables {
-                        env.str(name, value);
-                    }
-                });
-            }
-        })
-    }
-}
-
-fn parse_variable(text: &str) -> anyhow::Result<(String, String)> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, value.to_owned()),
-        None => match std::env::var(text) {
-            Ok(value) => (text, value),
-            Err(_) => bail!("--env {text}: the variable is not set; use --env {text}=VALUE"),
-        },
-    };
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !is_name {
-        bail!("--env: `{name}` is not a valid variable name");
-    }
-    Ok((name.to_owned(), value))
 }

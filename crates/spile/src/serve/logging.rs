@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 use super::args::{LogFormat, ServeArgs};
+use crate::log_writer::LogWriter;
 use crate::reload::RECOVERED_TARGET;
 
 /// Starts the log of a serving process.
@@ -24,10 +25,12 @@ pub(crate) fn start_client_logging(verbose: u8) {
 
 fn log_to_stderr(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("SPILE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
     // A process that starts the log twice, such as a test, keeps the first.
     let _ = match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => {
+            builder.with_ansi(std::io::stderr().is_terminal()).with_writer(LogWriter::Text).try_init()
+        }
+        LogFormat::Json => builder.json().with_writer(LogWriter::Json).try_init(),
     };
 }

@@ -299,6 +299,68 @@ fn an_unreachable_server_is_an_error_with_help() {
     }
 }
 
+/// The cause decides which help is printed, not the words of the message: here they are in the path.
+#[test]
+fn help_depends_on_the_cause_and_not_on_the_words_of_the_message() {
+    let project = TestProject::new(&[("refused", b"x")]);
+    let output = project.run(&["tools", "--url", "unix:refused/certificate-issuer-dns.sock"]);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stderr.contains("Not a directory") && !output.stderr.contains("help"), "{output}");
+    for scheme in ["http", "ws"] {
+        let url = format!("{scheme}://no-such-host.invalid:1/mcp");
+        let output = project.run(&["tools", "--url", &url]);
+        assert_eq!(output.code, Some(3), "{output}");
+        assert!(output.stderr.contains("check the host name and the network connection"), "{output}");
+    }
+    let output = project.run(&["tools", "--url", "http+unix://gone.sock/mcp"]);
+    assert!(output.stderr.contains("check that the server is running"), "{output}");
+}
+
+/// A tool that cannot be called over HTTP is missing from the list, so the warning is always printed, every time.
+#[test]
+fn every_skipped_tool_is_reported() {
+    let tool = |name: &str| {
+        format!(
+            r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"object","x-mcp-header":"A"}}}}}}}}"#
+        )
+    };
+    let tools = format!(r#"{{"tools":[{},{},{}]}}"#, tool("one"), tool("two"), tool("three"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("a bound address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let tools = tools.clone();
+            std::thread::spawn(move || answer_modern(stream, &tools));
+        }
+    });
+    let output = TestProject::new(&[]).run(&["tools", "--url", &format!("http://{address}/mcp")]);
+    assert_eq!(output.code, Some(0), "{output}");
+    for name in ["one", "two", "three"] {
+        assert!(output.stderr.contains(&format!("tool `{name}`")), "{output}");
+    }
+}
+
+/// A server of 2026-07-28 with a tool list.
+fn answer_modern(mut stream: TcpStream, tools: &str) {
+    let mut received = String::new();
+    let mut bytes = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut bytes) {
+        received.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        let Some((_, body)) = received.split_once("\r\n\r\n") else { continue };
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(body) else { continue };
+        let result = match message["method"].as_str() {
+            Some("tools/list") => tools,
+            _ => r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
+        };
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]);
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+        if stream.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).is_err() {
+            return;
+        }
+        received.clear();
+    }
+}
+
 /// Sends the same response to every request, or none if it is empty.
 fn start_canned_server(answer: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -497,7 +559,10 @@ fn help_mentions_protocol_only_if_it_was_given() {
     let project = TestProject::new(&[("server.sh", script.as_bytes())]);
     let output = project.run(&["ping", "--command", "/bin/sh server.sh"]);
     assert_eq!(output.code, Some(3), "{output}");
-    assert!(output.stderr.contains("protocol version 2031-01-01, which this client does not allow"), "{output}");
+    assert!(
+        output.stderr.contains("protocol version 2031-01-01, which this client does not allow"),
+        "{output}"
+    );
     assert!(
         output.stderr.contains("supported versions: 2024-11-05")
             || output.stderr.contains("supported versions: 2026-07-28"),

@@ -6,10 +6,14 @@ const CUSTOMERS: &[u8] = b"email,plan\ndana@acme.test,ruby\n";
 
 /// Runs `spile install` in a folder that is also HOME; returns the output and all files.
 fn run_install(files: &[(&str, &str)], args: &[&str]) -> String {
+    run_command("install", files, args)
+}
+
+fn run_command(command: &str, files: &[(&str, &str)], args: &[&str]) -> String {
     let project = TestProject::new(&[("customers.csv", CUSTOMERS)]);
     files.iter().for_each(|(name, text)| project.write(name, text.as_bytes()));
     let home = project.folder.to_string_lossy().into_owned();
-    let args = [&["install"], args].concat();
+    let args = [&[command], args].concat();
     let output = project.run_with(&args, &[("HOME", &home)]);
     let mut out = format!("{output}\n");
     for (path, bytes) in project.files() {
@@ -123,4 +127,147 @@ fn variables_of_the_manifest_are_named_in_a_note() {
         "[server]\nname = \"crm\"\n[sources.c]\npath = \"${CRM_FILE:-customers.csv}\"\n[collections.c]\n";
     let files = [("spile.toml", manifest)];
     insta::assert_snapshot!("install_variables", run_install(&files, &["cursor"]));
+}
+
+/// Other people check the project out elsewhere: no path of this machine, and `spile` from PATH.
+#[test]
+fn project_scope_writes_entries_that_are_valid_on_other_machines() {
+    for client in ["claude-code", "cursor", "vscode", "codex"] {
+        let project = TestProject::new(&[("data/customers.csv", CUSTOMERS), ("bin/spile", b"")]);
+        let folder = project.folder.to_string_lossy().into_owned();
+        let path = format!("{folder}/bin");
+        let args = ["install", client, "data/customers.csv", "--scope", "project"];
+        let output = project.run_with(&args, &[("PATH", &path)]);
+        assert_eq!(output.code, Some(0), "{output}");
+        assert!(!output.stderr.contains("note:"), "{output}");
+        let expected = match client {
+            "cursor" | "vscode" => r#"["serve", "${workspaceFolder}/data/customers.csv"]"#,
+            _ => r#"["serve", "data/customers.csv"]"#,
+        };
+        let (file, bytes) = settings_file(&project);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        assert!(text.contains(expected) && text.contains(r#""spile""#), "{client} {file}: {text}");
+        assert!(!text.contains(&folder), "{client}: {text}");
+    }
+    // The whole project folder.
+    let project = TestProject::new(&[("customers.csv", CUSTOMERS)]);
+    let output = project.run(&["install", "cursor", "--scope", "project", "--print"]);
+    assert!(output.stdout.contains(r#"["serve", "${workspaceFolder}"]"#), "{output}");
+    assert!(output.stderr.contains("note: the entry starts `spile` from PATH"), "{output}");
+    // A path outside the project stays absolute, with a note.
+    let other = TestProject::new(&[("customers.csv", CUSTOMERS)]);
+    let outside = other.folder.join("customers.csv").to_string_lossy().into_owned();
+    let output = project.run(&["install", "claude-code", &outside, "--scope", "project", "--print"]);
+    assert!(output.stdout.contains(&outside), "{output}");
+    assert!(output.stderr.contains("is outside the project folder"), "{output}");
+}
+
+/// The one file that `install` wrote.
+fn settings_file(project: &TestProject) -> (String, Vec<u8>) {
+    let is_settings = |path: &std::path::Path| {
+        path.file_name()
+            .is_some_and(|name| [".mcp.json", "mcp.json", "config.toml"].iter().any(|one| name == *one))
+    };
+    let found = project.files().into_iter().find(|(path, _)| is_settings(path)).expect("a settings file");
+    (found.0.to_string_lossy().into_owned(), found.1)
+}
+
+#[test]
+fn url_installs_a_server_at_an_address() {
+    let url = ["--url", "https://example.com/mcp", "--header", "Authorization: Bearer t0ken"];
+    for client in ["claude-code", "cursor", "vscode", "codex"] {
+        insta::assert_snapshot!(
+            format!("install_url_{client}"),
+            run_install(&[], &[&[client], &url[..]].concat())
+        );
+    }
+    for (name, args) in [
+        ("install_url_claude-desktop", &["claude-desktop", "--url", "https://example.com/mcp"][..]),
+        ("install_url_bad", &["cursor", "--url", "example.com/mcp"]),
+        ("install_url_bad_header", &["cursor", "--url", "https://example.com/mcp", "--header", "s3cret"]),
+        ("install_url_and_path", &["cursor", "customers.csv", "--url", "https://example.com/mcp"]),
+        ("install_url_named", &["cursor", "--url", "http://127.0.0.1:3333/mcp/stock"]),
+    ] {
+        insta::assert_snapshot!(name, run_install(&[], args));
+    }
+}
+
+#[test]
+fn uninstall_removes_what_install_added() {
+    let others = [
+        ("claude-desktop", ".config/Claude/claude_desktop_config.json", "{\n  \"theme\": 1 // dark\n}\n"),
+        ("claude-code", ".claude.json", "{\n  \"mcpServers\": {\n    \"git\": {} // mine\n  }\n}\n"),
+        (
+            "cursor",
+            ".cursor/mcp.json",
+            "{\"mcpServers\":{\"git\":{\"command\":\"git-mcp\",\"args\":[\"customers.csv\"]}}}",
+        ),
+        ("vscode", ".config/Code/User/mcp.json", "{\n\t\"servers\": {\n\t\t\"git\": {},\n\t},\n}\n"),
+        (
+            "codex",
+            ".codex/config.toml",
+            "# mine\nmodel = \"x\"\n\n[mcp_servers.git] # needed\ncommand = \"git-mcp\"\n",
+        ),
+    ];
+    for (client, file, before) in others {
+        let project = TestProject::new(&[("customers.csv", CUSTOMERS), (file, before.as_bytes())]);
+        let home = project.folder.to_string_lossy().into_owned();
+        let env = [("HOME", &*home)];
+        // By the name in the client, by the path, and by the path of a file that is gone.
+        for server in ["crm", "customers.csv", "customers.csv"] {
+            let output = project.run_with(&["install", client, "customers.csv", "--name", "crm"], &env);
+            assert_eq!(output.code, Some(0), "{output}");
+            if server == "customers.csv" {
+                project.write("customers.csv", b"");
+            }
+            let output = project.run_with(&["uninstall", client, server], &env);
+            assert_eq!(output.code, Some(0), "{output}");
+            assert!(output.stderr.contains("removed `crm` from"), "{output}");
+            project.write("customers.csv", CUSTOMERS);
+            let after = std::fs::read_to_string(project.folder.join(file)).expect("the settings file");
+            // An object that `install` created stays, empty.
+            let expected = before.replace("1 // dark\n", "1, // dark\n  \"mcpServers\": {\n  }\n");
+            assert_eq!(after, expected, "{client}");
+        }
+    }
+}
+
+#[test]
+fn uninstall_of_an_unknown_server_changes_nothing() {
+    let two =
+        r#"{"mcpServers":{"a":{"command":"/bin/spile","args":["serve","/shop/customers.csv"]},"git":{}}}"#;
+    for (name, files, args) in [
+        ("uninstall_no_file", vec![], vec!["cursor", "customers.csv"]),
+        ("uninstall_unknown", vec![(".cursor/mcp.json", two)], vec!["cursor", "customers"]),
+        ("uninstall_near", vec![(".cursor/mcp.json", two)], vec!["cursor", "gti"]),
+        ("uninstall_broken", vec![(".cursor/mcp.json", "{\n \"mcpServers\": {")], vec!["cursor", "a"]),
+        ("uninstall_empty", vec![(".cursor/mcp.json", "{}")], vec!["cursor", "a"]),
+    ] {
+        insta::assert_snapshot!(name, run_command("uninstall", &files, &args));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_read_only_settings_file_is_not_changed() {
+    use std::os::unix::fs::PermissionsExt;
+    let project = TestProject::new(&[("customers.csv", CUSTOMERS), (".cursor/mcp.json", b"{}\n")]);
+    let home = project.folder.to_string_lossy().into_owned();
+    let file = project.folder.join(".cursor/mcp.json");
+    let set_mode =
+        |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set a mode");
+    set_mode(0o444);
+    let install = ["install", "cursor", "customers.csv", "--force"];
+    let before = project.files();
+    let output = project.run_with(&install, &[("HOME", &home)]);
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("is read-only; the file was not changed"), "{output}");
+    assert_eq!(project.files(), before, "no backup either");
+    set_mode(0o644);
+    assert_eq!(project.run_with(&install, &[("HOME", &home)]).code, Some(0));
+    set_mode(0o444);
+    let before = project.files();
+    let output = project.run_with(&["uninstall", "cursor", "customers.csv"], &[("HOME", &home)]);
+    assert_eq!(output.code, Some(1), "{output}");
+    assert_eq!(project.files(), before);
 }

@@ -12,6 +12,7 @@ mod inspector;
 mod install;
 mod limits;
 mod locking;
+mod log_output;
 mod official;
 mod pack;
 mod readme;

@@ -231,7 +231,9 @@ fn unsafe_characters_never_reach_the_terminal() {
     for args in [
         &["call", "escapes"][..],
         &["call", "escapes", "--output", "json"],
+        &["tools"],
         &["tools", "evil"],
+        &["tools", "p\u{200b}ay\u{e0100}"],
         &["trace", "call escapes"],
         &["trace", "--raw", "call escapes"],
         &["call", "error"],
@@ -243,7 +245,11 @@ fn unsafe_characters_never_reach_the_terminal() {
         for own_side in ["0m", "1m", "2m", "31m", "32m", "36m", "1;31m", "1;34m", "K"] {
             rest = rest.replace(&format!("\u{1b}[{own_side}"), "");
         }
-        assert!(!rest.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']), "{args:?} {rest:?}");
+        let is_unsafe = |c: char| {
+            matches!(c, '\u{1b}' | '\u{7}' | '\u{9b}' | '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{202e}')
+                || matches!(c, '\u{2060}' | '\u{3164}' | '\u{e0100}'..='\u{e01ef}')
+        };
+        assert!(!rest.contains(is_unsafe), "{args:?} {rest:?}");
         assert!(!rest.replace("\r\n", "").contains('\r'), "{args:?} {rest:?}");
     }
 }

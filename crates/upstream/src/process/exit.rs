@@ -50,10 +50,20 @@ impl fmt::Display for Exit {
 
 /// What was said last is usually why.
 pub(crate) fn describe_exit(program: &str, exit: &Exit, stderr: &StderrTail) -> String {
-    match stderr.tail(STDERR_TAIL_LINES_MAX) {
-        words if words.trim().is_empty() => format!("`{program}` {exit} and wrote nothing to stderr"),
+    exit_sentence(program, exit, &stderr_tail(stderr))
+}
+
+pub(crate) fn exit_sentence(program: &str, exit: &Exit, stderr: &str) -> String {
+    match stderr {
+        "" => format!("`{program}` {exit} and wrote nothing to stderr"),
         words => format!("`{program}` {exit}; its last words on stderr:\n  {}", words.replace('\n', "\n  ")),
     }
+}
+
+/// The last lines; empty if there is nothing but blanks.
+pub(crate) fn stderr_tail(stderr: &StderrTail) -> String {
+    let words = stderr.tail(STDERR_TAIL_LINES_MAX);
+    if words.trim().is_empty() { String::new() } else { words }
 }
 
 const STDERR_TAIL_LINES_MAX: usize = 10;

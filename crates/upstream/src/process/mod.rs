@@ -36,8 +36,8 @@ pub use child::{Child, Stdin, Stdout};
 pub use command::{Command, Options, StderrLineCallback};
 pub use command_line::{CommandParseError, split_words};
 pub use error::StartError;
-pub(crate) use exit::describe_exit;
 pub use exit::{Exit, ExitCause};
+pub(crate) use exit::{exit_sentence, stderr_tail};
 pub use stderr::StderrTail;
 
 /// Turns this process into a supervisor if it was started as one, and then never returns. Otherwise it does

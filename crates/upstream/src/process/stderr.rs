@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spile_core::text::is_unsafe_to_display;
+use spile_core::text::escape_unsafe;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::command::{Options, StderrLineCallback};
@@ -123,20 +123,18 @@ impl StderrLine {
     fn sanitized(&self) -> String {
         let bytes = self.bytes.strip_suffix(b"\r").unwrap_or(&self.bytes);
         let decoded = String::from_utf8_lossy(bytes);
-        let mut out = String::with_capacity(decoded.len() + 3);
+        let mut plain = String::with_capacity(decoded.len() + 3);
         let mut rest = decoded.as_ref();
         while let Some(c) = rest.chars().next() {
             if let Some(coloured) = strip_ansi_colour(rest) {
                 rest = coloured;
                 continue;
             }
-            match c {
-                '\t' => out.push(c),
-                c if is_unsafe_to_display(c) => out.extend(c.escape_default()),
-                c => out.push(c),
-            }
+            plain.push(c);
             rest = &rest[c.len_utf8()..];
         }
+        let mut out =
+            escape_unsafe(&plain, |c| c == '\t', |out, c| out.extend(c.escape_default())).into_owned();
         if self.truncated {
             out.push('…');
         }

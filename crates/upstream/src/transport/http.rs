@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use outbound::{Client, Method, Request, RequestBuilder, Response, error_chain};
+use outbound::{Client, ConnectFailure, Method, Request, RequestBuilder, Response, error_chain};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange, ProtocolViolation};
 
 use super::CloseFuture;
-use crate::connection::ConnectionShared;
+use crate::connection::{ConnectError, ConnectionShared};
 use crate::redact;
 use crate::trace::{Direction, TraceEvent};
 
@@ -166,9 +166,13 @@ impl HttpTransport {
         match sent {
             Ok(response) => Some(response),
             Err(error) => {
-                let why = ClientError::ConnectionClosed(
-                    format!("cannot reach {}: {}", self.url, root_cause(&error)).into(),
-                );
+                let address = redact::address(self.url.as_str()).into_owned();
+                let reason = root_cause(&error);
+                let why = ClientError::ConnectionClosed(format!("cannot reach {address}: {reason}").into());
+                if error.is_connect() {
+                    let failure = ConnectFailure::classify(&error);
+                    self.shared.set_connect_error(ConnectError { address, reason, failure });
+                }
                 self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
                 None
             }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbound::{Client, Response};
+use outbound::{Client, ConnectFailure, Response};
 use url::Url;
 use wire::client::Action;
 use wire::frame::{SseDecoder, SseEvent};
@@ -28,13 +28,22 @@ pub(crate) struct SseTransport {
 }
 
 pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result<SseTransport, OpenError> {
-    let bad = |why: String| OpenError::Connect { address: url.to_string(), reason: why };
+    let bad = |reason: String| OpenError::Connect {
+        address: url.to_string(),
+        reason,
+        failure: ConnectFailure::Other,
+    };
+    let failed = |error: outbound::Error| OpenError::Connect {
+        address: url.to_string(),
+        reason: root_cause(&error),
+        failure: ConnectFailure::classify(&error),
+    };
     let mut request = client.get(url.clone()).header("Accept", "text/event-stream");
     for (name, value) in &options.headers {
         request = request.header(name, value);
     }
     let opening = async {
-        let mut stream = request.send().await.map_err(|error| bad(root_cause(&error)))?;
+        let mut stream = request.send().await.map_err(failed)?;
         let kind = stream.headers().get("content-type").map(|kind| kind.as_bytes().to_ascii_lowercase());
         if !stream.status().is_success() || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
             return Err(bad(format!("HTTP {} and no stream of events", stream.status().as_u16())));
@@ -42,7 +51,7 @@ pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result
         let mut events = SseDecoder::new(options.frame_bytes_max);
         let mut early = Vec::new();
         loop {
-            let chunk = stream.chunk().await.map_err(|error| bad(root_cause(&error)))?;
+            let chunk = stream.chunk().await.map_err(failed)?;
             let Some(chunk) = chunk else {
                 return Err(bad("the stream ended before its first event".into()));
             };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use outbound::ConnectFailure;
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
@@ -30,7 +31,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) async fn open(url: &Url, options: &Options) -> Result<WebSocketConnection, OpenError> {
-    let bad = |why: String| OpenError::Connect { address: url.to_string(), reason: why };
+    let bad = |reason: String| OpenError::Connect {
+        address: url.to_string(),
+        reason,
+        failure: ConnectFailure::Other,
+    };
     let mut request = url.as_str().into_client_request().map_err(|error| bad(error.to_string()))?;
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(SUBPROTOCOL));
     for (name, value) in &options.headers {

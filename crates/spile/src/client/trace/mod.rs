@@ -21,6 +21,7 @@ use super::error::{CommandError, Exit};
 use super::server_args::ServerArgs;
 use super::steps::{ResultDisplay, Step};
 use super::{exit_code, run_session};
+use crate::sanitize;
 
 #[derive(Debug, Args)]
 pub struct TraceArgs {
@@ -183,7 +184,8 @@ impl Recording {
 
     fn write_line(&mut self, line: &str) {
         if self.write_error.is_none() {
-            self.write_error = self.file.write_all(format!("{line}\n").as_bytes()).err();
+            // The same JSON, but safe to print: recordings are read with `less` too.
+            self.write_error = self.file.write_all(format!("{}\n", sanitize::json(line)).as_bytes()).err();
         }
     }
 }
