@@ -195,7 +195,8 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) 
 
 fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>) {
     *out += "\n# Settings of columns: as (the type), format, description, enum (the allowed values), name (for callers),\n";
-    *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs.\n";
+    *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs,\n";
+    *out += "# show_values = true to list its current values for models.\n";
     *out += &format!("[collections.{collection}.fields]\n");
     for (at, column) in columns.table.columns.iter().enumerate() {
         if out.len() > FIELDS_LISTED_BYTES_MAX {
@@ -208,10 +209,6 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
         } else {
             let (name, header) = (&columns.names[at], toml_string(&column.name));
             *out += &format!("# {name}: {kind}, one of several columns named {header}");
-        }
-        if !column.distinct_values.is_empty() {
-            let values: Vec<String> = column.distinct_values.iter().map(|value| toml_string(value)).collect();
-            *out += &format!(" # values now: {}", values.join(", "));
         }
         out.push('\n');
     }
