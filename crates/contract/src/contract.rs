@@ -73,6 +73,8 @@ pub struct Statement {
 #[derive(Debug, Clone)]
 pub struct Argument {
     pub field: Field,
+    /// The index in the manifest, which is the order of the schema.
+    pub declared_index: usize,
     pub required: bool,
     /// Used when the caller omits the argument.
     pub default: Value,

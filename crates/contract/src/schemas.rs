@@ -5,7 +5,7 @@ use json::write::{self, ObjectWriter};
 
 use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
 use crate::confirmation::is_invisible;
-use crate::contract::{ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
+use crate::contract::{Argument, ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
 use crate::field::{Field, SchemaUse};
 use crate::names::RANGE_SUFFIXES;
 use crate::source::Comparison;
@@ -171,11 +171,14 @@ fn write_options_schema(properties: &mut ObjectWriter<'_>) {
     });
 }
 
+/// Arguments in the order of the manifest, which its author chose; the statement may use them in another.
 pub(crate) fn statement_input(statement: &Statement) -> Json {
+    let mut arguments: Vec<&Argument> = statement.arguments.iter().collect();
+    arguments.sort_by_key(|argument| argument.declared_index);
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
-            for argument in &statement.arguments {
+            for argument in &arguments {
                 let field = &argument.field;
                 properties.object(&field.name, |out| {
                     field.write_schema(out, SchemaUse::Write, field.description.as_deref());
@@ -191,7 +194,7 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
                 write_options_schema(properties);
             }
         });
-        let required = statement.arguments.iter().filter(|argument| argument.required);
+        let required = arguments.iter().filter(|argument| argument.required);
         let required: Vec<&str> = required.map(|argument| argument.field.name.as_str()).collect();
         if !required.is_empty() {
             schema.array("required", &required, |out, name| write::string(out, name));

@@ -15,7 +15,7 @@ use json::Json;
 use json::write::{self, ObjectWriter};
 
 use crate::project::{Project, Scan};
-use crate::report::{argument_names, print, print_diagnostics, report, token_cost};
+use crate::report::{argument_names, instructions_cost, print, print_diagnostics, report, token_cost};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -79,7 +79,9 @@ fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -
         o.bool("ok", is_ok);
         o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
         o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
-        o.int("tokens", tools.iter().map(token_cost).sum::<usize>() as i64);
+        let instructions = contract.map_or(0, instructions_cost);
+        o.int("tokens", (tools.iter().map(token_cost).sum::<usize>() + instructions) as i64);
+        o.int("instructions_tokens", instructions as i64);
         o.array("tools", tools, |out, tool| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &tool.name).int("tokens", token_cost(tool) as i64);

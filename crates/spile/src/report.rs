@@ -17,7 +17,8 @@ const SHOWN_PER_CODE_MAX: usize = 3;
 /// Readable without colour, and the same every time.
 pub(crate) fn report(contract: &Contract, sources: &[String], findings: &[Diagnostic]) -> String {
     let costs: Vec<usize> = contract.tools.iter().map(token_cost).collect();
-    let total = costs.iter().sum::<usize>() as u64;
+    let instructions = instructions_cost(contract);
+    let total = (costs.iter().sum::<usize>() + instructions) as u64;
     let tools = pluralize(contract.tools.len() as u64, "tool");
     let mut out = format!(
         "{} {} · {tools} · about {} tokens\n\n",
@@ -25,10 +26,15 @@ pub(crate) fn report(contract: &Contract, sources: &[String], findings: &[Diagno
         contract.version,
         group_digits(total)
     );
-    let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    let names = contract.tools.iter().map(|tool| tool.name.len());
+    let width = names.chain((instructions > 0).then_some("instructions".len())).max().unwrap_or(0);
     for (tool, cost) in contract.tools.iter().zip(&costs) {
         let (cost, arguments) = (group_digits(*cost as u64), join_truncated(&argument_names(tool), 8));
         let _ = writeln!(out, "  {:width$}  {cost:>6} tokens  {arguments}", tool.name);
+    }
+    if instructions > 0 {
+        let cost = group_digits(instructions as u64);
+        let _ = writeln!(out, "  {:width$}  {cost:>6} tokens", "instructions");
     }
     out.push_str("\nsources\n");
     for source in sources {
@@ -112,6 +118,11 @@ pub(crate) fn token_cost(tool: &Tool) -> usize {
         + tokens::estimate(tool.input_schema.as_str())
 }
 
+/// What the instructions cost every conversation.
+pub(crate) fn instructions_cost(contract: &Contract) -> usize {
+    contract.instructions.as_deref().map_or(0, tokens::estimate)
+}
+
 pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
     let schema = tool.input_schema.to_doc();
     let properties = schema.root().get("properties");
@@ -143,10 +154,10 @@ pub fn print_diagnostics(found: &[Diagnostic]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{findings_section, report};
+    use super::{findings_section, instructions_cost, report, token_cost};
     use contract::compile::{KnownSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
-    use contract::source::{ColumnFacts, SourceFacts, StatementFacts};
+    use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts};
     use contract::{DataType, manifest};
     use std::sync::Arc;
 
@@ -174,6 +185,24 @@ mod tests {
           and 2 more of these sorts; --json has them all
         ");
     }
+
+    #[test]
+    fn the_token_total_includes_the_instructions() {
+        let text = "[server]\ninstructions = 'Customer records by email.'\n\
+                    [sources.crm]\npath = 'crm.csv'\n[collections.crm]\ndescription = 'People.'\n";
+        let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
+        let table = TableFacts::new("crm", vec![ColumnFacts::new("email", DataType::Text)]);
+        let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
+        let (contract, _) = compile(&manifest, &[KnownSource::new("crm", &facts)], "shop");
+        let contract = contract.expect("a contract");
+        let tools: usize = contract.tools.iter().map(token_cost).sum();
+        let instructions = instructions_cost(&contract);
+        assert!(instructions > 0);
+        let report = report(&contract, &[], &[]);
+        assert!(report.contains(&format!("about {} tokens", tools + instructions)), "{report}");
+        assert!(report.contains("\n  instructions"), "{report}");
+    }
+
     #[test]
     fn statements_are_told_as_their_source_proved_them() {
         let text = "[sources.crm]\npath = 'crm.db'\n\
