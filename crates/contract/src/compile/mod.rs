@@ -4,6 +4,7 @@
 mod collection;
 mod field;
 mod instructions;
+mod near_miss;
 mod statement;
 mod tools;
 mod writes;

@@ -4,7 +4,7 @@ use contract::compatibility::ContractInterface;
 use contract::compile::{KnownSource, compile};
 use contract::diagnostic::{Diagnostic, render_all};
 use contract::manifest;
-use contract::source::{ColumnFacts, SourceFacts, TableFacts};
+use contract::source::{ColumnFacts, NearMiss, NearMissType, SourceFacts, StatementFacts, TableFacts};
 use contract::{Contract, DataType, Tool};
 
 /// A text column with these distinct values.
@@ -129,6 +129,78 @@ fn show_values_is_refused_for_a_sensitive_field_and_noted_where_it_has_no_effect
     "#);
 }
 
+/// A column of 500 values of which this many are numbers, or look like it.
+fn near_miss(name: &str, data_type: DataType, exact: u64, similar: u64, first: &str) -> ColumnFacts {
+    let near_miss = NearMiss {
+        looks_like: NearMissType::Number,
+        exact,
+        similar,
+        total: 500,
+        first_value: first.to_owned(),
+        first_location: "C10".to_owned(),
+    };
+    ColumnFacts {
+        near_miss: Some(near_miss),
+        mixed: data_type != DataType::Text,
+        ..ColumnFacts::new(name, data_type)
+    }
+}
+
+#[test]
+fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception() {
+    let columns = || {
+        vec![
+            ColumnFacts::new("id", DataType::Text),
+            near_miss("amount", DataType::Text, 498, 0, "tbd"),
+            near_miss("betrag", DataType::Text, 0, 500, "989,79"),
+            near_miss("price", DataType::Number, 499, 1, "10.5 "),
+            near_miss("stored as text", DataType::Text, 500, 0, "1.50"),
+        ]
+    };
+    let facts = source_facts("orders", 500, columns());
+    let (_, found) = try_compile(&facts, "orders.xlsx", "[collections.orders]\n");
+    insta::assert_snapshot!(render_all(&found, false), @r#"
+    warning: `orders`: `amount` is text: 498 of 500 values are numbers, C10 is `tbd`
+     --> spile.toml:3:14
+      |
+    3 | [collections.orders]
+      |              ^^^^^^
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+
+    warning: `orders`: `betrag` is text: 500 of 500 values look like numbers, C10 is `989,79`
+     --> spile.toml:3:14
+      |
+    3 | [collections.orders]
+      |              ^^^^^^
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+
+    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 look like numbers, C10 is `10.5 `
+     --> spile.toml:3:14
+      |
+    3 | [collections.orders]
+      |              ^^^^^^
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+
+    warning: `orders`: `stored as text` is text: 500 of 500 values are numbers, C10 is `1.50`
+     --> spile.toml:3:14
+      |
+    3 | [collections.orders]
+      |              ^^^^^^
+      = help: it sorts as text; declare `as = "decimal"`, or accept it with `as = "text"`
+    "#);
+    let settled = "[collections.orders.fields]\namount = { as = 'text' }\nbetrag = { hidden = true }\n\
+                   price = { sensitive = true }\n'stored as text' = { as = 'decimal' }\n";
+    let (_, found) = try_compile(&facts, "orders.xlsx", settled);
+    insta::assert_snapshot!(render_all(&found, false), @r#"
+    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 look like numbers, see C10
+     --> spile.toml:3:14
+      |
+    3 | [collections.orders.fields]
+      |              ^^^^^^
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+    "#);
+}
+
 fn stock() -> SourceFacts {
     let columns = vec![
         ColumnFacts::new("SKU", DataType::Text),
@@ -223,4 +295,26 @@ fn rows_that_come_and_go_do_not_change_what_is_served() {
     assert_ne!(before.instructions, after.instructions);
     assert_eq!(before.version, after.version);
     assert_eq!(ContractInterface::from_contract(&before), ContractInterface::from_contract(&after));
+}
+
+#[test]
+fn arguments_of_a_statement_are_in_the_order_of_the_manifest() {
+    let facts = SourceFacts::default();
+    let described = StatementFacts {
+        parameters: vec!["form".into(), "subject".into(), "tense".into()],
+        columns: vec![ColumnFacts::new("n", DataType::Integer)],
+        ..StatementFacts::default()
+    };
+    let statements = [("agree", Ok(described))];
+    let text = "[sources.s]\npath = 's.db'\n[tools.agree]\nsql = 'select :form, :subject, :tense'\n\
+                arguments.subject = { type = 'string' }\narguments.tense = { type = 'string' }\n\
+                arguments.form = { type = 'string' }\n";
+    let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a valid manifest");
+    let known = [KnownSource { statements: &statements, ..KnownSource::new("s", &facts) }];
+    let contract = compile(&manifest, &known, "verbs").0.expect("a contract");
+    insta::assert_snapshot!(tool(&contract, "agree").input_schema.as_str(), @r#"{"type":"object","properties":{"subject":{"type":"string"},"tense":{"type":"string"},"form":{"type":"string"}},"required":["subject","tense","form"],"additionalProperties":false}"#);
+    // Values are still bound in the order of the statement.
+    let names: Vec<&str> =
+        contract.statements[0].arguments.iter().map(|argument| argument.field.name.as_str()).collect();
+    assert_eq!(names, ["form", "subject", "tense"]);
 }

@@ -13,7 +13,7 @@ use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
 use super::error::{CommentLine, CsvError};
 use super::index::CsvKeyIndex;
-use super::location::TextLocation;
+use super::location::{TextLocation, line_at};
 use super::sniff::{self, FileExtension};
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 use super::table::{CsvColumnProfile, CsvTable};
@@ -242,11 +242,11 @@ fn parse_rows(
             }
             if let Some(column) = columns.get_mut(fields) {
                 match field.as_plain(text) {
-                    Some(text) => column.observe(text, null),
+                    Some(text) => column.observe(rows.len() as u64 - 1, text, null),
                     None => {
                         scratch.clear();
                         field.unescape(text, &mut scratch);
-                        column.observe(&scratch, null);
+                        column.observe(rows.len() as u64 - 1, &scratch, null);
                     }
                 }
             }
@@ -262,7 +262,9 @@ fn parse_rows(
         at = skip_blank_lines(bytes, at);
     }
     rows.shrink_to_fit();
-    Ok((rows, columns.into_iter().map(ColumnProfiler::finish).collect()))
+    let locate = |row: u64| format!("line {}", line_at(bytes, rows[row as usize] as usize));
+    let columns = columns.into_iter().map(|column| column.finish(locate)).collect();
+    Ok((rows, columns))
 }
 
 /// Points at the first field too many, or behind the last there is.
@@ -297,18 +299,20 @@ fn ragged_row_error(
 
 impl ColumnProfiler {
     #[inline]
-    fn observe(&mut self, text: &str, null: Option<&str>) {
+    fn observe(&mut self, row: u64, text: &str, null: Option<&str>) {
         if null.is_some_and(|null| null == text) {
             self.has_null = true;
         } else if text.is_empty() {
             self.has_empty = true;
         } else {
-            self.guess.observe(text);
+            self.guess.observe(row, text);
         }
     }
 
-    fn finish(self) -> CsvColumnProfile {
+    /// `locate` names the line of a row.
+    fn finish(self, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
         let kind = self.guess.data_type();
+        let near_miss = if kind == DataType::Text { self.guess.near_miss(0, 0, locate) } else { None };
         let mut values = self.guess.distinct_values();
         if self.has_empty && !values.is_empty() {
             values.push(String::new());
@@ -318,6 +322,7 @@ impl ColumnProfiler {
             has_empty: self.has_empty,
             has_null: self.has_null,
             distinct_values: values,
+            near_miss,
         }
     }
 }

@@ -109,6 +109,7 @@ fn facts(name: String, loaded: &CsvSnapshot, read_only: Option<String>) -> Sourc
     let columns = table.header.iter().zip(&table.profiles).map(|(name, seen)| ColumnFacts {
         nullable: seen.has_null || (seen.has_empty && seen.empty_is_null()),
         distinct_values: seen.distinct_values.clone(),
+        near_miss: seen.near_miss.clone(),
         // An empty text is one of its values.
         has_default: seen.has_empty && !seen.empty_is_null(),
         ..ColumnFacts::new(name, seen.data_type)

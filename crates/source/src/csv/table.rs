@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use contract::DataType;
+use contract::source::NearMiss;
 
 use super::encode::TextEncoding;
 use super::location::{TextLocation, line_at};
@@ -29,6 +30,7 @@ pub(super) struct CsvColumnProfile {
     /// Whether the text that means "no value" is there.
     pub(super) has_null: bool,
     pub(super) distinct_values: Vec<String>,
+    pub(super) near_miss: Option<NearMiss>,
 }
 
 impl CsvColumnProfile {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
-use contract::source::{ColumnFacts, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts};
+use contract::source::{
+    ColumnFacts, NearMiss, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts,
+};
 use contract::{DataType, ValueRef};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
@@ -222,7 +224,7 @@ impl TableProfile {
         }
         self.rows += 1;
         for (at, seen) in self.columns.iter_mut().enumerate() {
-            seen.observe(row.get_ref(from + at)?);
+            seen.observe(self.rows - 1, row.get_ref(from + at)?);
         }
         let hasher = &self.hasher;
         self.candidates.retain_mut(|candidate| {
@@ -305,7 +307,7 @@ impl ColumnProfile {
         }
     }
 
-    fn observe(&mut self, value: rusqlite::types::ValueRef<'_>) {
+    fn observe(&mut self, row: u64, value: rusqlite::types::ValueRef<'_>) {
         let is_text = matches!(value, rusqlite::types::ValueRef::Text(_));
         let cell = from_sqlite(value);
         if cell != ValueRef::Null {
@@ -325,7 +327,7 @@ impl ColumnProfile {
             ValueRef::Text(text) => {
                 self.texts += 1;
                 self.too_long_for_key += u64::from(text.len() > KEY_BYTES_MAX);
-                self.inference.observe(text);
+                self.inference.observe(row, text);
                 // As long as all values are JSON, this one is.
                 if self.is_declared_json
                     && !self.has_non_json_texts
@@ -349,6 +351,7 @@ impl ColumnProfile {
                 _ => mixed = true,
             }
         }
+        let near_miss = self.near_miss(kind);
         let values = if is_whole && kind == DataType::Text && !mixed {
             self.inference.distinct_values()
         } else {
@@ -366,7 +369,24 @@ impl ColumnProfile {
             read_only_reason: column.is_generated.then(|| GENERATED.into()),
             precision_loss: inexact,
             possible_types: Some(self.possible_types),
+            near_miss,
             ..ColumnFacts::new(&column.name, kind)
+        }
+    }
+
+    /// Only a text column, or one of numbers with exceptions, can be a near miss.
+    fn near_miss(&self, kind: DataType) -> Option<NearMiss> {
+        match kind {
+            DataType::Text | DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
+                let (numbers, others) = (self.integers + self.reals, self.blobs + self.invalid_utf8);
+                self.inference.near_miss(numbers, others, |row| format!("row {}", row + 1))
+            }
+            DataType::Boolean
+            | DataType::Date
+            | DataType::Timestamp
+            | DataType::LocalTimestamp
+            | DataType::Json
+            | DataType::Blob => None,
         }
     }
 

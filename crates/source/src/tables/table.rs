@@ -44,6 +44,8 @@ pub(crate) struct Table {
     pub(crate) computed: Vec<(usize, String)>,
     /// What the place of a row is counted in: `line`, `row`.
     pub(crate) row_unit: &'static str,
+    /// The letters of each column on a sheet; empty for other files.
+    pub(crate) column_letters: Vec<String>,
     /// Whether a row names its own columns, as in JSON: then one that no row names has no value in any of them.
     pub(crate) is_schemaless: bool,
     /// Whether nested JSON stands in it as such.
@@ -97,6 +99,7 @@ impl Table {
             read_only_reason: None,
             computed: Vec::new(),
             row_unit: "row",
+            column_letters: Vec::new(),
             is_schemaless: false,
             has_nested_json: false,
             row_numbers: Vec::new(),
@@ -132,7 +135,7 @@ impl Table {
                 continue;
             }
             let column = &mut self.columns[at];
-            column.profile.observe(held);
+            column.profile.observe(number as u64, held);
             if column.tags.is_empty() {
                 column.first_row = number as u32;
             }
@@ -230,6 +233,15 @@ impl Table {
         &self.columns[column].profile
     }
 
+    /// `C10` on a sheet, `line 12` or `row 12` elsewhere.
+    fn cell_name(&self, row: u32, column: usize) -> String {
+        let number = self.row_number(row);
+        match self.column_letters.get(column) {
+            Some(letters) => format!("{letters}{number}"),
+            None => format!("{} {number}", self.row_unit),
+        }
+    }
+
     pub(super) fn column_facts(&self) -> Vec<ColumnFacts> {
         let columns = self.header.iter().zip(&self.columns).enumerate();
         let facts = columns.map(|(at, (name, column))| {
@@ -238,7 +250,7 @@ impl Table {
                 read_only_reason: computed.map(|(_, why)| why.clone()),
                 has_default: computed.is_some(),
                 is_base64: self.has_nested_json && column.profile.is_base64(),
-                ..column.profile.facts(name, u64::from(self.len()))
+                ..column.profile.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at))
             }
         });
         facts.collect()
