@@ -75,6 +75,9 @@ impl Project {
         let files = data_files(folder)?;
         match files.len() {
             0 => {
+                if let Some(reason) = unsupported_content(non_empty_path(folder)) {
+                    bail!("cannot serve `{shown}`: {reason}");
+                }
                 let below = servable_subfolders(non_empty_path(folder));
                 let below = match below.as_slice() {
                     [] => String::new(),
@@ -98,6 +101,9 @@ impl Project {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into());
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
+        }
+        if let Some(reason) = unsupported_file(&file_name(path)) {
+            bail!("cannot serve `{}`: {reason}", path.display());
         }
         if source_kind(path).is_none() {
             let is_numbers = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("numbers"));
@@ -127,6 +133,29 @@ impl Project {
     ) -> Self {
         Self { name: name.into(), folder, input: ProjectInput::Manifest(manifest), relocated }
     }
+}
+
+/// Why a file cannot be served that a later version will serve.
+fn unsupported_file(name: &str) -> Option<&'static str> {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    match (name, extension.to_ascii_lowercase().as_str()) {
+        ("mcp.json" | ".mcp.json", _) => Some("serving the servers of an `mcp.json` is not in this version"),
+        (_, "ts" | "mts" | "js" | "mjs") => Some("tools in TypeScript or JavaScript are not in this version"),
+        _ => None,
+    }
+}
+
+/// Why a folder without data cannot be served that a later version will serve.
+fn unsupported_content(folder: &Path) -> Option<&'static str> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().take(SUBFOLDERS_MAX);
+        entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    let own = names(folder);
+    let tools = names(&folder.join("tools"));
+    // An `mcp.json` says most about a folder.
+    let config = own.iter().find(|name| matches!(name.as_str(), "mcp.json" | ".mcp.json"));
+    config.into_iter().chain(&own).chain(&tools).find_map(|name| unsupported_file(name))
 }
 
 /// So many folders in a folder are looked into, and so many named, for something that could be meant instead.
