@@ -84,7 +84,8 @@ pub struct ToolInterface {
 
 impl ContractInterface {
     pub fn from_contract(contract: &Contract) -> Self {
-        let instructions = contract.instructions.as_deref().unwrap_or_default();
+        let instructions = contract.instructions.as_deref().filter(|_| !contract.instructions_are_generated);
+        let instructions = instructions.unwrap_or_default();
         let instructions_digest =
             if instructions.is_empty() { String::new() } else { digest([instructions]) };
         let tools =

@@ -17,6 +17,8 @@ pub struct Contract {
     /// The locked version, or `0+` and a digest of the tools.
     pub version: String,
     pub instructions: Option<String>,
+    /// Generated instructions describe the current data and are not part of the published interface.
+    pub instructions_are_generated: bool,
     pub rate_limit: Option<RateLimit>,
     pub collections: Vec<Collection>,
     pub statements: Vec<Statement>,
@@ -71,6 +73,8 @@ pub struct Statement {
 #[derive(Debug, Clone)]
 pub struct Argument {
     pub field: Field,
+    /// The index in the manifest, which is the order of the schema.
+    pub declared_index: usize,
     pub required: bool,
     /// Used when the caller omits the argument.
     pub default: Value,

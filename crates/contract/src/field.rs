@@ -29,7 +29,7 @@ pub struct Field {
     pub description: Option<String>,
     /// The declared `enum`; empty if every value of the type is allowed.
     pub allowed: Vec<Json>,
-    /// The values there are now: good to know, and no promise.
+    /// The column's current values, where the author asks to list them in descriptions.
     pub observed_values: Vec<String>,
     /// Never written to logs, recordings or the call log, nor shown in confirmations.
     pub sensitive: bool,

@@ -6,8 +6,12 @@
 
 use json::{ScanLimits, scan};
 
+mod near_miss;
+
 use crate::data_type::DataType;
+use crate::source::NearMiss;
 use crate::time;
+use near_miss::NearMissCounts;
 
 /// The types that every text of a column fits so far.
 #[derive(Debug, Clone)]
@@ -16,6 +20,7 @@ pub struct TypeInference {
     has_values: bool,
     /// The distinct texts, as long as there are few.
     distinct_values: Option<Vec<String>>,
+    near_misses: NearMissCounts,
 }
 
 const INTEGER: u8 = 1;
@@ -46,18 +51,23 @@ pub const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
 impl Default for TypeInference {
     fn default() -> Self {
-        Self { candidates: ALL, has_values: false, distinct_values: Some(Vec::new()) }
+        Self {
+            candidates: ALL,
+            has_values: false,
+            distinct_values: Some(Vec::new()),
+            near_misses: NearMissCounts::default(),
+        }
     }
 }
 
 impl TypeInference {
-    /// Observes one text. Texts that mean NULL must not be passed.
+    /// Observes the text in a row, counted from 0. Texts that mean NULL must not be passed.
     #[inline]
-    pub fn observe(&mut self, text: &str) {
+    pub fn observe(&mut self, row: u64, text: &str) {
         self.has_values = true;
-        if self.candidates != 0 {
-            self.candidates &= candidate_types(text.as_bytes());
-        }
+        let types = candidate_types(text.as_bytes());
+        self.candidates &= types;
+        self.near_misses.observe(row, text, types);
         if let Some(values) = &mut self.distinct_values {
             if values.iter().any(|value| value == text) {
                 return;
@@ -73,6 +83,18 @@ impl TypeInference {
     pub fn data_type(&self) -> DataType {
         let best = TYPES_BY_PREFERENCE.iter().find(|(bit, _)| self.has_values && self.candidates & bit != 0);
         best.map_or(DataType::Text, |(_, data_type)| *data_type)
+    }
+
+    /// What the column almost is, if most values are numbers or dates, or look like it, and others are not.
+    /// `native_numbers` and `native_others` count the values that the source does not store as text. `locate` names the
+    /// place of a row for the owner of the data.
+    pub fn near_miss(
+        &self,
+        native_numbers: u64,
+        native_others: u64,
+        locate: impl FnOnce(u64) -> String,
+    ) -> Option<NearMiss> {
+        self.near_misses.near_miss(native_numbers, native_others, locate)
     }
 
     /// The distinct texts of a text column, if there are few.
@@ -161,7 +183,7 @@ mod tests {
 
     fn check(texts: &[&str], expected: DataType) {
         let mut inference = TypeInference::default();
-        texts.iter().for_each(|text| inference.observe(text));
+        texts.iter().for_each(|text| inference.observe(0, text));
         assert_eq!(inference.data_type(), expected, "{texts:?}");
     }
 
@@ -248,11 +270,11 @@ mod tests {
 
     #[test]
     fn distinct_values_are_kept_only_while_there_are_few() {
-        let mut guess = TypeInference::default();
-        ["free", "ruby", "free"].iter().for_each(|text| guess.observe(text));
-        assert_eq!(guess.distinct_values(), ["free", "ruby"]);
-        let mut guess = TypeInference::default();
-        (0..20).for_each(|i| guess.observe(&format!("plan {i}")));
-        assert!(guess.distinct_values().is_empty());
+        let mut inference = TypeInference::default();
+        ["free", "ruby", "free"].iter().for_each(|text| inference.observe(0, text));
+        assert_eq!(inference.distinct_values(), ["free", "ruby"]);
+        let mut inference = TypeInference::default();
+        (0..20).for_each(|i| inference.observe(i, &format!("plan {i}")));
+        assert!(inference.distinct_values().is_empty());
     }
 }

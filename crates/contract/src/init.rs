@@ -3,7 +3,7 @@
 //! Required settings are written out. Defaults are written as comments, so that the author can change one by removing
 //! its `#`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use crate::compile::DEFAULT_FIELDS_MAX;
@@ -37,8 +37,7 @@ pub fn render_manifest(found: &[DiscoveredSource<'_>], server_name: &str) -> Str
     out += SERVER_COMMENTS;
     let source_names: Vec<&str> = found.iter().map(|one| one.name).collect();
     let sources = names::collection_names(&source_names);
-    let tables: Vec<&str> = found.iter().flat_map(tables).map(|table| table.name.as_str()).collect();
-    let mut collections = names::collection_names(&tables).into_iter();
+    let mut collections = collection_names(found, &sources).into_iter();
     for (one, source) in found.iter().zip(&sources) {
         render_source(&mut out, one, source);
         for (table, collection) in tables_with_names(one, &mut collections) {
@@ -84,6 +83,28 @@ const TOOLS_COMMENTS: &str = "
 # sql = \"select plan, count(*) as customers from customers where signup_date >= :since group by plan\"
 # arguments.since = { type = \"date\", description = \"First signup date to count.\" }
 ";
+
+/// A name for each table of each source. Tables with the same name in two files are told apart by the file:
+/// `budget_sheet1` and `forecast_sheet1`.
+fn collection_names(found: &[DiscoveredSource<'_>], sources: &[String]) -> Vec<String> {
+    let named: Vec<(&String, String)> = found
+        .iter()
+        .zip(sources)
+        .flat_map(|(one, source)| tables(one).map(move |table| (source, names::collection_name(&table.name))))
+        .collect();
+    let mut sources_of: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (source, name) in &named {
+        sources_of.entry(name).or_default().insert(source);
+    }
+    let wanted = named.iter().map(|(source, name)| match sources_of[name.as_str()].len() {
+        1 => name.clone(),
+        // A file that is one table has the name of its source already.
+        _ if source.starts_with(name.as_str()) => (*source).clone(),
+        _ => format!("{source}_{name}"),
+    });
+    let wanted: Vec<String> = wanted.collect();
+    names::collection_names(&wanted.iter().map(String::as_str).collect::<Vec<_>>())
+}
 
 fn tables<'a>(found: &DiscoveredSource<'a>) -> impl Iterator<Item = &'a TableFacts> + use<'a> {
     found.facts.tables.iter()
@@ -195,7 +216,8 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) 
 
 fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>) {
     *out += "\n# Settings of columns: as (the type), format, description, enum (the allowed values), name (for callers),\n";
-    *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs.\n";
+    *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs,\n";
+    *out += "# show_values = true to list its current values for models.\n";
     *out += &format!("[collections.{collection}.fields]\n");
     for (at, column) in columns.table.columns.iter().enumerate() {
         if out.len() > FIELDS_LISTED_BYTES_MAX {
@@ -208,10 +230,6 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
         } else {
             let (name, header) = (&columns.names[at], toml_string(&column.name));
             *out += &format!("# {name}: {kind}, one of several columns named {header}");
-        }
-        if !column.distinct_values.is_empty() {
-            let values: Vec<String> = column.distinct_values.iter().map(|value| toml_string(value)).collect();
-            *out += &format!(" # values now: {}", values.join(", "));
         }
         out.push('\n');
     }

@@ -1,11 +1,17 @@
 //! Generates names of fields, collections and tools from headers, tables and files.
 //!
 //! A generated name is `[a-z_][a-z0-9_]*`: lower case, words joined by `_`, German umlauts spelled out, other
-//! Latin letters without their marks. A header without a Latin letter or digit is named by its position.
+//! Latin letters without their marks, other alphabets in Latin letters: `Цена` is `tsena`. A header in a script without
+//! an alphabet gets a digest, `column_3f9a1c`, and one without any letter or digit its position, `column_3`. Descriptions
+//! show the header wherever the name differs.
 //!
 //! Names depend on the headers alone: the same headers give the same names, and a generated name maps to itself.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+
+use ring::digest;
+use spile_core::text::hex;
 
 /// The maximum length of an argument name. Some clients refuse longer ones.
 pub const ARGUMENT_CHARS_MAX: usize = 64;
@@ -77,7 +83,11 @@ pub fn collection_name(name: &str) -> String {
 pub fn collection_names(names: &[&str]) -> Vec<String> {
     let wanted = names.iter().map(|name| {
         let latin = to_snake_case(name, COLLECTION_CHARS_MAX);
-        if latin.is_empty() { "data".to_owned() } else { latin }
+        match latin.is_empty() {
+            false => latin,
+            true if has_letters(name) => format!("data_{}", digest_suffix(name)),
+            true => "data".to_owned(),
+        }
     });
     make_unique(names, &wanted.collect::<Vec<_>>(), NameScope::Collections)
 }
@@ -181,11 +191,16 @@ impl NameAllocator<'_> {
 fn field_name(header: &str, position: usize) -> String {
     let latin = to_snake_case(header, FIELD_CHARS_MAX);
     match latin.bytes().next() {
+        None if has_letters(header) => format!("column_{}", digest_suffix(header)),
         None => format!("column_{position}"),
         // Most languages do not allow an identifier to start with a digit.
         Some(b'0'..=b'9') => truncate_ascii(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
         Some(_) => latin,
     }
+}
+
+fn has_letters(text: &str) -> bool {
+    text.chars().any(char::is_alphabetic)
 }
 
 /// The letters and digits of a name in snake case; empty if there are none.
@@ -217,6 +232,8 @@ struct SnakeCaseWriter {
     last: LetterCase,
     /// The number of consecutive capitals.
     capitals: usize,
+    /// The length of the last letter in Latin letters.
+    last_len: usize,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -234,7 +251,7 @@ impl SnakeCaseWriter {
             return;
         }
         // Combining marks follow their letter: macOS file names have umlauts as two characters.
-        if matches!(c, '\u{300}'..='\u{36f}') {
+        if matches!(c, '\u{300}'..='\u{36f}' | '\u{591}'..='\u{5c7}' | '\u{64b}'..='\u{652}' | '\u{200c}') {
             if c == '\u{308}' && self.out.ends_with(['a', 'o', 'u']) {
                 self.out.push('e');
             }
@@ -245,21 +262,28 @@ impl SnakeCaseWriter {
             return;
         };
         let case = if c.is_uppercase() { LetterCase::Upper } else { LetterCase::Lower };
-        self.begin_word(case, latin);
-        self.out.push_str(latin.as_str());
+        // A soft sign is part of its word.
+        if latin.is_empty() {
+            return;
+        }
+        self.begin_word(case, &latin);
+        self.out.push_str(&latin);
+        self.last_len = latin.len();
         self.capitals = if case == LetterCase::Upper { self.capitals + 1 } else { 0 };
         self.last = case;
     }
 
     /// `signupDate` and `HTTPServer` are two words each, `PLAN` and `IDs` are one.
-    fn begin_word(&mut self, case: LetterCase, latin: Transliteration) {
+    fn begin_word(&mut self, case: LetterCase, latin: &str) {
         let starts_word = match (self.last, case) {
             (LetterCase::Separator, _) | (LetterCase::Lower, LetterCase::Upper) => true,
             (LetterCase::Upper, LetterCase::Lower)
-                if self.capitals > 1 && latin.is_letter() && latin.as_str() != "s" =>
+                if self.capitals > 1
+                    && latin.starts_with(|c: char| c.is_ascii_lowercase())
+                    && latin != "s" =>
             {
                 // The last capital belongs to the next word.
-                let at = self.out.len() - 1;
+                let at = self.out.len() - self.last_len;
                 if !self.out[..at].ends_with('_') {
                     self.out.insert(at, '_');
                 }
@@ -270,27 +294,6 @@ impl SnakeCaseWriter {
         if starts_word && !self.out.is_empty() && !self.out.ends_with('_') {
             self.out.push('_');
         }
-    }
-}
-
-/// A character in Latin letters: at most two letters, or a digit.
-#[derive(Clone, Copy)]
-struct Transliteration {
-    letters: [u8; 2],
-    len: usize,
-}
-
-impl Transliteration {
-    fn single(letter: u8) -> Self {
-        Self { letters: [letter, 0], len: 1 }
-    }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.letters[..self.len]).unwrap_or_default()
-    }
-
-    fn is_letter(self) -> bool {
-        self.letters[0].is_ascii_lowercase()
     }
 }
 
@@ -337,25 +340,93 @@ const TRANSLITERATIONS: [(&str, &str); 39] = [
     ("µ", "u"),
 ];
 
-fn transliterate(c: char) -> Option<Transliteration> {
-    // Full-width letters, as Japanese keyboards write them.
+/// Letters of other alphabets, each with its usual Latin spelling; `-` is a letter without a sound of its own.
+const ALPHABETS: [(&str, &str); 8] = [
+    // Russian, Ukrainian, Belarusian, Serbian, Macedonian, Kazakh
+    (
+        "абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґўђјљњћџќѓѕқғңөұүһә",
+        "a b v g d e e zh z i y k l m n o p r s t u f kh ts ch sh shch - y - e yu ya i yi ye g u dj j lj nj c dz k g dz \
+         q gh ng o u u h a",
+    ),
+    (
+        "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",
+        "a v g d e z i th i k l m n x o p r s s t y f ch ps o a e i i o y o i y i y",
+    ),
+    ("אבגדהוזחטיכךלמםנןסעפףצץקרשת", "a b g d h v z ch t y k k l m m n n s a p f ts ts q r sh t"),
+    // Arabic and Persian
+    (
+        "ابتثجحخدذرزسشصضطظعغفقكلمنهويىةءأإآؤئپچژگکی",
+        "a b t th j h kh d dh r z s sh s d t z a gh f q k l m n h w y a a - a i a w y p ch zh g k y",
+    ),
+    (
+        "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ",
+        "a b g d e v z t i k l m n o p zh r s t u p k gh q sh ch ts dz ts ch kh j h",
+    ),
+    (
+        "աբգդեզէըթժիլխծկհձղճմյնշոչպջռսվտրցւփքօֆ",
+        "a b g d e z e e t zh i l kh ts k h dz gh ch m y n sh o ch p j r s v t r ts w p k o f",
+    ),
+    (
+        "あいうえおかきくけこさしすせそたちつてとなにぬねのはひふへほまみむめもやゆよらりるれろわをん",
+        "a i u e o ka ki ku ke ko sa shi su se so ta chi tsu te to na ni nu ne no ha hi fu he ho ma mi mu me mo ya yu yo \
+         ra ri ru re ro wa o n",
+    ),
+    (
+        "がぎぐげござじずぜぞだぢづでどばびぶべぼぱぴぷぺぽぁぃぅぇぉゃゅょっー",
+        "ga gi gu ge go za ji zu ze zo da ji zu de do ba bi bu be bo pa pi pu pe po a i u e o ya yu yo - -",
+    ),
+];
+
+/// A character in Latin letters or digits. Empty for a letter without a sound; `None` for what separates words, and for
+/// letters of scripts without an alphabet.
+fn transliterate(c: char) -> Option<Cow<'static, str>> {
     let c = match c {
+        // Full-width letters, as Japanese keyboards write them.
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        // Katakana as hiragana.
+        'ァ'..='ヶ' => char::from_u32(u32::from(c) - 0x60).unwrap_or(c),
+        'ς' => 'σ',
         _ => c,
     };
     if c.is_ascii_alphanumeric() {
-        return u8::try_from(c.to_ascii_lowercase()).ok().map(Transliteration::single);
+        return Some(c.to_ascii_lowercase().to_string().into());
+    }
+    if let '가'..='힣' = c {
+        return Some(romanize_hangul(u32::from(c) - 0xac00).into());
     }
     let lower = c.to_lowercase().next().filter(|lower| !lower.is_ascii() || c == 'İ')?;
     if lower == 'i' {
-        return Some(Transliteration::single(b'i'));
+        return Some("i".into());
     }
-    let (_, letters) = TRANSLITERATIONS.into_iter().find(|(from, _)| from.contains(lower))?;
-    match *letters.as_bytes() {
-        [first, second] => Some(Transliteration { letters: [first, second], len: 2 }),
-        [first, ..] => Some(Transliteration::single(first)),
-        [] => None,
+    if let Some((_, letters)) = TRANSLITERATIONS.into_iter().find(|(from, _)| from.contains(lower)) {
+        return Some(letters.into());
     }
+    ALPHABETS.into_iter().find_map(|(alphabet, spellings)| {
+        let index = alphabet.chars().position(|letter| letter == lower)?;
+        let spelling = spellings.split_whitespace().nth(index)?;
+        Some(if spelling == "-" { "".into() } else { spelling.into() })
+    })
+}
+
+/// A Korean syllable in Revised Romanization, letter by letter. Syllables are numbered by their three letters.
+fn romanize_hangul(syllable: u32) -> String {
+    const INITIALS: [&str; 19] =
+        ["g", "kk", "n", "d", "tt", "r", "m", "b", "pp", "s", "ss", "", "j", "jj", "ch", "k", "t", "p", "h"];
+    const VOWELS: [&str; 21] = [
+        "a", "ae", "ya", "yae", "eo", "e", "yeo", "ye", "o", "wa", "wae", "oe", "yo", "u", "wo", "we", "wi",
+        "yu", "eu", "ui", "i",
+    ];
+    const FINALS: [&str; 28] = [
+        "", "k", "k", "k", "n", "n", "n", "t", "l", "k", "m", "l", "l", "l", "p", "l", "m", "p", "p", "t",
+        "t", "ng", "t", "t", "k", "t", "p", "t",
+    ];
+    let (initial, vowel, last) = (syllable / 588, syllable % 588 / 28, syllable % 28);
+    [INITIALS[initial as usize], VOWELS[vowel as usize], FINALS[last as usize]].concat()
+}
+
+/// A short name for a header whose script has no alphabet: the same wherever its column is.
+fn digest_suffix(header: &str) -> String {
+    hex(&digest::digest(&digest::SHA256, header.trim().as_bytes()).as_ref()[..3])
 }
 
 #[cfg(test)]
@@ -423,12 +494,43 @@ mod tests {
 
     #[test]
     fn headers_without_letters_are_named_by_position() {
-        check(
-            &["a", "", "顧客", "Цена", "%", "_", "🦀"],
-            &["a", "column_2", "column_3", "column_4", "column_5", "column_6", "column_7"],
-        );
+        check(&["a", "", "%", "_", "🦀"], &["a", "column_2", "column_3", "column_4", "column_5"]);
         check(&["价格 price"], &["price"]);
         check(&["", "column_1"], &["column_1_2", "column_1"]);
+    }
+
+    #[test]
+    fn other_alphabets_are_written_in_latin_letters() {
+        for (header, name) in [
+            ("Цена", "tsena"),
+            ("Дата заказа", "data_zakaza"),
+            ("Площадь", "ploshchad"),
+            ("ОбъёмПоставки", "obem_postavki"),
+            ("Кількість", "kilkist"),
+            ("Τιμή", "timi"),
+            ("ΑΡΙΘΜΟΣ", "arithmos"),
+            ("מחיר", "mchyr"),
+            ("السعر", "alsar"),
+            ("ფასი", "pasi"),
+            ("Գին", "gin"),
+            ("カタカナ", "katakana"),
+            ("ひらがな", "hiragana"),
+            ("가격", "gagyeok"),
+            ("고객 번호", "gogaek_beonho"),
+        ] {
+            check(&[header], &[name]);
+        }
+        for (alphabet, spellings) in super::ALPHABETS {
+            assert_eq!(alphabet.chars().count(), spellings.split_whitespace().count(), "{alphabet}");
+        }
+    }
+
+    #[test]
+    fn headers_in_scripts_without_an_alphabet_have_the_same_name_at_every_position() {
+        let names = argument_names(&["顧客", "価格", "数量"]);
+        assert!(names.iter().all(|name| name.starts_with("column_") && name.len() == 13), "{names:?}");
+        let moved = argument_names(&["数量", "新しい列", "顧客"]);
+        assert_eq!((&moved[0], &moved[2]), (&names[2], &names[0]));
     }
 
     #[test]
@@ -466,7 +568,8 @@ mod tests {
             ("Customers", "customers"),
             ("My Customers (2026)", "my_customers_2026"),
             ("2026 sales", "2026_sales"),
-            ("顧客", "data"),
+            ("Заказы 2026", "zakazy_2026"),
+            ("顧客", "data_40b3e4"),
             ("", "data"),
             ("--", "data"),
         ] {

@@ -5,7 +5,7 @@ use json::write::{self, ObjectWriter};
 
 use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
 use crate::confirmation::is_invisible;
-use crate::contract::{ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
+use crate::contract::{Argument, ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
 use crate::field::{Field, SchemaUse};
 use crate::names::RANGE_SUFFIXES;
 use crate::source::Comparison;
@@ -15,7 +15,7 @@ const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":
 
 /// Starts the list of a column's current values in a description. Whatever follows it depends on the data, so it
 /// is not part of the contract.
-pub(crate) const VALUES_PREFIX: &str = "Values now: ";
+pub(crate) const VALUES_PREFIX: &str = "Current values: ";
 
 pub(crate) fn get_input(collection: &Collection) -> Json {
     Json::object(|schema| {
@@ -157,28 +157,28 @@ fn expected_version_schema(out: &mut ObjectWriter<'_>, collection: &Collection) 
 }
 
 fn expected_version_description(field: &str) -> String {
-    format!("`{field}` of the row when you read it; fails with `conflict` if the row has changed since")
+    format!("`{field}` of the row you read; fails with `conflict` if it has changed")
 }
 
 /// The arguments that every writing tool has.
 fn write_options_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("idempotency_key", |key| {
         key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
-        key.str(
-            "description",
-            "client-chosen key; repeating the call with the same key has no further effect",
-        );
+        key.str("description", "client-chosen key; repeating a call with the same key has no effect");
     });
     properties.object("dry_run", |dry_run| {
         dry_run.str("type", "boolean").str("description", "preview the change without writing it");
     });
 }
 
+/// Arguments in the order of the manifest, which its author chose; the statement may use them in another.
 pub(crate) fn statement_input(statement: &Statement) -> Json {
+    let mut arguments: Vec<&Argument> = statement.arguments.iter().collect();
+    arguments.sort_by_key(|argument| argument.declared_index);
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
-            for argument in &statement.arguments {
+            for argument in &arguments {
                 let field = &argument.field;
                 properties.object(&field.name, |out| {
                     field.write_schema(out, SchemaUse::Write, field.description.as_deref());
@@ -194,7 +194,7 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
                 write_options_schema(properties);
             }
         });
-        let required = statement.arguments.iter().filter(|argument| argument.required);
+        let required = arguments.iter().filter(|argument| argument.required);
         let required: Vec<&str> = required.map(|argument| argument.field.name.as_str()).collect();
         if !required.is_empty() {
             schema.array("required", &required, |out, name| write::string(out, name));
@@ -445,11 +445,17 @@ fn field_description(field: &Field, with_values: bool) -> Option<String> {
     if !with_values || !field.allowed.is_empty() || field.observed_values.is_empty() {
         return description;
     }
-    let values = format!("{VALUES_PREFIX}{}", field.observed_values.join(", "));
+    let quoted = field.observed_values.iter().map(|value| quoted_value(value));
+    let values = format!("{VALUES_PREFIX}{}", quoted.collect::<Vec<_>>().join(", "));
     Some(match description {
         Some(description) => format!("{}. {values}", description.trim_end_matches('.')),
         None => values,
     })
+}
+
+/// A value from the data, in quotes that it cannot leave.
+fn quoted_value(value: &str) -> String {
+    format!("\"{}\"", plain_text(value).replace('"', "'"))
 }
 
 /// The header of a column whose name is not just the header in lower case with `_` for blanks.

@@ -120,6 +120,31 @@ pub struct ColumnFacts {
     /// The types that every value fits. `None` where creating a reader checks every value and names the one that
     /// does not fit.
     pub possible_types: Option<PossibleTypes>,
+    /// What the column almost is.
+    pub near_miss: Option<NearMiss>,
+}
+
+/// A column most of whose values are of a type, or look like it, while others are not: it sorts in an order that its
+/// owner does not expect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NearMiss {
+    pub looks_like: NearMissType,
+    /// Values that are of the type.
+    pub exact: u64,
+    /// Values that only look like it: `1.234,50`, `$5`, `1/2/2026`.
+    pub similar: u64,
+    /// All values.
+    pub total: u64,
+    /// The first value that is not of the type, truncated.
+    pub first_value: String,
+    /// Where that value is: `C10`, `line 12`.
+    pub first_location: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NearMissType {
+    Number,
+    Date,
 }
 
 /// The types that every value of a column fits, starting with all types.
@@ -189,6 +214,7 @@ impl ColumnFacts {
             precision_loss: None,
             is_base64: false,
             possible_types: None,
+            near_miss: None,
         }
     }
 }

@@ -16,7 +16,9 @@ use json::write::{self, ObjectWriter};
 
 use crate::client::output_style::OutputStyle;
 use crate::project::{Project, Scan};
-use crate::report::{argument_names, print, print_diagnostics, report, token_cost, total_token_cost};
+use crate::report::{
+    argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
+};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -85,6 +87,7 @@ fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -
         o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
         o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
         o.int("tokens", contract.map_or(0, total_token_cost) as i64);
+        o.int("instructions_tokens", contract.map_or(0, instructions_cost) as i64);
         o.array("tools", tools, |out, tool| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &tool.name).int("tokens", token_cost(tool) as i64);

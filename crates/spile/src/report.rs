@@ -42,6 +42,10 @@ pub(crate) fn report(
     if let Some(more) = contract.tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
         let _ = writeln!(out, "  and {} more; --json lists them all", group_digits(more as u64));
     }
+    let instructions = instructions_cost(contract);
+    if instructions > 0 {
+        let _ = writeln!(out, "  instructions: {} tokens", group_digits(instructions as u64));
+    }
     out.push_str("\nsources\n");
     for source in sources {
         out += &layout::hanging("  ", &source.name, style.columns);
@@ -168,9 +172,14 @@ pub(crate) fn token_cost(tool: &Tool) -> usize {
         + tokens::estimate(tool.input_schema.as_str())
 }
 
-/// Tokens that a server takes from every conversation: its tools.
+/// Tokens that a server takes from every conversation: its tools and its instructions.
 pub(crate) fn total_token_cost(contract: &Contract) -> usize {
-    contract.tools.iter().map(token_cost).sum()
+    contract.tools.iter().map(token_cost).sum::<usize>() + instructions_cost(contract)
+}
+
+/// Tokens of the server's instructions.
+pub(crate) fn instructions_cost(contract: &Contract) -> usize {
+    contract.instructions.as_deref().map_or(0, tokens::estimate)
 }
 
 pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
@@ -213,11 +222,11 @@ pub(crate) fn print_notes(notes: &[Diagnostic]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{notes_section, report};
+    use super::{instructions_cost, notes_section, report, token_cost};
     use crate::client::output_style::OutputStyle;
     use contract::compile::{KnownSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
-    use contract::source::{ColumnFacts, SourceFacts, StatementFacts};
+    use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts};
     use contract::{DataType, manifest};
     use std::sync::Arc;
 
@@ -245,6 +254,23 @@ mod tests {
                    look
           and 2 more like these; `spile check --json` lists them all
         ");
+    }
+
+    #[test]
+    fn the_token_total_includes_the_instructions() {
+        let text = "[server]\ninstructions = 'Customer records by email.'\n\
+                    [sources.crm]\npath = 'crm.csv'\n[collections.crm]\ndescription = 'People.'\n";
+        let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
+        let table = TableFacts::new("crm", vec![ColumnFacts::new("email", DataType::Text)]);
+        let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
+        let (contract, _) = compile(&manifest, &[KnownSource::new("crm", &facts)], "shop");
+        let contract = contract.expect("a contract");
+        let tools: usize = contract.tools.iter().map(token_cost).sum();
+        let instructions = instructions_cost(&contract);
+        assert!(instructions > 0);
+        let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
+        assert!(report.contains(&format!("about {} tokens", tools + instructions)), "{report}");
+        assert!(report.contains("\n  instructions"), "{report}");
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl<'m> Compiler<'m> {
             has_native_numbers: table.columns.iter().any(|column| column.possible_types.is_some()),
         });
         let key = self.resolve_key(declared, table, &fields);
+        self.report_near_misses(declared, table);
         let columns = column_shapes(&fields, &declared.fields, declared.null_text.as_deref());
         let shape = TableShape { table: table.name.clone(), columns, key };
         let missing_key_reason = missing_key_reason(table, &fields);

@@ -5,7 +5,7 @@ use json::Json;
 use super::Compiler;
 use super::collection::null_text;
 use crate::data_type::DataType;
-use crate::diagnostic::Located;
+use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
 use crate::manifest::{self, Literal};
 use crate::source::ColumnFacts;
@@ -54,16 +54,8 @@ impl Compiler<'_> {
                 }
                 _ => column.mixed && data_type == column.data_type,
             };
-            field.observed_values.clone_from(&column.distinct_values);
             if let Some(declared) = declared {
                 self.apply_field_settings(&mut field, declared, column, columns);
-            }
-            if field.data_type == DataType::Blob {
-                field.observed_values.clear();
-            }
-            // Values that hardly ever repeat are content, not a set to choose from.
-            if columns.row_count.is_none_or(|rows| rows < 3 * field.observed_values.len() as u64) {
-                field.observed_values.clear();
             }
             fields.push((at, field));
         }
@@ -92,7 +84,7 @@ impl Compiler<'_> {
             let null = null_text(columns.declared, columns.null_text, &column.name);
             self.check_type(field, data_type, column, null.as_deref(), columns.row_count);
         }
-        let unlisted = field.observed_values.iter().find(|value| {
+        let unlisted = column.distinct_values.iter().find(|value| {
             let is_listed = |literal: &Located<Literal>| match &literal.value {
                 Literal::Text(text) => text == *value,
                 Literal::Integer(n) => n.to_string() == **value,
@@ -101,10 +93,21 @@ impl Compiler<'_> {
             !declared.allowed.is_empty() && !value.is_empty() && !declared.allowed.iter().any(is_listed)
         });
         if let (Some(unlisted), Some(first)) = (unlisted, declared.allowed.first()) {
-            let message = format!("the data has the value `{unlisted}`, which `enum` does not list");
+            let message = match declared.sensitive {
+                true => "the data has a value that `enum` does not list".to_owned(),
+                false => format!("the data has the value `{unlisted}`, which `enum` does not list"),
+            };
             self.error(&first.location, message, "add it, or remove `enum`".into());
         }
         self.set_allowed_values(field, &declared.allowed);
+        if let Some(location) = declared.show_values.as_ref().filter(|_| declared.allowed.is_empty()) {
+            field.observed_values.clone_from(&column.distinct_values);
+            if field.observed_values.is_empty() {
+                let message = format!("`show_values` has no effect on `{}`", field.column);
+                let help = "it is for text columns with at most 12 different values, none of them long";
+                self.diagnostics.push(Diagnostic::note(message).at(location).help(help));
+            }
+        }
     }
 
     /// Reports a declared type that the column's values rule out.
@@ -137,9 +140,9 @@ impl Compiler<'_> {
                 field.column,
                 declared.value.as_str()
             );
-            let sample = match field.observed_values.iter().find(|value| Some(value.as_str()) != null) {
-                Some(value) => format!("it has texts such as `{value}`; "),
-                None => String::new(),
+            let sample = match column.distinct_values.iter().find(|value| Some(value.as_str()) != null) {
+                Some(value) if !field.sensitive => format!("it has texts such as `{value}`; "),
+                Some(_) | None => String::new(),
             };
             let help = format!("{sample}correct them in the database, or remove `as`");
             self.error(&declared.location, message, help);

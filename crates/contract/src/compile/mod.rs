@@ -3,6 +3,8 @@
 
 mod collection;
 mod field;
+mod instructions;
+mod near_miss;
 mod statement;
 mod tools;
 mod writes;
@@ -10,6 +12,7 @@ mod writes;
 use ring::digest;
 use spile_core::text::hex;
 
+use crate::compatibility::{ContractInterface, ToolInterface};
 use crate::contract::{Collection, Contract, Statement, Tool};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::humanize::join_truncated;
@@ -64,8 +67,9 @@ pub fn compile(
         compiler.check_not_empty(known, &tools);
     }
     let failed = compiler.error_count() > 0;
-    let contract = (!failed)
-        .then(|| build_contract(manifest, default_name, CompiledParts { collections, statements, tools }));
+    let contract = (!failed).then(|| {
+        build_contract(manifest, known, default_name, CompiledParts { collections, statements, tools })
+    });
     (contract, compiler.diagnostics)
 }
 
@@ -75,17 +79,30 @@ struct CompiledParts<'m> {
     tools: Vec<CompiledTool<'m>>,
 }
 
-fn build_contract(manifest: &Manifest, default_name: &str, parts: CompiledParts<'_>) -> Contract {
-    Contract {
+fn build_contract(
+    manifest: &Manifest,
+    known: &[KnownSource<'_>],
+    default_name: &str,
+    parts: CompiledParts<'_>,
+) -> Contract {
+    let tools: Vec<Tool> = parts.tools.into_iter().map(|compiled| compiled.tool).collect();
+    let generated = || {
+        let tools: Vec<&Tool> = tools.iter().collect();
+        instructions::generate(manifest, known, &parts.collections, &tools)
+    };
+    let mut contract = Contract {
         name: manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned()),
         title: manifest.server.title.clone(),
-        version: format!("0+{}", fingerprint(&parts.tools)),
-        instructions: manifest.server.instructions.clone(),
+        version: String::new(),
+        instructions: manifest.server.instructions.clone().or_else(generated),
+        instructions_are_generated: manifest.server.instructions.is_none(),
         rate_limit: manifest.server.rate_limit,
         collections: parts.collections,
         statements: parts.statements,
-        tools: parts.tools.into_iter().map(|compiled| compiled.tool).collect(),
-    }
+        tools,
+    };
+    contract.version = format!("0+{}", fingerprint(&contract));
+    contract
 }
 
 /// A tool, and where its author named it.
@@ -210,14 +227,14 @@ fn suggest<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> Stri
     })
 }
 
-/// A digest of everything that clients see of the tools.
-fn fingerprint(tools: &[CompiledTool<'_>]) -> String {
+/// Identifies the tools as clients see them, in their order. Excludes what depends on the data alone: the current values
+/// of columns.
+fn fingerprint(contract: &Contract) -> String {
+    let interface = ContractInterface::from_contract(contract);
     let mut context = digest::Context::new(&digest::SHA256);
-    for CompiledTool { tool, .. } in tools {
-        let title = tool.title.as_deref().unwrap_or_default();
-        for piece in
-            [&tool.name, title, &tool.description, tool.input_schema.as_str(), tool.output_schema.as_str()]
-        {
+    for tool in &contract.tools {
+        let hash = interface.tools.get(&tool.name).map(ToolInterface::hash).unwrap_or_default();
+        for piece in [&tool.name, &hash] {
             context.update(&(piece.len() as u64).to_be_bytes());
             context.update(piece.as_bytes());
         }

@@ -154,8 +154,9 @@ impl<'m> Compiler<'m> {
         }
         let mut arguments = Vec::with_capacity(facts.parameters.len());
         for parameter in &facts.parameters {
-            match declared.arguments.iter().find(|argument| argument.name.value == *parameter) {
-                Some(argument) => arguments.push(self.compile_argument(argument)),
+            let mut indexed = declared.arguments.iter().enumerate();
+            match indexed.find(|(_, argument)| argument.name.value == *parameter) {
+                Some((index, argument)) => arguments.push(self.compile_argument(argument, index)),
                 None => {
                     let at = parameter_location(declared, parameter);
                     let unused = names().filter(|name| facts.parameters.iter().all(|one| one != name));
@@ -243,7 +244,7 @@ impl<'m> Compiler<'m> {
         }
     }
 
-    fn compile_argument(&mut self, declared: &manifest::Argument) -> Argument {
+    fn compile_argument(&mut self, declared: &manifest::Argument, declared_index: usize) -> Argument {
         let mut field = Field::new(&declared.name.value, &declared.name.value, declared.data_type);
         field.description.clone_from(&declared.description);
         field.format = declared.format.as_ref().map(|format| format.value.to_owned());
@@ -261,7 +262,7 @@ impl<'m> Compiler<'m> {
         let required = declared.required && declared.default.is_none();
         // Many clients send `null` for an optional argument instead of omitting it.
         field.nullable = !required;
-        Argument { field, required, default }
+        Argument { field, declared_index, required, default }
     }
 
     /// The value of an argument that the caller omits. It must be one that a caller could send.

@@ -23,7 +23,7 @@ impl<'m> Compiler<'m> {
             collection,
             tool_fields,
             collection_index,
-            labels: CollectionLabels::new(self.manifest, declared, collection),
+            labels: CollectionLabels::new(self.manifest, collection),
         };
         for operation in Operation::ALL {
             let renamed: Vec<(&manifest::Tool, &Located<CollectionOperation>)> = self
@@ -115,31 +115,32 @@ struct ToolBuilder<'a> {
 }
 
 /// What the owner of the data calls a collection.
-struct CollectionLabels {
+pub(super) struct CollectionLabels {
     /// For a title: `Stock List`, `customers`.
     short: String,
     /// For a description: `"Stock List" (inventory.xlsx)`, `customers.csv`.
-    full: String,
+    pub(super) full: String,
+    /// The name of its file.
+    pub(super) file: String,
 }
 
 impl CollectionLabels {
-    fn new(manifest: &Manifest, declared: &manifest::Collection, collection: &Collection) -> Self {
-        let source = manifest.sources.iter().find(|source| source.name.value == declared.source.value);
+    pub(super) fn new(manifest: &Manifest, collection: &Collection) -> Self {
+        let table = || schemas::plain_text(&collection.shape.table);
+        let source = manifest.sources.iter().find(|source| source.name.value == collection.source);
         let Some(source) = source else {
-            let name = collection.name.clone();
-            return Self { full: format!("`{name}`"), short: name };
+            return Self { short: table(), full: table(), file: collection.source.clone() };
         };
         let path = source.path.value.as_str();
         let file = schemas::plain_text(path.rsplit(['/', '\\']).next().unwrap_or(path));
         match source.settings.kind() {
             SourceKind::Sqlite | SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
-                let table = schemas::plain_text(&collection.shape.table);
-                Self { full: format!("\"{table}\" ({file})"), short: table }
+                Self { full: format!("\"{}\" ({file})", table()), short: table(), file }
             }
             // Such a file is one table.
             SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {
                 let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
-                Self { short: stem.to_owned(), full: file }
+                Self { short: stem.to_owned(), full: file.clone(), file }
             }
         }
     }

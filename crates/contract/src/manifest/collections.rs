@@ -221,10 +221,11 @@ pub(super) fn parse_fields(reader: &mut ManifestReader<'_>, table: &mut TomlTabl
 
 fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: TomlTable<'_>) -> Field {
     let t = &mut table;
-    let ineffective: Vec<(&str, FileLocation)> = ["description", "name", "sensitive", "format", "enum"]
-        .into_iter()
-        .filter_map(|name| Some((name, t.key_location(name)?)))
-        .collect();
+    let ineffective: Vec<(&str, FileLocation)> =
+        ["description", "name", "sensitive", "show_values", "format", "enum"]
+            .into_iter()
+            .filter_map(|name| Some((name, t.key_location(name)?)))
+            .collect();
     if let Some(word) = t.take_unknown("type") {
         let help = format!("write `as = {}`", word.raw_value(reader));
         reader.error(&word.key_location, "a field has no `type`; its type is `as`", help);
@@ -236,6 +237,8 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         }
         Some(text.located(kind?))
     });
+    let show_values_location = t.key_location("show_values");
+    let show_values = reader.boolean(t, "show_values").unwrap_or(false);
     let field = Field {
         column: Located::new(entry.key.to_owned(), entry.key_location.clone()),
         data_type: kind,
@@ -246,8 +249,10 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         null_text: text_value(reader.text(t, "null")),
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
         sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
+        show_values: show_values.then_some(show_values_location).flatten(),
     };
     reader.finish(table);
+    check_show_values(reader, &field);
     if field.hidden {
         for (name, at) in ineffective {
             let message = format!("`{name}` has no effect: the field is hidden");
@@ -255,6 +260,18 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         }
     }
     field
+}
+
+/// Sensitive values must not be shown, and an `enum` already lists the values.
+fn check_show_values(reader: &mut ManifestReader<'_>, field: &Field) {
+    let Some(location) = &field.show_values else { return };
+    if field.sensitive {
+        let message = format!("`{}` is sensitive, so its values cannot be shown", field.column.value);
+        reader.error(location, message, "remove `show_values` or `sensitive`");
+    } else if !field.allowed.is_empty() {
+        let warning = Diagnostic::warning("`show_values` has no effect: `enum` already lists the values");
+        reader.diagnostics.push(warning.at(location).help("remove it"));
+    }
 }
 
 pub(super) fn parse_format(

@@ -403,6 +403,15 @@ pub static FIELD: Section = Section {
         .default_text("`false`")
         .example("true")
         .aliases(&["secret", "pii", "masked", "mask", "redact"]),
+        Key::new(
+            "show_values",
+            ValueType::Boolean,
+            "Lists the current values of a text column in the descriptions that models read, if there are at most 12. \
+             Only for values that every caller may see and that no stranger can write.",
+        )
+        .default_text("`false`")
+        .example("true")
+        .aliases(&["list_values", "sample_values"]),
     ],
 };
 

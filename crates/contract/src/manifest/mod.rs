@@ -23,7 +23,7 @@ pub use spile_core::RateLimit;
 use toml::de::DeTable;
 
 use crate::data_type::DataType;
-use crate::diagnostic::{Diagnostic, FileText, Located, Severity};
+use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
@@ -283,6 +283,8 @@ pub struct Field {
     pub hidden: bool,
     /// Never written to logs, recordings or the call log.
     pub sensitive: bool,
+    /// Where the author asks for the column's current values in descriptions.
+    pub show_values: Option<FileLocation>,
     /// The name that callers use.
     pub name: Option<Located<String>>,
     /// The text that means NULL.

@@ -27,8 +27,24 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
         .into_iter()
         .filter_map(|(entry, table)| tools::parse_tool(reader, &entry, table, &from))
         .collect();
+    reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
     Manifest { server, sources, collections, tools }
+}
+
+/// Sections that are planned for a later version.
+const UNSUPPORTED_SECTIONS: [&str; 8] =
+    ["resources", "resource", "prompts", "prompt", "skills", "context", "gateway", "servers"];
+
+/// Reports planned sections as such: they are not misspelled keys.
+fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) {
+    for name in UNSUPPORTED_SECTIONS {
+        if let Some(entry) = table.take_unknown(name) {
+            let message = format!("`[{name}]` is not in this version");
+            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`";
+            reader.error(&entry.key_location, message, help);
+        }
+    }
 }
 
 fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Server {

@@ -418,3 +418,25 @@ fn warns_about_settings_of_hidden_tools_and_fields() {
       = help: remove it or `hidden`
     ");
 }
+
+#[test]
+fn rejects_sections_of_a_later_version() {
+    assert_snapshot!(
+        render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[resources.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
+        @r#"
+    error: `[resources]` is not in this version
+     --> spile.toml:3:2
+      |
+    3 | [resources.handbook]
+      |  ^^^^^^^^^
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
+
+    error: `[prompts]` is not in this version
+     --> spile.toml:5:2
+      |
+    5 | [prompts.greet]
+      |  ^^^^^^^
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
+    "#
+    );
+}

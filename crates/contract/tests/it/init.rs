@@ -228,3 +228,27 @@ proptest! {
         prop_assert_eq!(compiled_debug(&uncomment_settings(&text), &known), compiled_debug(&text, &known), "{}", text);
     }
 }
+
+#[test]
+fn tables_with_the_same_name_are_told_apart_by_their_file() {
+    let sheet = |name: &str| TableFacts::new(name, vec![ColumnFacts::new("id", DataType::Integer)]);
+    let facts = |names: &[&str]| SourceFacts {
+        tables: names.iter().map(|name| sheet(name)).collect(),
+        ..SourceFacts::default()
+    };
+    let [budget, forecast, items] = [facts(&["Sheet1", "Notes"]), facts(&["Sheet1"]), facts(&["items"])];
+    let source = |name, path, kind, facts| DiscoveredSource { name, path, kind, pointer: None, facts };
+    let found = [
+        source("budget", "Budget.xlsx", SourceKind::Xlsx, &budget),
+        source("forecast", "Forecast.xlsx", SourceKind::Xlsx, &forecast),
+        source("items", "items.csv", SourceKind::Csv, &items),
+        source("items_2", "items.json", SourceKind::Json, &items),
+    ];
+    let text = render_manifest(&found, "shop");
+    let collections: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("[collections.")?.strip_suffix(']'))
+        .filter(|name| !name.ends_with(".fields"))
+        .collect();
+    assert_eq!(collections, ["budget_sheet1", "notes", "forecast_sheet1", "items", "items_2"]);
+}

@@ -36,9 +36,9 @@ fn column() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     #[test]
     fn an_inferred_type_prints_every_text_back(texts in column()) {
-        let mut guess = TypeInference::default();
-        texts.iter().for_each(|text| guess.observe(text));
-        let kind = guess.data_type();
+        let mut inference = TypeInference::default();
+        texts.iter().for_each(|text| inference.observe(0, text));
+        let kind = inference.data_type();
         let field = Field::new("f", "f", kind);
         let schema = Json::object(|o| field.write_schema(o, SchemaUse::Output, None));
         let check = CompiledSchema::compile(&schema).expect("a schema");
@@ -56,16 +56,16 @@ proptest! {
     /// The input schema accepts a value that was read.
     #[test]
     fn a_value_that_was_read_matches_a_filter_for_itself(texts in column()) {
-        let mut guess = TypeInference::default();
-        texts.iter().for_each(|text| guess.observe(text));
-        let field = Field::new("f", "f", guess.data_type());
+        let mut inference = TypeInference::default();
+        texts.iter().for_each(|text| inference.observe(0, text));
+        let field = Field::new("f", "f", inference.data_type());
         let schema = Json::object(|o| field.write_schema(o, SchemaUse::Lookup, None));
         let check = CompiledSchema::compile(&schema).expect("a schema");
         for text in &texts {
             let mut out = Vec::new();
             field.write_value(&mut out, ValueRef::Text(text)).expect("the kind was found in these very texts");
             let told = Json::from_written_bytes(out);
-            prop_assert!(check.is_valid(&told), "{:?}: {} by {}", guess.data_type(), told, schema);
+            prop_assert!(check.is_valid(&told), "{:?}: {} by {}", inference.data_type(), told, schema);
         }
     }
 

@@ -8,6 +8,7 @@ mod bad_sections;
 mod bad_sources;
 mod bad_tools;
 mod compatibility;
+mod descriptions;
 mod exact_numbers;
 mod init;
 mod keys;

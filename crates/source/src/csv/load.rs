@@ -14,7 +14,7 @@ use super::encode::TextEncoding;
 use super::error::{CommentLine, CsvError};
 use super::formula_guard::LeadingSigns;
 use super::index::CsvKeyIndex;
-use super::location::TextLocation;
+use super::location::{TextLocation, line_at};
 use super::sniff::{self, FileExtension};
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 use super::table::{CsvColumnProfile, CsvTable};
@@ -252,11 +252,11 @@ fn parse_rows(
             }
             if let Some(column) = columns.get_mut(fields) {
                 match field.as_plain(text) {
-                    Some(text) => column.observe(text, null),
+                    Some(text) => column.observe(rows.len() as u64 - 1, text, null),
                     None => {
                         scratch.clear();
                         field.unescape(text, &mut scratch);
-                        column.observe(&scratch, null);
+                        column.observe(rows.len() as u64 - 1, &scratch, null);
                     }
                 }
             }
@@ -272,7 +272,9 @@ fn parse_rows(
         at = skip_blank_lines(bytes, at);
     }
     rows.shrink_to_fit();
-    Ok((rows, columns.into_iter().map(ColumnProfiler::finish).collect()))
+    let locate = |row: u64| format!("line {}", line_at(bytes, rows[row as usize] as usize));
+    let columns = columns.into_iter().map(|column| column.finish(locate)).collect();
+    Ok((rows, columns))
 }
 
 /// Points at the first surplus field, or after the last field if fields are missing.
@@ -307,19 +309,22 @@ fn ragged_row_error(
 
 impl ColumnProfiler {
     #[inline]
-    fn observe(&mut self, text: &str, null: Option<&str>) {
+    fn observe(&mut self, row: u64, text: &str, null: Option<&str>) {
         if null.is_some_and(|null| null == text) {
             self.has_null = true;
         } else if text.is_empty() {
             self.has_empty = true;
         } else {
             self.leading_signs.observe(text);
-            self.inference.observe(text);
+            self.inference.observe(row, text);
         }
     }
 
-    fn finish(self) -> CsvColumnProfile {
+    /// `locate` names the line of a row.
+    fn finish(self, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
         let kind = self.inference.data_type();
+        let near_miss =
+            if kind == DataType::Text { self.inference.near_miss(0, 0, locate) } else { None };
         let mut values = self.inference.distinct_values();
         if self.has_empty && !values.is_empty() {
             values.push(String::new());
@@ -330,6 +335,7 @@ impl ColumnProfiler {
             has_null: self.has_null,
             distinct_values: values,
             leading_signs: self.leading_signs,
+            near_miss,
         }
     }
 }

@@ -110,6 +110,7 @@ fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> Sou
     let columns = table.header.iter().zip(&table.profiles).map(|(name, profile)| ColumnFacts {
         nullable: profile.has_null || (profile.has_empty && profile.empty_is_null()),
         distinct_values: profile.distinct_values.clone(),
+        near_miss: profile.near_miss.clone(),
         // A new row may leave it out and gets an empty text.
         has_default: profile.has_empty && !profile.empty_is_null(),
         ..ColumnFacts::new(name, profile.data_type)

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use contract::DataType;
+use contract::source::NearMiss;
 
 use super::encode::TextEncoding;
 use super::formula_guard::LeadingSigns;
@@ -31,6 +32,7 @@ pub(super) struct CsvColumnProfile {
     pub(super) has_null: bool,
     pub(super) distinct_values: Vec<String>,
     pub(super) leading_signs: LeadingSigns,
+    pub(super) near_miss: Option<NearMiss>,
 }
 
 impl CsvColumnProfile {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use contract::infer::SAFE_INTEGER_MAX;
 
-use super::address::{CellAddress, CellRange};
+use super::address::{CellAddress, CellRange, column_letters};
 use super::budget::{Budget, COLUMNS_MAX};
 use crate::tables::{ParseError, StoredValue, Table};
 
@@ -174,6 +174,7 @@ impl Grid {
         budget: &mut Budget,
     ) -> Result<(Table, Vec<String>), ParseError> {
         let mut table = Table::new(name, layout.header.clone());
+        table.column_letters = layout.columns.iter().map(|column| column_letters(*column)).collect();
         let mut warnings = CellWarnings::default();
         // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];

@@ -3,7 +3,7 @@
 use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
-use contract::source::ColumnFacts;
+use contract::source::{ColumnFacts, NearMiss};
 
 use super::column::decode_base64;
 use super::table::StoredValue;
@@ -57,14 +57,14 @@ pub(super) enum DateTimeShare {
 
 impl TableColumnProfile {
     #[inline]
-    pub(super) fn observe(&mut self, stored: StoredValue<'_>) {
+    pub(super) fn observe(&mut self, row: u64, stored: StoredValue<'_>) {
         self.non_null += u64::from(stored != StoredValue::Null);
         match stored {
             StoredValue::Null => {}
-            StoredValue::Text(text) => self.observe_text(text),
+            StoredValue::Text(text) => self.observe_text(row, text),
             StoredValue::DateTime(text) => {
                 self.date_times += 1;
-                self.observe_text(text);
+                self.observe_text(row, text);
             }
             StoredValue::Integer(n) => {
                 self.integers += 1;
@@ -86,15 +86,16 @@ impl TableColumnProfile {
         }
     }
 
-    fn observe_text(&mut self, text: &str) {
+    fn observe_text(&mut self, row: u64, text: &str) {
         self.texts += 1;
         self.empty_texts += u64::from(text.is_empty());
         self.has_non_base64 = self.has_non_base64 || decode_base64(text).is_none();
         self.long_texts += u64::from(text.len() > KEY_BYTES_MAX);
-        self.inference.observe(text);
+        self.inference.observe(row, text);
     }
 
-    pub(super) fn facts(&self, name: &str, rows: u64) -> ColumnFacts {
+    /// `locate` names the place of a row for the owner of the data.
+    pub(super) fn facts(&self, name: &str, rows: u64, locate: impl FnOnce(u64) -> String) -> ColumnFacts {
         let (kind, mixed) = self.data_type();
         let is_text = kind == DataType::Text && !mixed;
         let values = if is_text { self.inference.clone().distinct_values() } else { Vec::new() };
@@ -102,8 +103,20 @@ impl TableColumnProfile {
             nullable: self.non_null < rows,
             mixed,
             distinct_values: values,
+            near_miss: self.near_miss(kind, mixed, locate),
             ..ColumnFacts::new(name, kind)
         }
+    }
+
+    /// Only a text column, or one of numbers with exceptions, can be a near miss.
+    fn near_miss(&self, kind: DataType, mixed: bool, locate: impl FnOnce(u64) -> String) -> Option<NearMiss> {
+        let is_number =
+            matches!(kind, DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number);
+        if kind != DataType::Text && !(is_number && mixed) {
+            return None;
+        }
+        let numbers = self.integers + self.reals + self.number_texts;
+        self.guess.near_miss(numbers, self.non_null - numbers - self.texts, locate)
     }
 
     pub(super) fn storage_class(&self) -> StorageClass {

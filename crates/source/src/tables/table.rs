@@ -50,6 +50,8 @@ pub(crate) struct Table {
     pub(crate) notice: Option<Arc<str>>,
     /// What a row's number counts: `line`, `row`.
     pub(crate) row_unit: &'static str,
+    /// The letters of each column on a sheet; empty for other files.
+    pub(crate) column_letters: Vec<String>,
     /// Whether each row names its own columns, as in JSON. A column that no row names then has no value anywhere.
     pub(crate) is_schemaless: bool,
     /// Whether nested JSON is stored as such.
@@ -107,6 +109,7 @@ impl Table {
             may_be_withdrawn: Vec::new(),
             notice: None,
             row_unit: "row",
+            column_letters: Vec::new(),
             is_schemaless: false,
             has_nested_json: false,
             row_numbers: Vec::new(),
@@ -143,7 +146,7 @@ impl Table {
                 continue;
             }
             let column = &mut self.columns[at];
-            column.profile.observe(stored);
+            column.profile.observe(number as u64, stored);
             if column.tags.is_empty() {
                 column.first_row = number as u32;
             }
@@ -268,11 +271,21 @@ impl Table {
         &self.columns[column].profile
     }
 
+    /// `C10` on a sheet, `line 12` or `row 12` elsewhere.
+    fn cell_name(&self, row: u32, column: usize) -> String {
+        let number = self.row_number(row);
+        match self.column_letters.get(column) {
+            Some(letters) => format!("{letters}{number}"),
+            None => format!("{} {number}", self.row_unit),
+        }
+    }
+
     pub(super) fn column_facts(&self) -> Vec<ColumnFacts> {
         let columns = self.header.iter().zip(&self.columns).enumerate();
         let facts = columns.map(|(at, (name, column))| {
             let computed = self.computed.iter().find(|(one, _)| *one == at);
-            let facts = column.profile.facts(name, u64::from(self.len()));
+            let facts =
+                column.profile.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
             ColumnFacts {
                 nullable: facts.nullable || self.may_be_withdrawn.contains(&at),
                 read_only_reason: computed.map(|(_, reason)| reason.clone()),

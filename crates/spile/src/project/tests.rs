@@ -154,3 +154,24 @@ fn a_file_that_is_named_twice_is_open_once() {
     ready.backends.readers.swap(0, 1);
     assert_eq!(read(&ready), "written");
 }
+
+#[test]
+fn files_of_a_later_version_are_refused_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = |path: &Path| Project::find(path).expect_err("not in this version").to_string();
+    let write = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+        std::fs::write(&path, "{}").expect("written");
+        path
+    };
+    let script = write("tools/conjugate.ts");
+    assert!(error(&script).ends_with("tools in TypeScript or JavaScript are not in this version"));
+    assert!(error(folder.path()).ends_with("tools in TypeScript or JavaScript are not in this version"));
+    let config = write("mcp.json");
+    assert!(error(&config).ends_with("serving the servers of an `mcp.json` is not in this version"));
+    assert!(error(folder.path()).ends_with("serving the servers of an `mcp.json` is not in this version"));
+    // Data in the same folder is served as before.
+    std::fs::write(folder.path().join("people.csv"), "id,name\n1,Ada\n").expect("written");
+    assert!(Project::find(folder.path()).is_ok());
+}

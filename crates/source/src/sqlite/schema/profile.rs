@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
-use contract::source::{ColumnFacts, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts};
+use contract::source::{
+    ColumnFacts, NearMiss, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts,
+};
 use contract::{DataType, ValueRef};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
@@ -237,7 +239,7 @@ impl TableProfile {
         }
         self.rows += 1;
         for (index, profile) in self.columns.iter_mut().enumerate() {
-            profile.observe(row.get_ref(from + index)?);
+            profile.observe(self.rows - 1, row.get_ref(from + index)?);
         }
         let hasher = &self.hasher;
         self.candidates.retain_mut(|candidate| {
@@ -321,7 +323,7 @@ impl ColumnProfile {
         }
     }
 
-    fn observe(&mut self, value: rusqlite::types::ValueRef<'_>) {
+    fn observe(&mut self, row: u64, value: rusqlite::types::ValueRef<'_>) {
         let is_text = matches!(value, rusqlite::types::ValueRef::Text(_));
         let value_ref = from_sqlite(value);
         if value_ref != ValueRef::Null {
@@ -341,7 +343,7 @@ impl ColumnProfile {
             ValueRef::Text(text) => {
                 self.texts += 1;
                 self.too_long_for_key += u64::from(text.len() > KEY_BYTES_MAX);
-                self.inference.observe(text);
+                self.inference.observe(row, text);
                 // While all values are JSON, this one is too.
                 if self.is_declared_json
                     && !self.has_non_json_texts
@@ -367,6 +369,7 @@ impl ColumnProfile {
                 _ => mixed = true,
             }
         }
+        let near_miss = self.near_miss(data_type);
         let values = if is_complete && data_type == DataType::Text && !mixed {
             self.inference.distinct_values()
         } else {
@@ -384,7 +387,24 @@ impl ColumnProfile {
             read_only_reason: column.is_generated.then(|| GENERATED.into()),
             precision_loss: inexact,
             possible_types: Some(self.possible_types),
+            near_miss,
             ..ColumnFacts::new(&column.name, data_type)
+        }
+    }
+
+    /// Only a text column, or one of numbers with exceptions, can be a near miss.
+    fn near_miss(&self, data_type: DataType) -> Option<NearMiss> {
+        match data_type {
+            DataType::Text | DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
+                let (numbers, others) = (self.integers + self.reals, self.blobs + self.invalid_utf8);
+                self.inference.near_miss(numbers, others, |row| format!("row {}", row + 1))
+            }
+            DataType::Boolean
+            | DataType::Date
+            | DataType::Timestamp
+            | DataType::LocalTimestamp
+            | DataType::Json
+            | DataType::Blob => None,
         }
     }
 

@@ -1,0 +1,134 @@
+//! The instructions of a server whose author wrote none: which data there is, how much of it, and what one row is.
+//!
+//! Clients send them to the model before any tool is used, so they stay under [`BYTES_MAX`]. Row counts are rounded: a
+//! few more rows must not change what is served. Generated instructions are not part of the published interface.
+
+use super::KnownSource;
+use super::tools::CollectionLabels;
+use crate::contract::{Collection, Tool, ToolOperation};
+use crate::humanize::{group_digits, join_truncated};
+use crate::manifest::Manifest;
+
+/// The maximum size of generated instructions.
+const BYTES_MAX: usize = 1000;
+/// Room for the line that counts the tables without a line of their own.
+const REST_BYTES: usize = 60;
+const FILES_NAMED_MAX: usize = 4;
+const COLUMNS_NAMED_MAX: usize = 8;
+
+/// `None` if no tool reads a collection.
+pub(super) fn generate(
+    manifest: &Manifest,
+    known: &[KnownSource<'_>],
+    collections: &[Collection],
+    tools: &[&Tool],
+) -> Option<String> {
+    let lines: Vec<String> = collections
+        .iter()
+        .enumerate()
+        .filter_map(|(index, collection)| collection_line(manifest, known, collection, index, tools))
+        .collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut files: Vec<String> = Vec::new();
+    for collection in collections {
+        let file = CollectionLabels::new(manifest, collection).file;
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    let mut out = format!("Data from {}.", join_truncated(&files, FILES_NAMED_MAX));
+    for (index, line) in lines.iter().enumerate() {
+        let is_last = index + 1 == lines.len();
+        if out.len() + line.len() + 1 > BYTES_MAX - if is_last { 0 } else { REST_BYTES } {
+            let rest = lines.len() - index;
+            out.push_str(&format!("\nand {rest} more; the tools list them all."));
+            break;
+        }
+        out.push('\n');
+        out.push_str(line);
+    }
+    Some(out)
+}
+
+/// `- "Stock List" (inventory.xlsx): about 500 rows, one per sku, with sku, item, quantity and 2 more. Tools: …`
+fn collection_line(
+    manifest: &Manifest,
+    known: &[KnownSource<'_>],
+    collection: &Collection,
+    index: usize,
+    tools: &[&Tool],
+) -> Option<String> {
+    let names: Vec<&str> =
+        tools.iter().filter(|tool| uses_collection(tool, index)).map(|tool| tool.name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let label = CollectionLabels::new(manifest, collection).full;
+    let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
+    let row = match declared.and_then(|declared| declared.description.as_deref()) {
+        Some(description) => format!(". {}", description.trim_end_matches('.')),
+        None => {
+            let key: Vec<&str> = collection.key_fields().map(|field| field.name.as_str()).collect();
+            let columns: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+            let one_per =
+                if key.is_empty() { String::new() } else { format!(", one per {}", key.join(" and ")) };
+            format!("{one_per}, with {}", join_truncated(&columns, COLUMNS_NAMED_MAX))
+        }
+    };
+    let rows = row_count(known, collection).map_or_else(|| "rows".to_owned(), approximate_rows);
+    Some(format!("- {label}: {rows}{row}. Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
+}
+
+fn uses_collection(tool: &Tool, index: usize) -> bool {
+    match tool.operation {
+        ToolOperation::Get { collection }
+        | ToolOperation::List { collection, .. }
+        | ToolOperation::Search { collection, .. }
+        | ToolOperation::Create { collection, .. }
+        | ToolOperation::Update { collection, .. }
+        | ToolOperation::Delete { collection } => collection == index,
+        ToolOperation::Statement { .. } => false,
+    }
+}
+
+fn row_count(known: &[KnownSource<'_>], collection: &Collection) -> Option<u64> {
+    let facts = known.iter().find(|one| one.name == collection.source)?.facts;
+    facts.tables.iter().find(|table| table.name == collection.shape.table)?.row_count
+}
+
+/// Two significant digits from 100 on, one from 20 on.
+fn approximate_rows(rows: u64) -> String {
+    let unit = match rows {
+        0 => return "no rows".to_owned(),
+        1 => return "1 row".to_owned(),
+        2..20 => return format!("{rows} rows"),
+        20..100 => 10,
+        _ => 10_u64.pow(rows.ilog10() - 1),
+    };
+    let rounded = (rows.saturating_add(unit / 2) / unit).saturating_mul(unit);
+    format!("about {} rows", group_digits(rounded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::approximate_rows;
+
+    #[test]
+    fn row_counts_are_rounded() {
+        for (rows, expected) in [
+            (0, "no rows"),
+            (1, "1 row"),
+            (19, "19 rows"),
+            (20, "about 20 rows"),
+            (26, "about 30 rows"),
+            (95, "about 100 rows"),
+            (500, "about 500 rows"),
+            (12_345, "about 12,000 rows"),
+            (999_999, "about 1,000,000 rows"),
+        ] {
+            assert_eq!(approximate_rows(rows), expected);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Warnings about columns that are almost numbers or dates, and therefore sort and filter in an unexpected order.
+
+use super::Compiler;
+use crate::data_type::DataType;
+use crate::diagnostic::Diagnostic;
+use crate::humanize::group_digits;
+use crate::manifest;
+use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
+
+/// Further columns of a collection are only counted.
+const REPORTED_MAX: usize = 20;
+pub(super) const CODE: &str = "near_miss";
+
+impl Compiler<'_> {
+    /// Warns about the near misses of a table, except in columns that are hidden or have a declared type.
+    pub(super) fn report_near_misses(&mut self, declared: &manifest::Collection, table: &TableFacts) {
+        let field = |column: &str| declared.fields.iter().find(|field| field.column.value == column);
+        let is_settled =
+            |column: &str| field(column).is_some_and(|one| one.hidden || one.data_type.is_some());
+        let found: Vec<(&ColumnFacts, &NearMiss)> = table
+            .columns
+            .iter()
+            .filter(|column| !is_settled(&column.name))
+            .filter_map(|column| Some((column, column.near_miss.as_ref()?)))
+            .collect();
+        for (column, near_miss) in found.iter().take(REPORTED_MAX) {
+            let is_sensitive = field(&column.name).is_some_and(|field| field.sensitive);
+            let message = near_miss_message(&declared.name.value, column, near_miss, is_sensitive);
+            let help = near_miss_help(column, near_miss);
+            let warning = Diagnostic::warning(message).code(CODE).help(help);
+            self.diagnostics.push(warning.at(&declared.name.location));
+        }
+        let more = found.len().saturating_sub(REPORTED_MAX);
+        if more > 0 {
+            let message =
+                format!("`{}`: {more} more columns are almost numbers or dates", declared.name.value);
+            self.diagnostics.push(Diagnostic::note(message).code(CODE).at(&declared.name.location));
+        }
+    }
+}
+
+/// ``orders: `amount` is text: 498 of 500 values are numbers, C10 is `tbd` ``
+fn near_miss_message(
+    collection: &str,
+    column: &ColumnFacts,
+    near_miss: &NearMiss,
+    is_sensitive: bool,
+) -> String {
+    let noun = match near_miss.looks_like {
+        NearMissType::Number => "numbers",
+        NearMissType::Date => "dates",
+    };
+    let (exact, similar) = (group_digits(near_miss.exact), group_digits(near_miss.similar));
+    let total = group_digits(near_miss.total);
+    let counts = match (near_miss.exact, near_miss.similar) {
+        (_, 0) => format!("{exact} of {total} values are {noun}"),
+        (0, _) => format!("{similar} of {total} values look like {noun}"),
+        (_, _) => format!("{exact} of {total} values are {noun} and {similar} look like {noun}"),
+    };
+    let data_type = match column.data_type {
+        DataType::Text => "text",
+        _ => "not of one type",
+    };
+    let first = match is_sensitive {
+        true => format!("see {}", near_miss.first_location),
+        false => format!("{} is `{}`", near_miss.first_location, near_miss.first_value),
+    };
+    format!("`{collection}`: `{}` is {data_type}: {counts}, {first}", column.name)
+}
+
+fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss) -> String {
+    let (form, what) = match near_miss.looks_like {
+        NearMissType::Number => ("`1234.5`", "numbers"),
+        NearMissType::Date => ("`2026-01-31`", "dates"),
+    };
+    let effect = match column.data_type {
+        DataType::Text => format!("it sorts as text and has no range filters; write {what} like {form}"),
+        _ => format!("the exceptions sort after all {what}; write them like {form}"),
+    };
+    let is_native_text = near_miss.exact == near_miss.total;
+    let declare = match (is_native_text, near_miss.looks_like) {
+        (true, NearMissType::Number) => "declare `as = \"decimal\"`, or accept it with `as = \"text\"`",
+        (_, _) => "or accept it with `as = \"text\"`",
+    };
+    if is_native_text { format!("it sorts as text; {declare}") } else { format!("{effect}, {declare}") }
+}

@@ -1,0 +1,291 @@
+//! Counts values that are almost numbers or dates, to tell the owner of the data why a column is text.
+
+use super::{DATE, DECIMAL, LOCAL_TIMESTAMP, TIMESTAMP, is_number, number_types};
+use crate::source::{NearMiss, NearMissType};
+
+/// A longer value is truncated in a message.
+const VALUE_CHARS_MAX: usize = 40;
+
+/// Counts of the texts of one column.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NearMissCounts {
+    total: u64,
+    numbers: SpellingCounts,
+    dates: SpellingCounts,
+    /// Numbers with a fraction.
+    fractions: u64,
+    /// Digits with leading zeros: postal codes, not numbers.
+    codes: u64,
+    first: Option<RowText>,
+}
+
+/// How many texts are of a type, and how many only look like it.
+#[derive(Debug, Clone, Default)]
+struct SpellingCounts {
+    exact: u64,
+    similar: u64,
+    /// The first text that is not of the type.
+    first_other: Option<RowText>,
+}
+
+#[derive(Debug, Clone)]
+struct RowText {
+    row: u64,
+    text: String,
+}
+
+impl RowText {
+    fn new(row: u64, text: &str) -> Self {
+        let mut kept: String = text.chars().take(VALUE_CHARS_MAX).collect();
+        if kept.len() < text.len() {
+            kept.push('…');
+        }
+        Self { row, text: kept }
+    }
+}
+
+impl NearMissCounts {
+    /// `types` are the types that the text fits.
+    #[inline]
+    pub(super) fn observe(&mut self, row: u64, text: &str, types: u8) {
+        self.total += 1;
+        if self.first.is_none() {
+            self.first = Some(RowText::new(row, text));
+        }
+        let is_number = types & DECIMAL != 0;
+        let is_date = types & (DATE | TIMESTAMP | LOCAL_TIMESTAMP) != 0;
+        if is_number {
+            self.numbers.exact += 1;
+            self.fractions += u64::from(text.contains('.'));
+        } else if self.numbers.first_other.is_none() {
+            self.numbers.first_other = Some(RowText::new(row, text));
+        }
+        if is_date {
+            self.dates.exact += 1;
+        } else if self.dates.first_other.is_none() {
+            self.dates.first_other = Some(RowText::new(row, text));
+        }
+        // Most texts have no digit near their start, and cost no more than this.
+        if !is_number && !is_date && text.bytes().take(8).any(|byte| byte.is_ascii_digit()) {
+            self.observe_similar(text);
+        }
+    }
+
+    fn observe_similar(&mut self, text: &str) {
+        if is_code(text) {
+            self.codes += 1;
+        } else if looks_like_number(text) {
+            self.numbers.similar += 1;
+        } else if looks_like_date(text) {
+            self.dates.similar += 1;
+        }
+    }
+
+    pub(super) fn near_miss(
+        &self,
+        native_numbers: u64,
+        native_others: u64,
+        locate: impl FnOnce(u64) -> String,
+    ) -> Option<NearMiss> {
+        let total = self.total + native_numbers + native_others;
+        let numbers = native_numbers + self.numbers.exact + self.numbers.similar;
+        let dates = self.dates.exact + self.dates.similar;
+        let is_most = |count: u64| count >= 2 && count.saturating_mul(2) >= total;
+        let (looks_like, exact, similar, first) = if is_most(numbers) && !self.are_codes(native_numbers) {
+            // Among native numbers every text is an exception; among texts, those that are not numbers.
+            let among_texts = self.numbers.first_other.as_ref().or(self.first.as_ref());
+            let first = if native_numbers > 0 { self.first.as_ref() } else { among_texts };
+            (NearMissType::Number, native_numbers + self.numbers.exact, self.numbers.similar, first)
+        } else if is_most(dates) && (self.dates.similar > 0 || self.dates.exact < total) {
+            (NearMissType::Date, self.dates.exact, self.dates.similar, self.dates.first_other.as_ref())
+        } else {
+            return None;
+        };
+        let first = first?;
+        Some(NearMiss {
+            looks_like,
+            exact,
+            similar,
+            total,
+            first_value: first.text.clone(),
+            first_location: locate(first.row),
+        })
+    }
+
+    /// Whether the texts are digits on purpose: integers in a source that has native numbers, or with leading zeros.
+    fn are_codes(&self, native_numbers: u64) -> bool {
+        let texts_are_digits = self.numbers.exact + self.codes == self.total && self.fractions == 0;
+        native_numbers == 0 && texts_are_digits
+    }
+}
+
+/// `007`
+fn is_code(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A number in another notation than `-1234.5`: with blanks around it, a currency, a percent sign, parentheses,
+/// thousands separators or a decimal comma.
+fn looks_like_number(text: &str) -> bool {
+    const CURRENCY_CODES: [&str; 8] = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "kr"];
+    let is_affix =
+        |c: char| c.is_whitespace() || matches!(c, '$' | '€' | '£' | '¥' | '₹' | '₽' | '%' | '+' | '-' | '−');
+    let text = text.trim();
+    let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
+    let mut text = text.trim_matches(is_affix);
+    for code in CURRENCY_CODES {
+        let stripped = text.strip_prefix(code).or_else(|| text.strip_suffix(code));
+        text = stripped.map_or(text, |text| text.trim_matches(is_affix));
+    }
+    is_number(text) || number_types(text.as_bytes()) != 0 || has_separators(text)
+}
+
+/// `1,234.50`, `1.234,50`, `1 234,50`, `1'234.50`, `989,79`, `.5`
+fn has_separators(text: &str) -> bool {
+    let mut groups: Vec<(Option<char>, usize)> = vec![(None, 0)];
+    for c in text.chars() {
+        match c {
+            '0'..='9' => groups.last_mut().expect("there is a first group").1 += 1,
+            '.' | ',' | ' ' | '\'' | '’' | '\u{a0}' | '\u{202f}' => groups.push((Some(c), 0)),
+            _ => return false,
+        }
+    }
+    let [(_, whole), rest @ ..] = groups.as_slice() else { return false };
+    let Some(((last, fraction), thousands)) = rest.split_last() else { return false };
+    let is_decimal_point = matches!(last, Some('.' | ','));
+    let has_leading_zero = text.starts_with('0') && *whole > 1;
+    if has_leading_zero || *fraction == 0 || (*whole == 0 && !(is_decimal_point && thousands.is_empty())) {
+        return false;
+    }
+    let is_group = |digits: usize| digits == 3 || digits == 2;
+    // The last separator may be one more thousands separator.
+    let separator = thousands.first().map_or(*last, |(separator, _)| *separator);
+    let are_groups = thousands.iter().all(|(one, digits)| *one == separator && is_group(*digits));
+    let is_last_group = *last == separator && *fraction == 3;
+    let is_fraction = is_decimal_point && (thousands.is_empty() || *last != separator);
+    *whole <= 3 && are_groups && (is_last_group || is_fraction) || thousands.is_empty() && is_decimal_point
+}
+
+/// `1/2/2026`, `11.02.26`, `2026/2/11`, with or without a time.
+fn looks_like_date(text: &str) -> bool {
+    let date = text.trim().split([' ', 'T']).next().unwrap_or_default();
+    let parts: Vec<&str> = date.split(['/', '.', '-']).collect();
+    let number = |part: &str, digits: std::ops::RangeInclusive<usize>, max: u32| {
+        digits.contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_digit())
+            && part.parse::<u32>().is_ok_and(|number| (1..=max).contains(&number))
+    };
+    match parts.as_slice() {
+        [year, month, day] if year.len() == 4 => {
+            number(year, 4..=4, 9999) && number(month, 1..=2, 12) && number(day, 1..=2, 31)
+        }
+        [a, b, year] => {
+            let days = number(a, 1..=2, 31) && number(b, 1..=2, 31);
+            days && (number(a, 1..=2, 12) || number(b, 1..=2, 12))
+                && matches!(year.len(), 2 | 4)
+                && year.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{looks_like_date, looks_like_number};
+    use crate::infer::TypeInference;
+
+    #[test]
+    fn numbers_in_other_notations_are_recognized() {
+        for text in [
+            "989,79",
+            "20.926,34",
+            "$99,133",
+            "$139,786",
+            "10.5 ",
+            " 7",
+            "1,234.50",
+            "1.234.567",
+            "1 234,5",
+            "1'234.50",
+            "12 %",
+            "€ 5",
+            "5 EUR",
+            "(1,200.00)",
+            "+3",
+            "-1.234,5",
+            "1e5",
+            ".5",
+            "1\u{a0}234",
+            "1,00,000",
+            "−5",
+        ] {
+            assert!(looks_like_number(text), "{text}");
+        }
+        for text in [
+            "tbd",
+            "007",
+            "1.2.3",
+            "192.168.1.1",
+            "11.02.2026",
+            "2026-02-11",
+            "12a",
+            "10:30",
+            "+49 151 2345678",
+            "1,,2",
+            "",
+            "-",
+            "1,",
+            "12 34 5",
+        ] {
+            assert!(!looks_like_number(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_in_other_notations_are_recognized() {
+        for text in ["1/2/2026", "31.12.2025", "11.02.26", "2026/2/11", "12-31-2025 10:00"] {
+            assert!(looks_like_date(text), "{text}");
+        }
+        for text in ["1.2.3", "32.13.2025", "192.168.1.1", "tbd", "1/2", "555-123-4567"] {
+            assert!(!looks_like_date(text), "{text}");
+        }
+    }
+
+    /// The near miss of a column of texts, as `exact+similar/total row value`.
+    fn near_miss(texts: &[&str], native_numbers: u64) -> Option<String> {
+        let mut inference = TypeInference::default();
+        (0..).zip(texts).for_each(|(row, text)| inference.observe(row, text));
+        let found = inference.near_miss(native_numbers, 0, |row| row.to_string())?;
+        Some(format!(
+            "{:?} {}+{}/{} {} {}",
+            found.looks_like,
+            found.exact,
+            found.similar,
+            found.total,
+            found.first_location,
+            found.first_value
+        ))
+    }
+
+    #[test]
+    fn a_near_miss_has_counts_and_the_first_exception() {
+        for (texts, native_numbers, expected) in [
+            (&["1", "2", "tbd", "4", "x"][..], 0, Some("Number 3+0/5 2 tbd")),
+            (&["989,79", "20.926,34"], 0, Some("Number 0+2/2 0 989,79")),
+            (&["1.5", "10.5 ", "2"], 0, Some("Number 2+1/3 1 10.5 ")),
+            (&["10.5 "], 500, Some("Number 500+1/501 0 10.5 ")),
+            (&["tbd"], 499, Some("Number 499+0/500 0 tbd")),
+            (&["1.50", "2.75"], 0, Some("Number 2+0/2 0 1.50")),
+            (&["2026-02-11", "2026-02-12", "soon"], 0, Some("Date 2+0/3 2 soon")),
+            (&["1/2/2026", "3/4/2026"], 0, Some("Date 0+2/2 0 1/2/2026")),
+            // Codes and words.
+            (&["10115", "01067", "20095"], 0, None),
+            (&["1001", "1002"], 0, None),
+            (&["a", "b", "1"], 0, None),
+            (&["1"], 0, None),
+            (&[], 10, None),
+        ] {
+            assert_eq!(near_miss(texts, native_numbers).as_deref(), expected, "{texts:?}");
+        }
+    }
+}
