@@ -15,6 +15,8 @@ use tokio::task::AbortHandle;
 use super::ConnectionLimits;
 use super::socket::SocketStream;
 use super::tls::stream::TlsSession;
+use super::request_budget::{RequestBudget, RequestReservation};
+use super::response_backlog::{ResponseBacklog, TotalBacklog};
 use crate::pipe::ConnectionMonitor;
 use crate::shutdown_signal::ShutdownSignal;
 
@@ -63,6 +65,9 @@ pub(crate) struct TrackedConnection {
     write_stalled_since: AtomicU32,
     open_requests: AtomicUsize,
     /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
+    /// Response bytes that the client has not taken.
+    backlog: ResponseBacklog,
+    request_budget: Arc<RequestBudget>,
     multiplexed: AtomicBool,
     /// Tells the connection to close after its responses.
     shutdown: ShutdownSignal,
@@ -137,12 +142,35 @@ impl TrackedConnection {
 
     fn is_overdue(&self, now: u32, limits: &ConnectionLimits) -> bool {
         let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
+    /// Response bytes wait for the client from now on.
+    #[inline]
+    pub(crate) fn on_response_bytes(&self, bytes: usize) {
+        self.backlog.add(bytes, self.clock.load(Relaxed));
+    }
+
+    /// The client took response bytes, or does not get them.
+    #[inline]
+    pub(crate) fn on_response_bytes_taken(&self, bytes: usize) {
+        self.backlog.remove(bytes, self.clock.load(Relaxed));
+    }
+
+    /// Whether the client must read its responses before it sends further requests.
+    #[inline]
+    pub(crate) fn is_response_backlog_full(&self) -> bool {
+        self.backlog.is_full()
+    }
+
         if self.write_stalled_since.load(Relaxed) != 0 {
             // A connection with something to write is not idle.
             return since(&self.write_stalled_since) > limits.write_stall_timeout_ms;
         }
         let elapsed_ms = since(&self.phase_since);
         match self.phase.load(Relaxed) {
+        // HTTP/2 with a window of 0: the socket takes frames, but the client takes no response.
+        let stalled_ms = u64::from(now.wrapping_sub(self.backlog.progress_at())) * TICK_MS;
+        if self.backlog.bytes() > 0 && stalled_ms > limits.write_stall_timeout_ms {
+            return true;
+        }
             phase
                 if phase == ConnectionPhase::Idle as u8 || phase == ConnectionPhase::PipeKeepAlive as u8 =>
             {
@@ -228,6 +256,14 @@ impl ConnectionMonitor for TrackedConnection {
     }
 }
 
+
+    fn on_queued_bytes(&self, bytes: usize) {
+        self.backlog.set(bytes, self.clock.load(Relaxed));
+    }
+
+    fn reserve_incomplete_message(&self, bytes: usize) -> Option<RequestReservation> {
+        Some(self.request_budget.reserve(bytes, tokio::time::Instant::now()))
+    }
 pub(crate) struct ConnectionTracker {
     limits: ConnectionLimits,
     clock: Arc<AtomicU32>,
@@ -235,6 +271,8 @@ pub(crate) struct ConnectionTracker {
     count: AtomicUsize,
     /// Notified when the first connection registers.
     changed: Notify,
+    backlog: Arc<TotalBacklog>,
+    request_budget: Arc<RequestBudget>,
 }
 
 /// Connections by slot; free slots are reused.
@@ -249,6 +287,7 @@ struct TrackerEntry {
     abort_handle: OnceLock<AbortHandle>,
 }
 
+    aborted: AtomicBool,
 /// A connection's slot in the table; dropping it frees the slot.
 pub(crate) struct ConnectionSlot {
     tracker: Arc<ConnectionTracker>,
@@ -261,6 +300,8 @@ impl ConnectionTracker {
         Self {
             limits,
             clock,
+            backlog: Arc::new(TotalBacklog::new(&limits)),
+            request_budget: Arc::new(RequestBudget::new(limits.request_bytes_max)),
             connections: Mutex::default(),
             count: AtomicUsize::new(0),
             changed: Notify::new(),
@@ -273,6 +314,14 @@ impl ConnectionTracker {
 
     pub(crate) fn new_connection(
         &self,
+    pub(crate) fn backlog(&self) -> &TotalBacklog {
+        &self.backlog
+    }
+
+    pub(crate) fn request_budget(&self) -> &Arc<RequestBudget> {
+        &self.request_budget
+    }
+
         stream: SocketStream,
         tls: Option<Arc<TlsSession>>,
     ) -> Arc<TrackedConnection> {
@@ -286,13 +335,16 @@ impl ConnectionTracker {
             write_stalled_since: AtomicU32::new(0),
             open_requests: AtomicUsize::new(0),
             multiplexed: AtomicBool::new(false),
+            backlog: ResponseBacklog::new(self.backlog.clone()),
+            request_budget: self.request_budget.clone(),
             shutdown: ShutdownSignal::default(),
         })
     }
 
     /// Adds a connection to the table.
     pub(crate) fn register(self: &Arc<Self>, connection: Arc<TrackedConnection>) -> ConnectionSlot {
-        let entry = Some(TrackerEntry { connection, abort_handle: OnceLock::new() });
+        let entry =
+            Some(TrackerEntry { connection, abort_handle: OnceLock::new(), aborted: AtomicBool::new(false) });
         let mut table = self.lock();
         let index = match table.free_slots.pop() {
             Some(index) => {
@@ -326,7 +378,13 @@ impl ConnectionTracker {
             if self.count() == 0 {
                 self.changed.notified().await;
             }
-            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+            let mut tick = pin!(tokio::time::sleep(Duration::from_millis(TICK_MS)));
+            loop {
+                tokio::select! {
+                    () = &mut tick => break,
+                    () = self.backlog.exceeded() => self.close_unread(),
+                }
+            }
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
             let is_full_second = now.is_multiple_of(10);
             for entry in self.lock().slots.iter().flatten() {
@@ -341,6 +399,38 @@ impl ConnectionTracker {
 
     /// Tells all connections to shut down and waits for them; closes those left after `timeout`.
     pub(crate) async fn drain(&self, timeout: Duration) {
+    /// Closes connections that do not read their responses: each one far over its own limit, and if all together
+    /// are over the limit of the process, those that have taken nothing for longest.
+    fn close_unread(&self) {
+        let table = self.lock();
+        // Not the counter of the process: it still has the bytes of connections that are being closed.
+        let mut total = 0;
+        let now = self.clock.load(Relaxed);
+        let mut stalled = Vec::new();
+        for entry in table.slots.iter().flatten().filter(|entry| !entry.is_aborted()) {
+            let bytes = entry.connection.backlog.bytes();
+            if entry.connection.backlog.must_close() {
+                entry.abort_unread(bytes);
+            } else if bytes > 0 {
+                total += bytes;
+                stalled.push((now.wrapping_sub(entry.connection.backlog.progress_at()), bytes, entry));
+            }
+        }
+        if total <= self.backlog.bytes_max() {
+            return;
+        }
+        stalled.sort_unstable_by_key(|(ticks, bytes, _)| std::cmp::Reverse((*ticks, *bytes)));
+        // A little more than necessary, so that the next response does not start this again.
+        let target = self.backlog.bytes_max() - self.backlog.bytes_max() / 8;
+        for (_, bytes, entry) in stalled {
+            if total <= target {
+                break;
+            }
+            total -= bytes.min(total);
+            entry.abort_unread(bytes);
+        }
+    }
+
         for entry in self.lock().slots.iter().flatten() {
             entry.connection.shutdown.trigger();
         }
@@ -391,11 +481,21 @@ impl ConnectionSlot {
     pub(crate) fn index(&self) -> usize {
         self.index
     }
+        self.aborted.store(true, Relaxed);
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut table = self.tracker.lock();
+    fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    fn abort_unread(&self, bytes: usize) {
+        tracing::warn!(bytes, "closed a connection that does not read its responses");
+        self.abort();
+    }
+
         let entry = table.slots[self.index].take();
         table.free_slots.push(self.index);
         drop(table);

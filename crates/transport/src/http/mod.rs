@@ -13,7 +13,9 @@ mod connection_timeouts;
 mod cors;
 mod get;
 mod post;
+mod request_budget;
 mod response;
+mod response_backlog;
 mod route;
 mod socket;
 mod sse;
@@ -36,6 +38,8 @@ use crate::guard::Guard;
 use connection_timeouts::ConnectionTracker;
 pub(crate) use connection_timeouts::{IdlePolicy, TrackedConnection};
 use socket::AcceptedConnection;
+pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
+pub(crate) use response::TOO_MANY_REQUEST_BYTES;
 pub use socket::Listener;
 pub use tls::{CertificateFileError, CertificateFiles, Tls};
 pub(crate) use websocket::WebSocket;
@@ -53,6 +57,15 @@ pub struct ConnectionLimits {
     pub drain_timeout_ms: u64,
     pub connections_max: usize,
 }
+    /// Response bytes that the client of one connection has not taken. Above it, requests on that connection are
+    /// refused.
+    pub connection_response_bytes_max: usize,
+    /// Response bytes that all clients together have not taken. Above it, connections are closed, those first that
+    /// have taken nothing for longest.
+    pub response_bytes_max: usize,
+    /// Bytes of all request messages that are not complete. Above it, messages are dropped, those first that hold
+    /// most for longest.
+    pub request_bytes_max: usize,
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
@@ -65,6 +78,9 @@ impl Default for ConnectionLimits {
             drain_timeout_ms: 10_000,
             connections_max: 20_000,
         }
+            connection_response_bytes_max: 16 << 20,
+            response_bytes_max: 256 << 20,
+            request_bytes_max: 128 << 20,
     }
 }
 

@@ -14,7 +14,7 @@ use wire::HeaderField;
 use wire::error::ErrorCode;
 
 use super::body::{Body, ClientDisconnected};
-use super::connection_timeouts::TrackedConnection;
+use super::connection_timeouts::{ConnectionTracker, TrackedConnection};
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
 use super::upgrade::{self, PendingUpgrade};
@@ -25,6 +25,7 @@ use crate::request_headers::RequestHeaders;
 /// What all requests of a connection share.
 pub(crate) struct ConnectionContext {
     pub(crate) site: Arc<Site>,
+    pub(crate) tracker: Arc<ConnectionTracker>,
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) local: LocalEndpoint,
     pub(crate) remote_ip: Option<IpAddr>,
@@ -65,14 +66,10 @@ pub(crate) fn handle(
                 EventualResponse::Ready(response)
             }
             RouteDecision::Post(post_request) => {
-                match post::read_body(
-                    body,
-                    post_request.server(),
-                    &context.site.connection_limits,
-                    multiplexed,
-                )
-                .await
-                {
+                match post::read_body(body, post_request.server(), &context, multiplexed).await {
+                    Ok(_) if multiplexed && context.connection.is_response_backlog_full() => {
+                        EventualResponse::Ready(response::backlog_full())
+                    }
                     Ok(mut bytes) => {
                         context.connection.on_body_complete();
                         poll_fn(|cx| Poll::Ready(post::handle(&post_request, std::mem::take(&mut bytes), cx)))
@@ -82,9 +79,7 @@ pub(crate) fn handle(
                 }
             }
             RouteDecision::SsePost(sse_post) => {
-                let read =
-                    post::read_body(body, sse_post.server(), &context.site.connection_limits, multiplexed)
-                        .await;
+                let read = post::read_body(body, sse_post.server(), &context, multiplexed).await;
                 EventualResponse::Ready(read.map_or_else(|refusal| refusal, |bytes| sse_post.handle(bytes)))
             }
         };
@@ -181,7 +176,7 @@ fn route<'a>(
         Err(denial) => return RouteDecision::Respond(response::denied(denial)),
     };
     if path == "/status" {
-        return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(site))));
+        return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(context))));
     }
     let identity = CallerIdentity { principal, address: context.remote_ip };
     let query = parts.uri.query();
@@ -285,7 +280,8 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-fn status_json(site: &Site) -> Vec<u8> {
+fn status_json(context: &ConnectionContext) -> Vec<u8> {
+    let site = &*context.site;
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
     object.str("status", "ok");
@@ -307,6 +303,13 @@ fn status_json(site: &Site) -> Vec<u8> {
                 });
             }
         });
+    let backlog = context.tracker.backlog();
+    object.int("connections", context.tracker.count() as i64);
+    object.int("responseBytesPending", backlog.bytes() as i64);
+    object.int("responseBytesMax", backlog.bytes_max() as i64);
+    let requests = context.tracker.request_budget();
+    object.int("requestBytesPending", requests.bytes() as i64);
+    object.int("requestBytesMax", requests.bytes_max() as i64);
         out.extend_from_slice(entry.as_str().as_bytes());
     });
     object.end();
