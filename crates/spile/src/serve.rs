@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -20,7 +20,7 @@ use transport::http::{CertificateFiles, Listener, Site, Tls};
 use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
-use transport::{BearerToken, Guard};
+use transport::{BearerToken, Exposure, Guard};
 
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::project::{Project, Scan};
@@ -67,6 +67,10 @@ pub struct ServeArgs {
     /// A web origin that may call from a browser, e.g. https://app.example; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
+
+    /// Do not offer HTTP+SSE, the transport of protocol version 2024-11-05
+    #[arg(long)]
+    pub no_sse: bool,
 
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -207,7 +211,7 @@ pub(crate) fn serve_with(
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
-            Site { servers, guard, connection_limits: settings::timing()?, tls },
+            Site { servers, guard, connection_limits: settings::timing()?, tls, http_sse: !args.no_sse },
             &shown,
         ),
         (None, None) => match servers.pop() {
@@ -347,7 +351,9 @@ fn warn_open_access(Site { guard, tls, .. }: &Site) {
 fn serve_stdio(server: Arc<Server>, shown: &[ServerSummary]) -> anyhow::Result<()> {
     banner::print_stderr(&banner::stdio_banner(shown));
     let runtime = runtime(RuntimeThreads::Workers)?;
-    let output = StdoutWriter::new(raw_stream(std::io::stdout()).context("stdout cannot be used")?);
+    let stdout = raw_stream(std::io::stdout()).context("stdout cannot be used")?;
+    let write_stall = Duration::from_millis(settings::timing()?.write_stall_timeout_ms);
+    let output = StdoutWriter::with_write_stall_timeout(stdout, write_stall);
     let input = raw_stream(std::io::stdin()).context("stdin cannot be used")?;
     let inside = runtime.enter();
     let told = stop_signal();
@@ -428,22 +434,8 @@ fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<
         bail!("--token-file needs --bind, --http or --socket: on stdin and stdout there is nobody to ask");
     }
     let token = match &args.token_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("the token file {} cannot be read", path.display()))?;
-            Some(text)
-        }
-        None => std::env::var("SPILE_TOKEN").ok(),
-    };
-    let token = match token.as_deref().map(str::trim) {
-        Some("") => bail!("the token is empty; put a long random text into the token file or SPILE_TOKEN"),
-        Some(token) if !token.bytes().all(|c| c.is_ascii_graphic()) => {
-            bail!(
-                "the token has a character that no caller can send; use letters, digits and signs on one line"
-            )
-        }
-        Some(secret) => Some(BearerToken::new(secret)),
-        None => None,
+        Some(path) => Some(BearerToken::from_file(path)?),
+        None => std::env::var("SPILE_TOKEN").ok().map(|text| BearerToken::parse(&text)).transpose()?,
     };
     if let Some(address) = address
         && !address.ip().is_loopback()
@@ -466,7 +458,9 @@ fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<
             bail!("--allow-origin {origin}: expected scheme and host only, such as https://app.example");
         }
     }
-    Ok(Guard { allowed_hosts: args.allow_host.clone(), allowed_origins: args.allow_origin.clone(), token })
+    let is_public = address.is_some_and(|address| !address.ip().is_loopback());
+    let exposure = if is_public { Exposure::Public } else { Exposure::Local };
+    Ok(Guard::new(args.allow_host.clone(), args.allow_origin.clone(), token, exposure)?)
 }
 
 /// The certificate to serve with. What is wrong with it is told now, not to the first client.

@@ -3,8 +3,10 @@
 //! A connection records its phase and when the phase started, with plain stores. The tracker checks all
 //! connections a few times a second and closes the overdue ones. It sleeps while there are none.
 
+use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,10 +15,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::ConnectionLimits;
-use super::socket::SocketStream;
-use super::tls::stream::TlsSession;
 use super::request_budget::{RequestBudget, RequestReservation};
 use super::response_backlog::{ResponseBacklog, TotalBacklog};
+use super::socket::SocketStream;
+use super::tls::stream::TlsSession;
 use crate::pipe::ConnectionMonitor;
 use crate::shutdown_signal::ShutdownSignal;
 
@@ -63,11 +65,11 @@ pub(crate) struct TrackedConnection {
     head_complete_at: AtomicU32,
     /// The tick since which the peer takes nothing that we write; 0 while it does.
     write_stalled_since: AtomicU32,
-    open_requests: AtomicUsize,
-    /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     /// Response bytes that the client has not taken.
     backlog: ResponseBacklog,
     request_budget: Arc<RequestBudget>,
+    open_requests: AtomicUsize,
+    /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     multiplexed: AtomicBool,
     /// Tells the connection to close after its responses.
     shutdown: ShutdownSignal,
@@ -140,8 +142,6 @@ impl TrackedConnection {
         }
     }
 
-    fn is_overdue(&self, now: u32, limits: &ConnectionLimits) -> bool {
-        let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
     /// Response bytes wait for the client from now on.
     #[inline]
     pub(crate) fn on_response_bytes(&self, bytes: usize) {
@@ -160,17 +160,19 @@ impl TrackedConnection {
         self.backlog.is_full()
     }
 
+    fn is_overdue(&self, now: u32, limits: &ConnectionLimits) -> bool {
+        let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
         if self.write_stalled_since.load(Relaxed) != 0 {
             // A connection with something to write is not idle.
             return since(&self.write_stalled_since) > limits.write_stall_timeout_ms;
         }
-        let elapsed_ms = since(&self.phase_since);
-        match self.phase.load(Relaxed) {
         // HTTP/2 with a window of 0: the socket takes frames, but the client takes no response.
         let stalled_ms = u64::from(now.wrapping_sub(self.backlog.progress_at())) * TICK_MS;
         if self.backlog.bytes() > 0 && stalled_ms > limits.write_stall_timeout_ms {
             return true;
         }
+        let elapsed_ms = since(&self.phase_since);
+        match self.phase.load(Relaxed) {
             phase
                 if phase == ConnectionPhase::Idle as u8 || phase == ConnectionPhase::PipeKeepAlive as u8 =>
             {
@@ -254,8 +256,6 @@ impl ConnectionMonitor for TrackedConnection {
     fn on_read_resumed(&self) {
         self.phase_since.store(self.clock.load(Relaxed), Relaxed);
     }
-}
-
 
     fn on_queued_bytes(&self, bytes: usize) {
         self.backlog.set(bytes, self.clock.load(Relaxed));
@@ -264,15 +264,17 @@ impl ConnectionMonitor for TrackedConnection {
     fn reserve_incomplete_message(&self, bytes: usize) -> Option<RequestReservation> {
         Some(self.request_budget.reserve(bytes, tokio::time::Instant::now()))
     }
+}
+
 pub(crate) struct ConnectionTracker {
     limits: ConnectionLimits,
     clock: Arc<AtomicU32>,
     connections: Mutex<ConnectionTable>,
     count: AtomicUsize,
-    /// Notified when the first connection registers.
-    changed: Notify,
     backlog: Arc<TotalBacklog>,
     request_budget: Arc<RequestBudget>,
+    /// Notified when the first connection registers.
+    changed: Notify,
 }
 
 /// Connections by slot; free slots are reused.
@@ -285,9 +287,9 @@ struct ConnectionTable {
 struct TrackerEntry {
     connection: Arc<TrackedConnection>,
     abort_handle: OnceLock<AbortHandle>,
+    aborted: AtomicBool,
 }
 
-    aborted: AtomicBool,
 /// A connection's slot in the table; dropping it frees the slot.
 pub(crate) struct ConnectionSlot {
     tracker: Arc<ConnectionTracker>,
@@ -298,10 +300,10 @@ impl ConnectionTracker {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {
         let clock = Arc::new(AtomicU32::new(1));
         Self {
-            limits,
-            clock,
             backlog: Arc::new(TotalBacklog::new(&limits)),
             request_budget: Arc::new(RequestBudget::new(limits.request_bytes_max)),
+            limits,
+            clock,
             connections: Mutex::default(),
             count: AtomicUsize::new(0),
             changed: Notify::new(),
@@ -312,8 +314,6 @@ impl ConnectionTracker {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn new_connection(
-        &self,
     pub(crate) fn backlog(&self) -> &TotalBacklog {
         &self.backlog
     }
@@ -322,6 +322,8 @@ impl ConnectionTracker {
         &self.request_budget
     }
 
+    pub(crate) fn new_connection(
+        &self,
         stream: SocketStream,
         tls: Option<Arc<TlsSession>>,
     ) -> Arc<TrackedConnection> {
@@ -333,10 +335,10 @@ impl ConnectionTracker {
             phase_since: AtomicU32::new(self.clock.load(Relaxed)),
             head_complete_at: AtomicU32::new(0),
             write_stalled_since: AtomicU32::new(0),
-            open_requests: AtomicUsize::new(0),
-            multiplexed: AtomicBool::new(false),
             backlog: ResponseBacklog::new(self.backlog.clone()),
             request_budget: self.request_budget.clone(),
+            open_requests: AtomicUsize::new(0),
+            multiplexed: AtomicBool::new(false),
             shutdown: ShutdownSignal::default(),
         })
     }
@@ -397,8 +399,6 @@ impl ConnectionTracker {
         }
     }
 
-    /// Tells all connections to shut down and waits for them; closes those left after `timeout`.
-    pub(crate) async fn drain(&self, timeout: Duration) {
     /// Closes connections that do not read their responses: each one far over its own limit, and if all together
     /// are over the limit of the process, those that have taken nothing for longest.
     fn close_unread(&self) {
@@ -431,6 +431,8 @@ impl ConnectionTracker {
         }
     }
 
+    /// Tells all connections to shut down and waits for them; closes those left after `timeout`.
+    pub(crate) async fn drain(&self, timeout: Duration) {
         for entry in self.lock().slots.iter().flatten() {
             entry.connection.shutdown.trigger();
         }
@@ -453,6 +455,19 @@ impl ConnectionTracker {
         }
     }
 
+    /// Tells the connections that are open now to shut down, and closes those left after the drain timeout.
+    pub(crate) async fn close_current(self: Arc<Self>) {
+        // Weak: a connection owns its socket, which must close with its task and not after the timeout.
+        let mut current: Vec<Weak<TrackedConnection>> = Vec::new();
+        for entry in self.lock().slots.iter().flatten() {
+            entry.connection.shutdown.trigger();
+            current.push(Arc::downgrade(&entry.connection));
+        }
+        tokio::time::sleep(Duration::from_millis(self.limits.drain_timeout_ms)).await;
+        let left: HashSet<*const TrackedConnection> = current.iter().map(Weak::as_ptr).collect();
+        self.close_where(|connection| left.contains(&std::ptr::from_ref(connection)));
+    }
+
     fn close_where(&self, test: impl Fn(&TrackedConnection) -> bool) {
         for entry in self.lock().slots.iter().flatten().filter(|entry| test(&entry.connection)) {
             entry.abort();
@@ -466,9 +481,19 @@ impl ConnectionTracker {
 
 impl TrackerEntry {
     fn abort(&self) {
+        self.aborted.store(true, Relaxed);
         if let Some(abort_handle) = self.abort_handle.get() {
             abort_handle.abort();
         }
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    fn abort_unread(&self, bytes: usize) {
+        tracing::warn!(bytes, "closed a connection that does not read its responses");
+        self.abort();
     }
 
     /// Catches clients that sent more before they disconnected: their sockets stay readable and wake no task.
@@ -481,21 +506,11 @@ impl ConnectionSlot {
     pub(crate) fn index(&self) -> usize {
         self.index
     }
-        self.aborted.store(true, Relaxed);
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut table = self.tracker.lock();
-    fn is_aborted(&self) -> bool {
-        self.aborted.load(Relaxed)
-    }
-
-    fn abort_unread(&self, bytes: usize) {
-        tracing::warn!(bytes, "closed a connection that does not read its responses");
-        self.abort();
-    }
-
         let entry = table.slots[self.index].take();
         table.free_slots.push(self.index);
         drop(table);

@@ -53,6 +53,11 @@ fn with_reason(mut response: Response<Body>, reason: &str) -> Response<Body> {
 }
 
 pub(crate) fn denied(denial: Denial) -> Response<Body> {
+    if let Some(ms) = denial.retry_after_ms {
+        let rpc_error = RpcError::busy(denial.status.as_u16(), ms, denial.reason);
+        let response = from_error_response(host::early_error_response(&rpc_error, None));
+        return with_reason(with_retry_after(response, Some(ms)), denial.reason);
+    }
     let code = match denial.status {
         StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
         StatusCode::FORBIDDEN => ErrorCode::Forbidden,
@@ -76,11 +81,6 @@ pub(crate) fn with_retry_after(mut response: Response<Body>, retry_after_ms: Opt
     response
 }
 
-pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = error(
-        StatusCode::METHOD_NOT_ALLOWED,
-        ErrorCode::InvalidRequest,
-        "this method is not allowed at this path",
 /// The client must read its responses before it sends further requests.
 #[cold]
 pub(crate) fn backlog_full() -> Response<Body> {
@@ -108,6 +108,11 @@ pub(crate) fn busy(status: StatusCode, reason: &str) -> Response<Body> {
     with_reason(response, reason)
 }
 
+pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response = error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::InvalidRequest,
+        "this method is not allowed at this path",
     );
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response

@@ -102,9 +102,27 @@ pub(crate) fn handle(
         if let Origin::Allowed(origin) = &origin {
             cors::allow_origin(&mut response, origin);
         }
+        if response.status().as_u16() >= 400 {
+            log_refused(&context, &parts, &response);
+        }
         open_request.transfer_to(&mut response);
         Ok(response)
     }
+}
+
+/// One line for each refused request. Neither the query, which may name a session, nor any header is logged.
+#[cold]
+fn log_refused(context: &ConnectionContext, parts: &Parts, response: &Response<Body>) {
+    let reason = response.extensions().get::<response::RefusalReason>();
+    tracing::info!(
+        method = %parts.method,
+        path = ?parts.uri.path(),
+        caller = context.remote_ip.map(tracing::field::display),
+        status = response.status().as_u16(),
+        reason = reason.map(|reason| &*reason.0),
+        response_bytes = response.body().size_hint().lower(),
+        "refused a request"
+    );
 }
 
 /// Counts a request as open until its response is complete or dropped.
@@ -171,7 +189,7 @@ fn route<'a>(
         let healthy = || response::json(200, br#"{"status":"ok"}"#.to_vec());
         return RouteDecision::Respond(get_only(&parts.method, healthy));
     }
-    let principal = match site.guard.authenticate(headers) {
+    let principal = match site.guard.authenticate(headers, context.remote_ip) {
         Ok(principal) => principal,
         Err(denial) => return RouteDecision::Respond(response::denied(denial)),
     };
@@ -285,6 +303,13 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
     object.str("status", "ok");
+    let backlog = context.tracker.backlog();
+    object.int("connections", context.tracker.count() as i64);
+    object.int("responseBytesPending", backlog.bytes() as i64);
+    object.int("responseBytesMax", backlog.bytes_max() as i64);
+    let requests = context.tracker.request_budget();
+    object.int("requestBytesPending", requests.bytes() as i64);
+    object.int("requestBytesMax", requests.bytes_max() as i64);
     object.array("servers", &site.servers, |out, server| {
         let status = server.status();
         let number = |n: usize| n as i64;
@@ -303,13 +328,6 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
                 });
             }
         });
-    let backlog = context.tracker.backlog();
-    object.int("connections", context.tracker.count() as i64);
-    object.int("responseBytesPending", backlog.bytes() as i64);
-    object.int("responseBytesMax", backlog.bytes_max() as i64);
-    let requests = context.tracker.request_budget();
-    object.int("requestBytesPending", requests.bytes() as i64);
-    object.int("requestBytesMax", requests.bytes_max() as i64);
         out.extend_from_slice(entry.as_str().as_bytes());
     });
     object.end();
