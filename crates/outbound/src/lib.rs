@@ -1,8 +1,7 @@
-//! The only maker of connections to the outside: TLS, proxies, time limits.
+//! All outgoing connections: TLS, proxies, timeouts.
 //!
-//! No redirect is followed: what is sent may carry a token, and whoever redirects decides who gets it. Loopback
-//! is never reached through a proxy. Certificates are judged by the operating system's store, and by those that
-//! the user names.
+//! Redirects are not followed: a request may carry a token, and a redirect would choose who gets it. Loopback never
+//! uses a proxy. Certificates are verified with the operating system's store and a CA file of the user.
 
 mod failure;
 mod verifier;
@@ -26,12 +25,12 @@ pub use failure::ConnectFailure;
 use failure::NameResolutionError;
 pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
 
-/// Sent with every request that names no other.
+/// The default `User-Agent`.
 pub const USER_AGENT: &str = concat!("spile/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Certificates that are trusted beside those of the operating system.
+    /// Certificates to trust in addition to the operating system's.
     pub ca_file: Option<PathBuf>,
     pub connect_timeout_ms: u64,
 }
@@ -42,25 +41,25 @@ impl Default for Options {
     }
 }
 
-/// Why nothing can be reached; for the person who gave the address.
+/// Why a connection cannot be made, for the person who gave the address.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
-    #[error("{path}: {reason}")]
+    #[error("cannot use the CA file `{path}`: {reason}")]
     CaFile { path: String, reason: String },
-    #[error("no TLS: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Tls(String),
-    #[error("{0} names no host")]
+    #[error("`{0}` has no host name")]
     NoHost(String),
     #[error("cannot connect to {address}: {reason}")]
     Connect { address: String, reason: String, failure: ConnectFailure },
 }
 
-/// A client for requests to one address.
+/// An HTTP client for one address.
 pub fn client(to: &Url, options: &Options) -> Result<Client, OutboundError> {
     build(builder(options)?, is_loopback(to))
 }
 
-/// A client whose requests all go to a socket of this machine, whatever their address says.
+/// An HTTP client whose requests all go to a unix socket.
 #[cfg(unix)]
 pub fn client_to_socket(socket: &Path, options: &Options) -> Result<Client, OutboundError> {
     build(builder(options)?.unix_socket(socket), true)
@@ -106,7 +105,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// How a server's certificate is judged.
+/// The TLS configuration, with our certificate verifier.
 fn tls_config(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| OutboundError::Tls(error.to_string());
@@ -123,17 +122,17 @@ fn tls_config(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
 
 fn ca_certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, OutboundError> {
     let Some(path) = file else { return Ok(Vec::new()) };
-    let bad = |why: String| OutboundError::CaFile { path: path.display().to_string(), reason: why };
+    let bad = |reason: String| OutboundError::CaFile { path: path.display().to_string(), reason };
     let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match certificates {
-        Ok(list) if list.is_empty() => Err(bad("holds no certificate in PEM form".to_owned())),
+        Ok(list) if list.is_empty() => Err(bad("it has no certificate in PEM format".to_owned())),
         Ok(list) => Ok(list),
-        Err(error) => Err(bad(format!("is not PEM: {error}"))),
+        Err(error) => Err(bad(format!("it is not PEM: {error}"))),
     }
 }
 
-/// A connection to a `ws:`, `wss:`, `http:` or `https:` address, with TLS where the address says so.
+/// Connects to a `ws:`, `wss:`, `http:` or `https:` URL, with TLS if the scheme requires it.
 pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundError> {
     let Some(host) = to.host_str() else { return Err(OutboundError::NoHost(to.to_string())) };
     let port = to.port_or_known_default().unwrap_or(80);
@@ -146,8 +145,8 @@ pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundErro
         reason: error_chain(error),
         failure: ConnectFailure::classify(error),
     };
-    let patience = Duration::from_millis(options.connect_timeout_ms);
-    let opening = async {
+    let connect_timeout = Duration::from_millis(options.connect_timeout_ms);
+    let connecting = async {
         let found = tokio::net::lookup_host((host, port)).await;
         let addresses: Vec<_> = found.map_err(|error| failed(&NameResolutionError(error)))?.collect();
         let tcp = TcpStream::connect(&*addresses).await.map_err(|error| failed(&error))?;
@@ -159,7 +158,7 @@ pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundErro
         let tls = tokio_rustls::TlsConnector::from(tls_config(options)?).connect(name, tcp).await;
         Ok(Stream::Tls(Box::new(tls.map_err(|error| failed(&error))?)))
     };
-    tokio::time::timeout(patience, opening)
+    tokio::time::timeout(connect_timeout, connecting)
         .await
         .map_err(|_| other(format!("no answer within {} ms", options.connect_timeout_ms)))?
 }
@@ -207,14 +206,14 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// An error with its causes, in one line. The innermost is what people can do something about.
+/// An error with its causes, in one line. The innermost is usually the useful one.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = verifier::describe(error);
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = verifier::describe(inner);
-        if !text.contains(&words) {
-            let _ = write!(text, ": {words}");
+        let description = verifier::describe(inner);
+        if !text.contains(&description) {
+            let _ = write!(text, ": {description}");
         }
         cause = inner.source();
     }

@@ -1,7 +1,7 @@
-//! Which certificates are trusted, and what is told of one that is not.
+//! Verifies server certificates, and explains why one is not trusted.
 //!
-//! The operating system's store and the certificates of a file decide. A certificate that is in the file itself
-//! needs no issuer: `openssl req -x509` makes one that is its own authority, which no chain may end with.
+//! The operating system's store and the CA file decide. A server certificate that is itself in the CA file needs no
+//! issuer: `openssl req -x509` creates a CA certificate, which webpki does not accept as a server's own.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ pub(crate) struct CertificateVerifier {
 
 impl CertificateVerifier {
     pub(crate) fn new(
-        named: Vec<CertificateDer<'static>>,
+        extra_certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, rustls::Error> {
-        let inner = rustls_platform_verifier::Verifier::new_with_extra_roots(named.clone(), provider)?;
-        Ok(Self { platform_verifier: inner, extra_certificates: named })
+        let inner =
+            rustls_platform_verifier::Verifier::new_with_extra_roots(extra_certificates.clone(), provider)?;
+        Ok(Self { platform_verifier: inner, extra_certificates })
     }
 }
 
@@ -38,20 +39,20 @@ impl ServerCertVerifier for CertificateVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let judged = self.platform_verifier.verify_server_cert(
+        let verified = self.platform_verifier.verify_server_cert(
             end_entity,
             intermediates,
             server_name,
             ocsp_response,
             now,
         );
-        match judged {
-            // Time is looked at before the issuer, so one that is out of date never gets as far as below.
+        match verified {
+            // The verifier checks dates before the issuer, so an expired certificate never gets here.
             Err(error) if self.extra_certificates.contains(end_entity) && !is_expired_or_revoked(&error) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
-            judged => judged,
+            verified => verified,
         }
     }
 
@@ -88,12 +89,12 @@ fn is_expired_or_revoked(error: &rustls::Error) -> bool {
     )
 }
 
-/// What an error says itself, without its causes.
+/// The text of an error without its causes.
 pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return describe_tls_error(tls);
     }
-    // An error of input and output shows what is in it, and hides that from whoever asks for causes.
+    // An `io::Error` displays its inner error, but does not return it as `source`.
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(inner) => describe(inner),
         None => error.to_string(),
@@ -108,7 +109,7 @@ fn describe_tls_error(error: &rustls::Error) -> String {
         Bad::Expired | Bad::ExpiredContext { .. } => "has expired".to_owned(),
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => "is not valid yet".to_owned(),
         Bad::Revoked => "was revoked".to_owned(),
-        Bad::BadSignature => "is signed wrongly".to_owned(),
+        Bad::BadSignature => "has an invalid signature".to_owned(),
         Bad::BadEncoding => "cannot be read".to_owned(),
         Bad::NotValidForName => "is not valid for this name".to_owned(),
         Bad::NotValidForNameContext { expected, presented } => {
@@ -118,9 +119,9 @@ fn describe_tls_error(error: &rustls::Error) -> String {
                 false => format!("is not valid for `{name}`, only for {}", presented.join(", ")),
             }
         }
-        // The error of the library below is not ours to name, and has no words.
+        // webpki's error type is not public here, and its text is not helpful.
         other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "is that of an issuer, used as a server's own".to_owned()
+            "is a CA certificate, used as a server certificate".to_owned()
         }
         other => format!("is not valid: {other}"),
     };

@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use http::header::HeaderValue;
 use http::uri::Authority;
 use http::{StatusCode, Uri};
-use ring::digest;
 use spile_core::Principal;
-use subtle::ConstantTimeEq;
 use wire::HeaderField;
 
+use crate::bearer_token::BearerToken;
+use crate::guess_throttle::GuessThrottle;
 use crate::request_headers::RequestHeaders;
 
 /// The rules that a request must satisfy.
@@ -24,40 +24,54 @@ pub struct Guard {
     /// Origins whose pages may call from a browser, as browsers send them: `https://app.example`.
     pub allowed_origins: Vec<String>,
     pub token: Option<BearerToken>,
+    /// Slows down clients that guess the token.
+    pub throttle: GuessThrottle,
 }
 
-/// A shared secret. Only its digest stays in memory.
-#[derive(Clone)]
-pub struct BearerToken([u8; 32]);
+/// Who can reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Only this machine.
+    Local,
+    /// Other machines too.
+    Public,
+}
 
-impl std::fmt::Debug for BearerToken {
+/// Why a guard would not protect the server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum GuardError {
+    WeakToken { chars: usize },
+}
+
+impl std::fmt::Display for GuardError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
+        match self {
+            Self::WeakToken { chars } => {
+                let unit = if *chars == 1 { "character" } else { "characters" };
+                write!(
+                    f,
+                    "the bearer token has only {chars} {unit}, and other machines can reach the server; \
+                     use a long random one, for example from `openssl rand -hex 32`"
+                )
+            }
+        }
     }
 }
 
-impl BearerToken {
-    pub fn new(secret: &str) -> Self {
-        Self(sha256(secret.as_bytes()))
-    }
-
-    /// Compares in constant time.
-    fn matches(&self, given: &[u8]) -> bool {
-        sha256(given).ct_eq(&self.0).into()
-    }
-}
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
-    out
-}
+impl std::error::Error for GuardError {}
 
 /// Why the guard refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Denial {
     pub(crate) status: StatusCode,
     pub(crate) reason: &'static str,
+    pub(crate) retry_after_ms: Option<u64>,
+}
+
+impl Denial {
+    fn new(status: StatusCode, reason: &'static str) -> Self {
+        Self { status, reason, retry_after_ms: None }
+    }
 }
 
 /// Our end of a connection.
@@ -79,6 +93,21 @@ pub(crate) enum Origin {
 }
 
 impl Guard {
+    /// A guard for a server at an address. Refuses a token that is too short for a public address.
+    pub fn new(
+        allowed_hosts: Vec<String>,
+        allowed_origins: Vec<String>,
+        token: Option<BearerToken>,
+        exposure: Exposure,
+    ) -> Result<Self, GuardError> {
+        match (&token, exposure) {
+            (Some(token), Exposure::Public) if !token.is_long_enough_for_public() => {
+                Err(GuardError::WeakToken { chars: token.chars() })
+            }
+            _ => Ok(Self { allowed_hosts, allowed_origins, token, throttle: GuessThrottle::default() }),
+        }
+    }
+
     pub(crate) fn admit<'h>(
         &self,
         uri: &'h Uri,
@@ -95,7 +124,7 @@ impl Guard {
         headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
     ) -> Result<&'h str, Denial> {
-        let bad_request = |reason| Denial { status: StatusCode::BAD_REQUEST, reason };
+        let bad_request = |reason| Denial::new(StatusCode::BAD_REQUEST, reason);
         let header = match headers.host {
             HeaderField::Repeated => return Err(bad_request("more than one Host header")),
             HeaderField::Absent => None,
@@ -121,7 +150,7 @@ impl Guard {
             Ok(host)
         } else {
             let reason = "this Host is not allowed; the operator can allow it with `--allow-host`";
-            Err(Denial { status: StatusCode::FORBIDDEN, reason })
+            Err(Denial::new(StatusCode::FORBIDDEN, reason))
         }
     }
 
@@ -144,7 +173,7 @@ impl Guard {
     }
 
     fn check_origin(&self, headers: &RequestHeaders<'_>, host: &str) -> Result<Origin, Denial> {
-        let denied = |reason| Err(Denial { status: StatusCode::FORBIDDEN, reason });
+        let denied = |reason| Err(Denial::new(StatusCode::FORBIDDEN, reason));
         let origin = match headers.origin {
             HeaderField::Repeated => return denied("more than one Origin header"),
             HeaderField::Absent => match headers.fetch_site {
@@ -170,9 +199,13 @@ impl Guard {
     }
 
     /// The caller of a request. Without a configured token every caller is anonymous.
-    pub(crate) fn authenticate(&self, headers: &RequestHeaders<'_>) -> Result<Principal, Denial> {
+    pub(crate) fn authenticate(
+        &self,
+        headers: &RequestHeaders<'_>,
+        address: Option<IpAddr>,
+    ) -> Result<Principal, Denial> {
         let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
-        let denied = |reason| Denial { status: StatusCode::UNAUTHORIZED, reason };
+        let denied = |reason| Denial::new(StatusCode::UNAUTHORIZED, reason);
         let value = match headers.authorization {
             HeaderField::Absent => return Err(denied("a bearer token is required")),
             HeaderField::Repeated => return Err(denied("more than one Authorization header")),
@@ -182,11 +215,21 @@ impl Guard {
             Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => given.trim_ascii(),
             _ => return Err(denied("a bearer token is required")),
         };
-        if token.matches(given) {
-            Ok(Principal::Named("token".into()))
-        } else {
-            Err(denied("the bearer token is wrong"))
+        // A unix socket has no address, and only the same user can connect to it.
+        if let Some(delay) = address.and_then(|address| self.throttle.delay(address)) {
+            return Err(Denial {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                reason: "too many wrong bearer tokens from this address; try again later",
+                retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+            });
         }
+        if token.matches(given) {
+            return Ok(Principal::Named("token".into()));
+        }
+        if let Some(address) = address {
+            self.throttle.record_wrong(address);
+        }
+        Err(denied("the bearer token is wrong"))
     }
 }
 

@@ -3,11 +3,13 @@
 //! A transport reads, limits and guards. `wire` decodes messages and `host` acts on them. Nothing here
 //! compares protocol versions by name.
 
+mod bearer_token;
 mod content_negotiation;
 mod conversation;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod guess_throttle;
 pub mod http;
 pub mod pipe;
 mod request_headers;
@@ -16,4 +18,6 @@ pub mod stdio;
 #[cfg(unix)]
 pub mod unix;
 
-pub use guard::{BearerToken, Guard};
+pub use bearer_token::{BearerToken, TokenError};
+pub use guard::{Exposure, Guard, GuardError};
+pub use guess_throttle::GuessThrottle;

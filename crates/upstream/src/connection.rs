@@ -1,4 +1,4 @@
-//! One connection as a value: calls go in, answers come out, and somebody is asked what the server asks.
+//! One client connection: sends calls, returns results, and passes the server's requests to a handler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -26,7 +26,7 @@ use crate::target::Target;
 use crate::trace::{TraceEvent, TraceSink};
 use crate::transport;
 
-/// How a server is to be reached.
+/// How to connect to a server.
 #[derive(Clone)]
 pub struct Options {
     pub client_options: ClientOptions,
@@ -34,7 +34,7 @@ pub struct Options {
     pub headers: Vec<(String, String)>,
     pub outbound: outbound::Options,
     pub frame_bytes_max: usize,
-    /// How messages are told apart on a pipe.
+    /// How messages are delimited on a pipe.
     pub framing: Framing,
     pub trace: Option<Arc<dyn TraceSink>>,
 }
@@ -52,10 +52,10 @@ impl Default for Options {
     }
 }
 
-/// Whoever answers a WebSocket runs already, and knows what it speaks.
+/// A server that accepts a WebSocket is already running and answers the version probe quickly.
 const WEBSOCKET_PROBE_MS: u64 = 2000;
 
-/// Why a server cannot be used.
+/// Why a connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -66,26 +66,26 @@ pub enum OpenError {
     Failed(ClientError),
     #[error(transparent)]
     Start(#[from] process::StartError),
-    /// A program was started, but it is not a server that can be used.
+    /// The program started but is not a usable server.
     #[error("{error}; {end}")]
     Child { error: ClientError, end: ProcessEnd },
 }
 
-/// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
+/// Our side of a connection: answers the server's input requests and receives its events.
 pub trait ClientHandler: Send + Sync + 'static {
-    /// Dropped when the server no longer wants to know.
+    /// The future is dropped when the server cancels its request.
     fn on_input_request(
         &self,
-        question: IncomingInputRequest,
+        request: IncomingInputRequest,
     ) -> Pin<Box<dyn Future<Output = InputReply> + Send>>;
 
-    fn on_event(&self, news: ConnectionEvent);
+    fn on_event(&self, event: ConnectionEvent);
 }
 
-/// What a server says without being asked.
+/// An event that the server sends on its own.
 #[derive(Debug)]
 pub enum ConnectionEvent {
-    /// It forgot us and was greeted again; what it has may have changed.
+    /// The session was lost and initialized again; the catalog may have changed.
     Reinitialized(ServerInfo),
     Log {
         level: String,
@@ -93,27 +93,27 @@ pub enum ConnectionEvent {
         data: Json,
     },
     CatalogChanged(spile_core::CatalogChange),
-    /// A line that a process wrote to its stderr, made harmless.
+    /// A line of a process's stderr, sanitized.
     Stderr(String),
     /// The server deviated from the protocol, and the connection goes on.
     ProtocolWarning(ProtocolWarning),
     Closed(ClientError),
 }
 
-/// Nobody is there to be asked.
+/// Declines all input requests and logs events.
 pub struct NoopClientHandler;
 
 impl ClientHandler for NoopClientHandler {
     fn on_input_request(&self, _: IncomingInputRequest) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
-        Box::pin(async { InputReply::Declined("there is nobody here to be asked".to_owned()) })
+        Box::pin(async { InputReply::Declined("this client cannot ask the user".to_owned()) })
     }
 
-    fn on_event(&self, news: ConnectionEvent) {
-        tracing::debug!(?news);
+    fn on_event(&self, event: ConnectionEvent) {
+        tracing::debug!(?event);
     }
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub progress: f64,
@@ -123,20 +123,20 @@ pub struct Progress {
 
 pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// A server that can be used. Dropping it ends everything that it needs.
+/// An open connection. Dropping it stops its tasks and its process.
 pub struct Connection {
     pub(crate) shared: Arc<ConnectionShared>,
     tasks: JoinSet<()>,
     close_future: Option<transport::CloseFuture>,
-    /// The program behind it, if it was started for this.
+    /// The server process, if this connection started one.
     pub(crate) process: Option<ServerProcess>,
 }
 
 pub(crate) struct ConnectionShared {
     state: Mutex<ClientState>,
-    /// There is something to do for whoever carries messages.
+    /// Notified when the transport has something to send.
     action_ready: Notify,
-    /// The next deadline is another one.
+    /// Notified when the next deadline changes.
     deadline_changed: Notify,
     open_state: watch::Sender<OpenState>,
     /// Why HTTP requests do not reach the server. The protocol knows only that an exchange failed.
@@ -172,7 +172,7 @@ struct PendingCall {
     subscribed: Option<oneshot::Sender<NotificationFilter>>,
 }
 
-/// Something to be passed on.
+/// Something to deliver after the lock is released.
 enum Delivery {
     Event(ConnectionEvent),
     Progress(ProgressCallback, Progress),
@@ -186,22 +186,22 @@ enum CallCompletion {
 }
 
 impl Connection {
-    /// Connects, finds out what the server speaks, and shakes hands where that is needed.
+    /// Connects, detects the server's protocol version, and performs the handshake if it needs one.
     pub async fn open(
         target: &Target,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let (options_again, company_again) = (options.clone(), company.clone());
-        let failure = match Self::open_once(target, options, company).await {
+        let (retry_options, retry_handler) = (options.clone(), handler.clone());
+        let failure = match Self::open_once(target, options, handler).await {
             Err(OpenError::Failed(failure)) => failure,
             other => return other,
         };
         // 2026-07-28, HTTP+SSE Transport: on 400, 404 or 405 look for the `endpoint` event.
         match (target, &failure) {
             (Target::Http(url), ClientError::HttpStatus { status: 400 | 404 | 405, .. }) => {
-                let older = Target::Sse(url.clone());
-                let found = Self::open_once(&older, options_again, company_again).await;
+                let sse_target = Target::Sse(url.clone());
+                let found = Self::open_once(&sse_target, retry_options, retry_handler).await;
                 found.map_err(|_| OpenError::Failed(failure))
             }
             _ => Err(OpenError::Failed(failure)),
@@ -211,24 +211,24 @@ impl Connection {
     async fn open_once(
         target: &Target,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         match target {
             Target::Http(url) => {
                 let client = outbound::client(url, &options.outbound)?;
-                Self::over_http(client, url, options, company).await
+                Self::over_http(client, url, options, handler).await
             }
             #[cfg(unix)]
             Target::HttpUnix { socket, url } => {
                 let client = outbound::client_to_socket(socket, &options.outbound)?;
-                Self::over_http(client, url, options, company).await
+                Self::over_http(client, url, options, handler).await
             }
             Target::Sse(url) => {
                 let client = outbound::client(url, &options.outbound)?;
                 let link = transport::sse::open(client, url, &options).await?;
                 let options =
                     Options { client_options: with_handshake_only(options.client_options), ..options };
-                let mut new = Self::new(options, TransportKind::Pipe, company);
+                let mut new = Self::new(options, TransportKind::Pipe, handler);
                 new.tasks.spawn(link.drive(new.shared.clone()));
                 new.wait_until_ready().await
             }
@@ -241,7 +241,7 @@ impl Connection {
                 let socket = transport::websocket::open(url, &options).await?;
                 options
                     .record(TraceEvent::Opened(&format!("connected to {}", redact::address(url.as_str()))));
-                let mut new = Self::new(options, TransportKind::Pipe, company);
+                let mut new = Self::new(options, TransportKind::Pipe, handler);
                 let (driver, ending) = transport::websocket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);
                 new.close_future = Some(ending);
@@ -256,12 +256,12 @@ impl Connection {
                 };
                 let (input, output) = tokio::net::UnixStream::connect(path).await.map_err(bad)?.into_split();
                 options.record(TraceEvent::Opened(&format!("connected to {}", path.display())));
-                Self::over_pipe(input, output, options, company).await
+                Self::over_pipe(input, output, options, handler).await
             }
             #[cfg(not(unix))]
             Target::Unix(path) | Target::HttpUnix { socket: path, .. } => Err(OpenError::Connect {
                 address: path.display().to_string(),
-                reason: "there are no such sockets on this system".to_owned(),
+                reason: "this system has no unix sockets".to_owned(),
                 failure: ConnectFailure::Other,
             }),
         }
@@ -271,29 +271,29 @@ impl Connection {
         client: outbound::Client,
         url: &Url,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let mut new = Self::new(options, TransportKind::Http, company);
+        let mut new = Self::new(options, TransportKind::Http, handler);
         let (driver, ending) = transport::http::drive(new.shared.clone(), client, url.clone());
         new.tasks.spawn(driver);
         new.close_future = Some(ending);
         new.wait_until_ready().await
     }
 
-    /// Speaks down a pipe that somebody else made: to a process, or to a server in this one.
+    /// Uses an existing pair of streams: to a process, or to a server in this process.
     pub async fn over_pipe(
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let mut new = Self::new(options, TransportKind::Pipe, company);
+        let mut new = Self::new(options, TransportKind::Pipe, handler);
         let ending = transport::pipe::drive(&mut new.tasks, new.shared.clone(), input, output);
         new.close_future = Some(ending);
         new.wait_until_ready().await
     }
 
-    fn new(options: Options, link: TransportKind, company: Arc<dyn ClientHandler>) -> Self {
+    fn new(options: Options, link: TransportKind, handler: Arc<dyn ClientHandler>) -> Self {
         let client = Client::new(options.client_options.clone(), link);
         let state =
             ClientState { client, pending_calls: HashMap::new(), pending_input_requests: BTreeMap::new() };
@@ -304,7 +304,7 @@ impl Connection {
             open_state: watch::channel(OpenState::Opening).0,
             connect_error: OnceLock::new(),
             started_at: Instant::now(),
-            handler: company,
+            handler,
             options,
         });
         let mut tasks = JoinSet::new();
@@ -335,18 +335,18 @@ impl Connection {
         }
     }
 
-    /// What the server said of itself.
+    /// The server's name, version and capabilities.
     pub fn server_info(&self) -> ServerInfo {
-        let greeting = self.shared.lock().client.server_info().cloned();
-        greeting.expect("a connection is handed out when the server has been greeted")
+        let server_info = self.shared.lock().client.server_info().cloned();
+        server_info.expect("a connection is returned after the handshake")
     }
 
-    /// Whether the server declared something.
+    /// Whether the server declared a capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.shared.lock().client.server_supports(capability)
     }
 
-    /// Asks and waits. Giving up the future cancels the call.
+    /// Sends a call and waits for its result. Dropping the future cancels the call.
     pub async fn call(
         &self,
         call: ClientCall,
@@ -362,7 +362,7 @@ impl Connection {
         }
     }
 
-    /// Reads a whole list.
+    /// Reads all pages of a list.
     pub async fn list(&self, list: ListKind, timeout_ms: Option<u64>) -> Result<Vec<Json>, ClientError> {
         match self.shared.start_and_wait(None, |client, now| client.list(list, timeout_ms, now)).await {
             CallCompletion::List(items) => Ok(items),
@@ -373,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// Asks whether anybody is there; says how long the answer took.
+    /// Sends a ping and returns the round-trip time.
     pub async fn ping(&self, timeout_ms: Option<u64>) -> Result<Duration, ClientError> {
         let start = Instant::now();
         match self.shared.start_and_wait(None, |client, now| client.ping(timeout_ms, now)).await {
@@ -382,12 +382,12 @@ impl Connection {
         }
     }
 
-    /// Asks to be told of changes; [`Company::heard`] gets them. Ends when it is dropped.
+    /// Subscribes to changes; [`ClientHandler::on_event`] gets them. Dropping the result unsubscribes.
     pub async fn subscribe(&self, filter: &NotificationFilter) -> Result<Subscription, ClientError> {
         let (ended, over) = oneshot::channel();
         let (granted, grant) = oneshot::channel();
-        let waiter = PendingCall { completion: ended, on_progress: None, subscribed: Some(granted) };
-        let ticket = self.shared.register_call(waiter, |client, now| client.listen(filter, now));
+        let pending_call = PendingCall { completion: ended, on_progress: None, subscribed: Some(granted) };
+        let ticket = self.shared.register_call(pending_call, |client, now| client.listen(filter, now));
         let guard = CancelOnDrop { shared: self.shared.clone(), ticket: Some(ticket) };
         match grant.await {
             Ok(granted) => Ok(Subscription { granted, completion: over, _guard: guard }),
@@ -398,12 +398,12 @@ impl Connection {
         }
     }
 
-    /// The mildest log message that is wanted from now on.
+    /// Sets the minimum level of log messages that the server sends.
     pub fn set_log_level(&self, level: spile_core::LogLevel) {
         self.shared.with_client(|client, now| client.set_level(level, now));
     }
 
-    /// Ends it in good order: the server is told, and may finish what it writes. How a program ended is told.
+    /// Closes the connection in an orderly way: the server may finish writing. Returns how its process ended.
     pub async fn close(mut self) -> Option<ProcessEnd> {
         if let Some(ending) = self.close_future.take() {
             ending.await;
@@ -418,16 +418,18 @@ impl Connection {
     }
 }
 
-fn with_handshake_only(terms: ClientOptions) -> ClientOptions {
-    match terms.version_policy {
-        VersionPolicy::Any => ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..terms },
-        VersionPolicy::Only(_) | VersionPolicy::HandshakeOnly => terms,
+fn with_handshake_only(client_options: ClientOptions) -> ClientOptions {
+    match client_options.version_policy {
+        VersionPolicy::Any => {
+            ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..client_options }
+        }
+        VersionPolicy::Only(_) | VersionPolicy::HandshakeOnly => client_options,
     }
 }
 
-/// Changes are told as long as this lives.
+/// A subscription to changes. Dropping it unsubscribes.
 pub struct Subscription {
-    /// What the server agreed to tell.
+    /// The changes that the server agreed to send.
     pub granted: NotificationFilter,
     completion: oneshot::Receiver<CallCompletion>,
     _guard: CancelOnDrop,
@@ -443,7 +445,7 @@ impl Subscription {
     }
 }
 
-/// Cancels what nobody waits for any more.
+/// Cancels a call when its future is dropped.
 struct CancelOnDrop {
     shared: Arc<ConnectionShared>,
     ticket: Option<CallId>,
@@ -467,7 +469,7 @@ impl ConnectionShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the machine do something, and passes on what came of it.
+    /// Calls the state machine, then delivers the resulting events.
     pub(crate) fn with_client<T>(self: &Arc<Self>, act: impl FnOnce(&mut Client, u64) -> T) -> T {
         self.with_state(|state, now| act(&mut state.client, now))
     }
@@ -477,33 +479,33 @@ impl ConnectionShared {
         let mut state = self.lock();
         let before = state.client.next_deadline();
         let done = act(&mut state, now);
-        let words = self.process_events(&mut state);
-        let is_other = state.client.next_deadline() != before;
-        let is_over = state.client.is_closed();
+        let deliveries = self.process_events(&mut state);
+        let deadline_moved = state.client.next_deadline() != before;
+        let is_closed = state.client.is_closed();
         drop(state);
         self.action_ready.notify_one();
-        if is_other || is_over {
+        if deadline_moved || is_closed {
             self.deadline_changed.notify_one();
         }
-        for word in words {
-            match word {
-                Delivery::Event(news) => self.handler.on_event(news),
+        for delivery in deliveries {
+            match delivery {
+                Delivery::Event(event) => self.handler.on_event(event),
                 Delivery::Progress(follow, progress) => follow(progress),
-                Delivery::InputRequest(question) => self.handle_input_request(question),
+                Delivery::InputRequest(request) => self.handle_input_request(request),
             }
         }
         done
     }
 
-    /// Whoever waits gets what they wait for; the rest is passed on when nothing is locked any more.
+    /// Completes pending calls. Returns the other events, to be delivered after the lock is released.
     fn process_events(&self, state: &mut ClientState) -> Vec<Delivery> {
-        let mut words = Vec::new();
+        let mut deliveries = Vec::new();
         while let Some(event) = state.client.next_event() {
             match event {
-                ClientEvent::Ready(greeting) => {
+                ClientEvent::Ready(server_info) => {
                     let before = self.open_state.send_replace(OpenState::Ready);
                     if matches!(before, OpenState::Ready) {
-                        words.push(Delivery::Event(ConnectionEvent::Reinitialized(*greeting)));
+                        deliveries.push(Delivery::Event(ConnectionEvent::Reinitialized(*server_info)));
                     }
                 }
                 ClientEvent::Done { ticket, result } => state.complete(ticket, CallCompletion::Done(result)),
@@ -512,47 +514,51 @@ impl ConnectionShared {
                     state.complete(ticket, CallCompletion::Failed(why))
                 }
                 ClientEvent::Progress { ticket, progress, total, message } => {
-                    let follow =
-                        state.pending_calls.get(&ticket).and_then(|waiter| waiter.on_progress.clone());
+                    let follow = state
+                        .pending_calls
+                        .get(&ticket)
+                        .and_then(|pending_call| pending_call.on_progress.clone());
                     let progress = Progress { progress, total, message };
-                    words.extend(follow.map(|follow| Delivery::Progress(follow, progress)));
+                    deliveries.extend(follow.map(|follow| Delivery::Progress(follow, progress)));
                 }
                 ClientEvent::SubscriptionStarted { ticket, granted } => {
-                    let waiter = state.pending_calls.get_mut(&ticket);
-                    if let Some(listening) = waiter.and_then(|waiter| waiter.subscribed.take()) {
+                    let pending_call = state.pending_calls.get_mut(&ticket);
+                    if let Some(listening) =
+                        pending_call.and_then(|pending_call| pending_call.subscribed.take())
+                    {
                         let _ = listening.send(granted);
                     }
                 }
-                ClientEvent::InputRequested(question) => words.push(Delivery::InputRequest(question)),
+                ClientEvent::InputRequested(request) => deliveries.push(Delivery::InputRequest(request)),
                 ClientEvent::InputRequestCancelled(id) => {
                     if let Some(task) = state.pending_input_requests.remove(&id) {
                         task.abort();
                     }
                 }
                 ClientEvent::Log { level, logger, data } => {
-                    words.push(Delivery::Event(ConnectionEvent::Log { level, logger, data }));
+                    deliveries.push(Delivery::Event(ConnectionEvent::Log { level, logger, data }));
                 }
                 ClientEvent::CatalogChanged(change) => {
-                    words.push(Delivery::Event(ConnectionEvent::CatalogChanged(change)))
+                    deliveries.push(Delivery::Event(ConnectionEvent::CatalogChanged(change)))
                 }
                 ClientEvent::Warning(what) => {
-                    words.push(Delivery::Event(ConnectionEvent::ProtocolWarning(what)))
+                    deliveries.push(Delivery::Event(ConnectionEvent::ProtocolWarning(what)))
                 }
                 ClientEvent::Closed(why) => {
-                    // Whoever opens it is told; only what has begun can be over.
+                    // While opening, `open` returns the error; only an open connection gets a close event.
                     let before = self.open_state.send_replace(OpenState::Closed(why.clone()));
                     if matches!(before, OpenState::Ready) {
-                        words.push(Delivery::Event(ConnectionEvent::Closed(why)));
+                        deliveries.push(Delivery::Event(ConnectionEvent::Closed(why)));
                     }
                 }
             }
         }
-        words
+        deliveries
     }
 
-    fn handle_input_request(self: &Arc<Self>, question: IncomingInputRequest) {
-        let (id, shared) = (question.id, self.clone());
-        let answer = self.handler.on_input_request(question);
+    fn handle_input_request(self: &Arc<Self>, request: IncomingInputRequest) {
+        let (id, shared) = (request.id, self.clone());
+        let answer = self.handler.on_input_request(request);
         let mut state = self.lock();
         let task = tokio::spawn(async move {
             let answer = answer.await;
@@ -564,13 +570,13 @@ impl ConnectionShared {
 
     fn register_call(
         self: &Arc<Self>,
-        waiter: PendingCall,
+        pending_call: PendingCall,
         act: impl FnOnce(&mut Client, u64) -> CallId,
     ) -> CallId {
         self.with_state(|state, now| {
             let ticket = act(&mut state.client, now);
-            // Before anything is settled: it may have failed at once.
-            state.pending_calls.insert(ticket, waiter);
+            // Insert before the events are processed: the call may already have failed.
+            state.pending_calls.insert(ticket, pending_call);
             ticket
         })
     }
@@ -589,14 +595,14 @@ impl ConnectionShared {
         end
     }
 
-    /// What is to be carried next; waits for it. Nothing more comes after the end.
+    /// Waits for the next action of the transport; `None` after the connection is closed.
     pub(crate) async fn next_action(&self) -> Option<Action> {
         loop {
             let notified = self.action_ready.notified();
             {
                 let mut state = self.lock();
-                if let Some(todo) = state.client.next_action() {
-                    return Some(todo);
+                if let Some(action) = state.client.next_action() {
+                    return Some(action);
                 }
                 if state.client.is_closed() {
                     return None;
@@ -606,17 +612,17 @@ impl ConnectionShared {
         }
     }
 
-    /// The same, if there is something right now.
+    /// The next action, if there is one now.
     pub(crate) fn try_next_action(&self) -> Option<Action> {
         self.lock().client.next_action()
     }
 
-    /// Whether everything has been taken that is to be carried.
+    /// Whether no action is left.
     pub(crate) fn is_all_sent(&self) -> bool {
         !self.lock().client.has_actions()
     }
 
-    /// Waits until nothing more can come.
+    /// Waits until the connection is closed.
     pub(crate) async fn wait_closed(&self) {
         let mut opened = self.open_state.subscribe();
         let _ = opened.wait_for(|opened| matches!(opened, OpenState::Closed(_))).await;
@@ -629,28 +635,28 @@ impl ConnectionShared {
 
 impl Options {
     pub(crate) fn record(&self, seen: TraceEvent<'_>) {
-        if let Some(tap) = &self.trace {
-            tap.record(seen);
+        if let Some(trace) = &self.trace {
+            trace.record(seen);
         }
     }
 }
 
 impl ClientState {
     fn complete(&mut self, ticket: CallId, ended: CallCompletion) {
-        if let Some(waiter) = self.pending_calls.remove(&ticket) {
-            let _ = waiter.completion.send(ended);
+        if let Some(pending_call) = self.pending_calls.remove(&ticket) {
+            let _ = pending_call.completion.send(ended);
         }
     }
 }
 
-/// Wakes the machine when something is due.
+/// Calls the state machine at its deadlines.
 async fn run_deadlines(shared: Arc<ConnectionShared>) {
     loop {
-        let (due, is_over) = {
+        let (due, is_closed) = {
             let state = shared.lock();
             (state.client.next_deadline(), state.client.is_closed())
         };
-        if is_over {
+        if is_closed {
             return;
         }
         let changed = shared.deadline_changed.notified();

@@ -1,10 +1,10 @@
-//! Keeps connections to other servers.
+//! Client connections to other MCP servers.
 //!
-//! A [`Connection`] is one server, as a value: whoever holds it can call, list and listen, and need not know
-//! whether a process, a socket or HTTP is behind it. The protocol is `wire::client`'s; here are the clock, the
-//! tasks and the bytes. What to do when a connection is lost is for whoever keeps several of them.
+//! A [`Connection`] is one server: its owner can call, list and subscribe, whether a process, a socket or HTTP is
+//! behind it. `wire::client` implements the protocol; this crate adds the clock, the tasks and the I/O. Reconnecting
+//! is left to the owner of the connection.
 //!
-//! [`process`] knows nothing of the protocol: a child is three pipes and an end.
+//! [`process`] knows nothing of the protocol: a child is three pipes and an exit status.
 
 mod connection;
 pub mod process;

@@ -1,12 +1,10 @@
-//! What may be shown of an address, of a command line, of a header: what looks like a secret is `***`. Whoever has
-//! to tell from a name whether its value is one asks here.
+//! Hides secrets in URLs, command lines and headers as `***`, and decides by its name whether a value is a secret.
 
 use std::borrow::Cow;
 
 const MASK: &str = "***";
 
-/// An address without what is behind the names in its query, and without a user's name and password. Which of the
-/// values are secrets, only the server knows.
+/// A URL with its query values, user name and password hidden. Only the server knows which query values are secrets.
 pub fn address(address: &str) -> Cow<'_, str> {
     let (start, fragment) = address.split_at(address.find('#').unwrap_or(address.len()));
     let (place, query) = start.split_at(start.find('?').unwrap_or(start.len()));
@@ -30,7 +28,7 @@ pub fn address(address: &str) -> Cow<'_, str> {
     Cow::Owned(out + fragment)
 }
 
-/// A word of a command line, by what is said in it and by the option before it.
+/// An argument of a command line, hidden if it contains a secret or follows an option that takes one.
 pub(crate) fn argument<'w>(word: &'w str, before: Option<&str>) -> Cow<'w, str> {
     let is_option = |word: &str| word.starts_with('-');
     if before.is_some_and(|before| is_option(before) && is_secret_name(before)) && !is_option(word) {
@@ -43,7 +41,7 @@ pub(crate) fn argument<'w>(word: &'w str, before: Option<&str>) -> Cow<'w, str> 
             None => address(word),
         };
     }
-    // `--token=x`, `TOKEN=x`, and a header as other programs take it: `Authorization: x`.
+    // `--token=x`, `TOKEN=x`, or a header as other programs take it: `Authorization: x`.
     match word.split_once('=').or_else(|| word.split_once(':')) {
         Some((name, value)) if is_secret_name(name) && !value.is_empty() => {
             let gap = if value.starts_with(' ') { " " } else { "" };
@@ -53,7 +51,7 @@ pub(crate) fn argument<'w>(word: &'w str, before: Option<&str>) -> Cow<'w, str> 
     }
 }
 
-/// Whether what goes by this name is nobody else's to know: `--token`, `API_KEY_2`, `dbPasswords`, `Authorization`.
+/// Whether a value of this name is a secret: `--token`, `API_KEY_2`, `dbPasswords`, `Authorization`.
 pub fn is_secret_name(name: &str) -> bool {
     const SECRET_SUFFIXES: &[&str] = &[
         "auth",
@@ -75,7 +73,7 @@ pub fn is_secret_name(name: &str) -> bool {
     // A name, not a sentence.
     let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let ends = |part: &str| SECRET_SUFFIXES.iter().any(|end| part.ends_with(end));
-    // Of several, or of one with its number.
+    // Also in the plural, or with a number.
     let is_one = |part: &str| {
         let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
         ends(part) || part.strip_suffix('s').is_some_and(ends)
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_whether_its_value_is_a_secret() {
+    fn secret_names_are_recognized() {
         for name in [
             "API_KEY",
             "API_KEYS",
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_say_so_are_hidden() {
+    fn secret_arguments_are_hidden() {
         for (words, expected) in [
             (&["x", "--port", "3"][..], "x --port 3"),
             (&["x", "--token", "s", "t"], "x --token *** t"),

@@ -1,4 +1,4 @@
-//! A connection to a program that is started for it, and ends with it.
+//! A connection to a program that is started for it and stopped with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,25 +24,25 @@ impl std::fmt::Display for ProcessEnd {
     }
 }
 
-/// What was written before a program ended needs only to be read.
+/// How long to read the output that a program wrote before it ended.
 const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// Starts a program and speaks to it on its stdin and stdout.
+    /// Starts a program and connects to its stdin and stdout.
     pub async fn spawn(
         command: &Command,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let again = (options.clone(), company.clone());
-        match Self::spawn_once(command, options, company).await {
-            // Some old servers die of a question before the handshake. They get none the second time.
+        let retry = (options.clone(), handler.clone());
+        match Self::spawn_once(command, options, handler).await {
+            // Some old servers exit on a request before the handshake. The second attempt sends none.
             Err(OpenError::Child { error: ClientError::ConnectionClosed(_), .. })
-                if again.0.client_options.version_policy == VersionPolicy::Any =>
+                if retry.0.client_options.version_policy == VersionPolicy::Any =>
             {
-                let terms =
-                    ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..again.0.client_options };
-                Self::spawn_once(command, Options { client_options: terms, ..again.0 }, again.1).await
+                let client_options =
+                    ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..retry.0.client_options };
+                Self::spawn_once(command, Options { client_options, ..retry.0 }, retry.1).await
             }
             other => other,
         }
@@ -51,49 +51,49 @@ impl Connection {
     async fn spawn_once(
         command: &Command,
         options: Options,
-        company: Arc<dyn ClientHandler>,
+        handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let (tap, hears) = (options.trace.clone(), company.clone());
+        let (trace, event_handler) = (options.trace.clone(), handler.clone());
         let on_line = move |line: &str| {
-            if let Some(tap) = &tap {
-                tap.record(TraceEvent::Stderr(line));
+            if let Some(trace) = &trace {
+                trace.record(TraceEvent::Stderr(line));
             }
-            hears.on_event(ConnectionEvent::Stderr(line.to_owned()));
+            event_handler.on_event(ConnectionEvent::Stderr(line.to_owned()));
         };
-        let started =
+        let process_options =
             process::Options { on_stderr_line: Some(Arc::new(on_line)), ..process::Options::default() };
-        let mut child = command.start(&started).await?;
+        let mut child = command.start(&process_options).await?;
         let pid = child.id().map(|pid| format!(" (process {pid})")).unwrap_or_default();
         options.record(TraceEvent::Opened(&format!("started {command}{pid}")));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (stdin, stdout) = stdin.zip(stdout).expect("nobody else has taken them");
+        let (stdin, stdout) = stdin.zip(stdout).expect("a new child has both pipes");
         let child = ServerProcess { child, program: command.program.to_string_lossy().into_owned() };
-        let tap = options.trace.clone();
-        match Self::over_pipe(stdout, stdin, options, company).await {
+        let trace = options.trace.clone();
+        match Self::over_pipe(stdout, stdin, options, handler).await {
             Ok(mut connection) => {
                 connection.process = Some(child);
                 Ok(connection)
             }
-            Err(OpenError::Failed(failure)) => {
+            Err(OpenError::Failed(error)) => {
                 let end = child.stop().await;
-                if let Some(tap) = tap {
-                    tap.record(TraceEvent::Ended(&end.exit.to_string()));
+                if let Some(trace) = trace {
+                    trace.record(TraceEvent::Ended(&end.exit.to_string()));
                 }
-                Err(OpenError::Child { error: failure, end })
+                Err(OpenError::Child { error, end })
             }
             Err(other) => Err(other),
         }
     }
 }
 
-/// A program that is spoken to.
+/// A running server process.
 pub(crate) struct ServerProcess {
     child: Child,
     program: String,
 }
 
 impl ServerProcess {
-    /// Once its stdin is closed: waits until it has left, and helps if it does not.
+    /// After its stdin is closed: waits until the process exits, and ends it if it does not.
     pub(crate) async fn shut_down(self, shared: &ConnectionShared) -> ProcessEnd {
         let end = self.stop().await;
         let _ = tokio::time::timeout(OUTPUT_DRAIN_TIMEOUT, shared.wait_closed()).await;

@@ -1,36 +1,36 @@
-//! Where a server is: an address as typed, read once.
+//! The address of a server, parsed.
 
 use std::path::PathBuf;
 
 use url::Url;
 
-/// Which door of a server to knock at.
+/// The address and transport of a server.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// `http:` or `https:`. Servers of the oldest kind are found out and spoken to in their own way.
+    /// `http:` or `https:`. Falls back to HTTP+SSE if the server only supports that.
     Http(Url),
-    /// HTTP with a stream of events beside it, as in the oldest protocol version.
+    /// HTTP+SSE, the transport of the oldest protocol version.
     Sse(Url),
     /// `ws:` or `wss:`.
     WebSocket(Url),
-    /// `unix:`: messages line by line on a socket of this machine.
+    /// `unix:`: one message per line on a unix socket.
     Unix(PathBuf),
-    /// `http+unix://<path, percent-encoded>/mcp`: HTTP on such a socket.
+    /// `http+unix://<path, percent-encoded>/mcp`: HTTP on a unix socket.
     HttpUnix { socket: PathBuf, url: Url },
 }
 
-/// Why an address is none.
+/// Why an address cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
-    #[error("`{0}` is no address; one looks like `http://127.0.0.1:3333/mcp`")]
+    #[error("`{0}` is not a URL; expected something like `http://127.0.0.1:3333/mcp`")]
     InvalidUrl(String),
     #[error(
-        "`{0}:` is not spoken here; the address of a server begins with `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`"
+        "the scheme `{0}:` is not supported; use `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`"
     )]
     UnsupportedScheme(String),
-    #[error("an address holds no user name or password; use a header or a token file")]
+    #[error("a URL must not contain a user name or password; use a header or a token file")]
     Credentials,
-    #[error("`{0}` names no socket; one looks like `unix:/run/user/1000/spile.sock`")]
+    #[error("`{0}` has no socket path; expected something like `unix:/run/user/1000/spile.sock`")]
     MissingSocketPath(String),
 }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
+    fn supported_addresses_are_parsed() {
         check("http://127.0.0.1:3333/mcp", "http http://127.0.0.1:3333/mcp");
         check("https://example.com/mcp?x=1", "http https://example.com/mcp?x=1");
         check("ws://[::1]:3333/mcp", "ws ws://[::1]:3333/mcp");
@@ -119,25 +119,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told() {
-        let looks = "is no address; one looks like `http://127.0.0.1:3333/mcp`";
-        check("customers.csv", &format!("`customers.csv` {looks}"));
-        check("localhost:3333/mcp", &format!("`localhost:3333/mcp` {looks}"));
-        check("", &format!("`` {looks}"));
-        check("http://", &format!("`http://` {looks}"));
+    fn unsupported_addresses_are_rejected_with_a_reason() {
+        let reason = "is not a URL; expected something like `http://127.0.0.1:3333/mcp`";
+        check("customers.csv", &format!("`customers.csv` {reason}"));
+        check("localhost:3333/mcp", &format!("`localhost:3333/mcp` {reason}"));
+        check("", &format!("`` {reason}"));
+        check("http://", &format!("`http://` {reason}"));
         check(
             "ftp://example.com",
-            "`ftp:` is not spoken here; the address of a server begins with `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`",
+            "the scheme `ftp:` is not supported; use `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`",
         );
         check(
             "http://me:secret@example.com/",
-            "an address holds no user name or password; use a header or a token file",
+            "a URL must not contain a user name or password; use a header or a token file",
         );
-        check("unix:", "`unix:` names no socket; one looks like `unix:/run/user/1000/spile.sock`");
+        check(
+            "unix:",
+            "`unix:` has no socket path; expected something like `unix:/run/user/1000/spile.sock`",
+        );
         check(
             "http+unix://%2/mcp",
-            &format!("`http+unix://%2/mcp` {looks}")
-                .replace(looks, "names no socket; one looks like `unix:/run/user/1000/spile.sock`"),
+            &format!("`http+unix://%2/mcp` {reason}").replace(
+                reason,
+                "has no socket path; expected something like `unix:/run/user/1000/spile.sock`",
+            ),
         );
     }
 }

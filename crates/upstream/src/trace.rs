@@ -1,6 +1,6 @@
-//! What somebody who watches a connection gets to see.
+//! Trace events: what passes over a connection, for `spile trace`.
 
-/// Which way something went.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From us to the server.
@@ -8,26 +8,26 @@ pub enum Direction {
     In,
 }
 
-/// One thing that was seen.
+/// One event of a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum TraceEvent<'a> {
     /// A process was started, or a connection made.
     Opened(&'a str),
     /// One message, without its framing. Over HTTP it belongs to an exchange.
     Message { direction: Direction, message: &'a [u8], exchange: Option<u64> },
-    /// Bytes exactly as they went, framing and all.
+    /// The exact bytes, including framing.
     Bytes { direction: Direction, bytes: &'a [u8] },
-    /// Over HTTP: the head of a request or of an answer, a line each.
+    /// HTTP only: the head of a request or a response, one header per line.
     Head { direction: Direction, head: &'a str, exchange: u64 },
     /// A line of the process's stderr.
     Stderr(&'a str),
-    /// We said that nothing more will come.
+    /// We closed the server's input.
     InputClosed,
-    /// How it ended.
+    /// How the process ended.
     Ended(&'a str),
 }
 
-/// Watches a connection. Called where the bytes pass, so it must not wait.
+/// Receives trace events. Called on the path of the bytes, so it must not block.
 pub trait TraceSink: Send + Sync {
-    fn record(&self, seen: TraceEvent<'_>);
+    fn record(&self, event: TraceEvent<'_>);
 }

@@ -116,7 +116,7 @@ impl TableColumnProfile {
             return None;
         }
         let numbers = self.integers + self.reals + self.number_texts;
-        self.guess.near_miss(numbers, self.non_null - numbers - self.texts, locate)
+        self.inference.near_miss(numbers, self.non_null - numbers - self.texts, locate)
     }
 
     pub(super) fn storage_class(&self) -> StorageClass {

@@ -41,7 +41,8 @@ fn over_http() {
     check("http_folder", &["serve", "--bind", "0"], &[]);
     check("http_several", &["serve", "people.csv", "orders.csv", "--bind", "localhost:0"], &[]);
     check("http_open", &["serve", "people.csv", "--bind", "0.0.0.0:0", "--no-auth"], &[]);
-    check("http_open_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[("SPILE_TOKEN", "s3cret")]);
+    let long = [("SPILE_TOKEN", "s3cret-s3cret-s3cret")];
+    check("http_open_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &long);
     check("http_token", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", "s3cret")]);
 }
 
@@ -54,6 +55,8 @@ fn over_http_refused() {
     let port = format!(":{}", address.port());
     insta::assert_snapshot!("http_port_in_use", said.to_string().replace(&port, ":PORT"));
 
+    let short = [("SPILE_TOKEN", "x")];
+    check_refused("http_open_short_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &short);
     check_refused("http_open_without_a_word", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
     check_refused("http_two_of_one_name", &["serve", "people.csv", "old/people.csv", "--bind", "0"], &[]);
     check_refused("http_one_is_missing", &["serve", "people.csv", "gone.csv", "--bind", "0"], &[]);

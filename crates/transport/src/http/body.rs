@@ -42,18 +42,41 @@ impl std::error::Error for ClientDisconnected {}
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
     consumed: usize,
+    /// The connection whose backlog has the rest of the bytes.
+    connection: Option<Arc<TrackedConnection>>,
 }
 
 impl Chunk {
+    #[inline]
     fn len(&self) -> usize {
         self.bytes.len() - self.consumed
+    }
+
+    /// Counts the bytes as backlog of the connection until they are written or dropped.
+    #[inline]
+    fn track(&mut self, connection: &Arc<TrackedConnection>) {
+        if self.len() > 0 {
+            connection.on_response_bytes(self.len());
+            self.connection = Some(connection.clone());
+        }
+    }
+}
+
+impl Drop for Chunk {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection
+            && self.len() > 0
+        {
+            connection.on_response_bytes_taken(self.len());
+        }
     }
 }
 
 impl From<Vec<u8>> for Chunk {
     #[inline]
     fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, consumed: 0 }
+        Self { bytes, consumed: 0, connection: None }
     }
 }
 
@@ -72,6 +95,9 @@ impl Buf for Chunk {
     fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.len(), "advanced past the end of the chunk");
         self.consumed += bytes;
+        if let Some(connection) = &self.connection {
+            connection.on_response_bytes_taken(bytes);
+        }
     }
 }
 
@@ -156,6 +182,9 @@ impl Body {
     }
 
     pub(crate) fn track_connection(&mut self, connection: Arc<TrackedConnection>) {
+        if let BodyKind::Full(Some(chunk)) = &mut self.kind {
+            chunk.track(&connection);
+        }
         self.connection = Some(connection);
     }
 }
@@ -181,7 +210,13 @@ impl hyper::body::Body for Body {
         match kind {
             BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             BodyKind::Stream(stream) => match stream.poll_chunk(cx) {
-                Poll::Ready(bytes) => Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(mut chunk)) => {
+                    if let Some(connection) = connection {
+                        chunk.track(connection);
+                    }
+                    Poll::Ready(Some(Ok(Frame::data(chunk))))
+                }
+                Poll::Ready(None) => Poll::Ready(None),
                 Poll::Pending
                     if connection.as_ref().is_some_and(|connection| connection.has_disconnected(cx)) =>
                 {

@@ -43,10 +43,12 @@ pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<Site>, tracker: &Arc
     }
     let slot = tracker.register(connection.clone());
     let index = slot.index();
+    let connection_tracker = tracker.clone();
     let task = tokio::spawn(async move {
         let _slot = slot;
         let context = Arc::new(ConnectionContext {
             site,
+            tracker: connection_tracker,
             connection: connection.clone(),
             local,
             remote_ip,

@@ -3,8 +3,10 @@
 //! A connection records its phase and when the phase started, with plain stores. The tracker checks all
 //! connections a few times a second and closes the overdue ones. It sleeps while there are none.
 
+use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::ConnectionLimits;
+use super::request_budget::{RequestBudget, RequestReservation};
+use super::response_backlog::{ResponseBacklog, TotalBacklog};
 use super::socket::SocketStream;
 use super::tls::stream::TlsSession;
 use crate::pipe::ConnectionMonitor;
@@ -61,6 +65,9 @@ pub(crate) struct TrackedConnection {
     head_complete_at: AtomicU32,
     /// The tick since which the peer takes nothing that we write; 0 while it does.
     write_stalled_since: AtomicU32,
+    /// Response bytes that the client has not taken.
+    backlog: ResponseBacklog,
+    request_budget: Arc<RequestBudget>,
     open_requests: AtomicUsize,
     /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     multiplexed: AtomicBool,
@@ -135,11 +142,34 @@ impl TrackedConnection {
         }
     }
 
+    /// Response bytes wait for the client from now on.
+    #[inline]
+    pub(crate) fn on_response_bytes(&self, bytes: usize) {
+        self.backlog.add(bytes, self.clock.load(Relaxed));
+    }
+
+    /// The client took response bytes, or does not get them.
+    #[inline]
+    pub(crate) fn on_response_bytes_taken(&self, bytes: usize) {
+        self.backlog.remove(bytes, self.clock.load(Relaxed));
+    }
+
+    /// Whether the client must read its responses before it sends further requests.
+    #[inline]
+    pub(crate) fn is_response_backlog_full(&self) -> bool {
+        self.backlog.is_full()
+    }
+
     fn is_overdue(&self, now: u32, limits: &ConnectionLimits) -> bool {
         let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
         if self.write_stalled_since.load(Relaxed) != 0 {
             // A connection with something to write is not idle.
             return since(&self.write_stalled_since) > limits.write_stall_timeout_ms;
+        }
+        // HTTP/2 with a window of 0: the socket takes frames, but the client takes no response.
+        let stalled_ms = u64::from(now.wrapping_sub(self.backlog.progress_at())) * TICK_MS;
+        if self.backlog.bytes() > 0 && stalled_ms > limits.write_stall_timeout_ms {
+            return true;
         }
         let elapsed_ms = since(&self.phase_since);
         match self.phase.load(Relaxed) {
@@ -226,6 +256,14 @@ impl ConnectionMonitor for TrackedConnection {
     fn on_read_resumed(&self) {
         self.phase_since.store(self.clock.load(Relaxed), Relaxed);
     }
+
+    fn on_queued_bytes(&self, bytes: usize) {
+        self.backlog.set(bytes, self.clock.load(Relaxed));
+    }
+
+    fn reserve_incomplete_message(&self, bytes: usize) -> Option<RequestReservation> {
+        Some(self.request_budget.reserve(bytes, tokio::time::Instant::now()))
+    }
 }
 
 pub(crate) struct ConnectionTracker {
@@ -233,6 +271,8 @@ pub(crate) struct ConnectionTracker {
     clock: Arc<AtomicU32>,
     connections: Mutex<ConnectionTable>,
     count: AtomicUsize,
+    backlog: Arc<TotalBacklog>,
+    request_budget: Arc<RequestBudget>,
     /// Notified when the first connection registers.
     changed: Notify,
 }
@@ -247,6 +287,7 @@ struct ConnectionTable {
 struct TrackerEntry {
     connection: Arc<TrackedConnection>,
     abort_handle: OnceLock<AbortHandle>,
+    aborted: AtomicBool,
 }
 
 /// A connection's slot in the table; dropping it frees the slot.
@@ -259,6 +300,8 @@ impl ConnectionTracker {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {
         let clock = Arc::new(AtomicU32::new(1));
         Self {
+            backlog: Arc::new(TotalBacklog::new(&limits)),
+            request_budget: Arc::new(RequestBudget::new(limits.request_bytes_max)),
             limits,
             clock,
             connections: Mutex::default(),
@@ -269,6 +312,14 @@ impl ConnectionTracker {
 
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
+    }
+
+    pub(crate) fn backlog(&self) -> &TotalBacklog {
+        &self.backlog
+    }
+
+    pub(crate) fn request_budget(&self) -> &Arc<RequestBudget> {
+        &self.request_budget
     }
 
     pub(crate) fn new_connection(
@@ -284,6 +335,8 @@ impl ConnectionTracker {
             phase_since: AtomicU32::new(self.clock.load(Relaxed)),
             head_complete_at: AtomicU32::new(0),
             write_stalled_since: AtomicU32::new(0),
+            backlog: ResponseBacklog::new(self.backlog.clone()),
+            request_budget: self.request_budget.clone(),
             open_requests: AtomicUsize::new(0),
             multiplexed: AtomicBool::new(false),
             shutdown: ShutdownSignal::default(),
@@ -292,7 +345,8 @@ impl ConnectionTracker {
 
     /// Adds a connection to the table.
     pub(crate) fn register(self: &Arc<Self>, connection: Arc<TrackedConnection>) -> ConnectionSlot {
-        let entry = Some(TrackerEntry { connection, abort_handle: OnceLock::new() });
+        let entry =
+            Some(TrackerEntry { connection, abort_handle: OnceLock::new(), aborted: AtomicBool::new(false) });
         let mut table = self.lock();
         let index = match table.free_slots.pop() {
             Some(index) => {
@@ -326,7 +380,13 @@ impl ConnectionTracker {
             if self.count() == 0 {
                 self.changed.notified().await;
             }
-            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+            let mut tick = pin!(tokio::time::sleep(Duration::from_millis(TICK_MS)));
+            loop {
+                tokio::select! {
+                    () = &mut tick => break,
+                    () = self.backlog.exceeded() => self.close_unread(),
+                }
+            }
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
             let is_full_second = now.is_multiple_of(10);
             for entry in self.lock().slots.iter().flatten() {
@@ -336,6 +396,38 @@ impl ConnectionTracker {
                     entry.abort();
                 }
             }
+        }
+    }
+
+    /// Closes connections that do not read their responses: each one far over its own limit, and if all together
+    /// are over the limit of the process, those that have taken nothing for longest.
+    fn close_unread(&self) {
+        let table = self.lock();
+        // Not the counter of the process: it still has the bytes of connections that are being closed.
+        let mut total = 0;
+        let now = self.clock.load(Relaxed);
+        let mut stalled = Vec::new();
+        for entry in table.slots.iter().flatten().filter(|entry| !entry.is_aborted()) {
+            let bytes = entry.connection.backlog.bytes();
+            if entry.connection.backlog.must_close() {
+                entry.abort_unread(bytes);
+            } else if bytes > 0 {
+                total += bytes;
+                stalled.push((now.wrapping_sub(entry.connection.backlog.progress_at()), bytes, entry));
+            }
+        }
+        if total <= self.backlog.bytes_max() {
+            return;
+        }
+        stalled.sort_unstable_by_key(|(ticks, bytes, _)| std::cmp::Reverse((*ticks, *bytes)));
+        // A little more than necessary, so that the next response does not start this again.
+        let target = self.backlog.bytes_max() - self.backlog.bytes_max() / 8;
+        for (_, bytes, entry) in stalled {
+            if total <= target {
+                break;
+            }
+            total -= bytes.min(total);
+            entry.abort_unread(bytes);
         }
     }
 
@@ -363,6 +455,19 @@ impl ConnectionTracker {
         }
     }
 
+    /// Tells the connections that are open now to shut down, and closes those left after the drain timeout.
+    pub(crate) async fn close_current(self: Arc<Self>) {
+        // Weak: a connection owns its socket, which must close with its task and not after the timeout.
+        let mut current: Vec<Weak<TrackedConnection>> = Vec::new();
+        for entry in self.lock().slots.iter().flatten() {
+            entry.connection.shutdown.trigger();
+            current.push(Arc::downgrade(&entry.connection));
+        }
+        tokio::time::sleep(Duration::from_millis(self.limits.drain_timeout_ms)).await;
+        let left: HashSet<*const TrackedConnection> = current.iter().map(Weak::as_ptr).collect();
+        self.close_where(|connection| left.contains(&std::ptr::from_ref(connection)));
+    }
+
     fn close_where(&self, test: impl Fn(&TrackedConnection) -> bool) {
         for entry in self.lock().slots.iter().flatten().filter(|entry| test(&entry.connection)) {
             entry.abort();
@@ -376,9 +481,19 @@ impl ConnectionTracker {
 
 impl TrackerEntry {
     fn abort(&self) {
+        self.aborted.store(true, Relaxed);
         if let Some(abort_handle) = self.abort_handle.get() {
             abort_handle.abort();
         }
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    fn abort_unread(&self, bytes: usize) {
+        tracing::warn!(bytes, "closed a connection that does not read its responses");
+        self.abort();
     }
 
     /// Catches clients that sent more before they disconnected: their sockets stay readable and wake no task.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use host::{CallerIdentity, GET_STREAM, Server, SessionStreams, SessionTicket};
 use http::{Response, StatusCode};
-use wire::error::{ErrorCode, RpcError};
+use wire::error::ErrorCode;
 use wire::frame::sse::{self, EventId};
-use wire::{ErrorResponse, Feature, HeaderField};
+use wire::{Feature, HeaderField};
 
 use super::body::{Body, StreamSource};
 use super::response;
@@ -116,11 +116,5 @@ pub(crate) fn not_acceptable() -> Response<Body> {
 
 /// Too many sessions have state at once.
 pub(crate) fn too_many_sessions() -> Response<Body> {
-    let error = RpcError::busy(429, TOO_MANY_SESSIONS_RETRY_MS, "too many sessions; try again shortly");
-    response::from_error_response(ErrorResponse {
-        retry_after_ms: Some(TOO_MANY_SESSIONS_RETRY_MS),
-        ..host::early_error_response(&error, None)
-    })
+    response::busy(StatusCode::TOO_MANY_REQUESTS, "too many sessions; try again shortly")
 }
-
-const TOO_MANY_SESSIONS_RETRY_MS: u64 = 1000;

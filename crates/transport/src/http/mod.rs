@@ -13,7 +13,9 @@ mod connection_timeouts;
 mod cors;
 mod get;
 mod post;
+mod request_budget;
 mod response;
+mod response_backlog;
 mod route;
 mod socket;
 mod sse;
@@ -32,9 +34,12 @@ use std::time::Duration;
 use host::Server;
 use tokio::sync::watch;
 
+use crate::bearer_token::BearerToken;
 use crate::guard::Guard;
 use connection_timeouts::ConnectionTracker;
 pub(crate) use connection_timeouts::{IdlePolicy, TrackedConnection};
+pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
+pub(crate) use response::TOO_MANY_REQUEST_BYTES;
 use socket::AcceptedConnection;
 pub use socket::Listener;
 pub use tls::{CertificateFileError, CertificateFiles, Tls};
@@ -52,6 +57,15 @@ pub struct ConnectionLimits {
     pub keep_alive_timeout_ms: u64,
     pub drain_timeout_ms: u64,
     pub connections_max: usize,
+    /// Response bytes that the client of one connection has not taken. Above it, requests on that connection are
+    /// refused.
+    pub connection_response_bytes_max: usize,
+    /// Response bytes that all clients together have not taken. Above it, connections are closed, those first that
+    /// have taken nothing for longest.
+    pub response_bytes_max: usize,
+    /// Bytes of all request messages that are not complete. Above it, messages are dropped, those first that hold
+    /// most for longest.
+    pub request_bytes_max: usize,
 }
 
 impl Default for ConnectionLimits {
@@ -64,6 +78,9 @@ impl Default for ConnectionLimits {
             keep_alive_timeout_ms: 120_000,
             drain_timeout_ms: 10_000,
             connections_max: 20_000,
+            connection_response_bytes_max: 16 << 20,
+            response_bytes_max: 256 << 20,
+            request_bytes_max: 128 << 20,
         }
     }
 }
@@ -82,6 +99,8 @@ pub struct Site {
     pub connection_limits: ConnectionLimits,
     /// `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
+    /// Whether clients may use HTTP+SSE, the transport of 2024-11-05.
+    pub http_sse: bool,
 }
 
 /// Serves until `stop` is true, then lets running calls finish.
@@ -93,6 +112,7 @@ pub async fn serve(listener: impl Into<Listener>, site: Arc<Site>, stop: watch::
 pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
     let tracker = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
     let tracker_task = tokio::spawn(tracker.clone().run());
+    let token_task = site.guard.token.clone().map(|token| tokio::spawn(follow_token(token, tracker.clone())));
     let mut turn = 0;
     loop {
         turn += 1;
@@ -115,6 +135,18 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watc
     }
     tracker.drain(Duration::from_millis(site.connection_limits.drain_timeout_ms)).await;
     tracker_task.abort();
+    if let Some(task) = token_task {
+        task.abort();
+    }
+}
+
+/// Closes all connections whenever the token changes: they were opened with the old one.
+async fn follow_token(token: BearerToken, tracker: Arc<ConnectionTracker>) {
+    loop {
+        token.changed().await;
+        tracing::info!("reloaded the token file; clients must reconnect with the new token");
+        tokio::spawn(tracker.clone().close_current());
+    }
 }
 
 /// Accepts the next connection. The listeners take turns at being polled first.

@@ -24,6 +24,8 @@ use wire::{
 };
 
 use super::body::{Body, ResponseCall, StreamSource, sse_event};
+use super::request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
+use super::route::ConnectionContext;
 use super::{ConnectionLimits, response};
 use crate::content_negotiation::{AcceptedTypes, is_json_content_type, is_unencoded};
 use crate::request_headers::RequestHeaders;
@@ -347,7 +349,7 @@ fn write_priming_event(out: &mut Vec<u8>, version: Version, start: sse::EventId)
 pub(crate) async fn read_body(
     mut body: Incoming,
     server: &Server,
-    limits: &ConnectionLimits,
+    context: &ConnectionContext,
     multiplexed: bool,
 ) -> Result<Vec<u8>, Response<Body>> {
     let bytes_max = server.limits.frame_bytes_max;
@@ -357,15 +359,21 @@ pub(crate) async fn read_body(
     }
     let mut bytes = Vec::with_capacity(declared.min(PREALLOCATED_BYTES_MAX) as usize);
     // The connection tracker sees a stalled HTTP/1 connection, but not one stalled stream of HTTP/2.
-    let mut timeout = multiplexed.then(|| BodyTimeout::new(limits));
+    let mut reservation = None;
+    let mut timeout = multiplexed.then(|| BodyTimeout::new(&context.site.connection_limits));
     poll_fn(|cx| {
         loop {
             let frame = match Pin::new(&mut body).poll_frame(cx) {
                 Poll::Ready(frame) => frame,
-                Poll::Pending => match &mut timeout {
-                    Some(timeout) => return timeout.poll_expired(cx).map(|()| Err(body_timed_out())),
-                    None => return Poll::Pending,
-                },
+                Poll::Pending => {
+                    if is_dropped(&mut reservation, context, bytes.capacity(), cx) {
+                        return Poll::Ready(Err(response::too_many_request_bytes()));
+                    }
+                    return match &mut timeout {
+                        Some(timeout) => timeout.poll_expired(cx).map(|()| Err(body_timed_out())),
+                        None => Poll::Pending,
+                    };
+                }
             };
             match frame {
                 None => return Poll::Ready(Ok(())),
@@ -385,6 +393,21 @@ pub(crate) async fn read_body(
     })
     .await?;
     Ok(bytes)
+}
+
+/// Counts an incomplete body in the budget of the process. Returns whether it must be dropped.
+fn is_dropped(
+    reservation: &mut Option<RequestReservation>,
+    context: &ConnectionContext,
+    bytes: usize,
+    cx: &Context<'_>,
+) -> bool {
+    match reservation {
+        Some(reservation) => reservation.set(bytes, Instant::now()),
+        None if bytes <= UNCOUNTED_BYTES_MAX => return false,
+        None => *reservation = Some(context.tracker.request_budget().reserve(bytes, Instant::now())),
+    }
+    reservation.as_ref().is_some_and(|reservation| reservation.is_dropped(cx))
 }
 
 /// Waits briefly for the end of a body that is not needed, before its request is answered.

@@ -39,11 +39,25 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
 /// An error before the JSON-RPC request is known. It has a JSON-RPC error body all the same.
 pub(crate) fn error(status: StatusCode, code: ErrorCode, reason: &str) -> Response<Body> {
     let rpc_error = RpcError::new(code, status.as_u16(), reason);
-    let response = host::early_error_response(&rpc_error, None);
-    json(response.http_status, response.body)
+    let error = host::early_error_response(&rpc_error, None);
+    with_reason(json(error.http_status, error.body), reason)
+}
+
+/// Why a request was refused, for the log.
+#[derive(Clone)]
+pub(crate) struct RefusalReason(pub(crate) String);
+
+fn with_reason(mut response: Response<Body>, reason: &str) -> Response<Body> {
+    response.extensions_mut().insert(RefusalReason(reason.to_owned()));
+    response
 }
 
 pub(crate) fn denied(denial: Denial) -> Response<Body> {
+    if let Some(ms) = denial.retry_after_ms {
+        let rpc_error = RpcError::busy(denial.status.as_u16(), ms, denial.reason);
+        let response = from_error_response(host::early_error_response(&rpc_error, None));
+        return with_reason(with_retry_after(response, Some(ms)), denial.reason);
+    }
     let code = match denial.status {
         StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
         StatusCode::FORBIDDEN => ErrorCode::Forbidden,
@@ -65,6 +79,33 @@ pub(crate) fn with_retry_after(mut response: Response<Body>, retry_after_ms: Opt
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000).max(1)));
     }
     response
+}
+
+/// The client must read its responses before it sends further requests.
+#[cold]
+pub(crate) fn backlog_full() -> Response<Body> {
+    let reason = "too many responses wait on this connection; read them before sending further requests";
+    busy(StatusCode::SERVICE_UNAVAILABLE, reason)
+}
+
+/// The message was dropped because too many others are incomplete.
+#[cold]
+pub(crate) fn too_many_request_bytes() -> Response<Body> {
+    busy(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_REQUEST_BYTES)
+}
+
+pub(crate) const TOO_MANY_REQUEST_BYTES: &str =
+    "the server is receiving too many messages and dropped this slow one; send it again later";
+
+/// A temporary error with `Retry-After`.
+pub(crate) fn busy(status: StatusCode, reason: &str) -> Response<Body> {
+    const RETRY_AFTER_MS: u64 = 1000;
+    let rpc_error = RpcError::busy(status.as_u16(), RETRY_AFTER_MS, reason);
+    let response = from_error_response(ErrorResponse {
+        retry_after_ms: Some(RETRY_AFTER_MS),
+        ..host::early_error_response(&rpc_error, None)
+    });
+    with_reason(response, reason)
 }
 
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {

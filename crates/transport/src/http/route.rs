@@ -14,7 +14,7 @@ use wire::HeaderField;
 use wire::error::ErrorCode;
 
 use super::body::{Body, ClientDisconnected};
-use super::connection_timeouts::TrackedConnection;
+use super::connection_timeouts::{ConnectionTracker, TrackedConnection};
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
 use super::upgrade::{self, PendingUpgrade};
@@ -25,6 +25,7 @@ use crate::request_headers::RequestHeaders;
 /// What all requests of a connection share.
 pub(crate) struct ConnectionContext {
     pub(crate) site: Arc<Site>,
+    pub(crate) tracker: Arc<ConnectionTracker>,
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) local: LocalEndpoint,
     pub(crate) remote_ip: Option<IpAddr>,
@@ -65,14 +66,10 @@ pub(crate) fn handle(
                 EventualResponse::Ready(response)
             }
             RouteDecision::Post(post_request) => {
-                match post::read_body(
-                    body,
-                    post_request.server(),
-                    &context.site.connection_limits,
-                    multiplexed,
-                )
-                .await
-                {
+                match post::read_body(body, post_request.server(), &context, multiplexed).await {
+                    Ok(_) if multiplexed && context.connection.is_response_backlog_full() => {
+                        EventualResponse::Ready(response::backlog_full())
+                    }
                     Ok(mut bytes) => {
                         context.connection.on_body_complete();
                         poll_fn(|cx| Poll::Ready(post::handle(&post_request, std::mem::take(&mut bytes), cx)))
@@ -82,9 +79,7 @@ pub(crate) fn handle(
                 }
             }
             RouteDecision::SsePost(sse_post) => {
-                let read =
-                    post::read_body(body, sse_post.server(), &context.site.connection_limits, multiplexed)
-                        .await;
+                let read = post::read_body(body, sse_post.server(), &context, multiplexed).await;
                 EventualResponse::Ready(read.map_or_else(|refusal| refusal, |bytes| sse_post.handle(bytes)))
             }
         };
@@ -107,9 +102,27 @@ pub(crate) fn handle(
         if let Origin::Allowed(origin) = &origin {
             cors::allow_origin(&mut response, origin);
         }
+        if response.status().as_u16() >= 400 {
+            log_refused(&context, &parts, &response);
+        }
         open_request.transfer_to(&mut response);
         Ok(response)
     }
+}
+
+/// One line for each refused request. Neither the query, which may name a session, nor any header is logged.
+#[cold]
+fn log_refused(context: &ConnectionContext, parts: &Parts, response: &Response<Body>) {
+    let reason = response.extensions().get::<response::RefusalReason>();
+    tracing::info!(
+        method = %parts.method,
+        path = ?parts.uri.path(),
+        caller = context.remote_ip.map(tracing::field::display),
+        status = response.status().as_u16(),
+        reason = reason.map(|reason| &*reason.0),
+        response_bytes = response.body().size_hint().lower(),
+        "refused a request"
+    );
 }
 
 /// Counts a request as open until its response is complete or dropped.
@@ -176,12 +189,12 @@ fn route<'a>(
         let healthy = || response::json(200, br#"{"status":"ok"}"#.to_vec());
         return RouteDecision::Respond(get_only(&parts.method, healthy));
     }
-    let principal = match site.guard.authenticate(headers) {
+    let principal = match site.guard.authenticate(headers, context.remote_ip) {
         Ok(principal) => principal,
         Err(denial) => return RouteDecision::Respond(response::denied(denial)),
     };
     if path == "/status" {
-        return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(site))));
+        return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(context))));
     }
     let identity = CallerIdentity { principal, address: context.remote_ip };
     let query = parts.uri.query();
@@ -285,10 +298,18 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-fn status_json(site: &Site) -> Vec<u8> {
+fn status_json(context: &ConnectionContext) -> Vec<u8> {
+    let site = &*context.site;
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
     object.str("status", "ok");
+    let backlog = context.tracker.backlog();
+    object.int("connections", context.tracker.count() as i64);
+    object.int("responseBytesPending", backlog.bytes() as i64);
+    object.int("responseBytesMax", backlog.bytes_max() as i64);
+    let requests = context.tracker.request_budget();
+    object.int("requestBytesPending", requests.bytes() as i64);
+    object.int("requestBytesMax", requests.bytes_max() as i64);
     object.array("servers", &site.servers, |out, server| {
         let status = server.status();
         let number = |n: usize| n as i64;

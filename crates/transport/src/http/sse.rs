@@ -34,7 +34,7 @@ enum SseEndpointKind {
 impl<'a> SseEndpoint<'a> {
     /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` if there is only one server.
     pub(crate) fn from_path(site: &'a Site, path: &'a str) -> Option<Self> {
-        let (base, last) = path.rsplit_once('/')?;
+        let (base, last) = path.rsplit_once('/').filter(|_| site.http_sse)?;
         let kind = match last {
             "sse" => SseEndpointKind::Stream,
             "messages" => SseEndpointKind::Messages,

@@ -142,6 +142,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for WebSocket<I> {
         self.frame_tracker.is_mid_message()
     }
 
+    fn buffered_bytes(&self) -> usize {
+        self.frame_tracker.message_bytes
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>, outgoing: &mut Vec<u8>) -> Poll<TransportEvent> {
         self.poll_keep_alive(cx, outgoing);
         let error = match self.with_context(cx, outgoing, |context, wire| context.read(wire)) {
@@ -263,6 +267,8 @@ struct FrameTracker {
     payload_remaining: u64,
     /// Fragments of an incomplete message.
     fragments: u32,
+    /// Payload bytes of an incomplete message.
+    message_bytes: usize,
 }
 
 impl FrameTracker {
@@ -275,7 +281,11 @@ impl FrameTracker {
             if self.payload_remaining > 0 {
                 let now = self.payload_remaining.min(bytes.len() as u64);
                 self.payload_remaining -= now;
+                self.message_bytes += now as usize;
                 bytes = &bytes[now as usize..];
+                if !self.is_mid_message() {
+                    self.message_bytes = 0;
+                }
                 continue;
             }
             self.header[self.header_read] = *first;
@@ -310,6 +320,9 @@ impl FrameTracker {
             (true, _) => {}
             (false, true) => self.fragments = 0,
             (false, false) => self.fragments = self.fragments.saturating_add(1),
+        }
+        if !self.is_mid_message() {
+            self.message_bytes = 0;
         }
     }
 }

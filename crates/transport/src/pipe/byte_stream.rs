@@ -40,6 +40,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for ByteStream<I> {
         self.frames.buffered_bytes() > 0
     }
 
+    fn buffered_bytes(&self) -> usize {
+        self.frames.buffered_bytes()
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<TransportEvent> {
         for _ in 0..READS_PER_POLL_MAX {
             if let Some(frame) = self.frames.next() {

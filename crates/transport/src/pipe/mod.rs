@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use wire::Version;
-use wire::error::RpcError;
+use wire::error::{ErrorCode, RpcError};
 use wire::frame::{Frame, Framing};
 
 use crate::conversation::{AfterFrame, Conversation, MessageSink as _};
-use crate::http::IdlePolicy;
+use crate::http::{IdlePolicy, RequestReservation, TOO_MANY_REQUEST_BYTES, UNCOUNTED_BYTES_MAX};
 use crate::shutdown_signal::ShutdownSignal;
 pub(crate) use byte_stream::ByteStream;
 pub(crate) use send_queue::SendQueue;
@@ -40,6 +40,9 @@ pub(crate) trait FramedTransport {
 
     /// Whether a message has begun to arrive and is not complete.
     fn is_mid_message(&self) -> bool;
+
+    /// How many bytes of an incomplete message have arrived.
+    fn buffered_bytes(&self) -> usize;
 
     /// The next event. Appends the transport's own control frames to `outgoing`.
     fn poll_next(&mut self, cx: &mut Context<'_>, outgoing: &mut Vec<u8>) -> Poll<TransportEvent>;
@@ -64,6 +67,12 @@ pub(crate) trait ConnectionMonitor {
 
     /// Reading continues after a full send queue; the silence meanwhile was not the client's fault.
     fn on_read_resumed(&self);
+
+    /// How many bytes wait in the send queue.
+    fn on_queued_bytes(&self, bytes: usize);
+
+    /// Counts an incomplete message in the budget of the process, if there is one.
+    fn reserve_incomplete_message(&self, bytes: usize) -> Option<RequestReservation>;
 }
 
 /// A pipe without timeouts.
@@ -79,6 +88,12 @@ impl ConnectionMonitor for ShutdownSignal {
     fn on_message_start(&self) {}
 
     fn on_read_resumed(&self) {}
+
+    fn on_queued_bytes(&self, _: usize) {}
+
+    fn reserve_incomplete_message(&self, _: usize) -> Option<RequestReservation> {
+        None
+    }
 }
 
 /// What a framed transport received.
@@ -117,7 +132,8 @@ pub(crate) async fn run<T: FramedTransport>(
     let output = SendQueue::new(server.limits.stream_bytes_max);
     output.framing.set(transport.framing());
     let conversation = Conversation::new(server, identity, output, Handle::current());
-    let mut pipe = Pipe { transport, conversation, monitor, mid_message: false, batch: Vec::new() };
+    let mut pipe =
+        Pipe { transport, conversation, monitor, mid_message: false, reservation: None, batch: Vec::new() };
     monitor.on_pipe_start(T::IDLE_POLICY);
     let last = poll_fn(|cx| match monitor.is_shutting_down(cx) {
         true => Poll::Ready(CloseReason::Shutdown),
@@ -171,11 +187,12 @@ enum CloseReason {
 }
 
 /// One client. Dropping it cancels its calls.
-struct Pipe<'m, T: FramedTransport, M> {
+struct Pipe<'m, T: FramedTransport, M: ConnectionMonitor> {
     transport: T,
     conversation: Conversation<SendQueue>,
     monitor: &'m M,
     mid_message: bool,
+    reservation: Option<RequestReservation>,
     /// Responses that are written together.
     batch: Vec<u8>,
 }
@@ -215,10 +232,16 @@ impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
                 self.conversation.sink.write_batch(&mut self.batch);
             }
             self.report_phase();
+            if self.is_message_dropped(cx) {
+                self.conversation.append_error(ErrorCode::Busy, TOO_MANY_REQUEST_BYTES, &mut self.batch);
+                self.conversation.sink.finish(&mut self.batch);
+                return Poll::Ready(CloseReason::Closed);
+            }
             self.send_notifications(cx);
             match self.conversation.sink.poll_flush(cx, self.transport.io()) {
                 Poll::Ready(Err(_)) => return Poll::Ready(CloseReason::Disconnected),
-                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.monitor.on_queued_bytes(0),
+                Poll::Pending => self.monitor.on_queued_bytes(self.conversation.sink.len()),
             }
             if let Some(last) = last {
                 return Poll::Ready(last);
@@ -253,6 +276,17 @@ impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
             self.mid_message = mid_message;
             if mid_message { self.monitor.on_message_start() } else { self.monitor.on_idle(T::IDLE_POLICY) }
         }
+    }
+
+    /// Whether the incomplete message must be dropped because the process is over its budget.
+    fn is_message_dropped(&mut self, cx: &Context<'_>) -> bool {
+        let bytes = if self.mid_message { self.transport.buffered_bytes() } else { 0 };
+        match &self.reservation {
+            _ if bytes <= UNCOUNTED_BYTES_MAX => self.reservation = None,
+            Some(reservation) => reservation.set(bytes, tokio::time::Instant::now()),
+            None => self.reservation = self.monitor.reserve_incomplete_message(bytes),
+        }
+        self.reservation.as_ref().is_some_and(|reservation| reservation.is_dropped(cx))
     }
 
     /// Writes the responses of calls that finish after the last message.
@@ -297,9 +331,10 @@ async fn flush_and_close<T: FramedTransport>(transport: &mut T, output: &SendQue
     let _ = timeout(SHUTDOWN_GRACE, left).await;
 }
 
-impl<T: FramedTransport, M> Drop for Pipe<'_, T, M> {
+impl<T: FramedTransport, M: ConnectionMonitor> Drop for Pipe<'_, T, M> {
     fn drop(&mut self) {
         self.conversation.state.close();
         self.conversation.sink.close();
+        self.monitor.on_queued_bytes(0);
     }
 }

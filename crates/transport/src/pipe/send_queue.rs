@@ -38,6 +38,11 @@ impl SendQueue {
         Arc::new(Self { framing: AtomicFraming::default(), bytes_max, state: Mutex::default() })
     }
 
+    /// Bytes that wait to be written.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().pending_bytes()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.lock().pending_bytes() > self.bytes_max
     }

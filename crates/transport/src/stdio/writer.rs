@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,6 +20,9 @@ pub struct StdoutWriter {
     poll_before_write: AtomicBool,
     state: Mutex<WriterState>,
     changed: Condvar,
+    /// How long a client may take nothing while the server waits for room.
+    write_stall_timeout: Duration,
+    bytes_written: AtomicU64,
 }
 
 #[derive(Default)]
@@ -36,12 +39,22 @@ struct WriterState {
 /// How much may wait for a client that does not read. Above it, reading waits and notifications are dropped.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
+/// As on every other transport.
+const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// POSIX: a pipe that polls as writable takes this much without blocking.
 const CHUNK_BYTES: usize = 4096;
 
 impl StdoutWriter {
     pub fn new(file: File) -> Arc<Self> {
+        Self::with_write_stall_timeout(file, WRITE_STALL_TIMEOUT)
+    }
+
+    /// A client that takes nothing for `write_stall_timeout` while the queue is full counts as gone.
+    pub fn with_write_stall_timeout(file: File, write_stall_timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
+            write_stall_timeout,
+            bytes_written: AtomicU64::new(0),
             file,
             framing: AtomicFraming::default(),
             closed: AtomicBool::new(false),
@@ -183,7 +196,10 @@ impl StdoutWriter {
         while !bytes.is_empty() {
             match (&self.file).write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => bytes = &bytes[written..],
+                Ok(written) => {
+                    self.bytes_written.fetch_add(written as u64, Ordering::Relaxed);
+                    bytes = &bytes[written..];
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The pipe was made non-blocking by another process; wait anyway.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -193,6 +209,21 @@ impl StdoutWriter {
             }
         }
         Ok(())
+    }
+
+    fn wait_for_room(&self) -> MutexGuard<'_, WriterState> {
+        let mut state = self.lock();
+        while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
+            let written = self.bytes_written.load(Ordering::Relaxed);
+            let waited = self.changed.wait_timeout(state, self.write_stall_timeout);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            if timeout.timed_out() && self.bytes_written.load(Ordering::Relaxed) == written {
+                tracing::warn!("the client does not read stdout; ending");
+                self.close(&mut state);
+            }
+        }
+        state
     }
 
     fn close(&self, state: &mut WriterState) {
@@ -212,15 +243,13 @@ impl MessageSink for StdoutWriter {
         self.framing.get().write(batch, &message);
     }
 
-    /// Waits while the queue is over its limit.
+    /// Waits while the queue is over its limit, and gives the client up if it takes nothing meanwhile. The thread
+    /// that waits here is the one that reads stdin, so it cannot notice that the client has closed it.
     fn write_batch(self: &Arc<Self>, batch: &mut Vec<u8>) {
         if batch.is_empty() {
             return;
         }
-        let mut state = self.lock();
-        while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.wait_for_room();
         self.write_or_queue(state, batch);
         batch.clear();
     }

@@ -31,8 +31,8 @@ fn chunked_request(body: &[u8], chunk: usize) -> HttpRequest {
 }
 
 #[test]
-fn four_mebibytes_are_enough() {
-    let door = TestServer::start();
+fn body_size_limit_is_four_mebibytes() {
+    let server = TestServer::start();
     for (bytes, expected) in [(MAX - 1, 200), (MAX, 200), (MAX + 1, 413), (MAX * 2, 413)] {
         let body = padded(bytes);
         assert_eq!(body.len(), bytes);
@@ -41,37 +41,37 @@ fn four_mebibytes_are_enough() {
             ("in large chunks", chunked_request(&body, 1 << 20)),
             ("in small chunks", chunked_request(&body, 4001)),
         ] {
-            let answer = door.send_request(&ask);
-            assert_eq!(answer.status, expected, "{bytes} bytes {how}");
-            assert_eq!(answer.error_code(), (expected == 413).then_some(-32600), "{bytes} bytes {how}");
+            let response = server.send_request(&ask);
+            assert_eq!(response.status, expected, "{bytes} bytes {how}");
+            assert_eq!(response.error_code(), (expected == 413).then_some(-32600), "{bytes} bytes {how}");
         }
     }
 }
 
 #[test]
-fn a_length_that_is_too_long_is_refused_before_a_byte_of_it_came() {
-    let door = TestServer::start();
+fn declared_length_over_the_limit_is_refused_before_the_body() {
+    let server = TestServer::start();
     for length in ["4194305", "99999999999", "18446744073709551615"] {
-        let mut client = door.connect();
+        let mut client = server.connect();
         client.send(&post("").with_header("Content-Length", length).head_bytes());
-        let answer = client.read_response().expect("an answer");
-        assert!([400, 413, 431].contains(&answer.status), "{length}: {answer:?}");
+        let response = client.read_response().expect("an answer");
+        assert!([400, 413, 431].contains(&response.status), "{length}: {response:?}");
     }
 }
 
 /// What reaches us and is no request, with the code that says why. The body is bytes, not text.
 fn check(table: &[(&str, Vec<u8>, u16, i64)]) {
-    let door = TestServer::start();
-    let mut client = door.connect();
+    let server = TestServer::start();
+    let mut client = server.connect();
     for (what, body, status, code) in table {
         // One connection for all: an error in a body that was read is no reason to hang up.
-        let answer = client.send_request(&post(body.clone()));
-        assert_eq!((answer.status, answer.error_code()), (*status, Some(*code)), "{what}: {answer:?}");
-        let no_id = matches!(answer.json().get("id"), None | Some(Value::Null));
-        assert!(no_id || *code != -32700, "what cannot be read has no id; {what}: {answer:?}");
+        let response = client.send_request(&post(body.clone()));
+        assert_eq!((response.status, response.error_code()), (*status, Some(*code)), "{what}: {response:?}");
+        let no_id = matches!(response.json().get("id"), None | Some(Value::Null));
+        assert!(no_id || *code != -32700, "what cannot be read has no id; {what}: {response:?}");
     }
     assert_eq!(client.send_request(&post(ping(9))).json()["id"], 9);
-    assert_eq!(door.server().status().calls, 0);
+    assert_eq!(server.server().status().calls, 0);
 }
 
 fn nested(depth: usize) -> Vec<u8> {
@@ -81,7 +81,7 @@ fn nested(depth: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_json_is_a_parse_error() {
+fn invalid_json_is_a_parse_error() {
     let deep = "[".repeat(100_000).into_bytes();
     let utf8 = |bytes: &[u8]| [br#"{"jsonrpc":"2.0","id":1,"method":"#, bytes, b"}"].concat();
     check(&[
@@ -115,7 +115,7 @@ fn what_is_not_json_is_a_parse_error() {
 }
 
 #[test]
-fn what_is_json_but_no_message_is_an_invalid_request() {
+fn json_that_is_not_a_message_is_an_invalid_request() {
     check(&[
         ("null", b"null".to_vec(), 400, -32600),
         ("a number", b"7".to_vec(), 400, -32600),
@@ -133,26 +133,27 @@ fn what_is_json_but_no_message_is_an_invalid_request() {
 }
 
 #[test]
-fn sixty_four_levels_are_enough() {
-    let door = TestServer::start();
-    assert_eq!(door.send_request(&post(nested(64))).status, 200);
-    assert_eq!(door.send_request(&post(nested(65))).status, 400);
+fn json_depth_limit_is_64() {
+    let server = TestServer::start();
+    assert_eq!(server.send_request(&post(nested(64))).status, 200);
+    assert_eq!(server.send_request(&post(nested(65))).status, 400);
 }
 
 #[test]
-fn an_id_comes_back_to_the_letter() {
-    let door = TestServer::start();
+fn response_id_equals_request_id_exactly() {
+    let server = TestServer::start();
     for id in ["0", "-7", "9007199254740993", "18446744073709551616", r#""""#, r#""é\u0000\"""#] {
-        let answer = door.send_request(&post(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)));
-        assert_eq!(answer.status, 200, "{id}");
-        assert!(answer.text().contains(&format!(r#""id":{id},"#)), "{id}: {}", answer.text());
+        let response =
+            server.send_request(&post(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)));
+        assert_eq!(response.status, 200, "{id}");
+        assert!(response.text().contains(&format!(r#""id":{id},"#)), "{id}: {}", response.text());
     }
 }
 
 /// Sends bytes as they are, and says what came back until the connection was closed. The client says that
-/// it has no more to send, so a door that waits for more has its answer.
-fn raw_statuses(door: &TestServer, bytes: &[u8]) -> Vec<u16> {
-    let mut client = door.connect();
+/// it has no more to send, so a server that waits for more sees the end.
+fn raw_statuses(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
+    let mut client = server.connect();
     client.send(bytes);
     client.shutdown_write();
     let mut answers = Vec::new();
@@ -164,20 +165,20 @@ fn raw_statuses(door: &TestServer, bytes: &[u8]) -> Vec<u16> {
 
 /// `*` is a ping as a body of 40 bytes, `|` a line break. None of these may be taken for a request.
 fn expect_rejected(table: &[(&str, &str)]) {
-    let door = TestServer::start();
+    let server = TestServer::start();
     let body = ping(1);
     assert_eq!(body.len(), 40);
     for (what, text) in table {
         let bytes = text.replace('|', "\r\n").replace('*', &body);
-        let answers = raw_statuses(&door, bytes.as_bytes());
+        let answers = raw_statuses(&server, bytes.as_bytes());
         assert!(answers.iter().all(|status| *status >= 400), "{what}: {answers:?}");
         assert!(answers.len() <= 1, "nothing is believed behind a lie; {what}: {answers:?}");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn one_request_is_never_two_and_half_a_one_never_one() {
+fn ambiguous_or_incomplete_requests_are_never_answered_as_valid() {
     const HEAD: &str = "POST /mcp HTTP/1.1|Host: 127.0.0.1|Content-Type: application/json|";
     let with = |rest: &str| format!("{HEAD}{rest}");
     let table = [
@@ -220,8 +221,8 @@ fn one_request_is_never_two_and_half_a_one_never_one() {
 /// RFC 9112, 6.3: a server may go by the chunks alone when there is a length too, but "MUST close the
 /// connection after responding": what follows may be meant as part of the body.
 #[test]
-fn behind_a_length_beside_chunks_nothing_is_read() {
-    let door = TestServer::start();
+fn nothing_is_read_after_content_length_with_chunked_encoding() {
+    let server = TestServer::start();
     let chunks = String::from_utf8(chunked(ping(1).as_bytes(), 64)).expect("it is text");
     let head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
     let behind = "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -231,20 +232,20 @@ fn behind_a_length_beside_chunks_nothing_is_read() {
         "Content-Length: 5\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n",
     ] {
         let request = format!("{head}{both}\r\n{chunks}{behind}");
-        assert_eq!(raw_statuses(&door, request.as_bytes()), [400], "{both}");
+        assert_eq!(raw_statuses(&server, request.as_bytes()), [400], "{both}");
         assert_eq!(
-            raw_statuses(&door, format!("{behind}{request}").as_bytes()),
+            raw_statuses(&server, format!("{behind}{request}").as_bytes()),
             [200, 400],
             "behind another: {both}"
         );
     }
 }
 
-/// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator". We do not: whoever stands before us
+/// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator". We do not: a proxy in front of us
 /// may have read one request where we would read two.
 #[test]
 fn bare_line_feeds_are_refused() {
-    let door = TestServer::start();
+    let server = TestServer::start();
     let body = ping(1);
     let behind = "GET /status HTTP/1.1\nHost: 127.0.0.1\n\n";
     let length = body.len() + behind.len();
@@ -256,17 +257,17 @@ fn bare_line_feeds_are_refused() {
         "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\n".to_owned(),
         behind.to_owned(),
     ] {
-        assert_eq!(raw_statuses(&door, request.as_bytes()), [400], "{request:?}");
+        assert_eq!(raw_statuses(&server, request.as_bytes()), [400], "{request:?}");
         let first = "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
         assert_eq!(
-            raw_statuses(&door, format!("{first}{request}").as_bytes()),
+            raw_statuses(&server, format!("{first}{request}").as_bytes()),
             [200, 400],
             "behind another: {request:?}"
         );
     }
     // A body may have line feeds, and so may the next head's neighbours.
     let spread = body.replace(',', ",\n");
-    let mut client = door.connect();
+    let mut client = server.connect();
     for _ in 0..3 {
         assert_eq!(client.send_request(&post(spread.clone())).status, 200);
     }
@@ -274,8 +275,8 @@ fn bare_line_feeds_are_refused() {
 
 /// RFC 9112, 7.1.1: what is behind the size of a chunk is a list of names and values, or nothing.
 #[test]
-fn chunks_are_read_to_the_letter() {
-    let door = TestServer::start();
+fn chunked_bodies_are_parsed_strictly() {
+    let server = TestServer::start();
     let head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
     let (body, behind) = (ping(1), "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     let size = format!("{:x}", body.len());
@@ -291,22 +292,22 @@ fn chunks_are_read_to_the_letter() {
         ("\r\n", "0\r\nX: y\nZ: z\r\n\r\n", &[400]),
     ] {
         let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n{size}{line}{body}\r\n{last}{behind}");
-        assert_eq!(raw_statuses(&door, request.as_bytes()), expected, "{line:?} {last:?}");
+        assert_eq!(raw_statuses(&server, request.as_bytes()), expected, "{line:?} {last:?}");
     }
 }
 
 /// Whoever asks for an upgrade may go on in another tongue: what it has sent is never read as requests.
 #[test]
-fn an_upgrade_that_is_passed_over_ends_the_connection() {
-    let door = TestServer::start();
+fn ignored_upgrade_closes_the_connection() {
+    let server = TestServer::start();
     let asks = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     let behind = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-    assert_eq!(raw_statuses(&door, format!("{asks}{behind}").as_bytes()), [200]);
+    assert_eq!(raw_statuses(&server, format!("{asks}{behind}").as_bytes()), [200]);
 }
 
 #[test]
-fn a_head_has_a_limit() {
-    let door = TestServer::start();
+fn request_head_size_is_limited() {
+    let server = TestServer::start();
     let with = |count: usize, bytes: usize| {
         let ask = post(ping(1));
         (0..count).fold(ask, |ask, i| ask.append_header(&format!("X-{i}"), &"v".repeat(bytes)))
@@ -324,19 +325,19 @@ fn a_head_has_a_limit() {
         ("a path of 20 KiB", post(ping(1)).with_path(&format!("/mcp?{}", "x".repeat(20 << 10))), false),
     ] {
         if ok {
-            assert_eq!(door.send_request(&ask).status, 200, "{what}");
+            assert_eq!(server.send_request(&ask).status, 200, "{what}");
         } else {
-            let answers = raw_statuses(&door, &ask.to_bytes());
-            // A door that hangs up on a flood may be too early for its answer to be read.
+            let answers = raw_statuses(&server, &ask.to_bytes());
+            // A server that closes on a flood may do so before its response can be read.
             assert!(answers.iter().all(|status| [400, 414, 431].contains(status)), "{what}: {answers:?}");
         }
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn headers_that_mirror_the_body_must_not_lie_or_stutter() {
-    let door = TestServer::start();
+fn headers_that_mirror_the_body_must_match_and_not_repeat() {
+    let server = TestServer::start();
     let call =
         || modern(1, "tools/call", Some("test_simple_text"), r#""name":"test_simple_text","arguments":{}"#);
     for (what, ask, status) in [
@@ -353,10 +354,30 @@ fn headers_that_mirror_the_body_must_not_lie_or_stutter() {
         ("the name in base64", call().with_header("Mcp-Name", "=?base64?dGVzdF9zaW1wbGVfdGV4dA==?="), 200),
         ("bad base64", call().with_header("Mcp-Name", "=?base64?dGVzdF9zaW1wbGVfdGV4dA?="), 400),
     ] {
-        let answer = door.send_request(&ask);
-        assert_eq!(answer.status, status, "{what}: {answer:?}");
+        let response = server.send_request(&ask);
+        assert_eq!(response.status, status, "{what}: {response:?}");
         if status != 200 {
-            assert_eq!(answer.error_code(), Some(-32020), "{what}");
+            assert_eq!(response.error_code(), Some(-32020), "{what}");
         }
     }
+}
+
+/// hyper refuses these itself, without a body.
+#[test]
+fn requests_that_hyper_refuses_get_a_json_rpc_error() {
+    let server = TestServer::start();
+    let headers = "X: y\r\n".repeat(200);
+    for (name, sent, status) in [
+        ("not HTTP", "hello\r\n\r\n".to_owned(), 400),
+        ("a bad header", "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\na b: c\r\n\r\n".to_owned(), 400),
+        ("too many headers", format!("GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n"), 431),
+    ] {
+        let mut client = server.connect();
+        client.send(sent.as_bytes());
+        let response = client.read_response().unwrap_or_else(|| panic!("{name}: no answer"));
+        assert_eq!((response.status, response.error_code()), (status, Some(-32600)), "{name}: {response:?}");
+        assert_eq!(response.header("content-type"), Some("application/json"), "{name}");
+        assert!(client.read_to_end().is_empty(), "{name}: nothing follows");
+    }
+    server.assert_serving();
 }

@@ -5,12 +5,12 @@ use crate::controlled_provider::CallEvent;
 use crate::test_server::TestServer;
 
 #[test]
-fn leaving_cancels_a_call_of_the_newest_era() {
-    let door = TestServer::start();
+fn disconnect_cancels_a_call_of_the_newest_era() {
+    let server = TestServer::start();
     let json = "application/json";
     let hold = || modern_call(1, "hold", r#"{"key":"k"}"#);
     let talk = || modern_call(1, "talk", r#"{"key":"k","steps":9}"#);
-    let behind = |ask: HttpRequest, more: &[u8]| [ask.to_bytes(), more.to_vec()].concat();
+    let behind = |request: HttpRequest, more: &[u8]| [request.to_bytes(), more.to_vec()].concat();
     for (how, bytes) in [
         ("while nothing was said", hold().to_bytes()),
         ("while nothing was said, for JSON", hold().with_header("Accept", json).to_bytes()),
@@ -20,47 +20,47 @@ fn leaving_cancels_a_call_of_the_newest_era() {
         ("while something was said, with a byte behind", behind(talk(), b"P")),
         ("asked to close after the answer", hold().with_header("Connection", "close").to_bytes()),
     ] {
-        let mut client = door.connect();
+        let mut client = server.connect();
         client.send(&bytes);
-        door.provider.expect_started("k");
+        server.provider.expect_started("k");
         if how.starts_with("while something") {
-            door.provider.release("k", 1);
+            server.provider.release("k", 1);
             client.read_head().expect("an answer");
             client.next_event().expect("progress");
         }
         drop(client);
-        assert_eq!(door.provider.next_event(), CallEvent::Dropped("k".into()), "{how}");
-        door.wait_until("it is counted as over", |status| status.calls_active == 0);
+        assert_eq!(server.provider.next_event(), CallEvent::Dropped("k".into()), "{how}");
+        server.wait_until("it is counted as over", |status| status.calls_active == 0);
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn leaving_a_subscription_ends_it() {
-    let door = TestServer::start();
+fn disconnect_ends_a_subscription() {
+    let server = TestServer::start();
     let listen = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
-    let mut client = door.connect();
+    let mut client = server.connect();
     client.open_stream(&listen);
-    door.wait_until("it listens", |status| status.subscriptions == 1);
+    server.wait_until("it listens", |status| status.subscriptions == 1);
     drop(client);
-    door.wait_until("it is gone", |status| status.subscriptions == 0);
+    server.wait_until("it is gone", |status| status.subscriptions == 0);
 }
 
 #[test]
-fn a_call_over_its_deadline_is_stopped_and_says_so() {
-    let door = TestServer::with_setup(|setup| setup.limits.call_timeout_ms = 50);
-    let session = door.session(LEGACY);
+fn call_over_its_deadline_is_stopped_with_an_error() {
+    let server = TestServer::with_setup(|setup| setup.limits.call_timeout_ms = 50);
+    let session = server.session(LEGACY);
     let arguments = r#"{"key":"k"}"#;
-    for (era, ask) in [
+    for (era, request) in [
         ("modern", modern_call(1, "hold", arguments)),
         ("session", in_session(&session, call(1, "hold", arguments))),
         ("alone", post(call(1, "hold", arguments))),
     ] {
-        let answer = door.send_request(&ask);
-        door.provider.expect_started("k");
-        door.provider.expect_dropped("k");
-        let result = &answer.json()["result"];
-        assert_eq!((answer.status, &result["isError"]), (200, &true.into()), "{era}: {answer:?}");
+        let response = server.send_request(&request);
+        server.provider.expect_started("k");
+        server.provider.expect_dropped("k");
+        let result = &response.json()["result"];
+        assert_eq!((response.status, &result["isError"]), (200, &true.into()), "{era}: {response:?}");
         let problem: serde_json::Value = match result.get("structuredContent") {
             Some(problem) => problem.clone(),
             None => {
@@ -69,34 +69,38 @@ fn a_call_over_its_deadline_is_stopped_and_says_so() {
         };
         assert_eq!((&problem["code"], &problem["retryable"]), (&"timeout".into(), &true.into()), "{era}");
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn a_panic_is_one_fault_and_the_connection_lives() {
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
-    let mut client = door.connect();
+fn panic_fails_one_call_and_keeps_the_connection() {
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
+    let mut client = server.connect();
     for tool in ["boom", "boom_later"] {
-        for (era, ask) in [
+        for (era, request) in [
             ("modern", modern_call(1, tool, "{}")),
             ("session", in_session(&session, call(1, tool, "{}"))),
             ("alone", post(call(1, tool, "{}"))),
         ] {
-            let answer = client.send_request(&ask);
-            let case = format!("{tool} {era}: {answer:?}");
-            assert_eq!((answer.status, &answer.json()["result"]["isError"]), (200, &true.into()), "{case}");
-            assert!(!answer.text().contains("as the test wants"), "what happened is for the log: {case}");
+            let response = client.send_request(&request);
+            let case = format!("{tool} {era}: {response:?}");
+            assert_eq!(
+                (response.status, &response.json()["result"]["isError"]),
+                (200, &true.into()),
+                "{case}"
+            );
+            assert!(!response.text().contains("as the test wants"), "what happened is for the log: {case}");
             assert_eq!(client.send_request(&post(ping(2))).status, 200, "{case}");
         }
     }
-    door.wait_until("none is left", |status| status.calls_active == 0);
+    server.wait_until("none is left", |status| status.calls_active == 0);
 }
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let door = TestServer::start();
-    let mut client = door.connect();
+    let server = TestServer::start();
+    let mut client = server.connect();
     let mut bytes = modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes();
     bytes.extend(get("/health").to_bytes());
     bytes.extend(post("{").to_bytes());
@@ -107,8 +111,8 @@ fn pipelined_requests_are_answered_in_order() {
         bytes.extend(post(ping(id)).to_bytes());
     }
     client.send(&bytes);
-    door.provider.expect_started("k");
-    door.provider.release("k", 1);
+    server.provider.expect_started("k");
+    server.provider.release("k", 1);
     let first = client.read_response().expect("an answer");
     assert_eq!(first.json()["id"], 1);
     for status in [200, 400, 404, 415, 405] {
@@ -123,10 +127,10 @@ fn pipelined_requests_are_answered_in_order() {
 /// A client may stop sending before it reads. What is ready is answered; it is waited for nothing else, because
 /// a client that has left looks the same.
 #[test]
-fn a_client_that_only_listens_on_is_answered() {
-    let door = TestServer::start();
+fn half_closed_client_gets_its_response() {
+    let server = TestServer::start();
     for _ in 0..100 {
-        let mut client = door.connect();
+        let mut client = server.connect();
         client.send(&post(call(1, "test_simple_text", "{}")).to_bytes());
         client.shutdown_write();
         assert_eq!(client.read_response().expect("an answer").status, 200);
@@ -135,10 +139,10 @@ fn a_client_that_only_listens_on_is_answered() {
 }
 
 #[test]
-fn a_connection_lives_on_after_errors() {
-    let door = TestServer::start();
-    let mut client = door.connect();
-    for (ask, status) in [
+fn connection_stays_open_after_errors() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for (request, status) in [
         (post("{"), 400),
         (post("{}"), 400),
         (post(ping(1)).with_header("Accept", "text/html"), 406),
@@ -152,70 +156,70 @@ fn a_connection_lives_on_after_errors() {
         (HttpRequest::new("PUT", "/mcp"), 405),
         (post(call(1, "no_such_tool", "{}")), 200),
     ] {
-        assert_eq!(client.send_request(&ask).status, status, "{ask:?}");
-        assert_eq!(client.send_request(&post(ping(2))).status, 200, "after {ask:?}");
+        assert_eq!(client.send_request(&request).status, status, "{request:?}");
+        assert_eq!(client.send_request(&post(ping(2))).status, 200, "after {request:?}");
     }
 }
 
 #[test]
-fn closing_down_answers_what_is_under_way() {
+fn shutdown_answers_running_calls() {
     let json = "application/json";
     let stream = "text/event-stream";
     for accept in [json, stream, "application/json, text/event-stream"] {
         for era in ["modern", "session", "alone"] {
-            let mut door = TestServer::start();
-            let session = door.session(LEGACY);
+            let mut server = TestServer::start();
+            let session = server.session(LEGACY);
             let arguments = r#"{"key":"k"}"#;
-            let ask = match era {
+            let request = match era {
                 "modern" => modern_call(1, "hold", arguments),
                 "session" => in_session(&session, call(1, "hold", arguments)),
                 _ => post(call(1, "hold", arguments)),
             };
-            let mut client = door.connect();
-            client.send(&ask.with_header("Accept", accept).to_bytes());
-            door.provider.expect_started("k");
-            let mut idle = door.connect();
+            let mut client = server.connect();
+            client.send(&request.with_header("Accept", accept).to_bytes());
+            server.provider.expect_started("k");
+            let mut idle = server.connect();
             assert_eq!(idle.send_request(&get("/health")).status, 200);
-            door.request_stop();
+            server.request_stop();
             assert_eq!(idle.read_to_end(), b"", "whoever waits for nothing is sent away");
-            door.provider.release("k", 1);
-            door.provider.expect_ended("k");
-            let answer = client.read_response().expect("an answer");
-            assert!(answer.text().contains("k is over"), "{era} for {accept}: {answer:?}");
+            server.provider.release("k", 1);
+            server.provider.expect_ended("k");
+            let response = client.read_response().expect("an answer");
+            assert!(response.text().contains("k is over"), "{era} for {accept}: {response:?}");
             assert_eq!(client.read_to_end(), b"", "and then the connection ends");
-            door.wait_stopped();
-            assert!(std::net::TcpStream::connect(door.address).is_err(), "nobody listens any more");
+            server.wait_stopped();
+            assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
         }
     }
 }
 
 #[test]
-fn closing_down_ends_what_would_go_on_for_ever() {
-    let mut door = TestServer::start();
-    let session = door.session(LEGACY);
-    let mut reader = door.connect();
+fn shutdown_ends_subscriptions_and_streams() {
+    let mut server = TestServer::start();
+    let session = server.session(LEGACY);
+    let mut reader = server.connect();
     reader.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
     let listen = modern(7, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
-    let mut listener = door.connect();
+    let mut listener = server.connect();
     listener.open_stream(&listen);
     listener.next_event().expect("it is acknowledged");
-    door.request_stop();
+    server.request_stop();
     let last = listener.remaining_events();
     assert_eq!(last.len(), 1, "a subscription ends with its answer: {last:?}");
     assert_eq!(last[0].json()["id"], 7);
     reader.next_event().expect("it was primed");
     assert_eq!(reader.remaining_events(), []);
-    door.wait_stopped();
+    server.wait_stopped();
 }
 
 #[test]
-fn closing_down_does_not_wait_for_ever() {
-    let mut door = TestServer::with_setup(|setup| setup.connection_limits.drain_timeout_ms = 50);
-    let mut client = door.connect();
+fn shutdown_is_bounded_by_the_drain_timeout() {
+    let mut server = TestServer::with_setup(|setup| setup.connection_limits.drain_timeout_ms = 50);
+    let mut client = server.connect();
     client.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
-    door.provider.expect_started("k");
-    door.request_stop();
-    door.provider.expect_dropped("k");
+    server.provider.expect_started("k");
+    server.request_stop();
+    server.provider.expect_dropped("k");
     client.read_to_end();
-    door.wait_stopped();
+    server.wait_stopped();
 }

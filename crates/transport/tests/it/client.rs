@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client that sends whatever it is told to, and reads what comes back byte by byte.
+//! An HTTP/1.1 client that sends arbitrary bytes and parses the responses itself.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use crate::conn::Conn;
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// A request to be sent. `HOST` in a value stands for the address of the door.
+/// A request to be sent. `HOST` in a value stands for the address of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpRequest {
     pub(crate) method: String,
@@ -73,10 +73,10 @@ pub(crate) fn get(path: &str) -> HttpRequest {
 
 /// A body, as a client of the handshake era posts it.
 pub(crate) fn post(body: impl Into<Vec<u8>>) -> HttpRequest {
-    let ask = HttpRequest::new("POST", "/mcp")
+    let request = HttpRequest::new("POST", "/mcp")
         .with_header("Content-Type", "application/json")
         .with_header("Accept", "application/json, text/event-stream");
-    HttpRequest { body: body.into(), ..ask }
+    HttpRequest { body: body.into(), ..request }
 }
 
 pub(crate) fn initialize(version: &str, capabilities: &str) -> HttpRequest {
@@ -117,10 +117,10 @@ pub(crate) fn modern(id: u64, method: &str, name: Option<&str>, params: &str) ->
     let comma = if params.is_empty() { "" } else { "," };
     let body =
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{comma}{meta}}}}}"#);
-    let ask = post(body).with_header("MCP-Protocol-Version", MODERN).with_header("Mcp-Method", method);
+    let request = post(body).with_header("MCP-Protocol-Version", MODERN).with_header("Mcp-Method", method);
     match name {
-        Some(name) => ask.with_header("Mcp-Name", name),
-        None => ask,
+        Some(name) => request.with_header("Mcp-Name", name),
+        None => request,
     }
 }
 
@@ -243,7 +243,7 @@ impl Client {
         (self.stream, self.raw)
     }
 
-    /// Sends; a door that closed early shows in what is read.
+    /// Sends; reading shows whether the server closed early.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         if let Err(error) = sent {
@@ -252,8 +252,8 @@ impl Client {
         }
     }
 
-    pub(crate) fn send_request(&mut self, ask: &HttpRequest) -> HttpResponse {
-        self.send(&ask.to_bytes());
+    pub(crate) fn send_request(&mut self, request: &HttpRequest) -> HttpResponse {
+        self.send(&request.to_bytes());
         self.read_response().expect("an answer")
     }
 
@@ -311,25 +311,25 @@ impl Client {
         let status = first.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
         let heads = lines.filter_map(|line| line.split_once(": "));
         let heads = heads.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        let answer = HttpResponse { status, headers: heads, body: Vec::new() };
+        let response = HttpResponse { status, headers: heads, body: Vec::new() };
         self.decoded.clear();
-        self.body_remaining = match answer.header("content-length") {
+        self.body_remaining = match response.header("content-length") {
             Some(length) => BodyRemaining::Bytes(length.parse().expect("a length")),
-            None if answer.header("transfer-encoding") == Some("chunked") => BodyRemaining::Chunks,
+            None if response.header("transfer-encoding") == Some("chunked") => BodyRemaining::Chunks,
             None => BodyRemaining::Nothing,
         };
-        Some(answer)
+        Some(response)
     }
 
     /// A whole answer; `None` if the connection ends before it does.
     pub(crate) fn read_response(&mut self) -> Option<HttpResponse> {
-        let answer = self.read_head()?;
-        self.read_body(answer)
+        let response = self.read_head()?;
+        self.read_body(response)
     }
 
     /// The rest of an answer whose head was read.
-    pub(crate) fn read_body(&mut self, mut answer: HttpResponse) -> Option<HttpResponse> {
-        answer.body = match std::mem::replace(&mut self.body_remaining, BodyRemaining::Nothing) {
+    pub(crate) fn read_body(&mut self, mut response: HttpResponse) -> Option<HttpResponse> {
+        response.body = match std::mem::replace(&mut self.body_remaining, BodyRemaining::Nothing) {
             BodyRemaining::Nothing => Vec::new(),
             BodyRemaining::Bytes(bytes) => self.read_bytes(bytes)?,
             BodyRemaining::Chunks => {
@@ -337,7 +337,7 @@ impl Client {
                 std::mem::take(&mut self.decoded)
             }
         };
-        Some(answer)
+        Some(response)
     }
 
     /// Decodes one chunk; `false` after the last.
@@ -384,8 +384,8 @@ impl Client {
     }
 
     /// Sends, and reads the head of the stream that it is answered with.
-    pub(crate) fn open_stream(&mut self, ask: &HttpRequest) -> HttpResponse {
-        self.send(&ask.to_bytes());
+    pub(crate) fn open_stream(&mut self, request: &HttpRequest) -> HttpResponse {
+        self.send(&request.to_bytes());
         let head = self.read_head().expect("an answer");
         if head.status != 200 {
             panic!("no stream: {:?}", self.read_body(head));

@@ -1,4 +1,4 @@
-//! A connection of a client: over TCP, plain or under TLS, or over a unix socket. None waits for ever.
+//! A client connection over TCP, TLS or a unix socket, with timeouts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -10,18 +10,19 @@ const STREAM: &str = "text/event-stream";
 
 /// A body in a coding would have to be undone before it is what the client means.
 #[test]
-fn a_body_comes_as_it_is() {
-    let door = TestServer::start();
+fn encoded_bodies_are_refused() {
+    let server = TestServer::start();
     for (name, value, expected) in [
         ("Content-Encoding", "identity", 200),
         ("Content-Encoding", "gzip", 415),
         ("Content-Encoding", "identity, br", 415),
         ("Content-Encoding", "", 415),
     ] {
-        let answer = door.send_request(&post(call(1, "test_simple_text", "{}")).append_header(name, value));
-        assert_eq!(answer.status, expected, "{name}: {value}");
+        let response =
+            server.send_request(&post(call(1, "test_simple_text", "{}")).append_header(name, value));
+        assert_eq!(response.status, expected, "{name}: {value}");
     }
-    let mut client = door.connect();
+    let mut client = server.connect();
     client.send(
         b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
         Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
@@ -30,8 +31,8 @@ fn a_body_comes_as_it_is() {
 }
 
 #[test]
-fn a_body_is_json_by_name_or_is_not_looked_at() {
-    let door = TestServer::start();
+fn content_type_other_than_json_is_refused_unread() {
+    let server = TestServer::start();
     for (types, expected) in [
         (&["application/json"][..], 200),
         (&["Application/JSON"], 200),
@@ -53,23 +54,23 @@ fn a_body_is_json_by_name_or_is_not_looked_at() {
         (&["application/json, text/plain"], 415),
         (&["*/*"], 415),
     ] {
-        let before = door.server().status().calls;
-        let ask = post(call(1, "test_simple_text", "{}")).without_header("Content-Type");
-        let ask = types.iter().fold(ask, |ask, kind| ask.append_header("Content-Type", kind));
-        let answer = door.send_request(&ask);
-        assert_eq!(answer.status, expected, "{types:?}");
-        let ran = door.server().status().calls - before;
+        let before = server.server().status().calls;
+        let request = post(call(1, "test_simple_text", "{}")).without_header("Content-Type");
+        let request = types.iter().fold(request, |request, kind| request.append_header("Content-Type", kind));
+        let response = server.send_request(&request);
+        assert_eq!(response.status, expected, "{types:?}");
+        let ran = server.server().status().calls - before;
         assert_eq!(ran, u64::from(expected == 200), "{types:?}");
         if expected != 200 {
-            assert_eq!(answer.error_code(), Some(-32600), "{types:?}");
+            assert_eq!(response.error_code(), Some(-32600), "{types:?}");
         }
     }
 }
 
 /// A tool that answers at once, one that says something first, and one that says nothing for a while.
 #[test]
-fn accept_decides_the_form_of_the_answer() {
-    let door = TestServer::start();
+fn accept_selects_json_or_event_stream() {
+    let server = TestServer::start();
     let table: [(&[&str], &str, [&str; 2]); 15] = [
         (&["application/json, text/event-stream"], "/mcp", [JSON, STREAM]),
         (&["text/event-stream, application/json"], "/mcp", [JSON, STREAM]),
@@ -90,17 +91,18 @@ fn accept_decides_the_form_of_the_answer() {
     for (accepts, path, expected) in table {
         let tools = ["test_simple_text", "test_tool_with_progress"];
         for (tool, kind) in tools.into_iter().zip(expected) {
-            let session = door.session(LEGACY);
-            for (era, ask) in [
+            let session = server.session(LEGACY);
+            for (era, request) in [
                 ("modern", modern_call(7, tool, "{}")),
                 ("session", in_session(&session, call(7, tool, "{}"))),
                 ("alone", post(call(7, tool, "{}"))),
             ] {
-                let ask = accepts.iter().fold(ask.without_header("Accept").with_path(path), |ask, a| {
-                    ask.append_header("Accept", a)
-                });
-                let mut client = door.connect();
-                client.send(&ask.to_bytes());
+                let request =
+                    accepts.iter().fold(request.without_header("Accept").with_path(path), |request, a| {
+                        request.append_header("Accept", a)
+                    });
+                let mut client = server.connect();
+                client.send(&request.to_bytes());
                 let head = client.read_head().expect("an answer");
                 let case = format!("{era} {tool} {accepts:?} {path}");
                 assert_eq!((head.status, head.header("content-type")), (200, Some(kind)), "{case}");
@@ -122,27 +124,31 @@ fn accept_decides_the_form_of_the_answer() {
 }
 
 #[test]
-fn an_answer_in_no_form_is_not_worked_on() {
-    let door = TestServer::start();
+fn unacceptable_request_is_refused_before_it_runs() {
+    let server = TestServer::start();
     for accept in ["text/html", "", "application/jsonx", "application/json;q=0", "image/*", "json"] {
-        let answer =
-            door.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Accept", accept));
-        assert_eq!((answer.status, answer.error_code()), (406, Some(-32600)), "{accept}");
+        let response =
+            server.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Accept", accept));
+        assert_eq!((response.status, response.error_code()), (406, Some(-32600)), "{accept}");
     }
-    assert_eq!(door.server().status().calls, 0);
-    let session = door.session(LEGACY);
-    let ask = get("/mcp").with_header("Mcp-Session-Id", &session).with_header("Accept", JSON);
-    assert_eq!(door.send_request(&ask).status, 406, "a GET is a stream");
-    let ask = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
-    assert_eq!(door.send_request(&ask.with_header("Accept", JSON)).status, 406, "a subscription is a stream");
+    assert_eq!(server.server().status().calls, 0);
+    let session = server.session(LEGACY);
+    let request = get("/mcp").with_header("Mcp-Session-Id", &session).with_header("Accept", JSON);
+    assert_eq!(server.send_request(&request).status, 406, "a GET is a stream");
+    let request = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    assert_eq!(
+        server.send_request(&request.with_header("Accept", JSON)).status,
+        406,
+        "a subscription is a stream"
+    );
 }
 
 #[test]
-fn methods_and_paths() {
+fn methods_and_paths_return_the_documented_status() {
     let one = TestServer::start();
     let two = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
     let body = ping(1);
-    for (door, method, path, expected, allow) in [
+    for (server, method, path, expected, allow) in [
         (&one, "POST", "/mcp", 200, None),
         (&one, "POST", "/mcp/one", 200, None),
         (&one, "POST", "/mcp?x=1", 200, None),
@@ -178,9 +184,9 @@ fn methods_and_paths() {
         (&one, "HEAD", "/status", 200, None),
         (&one, "POST", "/status", 405, Some("GET")),
     ] {
-        let ask = if method == "POST" { post(body.clone()) } else { HttpRequest::new(method, path) };
-        let mut client = door.connect();
-        client.send(&ask.with_path(path).to_bytes());
+        let request = if method == "POST" { post(body.clone()) } else { HttpRequest::new(method, path) };
+        let mut client = server.connect();
+        client.send(&request.with_path(path).to_bytes());
         let head = client.read_head().expect("an answer");
         let case = format!("{method} {path}");
         assert_eq!((head.status, head.header("allow")), (expected, allow), "{case}");
@@ -190,49 +196,49 @@ fn methods_and_paths() {
             let next = client.read_response().expect("an answer");
             assert_eq!((next.status, next.text()), (200, r#"{"status":"ok"}"#), "{case}");
         } else {
-            let answer = client.read_body(head).expect("an answer");
-            assert!(expected < 400 || answer.error_code().is_some(), "{case}: {answer:?}");
+            let response = client.read_body(head).expect("an answer");
+            assert!(expected < 400 || response.error_code().is_some(), "{case}: {response:?}");
         }
     }
 }
 
 #[test]
-fn connect_tunnels_nowhere() {
-    let door = TestServer::start();
-    let answer =
-        door.send_request(&HttpRequest::new("CONNECT", "127.0.0.1:80").with_header("Host", "127.0.0.1:80"));
-    assert!(answer.status >= 400, "{answer:?}");
-    door.assert_serving();
+fn connect_method_is_refused() {
+    let server = TestServer::start();
+    let response =
+        server.send_request(&HttpRequest::new("CONNECT", "127.0.0.1:80").with_header("Host", "127.0.0.1:80"));
+    assert!(response.status >= 400, "{response:?}");
+    server.assert_serving();
 }
 
 #[test]
-fn health_says_nothing_but_that_we_live() {
-    let door = TestServer::start();
-    let answer = door.send_request(&get("/health"));
-    assert_eq!((answer.status, answer.text()), (200, r#"{"status":"ok"}"#));
-    assert_eq!(answer.header("content-type"), Some(JSON));
+fn health_returns_only_ok() {
+    let server = TestServer::start();
+    let response = server.send_request(&get("/health"));
+    assert_eq!((response.status, response.text()), (200, r#"{"status":"ok"}"#));
+    assert_eq!(response.header("content-type"), Some(JSON));
 }
 
 #[test]
-fn status_counts() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let session = door
+fn status_reports_counts_of_each_server() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+    let session = server
         .send_request(&initialize(LEGACY, "{}").with_path("/mcp/one"))
         .header("mcp-session-id")
         .expect("a session")
         .to_owned();
     let stream = get("/mcp/one").with_header("Mcp-Session-Id", &session);
-    let mut reader = door.connect();
+    let mut reader = server.connect();
     reader.open_stream(&stream);
-    let mut caller = door.connect();
+    let mut caller = server.connect();
     caller.send(&modern_call(1, "hold", r#"{"key":"k"}"#).with_path("/mcp/one").to_bytes());
-    door.provider.expect_started("k");
+    server.provider.expect_started("k");
     let listen = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
-    let mut listener = door.connect();
+    let mut listener = server.connect();
     listener.open_stream(&listen.with_path("/mcp/one"));
-    door.platform.advance_ms(1234);
+    server.platform.advance_ms(1234);
 
-    let status = door.send_request(&get("/status")).json();
+    let status = server.send_request(&get("/status")).json();
     assert_eq!(status["status"], "ok");
     let servers = status["servers"].as_array().expect("a list");
     assert_eq!(servers.len(), 2);
@@ -251,7 +257,7 @@ fn status_counts() {
     for field in ["tools", "resources", "prompts"] {
         assert!(servers[0][field].as_u64().is_some_and(|n| n > 0), "{field}: {status}");
     }
-    door.provider.release("k", 1);
+    server.provider.release("k", 1);
     assert_eq!(caller.read_response().expect("an answer").status, 200);
-    door.wait_until("the call is counted as over", |status| status.calls_active == 0 && status.calls == 1);
+    server.wait_until("the call is counted as over", |status| status.calls_active == 0 && status.calls == 1);
 }

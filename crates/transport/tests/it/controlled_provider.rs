@@ -1,4 +1,4 @@
-//! A provider that does what a test tells it to, and tells the test what became of it.
+//! A provider that the test controls and observes.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -14,13 +14,13 @@ use tokio::sync::Semaphore;
 
 use crate::test_server::TEST_TIMEOUT;
 
-/// What happened to a call, by its key.
+/// An event of a call, identified by its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallEvent {
     Started(String),
-    /// It came to its own end.
+    /// The call completed.
     Ended(String),
-    /// It was dropped on the way.
+    /// The call was dropped.
     Dropped(String),
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct ControlledProvider {
 
 impl Default for ControlledProvider {
     fn default() -> Self {
-        let (says, seen) = sync_channel(1 << 16);
-        Self { event_sender: says, events: Mutex::new(seen), gates: Mutex::default() }
+        let (sender, receiver) = sync_channel(1 << 16);
+        Self { event_sender: sender, events: Mutex::new(receiver), gates: Mutex::default() }
     }
 }
 
-/// Each takes a `key`; one that waits goes on when the test lets that key go.
+/// Each takes a `key`; a waiting tool continues when the test releases its key.
 const TOOLS: [(&str, &str); 7] = [
     ("hold", "waits once, then answers"),
     ("talk", "reports progress `steps` times, waiting before each and before the end"),
@@ -49,10 +49,10 @@ const TOOLS: [(&str, &str); 7] = [
 ];
 
 impl ControlledProvider {
-    /// Waits for the next thing that happens.
+    /// Waits for the next event.
     pub(crate) fn next_event(&self) -> CallEvent {
-        let seen = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.recv_timeout(TEST_TIMEOUT).expect("something happens in time")
+        let receiver = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        receiver.recv_timeout(TEST_TIMEOUT).expect("something happens in time")
     }
 
     pub(crate) fn expect(&self, expected: &CallEvent) {
@@ -71,14 +71,14 @@ impl ControlledProvider {
         self.expect(&CallEvent::Dropped(key.into()));
     }
 
-    /// Nothing has happened that nobody asked about.
+    /// Asserts that there is no further event.
     pub(crate) fn expect_no_event(&self) {
-        let seen = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = seen.recv_timeout(Duration::ZERO);
+        let receiver = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = receiver.recv_timeout(Duration::ZERO);
         assert_eq!(next, Err(RecvTimeoutError::Timeout));
     }
 
-    /// Lets calls with this key go on so many times.
+    /// Releases calls with this key `times` times.
     pub(crate) fn release(&self, key: &str, times: usize) {
         self.gate(key).add_permits(times);
     }
@@ -103,12 +103,12 @@ impl Provider for ControlledProvider {
             usize::try_from(number.unwrap_or(0)).expect("a small number")
         };
         let (steps, bytes) = (number("steps"), number("bytes"));
-        let (emit, gate) = (cx.events.clone(), self.gate(&key));
+        let (events, gate) = (cx.events.clone(), self.gate(&key));
         let start = || CallTracker::start(&key, &self.event_sender);
         match call.name().as_ref() {
             "hold" => Run::later(hold(start(), gate)),
-            "talk" => Run::later(talk(start(), gate, emit, steps)),
-            "flood" => Run::later(flood(start(), gate, emit, steps, bytes)),
+            "talk" => Run::later(talk(start(), gate, events, steps)),
+            "flood" => Run::later(flood(start(), gate, events, steps, bytes)),
             "big" => Run::now(ToolResult::text("x".repeat(bytes))),
             "quiz" => Run::Now(quiz(cx)),
             "boom" => panic!("a handler panics, as the test wants"),
@@ -125,38 +125,38 @@ async fn acquire(gate: &Semaphore) {
     gate.acquire().await.expect("a gate is never closed").forget();
 }
 
-async fn hold(watched: CallTracker, gate: Arc<Semaphore>) -> Outcome {
+async fn hold(tracker: CallTracker, gate: Arc<Semaphore>) -> Outcome {
     acquire(&gate).await;
-    watched.end()
+    tracker.end()
 }
 
-async fn talk(watched: CallTracker, gate: Arc<Semaphore>, emit: EventSink, steps: usize) -> Outcome {
+async fn talk(tracker: CallTracker, gate: Arc<Semaphore>, events: EventSink, steps: usize) -> Outcome {
     for step in 1..=steps {
         acquire(&gate).await;
-        emit.progress(step as f64, Some(steps as f64), None);
+        events.progress(step as f64, Some(steps as f64), None);
     }
     acquire(&gate).await;
-    watched.end()
+    tracker.end()
 }
 
 async fn flood(
-    watched: CallTracker,
+    tracker: CallTracker,
     gate: Arc<Semaphore>,
-    emit: EventSink,
+    events: EventSink,
     steps: usize,
     bytes: usize,
 ) -> Outcome {
     let message = "x".repeat(bytes);
     for step in 1..=steps {
-        emit.progress(step as f64, Some(steps as f64), Some(&message));
+        events.progress(step as f64, Some(steps as f64), Some(&message));
         tokio::task::yield_now().await;
     }
     acquire(&gate).await;
-    watched.end()
+    tracker.end()
 }
 
 fn quiz(cx: &CallContext<'_>) -> Outcome {
-    match cx.journal.response("name").and_then(|answer| answer.text_field("name")) {
+    match cx.journal.response("name").and_then(|response| response.text_field("name")) {
         Some(name) => ToolResult::text(format!("hello {name}")).into(),
         None => {
             let schema = r#"{"type":"object","properties":{"name":{"type":"string"}}}"#;
@@ -169,7 +169,7 @@ fn quiz(cx: &CallContext<'_>) -> Outcome {
     }
 }
 
-/// Lives as long as the work.
+/// Sends an event when the call ends or is dropped.
 struct CallTracker {
     key: String,
     event_sender: SyncSender<CallEvent>,
@@ -177,10 +177,10 @@ struct CallTracker {
 }
 
 impl CallTracker {
-    fn start(key: &str, says: &SyncSender<CallEvent>) -> Self {
-        let watched = Self { key: key.to_owned(), event_sender: says.clone(), ended: false };
-        watched.emit(CallEvent::Started(key.to_owned()));
-        watched
+    fn start(key: &str, sender: &SyncSender<CallEvent>) -> Self {
+        let tracker = Self { key: key.to_owned(), event_sender: sender.clone(), ended: false };
+        tracker.emit(CallEvent::Started(key.to_owned()));
+        tracker
     }
 
     fn end(mut self) -> Outcome {
@@ -188,9 +188,9 @@ impl CallTracker {
         ToolResult::text(format!("{} is over", self.key)).into()
     }
 
-    fn emit(&self, seen: CallEvent) {
-        // The test may be over and nobody listening any more.
-        let _ = self.event_sender.try_send(seen);
+    fn emit(&self, receiver: CallEvent) {
+        // The test may already be over.
+        let _ = self.event_sender.try_send(receiver);
     }
 }
 

@@ -21,20 +21,20 @@ fn preflight(origin: &str, wants: &str) -> HttpRequest {
         .with_header("Access-Control-Request-Headers", wants)
 }
 
-fn header_items<'a>(answer: &'a HttpResponse, head: &str) -> Vec<&'a str> {
-    answer.header(head).unwrap_or_default().split(',').map(str::trim).collect()
+fn header_items<'a>(response: &'a HttpResponse, head: &str) -> Vec<&'a str> {
+    response.header(head).unwrap_or_default().split(',').map(str::trim).collect()
 }
 
 #[test]
-fn a_preflight_is_answered_to_an_allowed_origin_without_a_token() {
-    let door = open();
+fn preflight_of_an_allowed_origin_needs_no_token() {
+    let server = open();
     let wants = "content-type, Mcp-Param-Region, mcp-param-x, x-evil, mcp-param-\u{e9}";
-    let answer = door.send_request(&preflight(APP, wants));
-    assert_eq!((answer.status, answer.body.len()), (204, 0), "{answer:?}");
-    assert_eq!(answer.header("access-control-allow-origin"), Some(APP));
-    assert_eq!(answer.header("access-control-allow-credentials"), None);
-    assert!(header_items(&answer, "vary").iter().any(|w| w.eq_ignore_ascii_case("origin")), "{answer:?}");
-    let methods = header_items(&answer, "access-control-allow-methods");
+    let response = server.send_request(&preflight(APP, wants));
+    assert_eq!((response.status, response.body.len()), (204, 0), "{response:?}");
+    assert_eq!(response.header("access-control-allow-origin"), Some(APP));
+    assert_eq!(response.header("access-control-allow-credentials"), None);
+    assert!(header_items(&response, "vary").iter().any(|w| w.eq_ignore_ascii_case("origin")), "{response:?}");
+    let methods = header_items(&response, "access-control-allow-methods");
     for method in ["POST", "GET", "DELETE"] {
         assert!(methods.contains(&method), "{method} in {methods:?}");
     }
@@ -42,10 +42,10 @@ fn a_preflight_is_answered_to_an_allowed_origin_without_a_token() {
 }
 
 #[test]
-fn a_preflight_names_the_headers_that_the_protocol_needs() {
-    let door = open();
-    let answer = door.send_request(&preflight(APP, "content-type, Mcp-Param-Region,mcp-param-x, x-evil"));
-    let allowed = header_items(&answer, "access-control-allow-headers");
+fn preflight_allows_the_protocol_headers() {
+    let server = open();
+    let response = server.send_request(&preflight(APP, "content-type, Mcp-Param-Region,mcp-param-x, x-evil"));
+    let allowed = header_items(&response, "access-control-allow-headers");
     for (head, there) in [
         ("authorization", true),
         ("content-type", true),
@@ -64,24 +64,24 @@ fn a_preflight_names_the_headers_that_the_protocol_needs() {
 }
 
 #[test]
-fn a_preflight_from_elsewhere_is_refused() {
-    let door = open();
+fn preflight_of_another_origin_is_refused() {
+    let server = open();
     for origin in ["https://evil.example", "null", "http://app.example"] {
-        let answer = door.send_request(&preflight(origin, "content-type"));
-        assert_eq!(answer.status, 403, "{origin}");
-        assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}");
+        let response = server.send_request(&preflight(origin, "content-type"));
+        assert_eq!(response.status, 403, "{origin}");
+        assert_eq!(response.header("access-control-allow-origin"), None, "{origin}");
     }
     // A page of ours needs no preflight.
-    let same = preflight(&format!("http://{}", door.address), "content-type");
-    assert_eq!(door.send_request(&same.with_header("Host", &door.address.to_string())).status, 405);
+    let same = preflight(&format!("http://{}", server.address), "content-type");
+    assert_eq!(server.send_request(&same.with_header("Host", &server.address.to_string())).status, 405);
 }
 
 /// What an allowed page may read of every kind of answer, errors among them.
 #[test]
-fn answers_can_be_read_by_the_allowed_origin_only() {
-    let door = open();
-    let authorized = |ask: HttpRequest| ask.with_header("Authorization", "Bearer secret");
-    for (ask, status) in [
+fn only_the_allowed_origin_can_read_responses() {
+    let server = open();
+    let authorized = |request: HttpRequest| request.with_header("Authorization", "Bearer secret");
+    for (request, status) in [
         (authorized(initialize(LEGACY, "{}")), 200),
         (authorized(get("/status")), 200),
         (get("/health"), 200),
@@ -91,21 +91,21 @@ fn answers_can_be_read_by_the_allowed_origin_only() {
         (authorized(post("{}").with_header("Content-Type", "text/plain")), 415),
         (authorized(get("/mcp")), 405),
     ] {
-        let answer = door.send_request(&ask.clone().with_header("Origin", APP));
-        assert_eq!(answer.status, status, "{ask:?}");
-        assert_eq!(answer.header("access-control-allow-origin"), Some(APP), "{ask:?}");
-        assert!(header_items(&answer, "vary").contains(&"origin"), "{answer:?}");
-        let exposed = header_items(&answer, "access-control-expose-headers");
+        let response = server.send_request(&request.clone().with_header("Origin", APP));
+        assert_eq!(response.status, status, "{request:?}");
+        assert_eq!(response.header("access-control-allow-origin"), Some(APP), "{request:?}");
+        assert!(header_items(&response, "vary").contains(&"origin"), "{response:?}");
+        let exposed = header_items(&response, "access-control-expose-headers");
         for head in ["mcp-session-id", "mcp-protocol-version", "www-authenticate", "retry-after"] {
             assert!(exposed.contains(&head), "{head} in {exposed:?}");
         }
-        let answer = door.send_request(&ask);
+        let response = server.send_request(&request);
         assert_eq!(
-            answer.header("access-control-allow-origin"),
+            response.header("access-control-allow-origin"),
             None,
-            "no origin, nothing to allow: {ask:?}"
+            "no origin, nothing to allow: {request:?}"
         );
-        let answer = door.send_request(&ask.with_header("Origin", "https://evil.example"));
-        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+        let response = server.send_request(&request.with_header("Origin", "https://evil.example"));
+        assert_eq!((response.status, response.header("access-control-allow-origin")), (403, None));
     }
 }

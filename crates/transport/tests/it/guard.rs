@@ -29,25 +29,28 @@ fn request_for(route: &str, session: &str, line: &SseClient) -> HttpRequest {
 
 /// The status, and whether the body was asked for. A request that announces its body and waits shows which
 /// comes first, the verdict or the wish to read on.
-fn send_expecting_continue(mut client: Client, ask: &HttpRequest) -> (u16, bool) {
-    let ask =
-        if ask.body.is_empty() { ask.clone() } else { ask.clone().with_header("Expect", "100-continue") };
-    client.send(&ask.head_bytes());
+fn send_expecting_continue(mut client: Client, request: &HttpRequest) -> (u16, bool) {
+    let request = if request.body.is_empty() {
+        request.clone()
+    } else {
+        request.clone().with_header("Expect", "100-continue")
+    };
+    client.send(&request.head_bytes());
     let head = client.read_head().expect("an answer");
     if head.status != 100 {
         return (head.status, false);
     }
-    client.send(&ask.body);
+    client.send(&request.body);
     (client.read_response().expect("an answer").status, true)
 }
 
 #[test]
-fn host_and_origin_are_judged_apart_on_every_route() {
+fn host_and_origin_are_checked_separately_on_every_route() {
     check_every_route(None);
 }
 
 #[test]
-fn host_and_origin_are_judged_apart_under_tls() {
+fn host_and_origin_are_checked_separately_under_tls() {
     check_every_route(Some(CertificateFolder::new()));
 }
 
@@ -75,65 +78,65 @@ fn check_every_route(keys: Option<CertificateFolder>) {
         (&[good, good], foreign, MALFORMED),
         (&[good, good], Some("null"), MALFORMED),
     ];
-    let door = TestServer::with_setup(|setup| {
+    let server = TestServer::with_setup(|setup| {
         setup.guard.allowed_origins = vec!["https://app.example".into()];
         setup.certificates = keys;
     });
     let mut calls = 0;
-    let connect = |way| if way == "a port" { door.connect() } else { door.connect_unix() };
-    for (way, (hosts, origin, expected)) in
-        ["a port", "a socket"].into_iter().flat_map(|way| table.map(|row| (way, row)))
+    let connect = |kind| if kind == "a port" { server.connect() } else { server.connect_unix() };
+    for (kind, (hosts, origin, expected)) in
+        ["a port", "a socket"].into_iter().flat_map(|kind| table.map(|row| (kind, row)))
     {
         for (route, expected) in ROUTES.into_iter().zip(expected) {
-            let session = door.session(LEGACY);
-            let line = SseClient::open(&door);
+            let session = server.session(LEGACY);
+            let line = SseClient::open(&server);
             line.initialize(LEGACY);
-            let mut ask = request_for(route, &session, &line).without_header("Host");
+            let mut request = request_for(route, &session, &line).without_header("Host");
             for host in hosts {
-                ask = ask.append_header("Host", host);
+                request = request.append_header("Host", host);
             }
             if let Some(origin) = origin {
-                ask = ask.with_header("Origin", origin);
+                request = request.with_header("Origin", origin);
             }
             let let_in = expected < 400;
             calls += u64::from(let_in && takes_a_message(route));
-            let cell = format!("{route} at {way} with Host {hosts:?} and Origin {origin:?}");
-            let (status, body_read) = send_expecting_continue(connect(way), &ask);
+            let cell = format!("{route} at {kind} with Host {hosts:?} and Origin {origin:?}");
+            let (status, body_read) = send_expecting_continue(connect(kind), &request);
             assert_eq!(status, expected, "{cell}");
             assert_eq!(
                 body_read,
                 let_in && takes_a_message(route),
                 "the body comes after the verdict: {cell}"
             );
-            assert_eq!(door.server().status().calls, calls, "nothing is done for a stranger: {cell}");
+            assert_eq!(server.server().status().calls, calls, "nothing is done for a stranger: {cell}");
             if !let_in && route == "DELETE" {
-                let still = door.send_request(&in_session(&session, crate::client::ping(1)));
+                let still = server.send_request(&in_session(&session, crate::client::ping(1)));
                 assert_eq!(still.status, 200, "the session outlives a stranger's DELETE: {cell}");
             }
         }
     }
 }
 
-/// `line` and `host` may name the door's own port as `PORT`.
+/// `line` and `host` may name the server's own port as `PORT`.
 fn check(guard: Guard, table: &[(&str, &str, &str, u16)]) {
-    let door = TestServer::with_setup(|setup| setup.guard = guard);
-    let here = |text: &str| text.replace("PORT", &door.address.port().to_string());
+    let server = TestServer::with_setup(|setup| setup.guard = guard);
+    let here = |text: &str| text.replace("PORT", &server.address.port().to_string());
     for (line, host, origin, expected) in table {
-        let mut ask =
+        let mut request =
             post(call(1, "test_simple_text", "{}")).with_path(&here(line)).with_header("Host", &here(host));
         if !origin.is_empty() {
-            ask = ask.with_header("Origin", &here(origin));
+            request = request.with_header("Origin", &here(origin));
         }
-        let answer = door.send_request(&ask);
-        assert_eq!(answer.status, *expected, "{line} Host: {host} Origin: {origin}: {answer:?}");
+        let response = server.send_request(&request);
+        assert_eq!(response.status, *expected, "{line} Host: {host} Origin: {origin}: {response:?}");
         if *expected >= 400 {
-            assert!(answer.error_code().is_some(), "an error body for people: {answer:?}");
+            assert!(response.error_code().is_some(), "an error body for people: {response:?}");
         }
     }
 }
 
 #[test]
-fn a_host_is_a_name_and_perhaps_a_port() {
+fn host_header_must_be_a_name_with_an_optional_port() {
     check(
         Guard::default(),
         &[
@@ -179,7 +182,7 @@ fn a_host_is_a_name_and_perhaps_a_port() {
 }
 
 #[test]
-fn a_request_line_that_names_a_host_must_agree_with_the_header() {
+fn host_in_the_request_line_must_match_the_header() {
     check(
         Guard::default(),
         &[
@@ -196,7 +199,7 @@ fn a_request_line_that_names_a_host_must_agree_with_the_header() {
 }
 
 #[test]
-fn an_origin_is_ours_or_allowed_to_the_letter() {
+fn origin_must_be_same_or_exactly_allowed() {
     let guard = || Guard { allowed_origins: vec!["https://app.example".into()], ..Guard::default() };
     check(
         guard(),
@@ -221,20 +224,20 @@ fn an_origin_is_ours_or_allowed_to_the_letter() {
             ("/mcp", "127.0.0.1:PORT", "NULL", 403),
         ],
     );
-    let door = TestServer::with_setup(|setup| setup.guard = guard());
+    let server = TestServer::with_setup(|setup| setup.guard = guard());
     for twice in
         [["https://app.example", "https://app.example"], ["https://app.example", "https://evil.example"]]
     {
-        let ask = post(call(1, "test_simple_text", "{}"));
-        let ask = twice.iter().fold(ask, |ask, origin| ask.append_header("Origin", origin));
-        assert_eq!(door.send_request(&ask).status, 403, "{twice:?}");
+        let request = post(call(1, "test_simple_text", "{}"));
+        let request = twice.iter().fold(request, |request, origin| request.append_header("Origin", origin));
+        assert_eq!(server.send_request(&request).status, 403, "{twice:?}");
     }
     let empty = post(call(1, "test_simple_text", "{}")).with_header("Origin", "");
-    assert_eq!(door.send_request(&empty).status, 403);
+    assert_eq!(server.send_request(&empty).status, 403);
 }
 
 #[test]
-fn a_host_can_be_allowed() {
+fn configured_hosts_are_allowed() {
     let guard = || Guard { allowed_hosts: vec!["mcp.example".into(), "10.1.2.3".into()], ..Guard::default() };
     check(
         guard(),
@@ -255,17 +258,17 @@ fn a_host_can_be_allowed() {
 }
 
 #[test]
-fn a_browser_that_hides_the_origin_still_says_where_the_page_is_from() {
-    let door = TestServer::start();
+fn sec_fetch_site_is_checked_without_an_origin() {
+    let server = TestServer::start();
     for (site, expected) in
         [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200), ("whatever", 200)]
     {
         for route in ["/status", "/health"] {
-            let answer = door.send_request(&get(route).with_header("Sec-Fetch-Site", site));
-            assert_eq!(answer.status, expected, "{site} {route}");
+            let response = server.send_request(&get(route).with_header("Sec-Fetch-Site", site));
+            assert_eq!(response.status, expected, "{site} {route}");
         }
-        let answer =
-            door.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-Site", site));
-        assert_eq!(answer.status, expected, "{site} POST");
+        let response =
+            server.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-Site", site));
+        assert_eq!(response.status, expected, "{site} POST");
     }
 }

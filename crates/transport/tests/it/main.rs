@@ -1,4 +1,4 @@
-//! The doors from outside: real sockets and pipes, hand-written requests, providers that can be watched.
+//! Transport tests with real sockets and pipes, hand-written requests and controlled providers.
 
 mod bodies;
 mod calls;

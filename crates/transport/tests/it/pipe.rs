@@ -1,5 +1,5 @@
-//! Pipes from outside: the stdio door over real pipes, and the same over a unix socket and a WebSocket.
-//! Framing, order, a client that does not read, and the end of the input.
+//! Pipes: stdio over real pipes, unix sockets and WebSockets. Framing, order, clients that do not read, and the end
+//! of the input.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use host::{Config, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,7 +40,7 @@ const BYTE_PIPE_KINDS: [PipeKind; 2] = [PipeKind::Stdio, PipeKind::Unix];
 
 /// A pipe with a server at its other end.
 struct Pipe {
-    stand: Arc<ControlledProvider>,
+    provider: Arc<ControlledProvider>,
     input: Option<Input>,
     output: Option<BufReader<Box<dyn Read>>>,
     server: ServerHandle,
@@ -53,64 +54,72 @@ enum Input {
 
 enum ServerHandle {
     Thread { serving: Option<JoinHandle<std::io::Result<()>>>, ended: Receiver<()>, _runtime: Runtime },
-    Door(TestServer),
+    Network(TestServer),
 }
 
 impl Pipe {
-    fn open(way: PipeKind) -> Self {
-        Self::with(way, Limits { call_timeout_ms: 600_000, ..Limits::default() })
+    fn open(kind: PipeKind) -> Self {
+        Self::with(kind, Limits { call_timeout_ms: 600_000, ..Limits::default() })
     }
 
-    fn with(way: PipeKind, limits: Limits) -> Self {
-        match way {
+    fn with(kind: PipeKind, limits: Limits) -> Self {
+        match kind {
             PipeKind::Stdio => Self::over_stdio(limits),
             PipeKind::Unix => {
-                let door = TestServer::with_setup(|setup| setup.limits = limits);
-                let conn = Conn::unix(&door.socket_path());
+                let server = TestServer::with_setup(|setup| setup.limits = limits);
+                let conn = Conn::unix(&server.socket_path());
                 Self {
-                    stand: door.provider.clone(),
+                    provider: server.provider.clone(),
                     output: Some(BufReader::new(Box::new(conn.clone_socket()))),
                     input: Some(Input::Conn(conn)),
-                    server: ServerHandle::Door(door),
+                    server: ServerHandle::Network(server),
                 }
             }
             PipeKind::WebSocket => {
-                let door = TestServer::with_setup(|setup| setup.limits = limits);
-                let (conn, lines) = WsLineReader::new(WsClient::open(&door));
+                let server = TestServer::with_setup(|setup| setup.limits = limits);
+                let (conn, lines) = WsLineReader::new(WsClient::open(&server));
                 Self {
-                    stand: door.provider.clone(),
+                    provider: server.provider.clone(),
                     output: Some(BufReader::new(Box::new(lines))),
                     input: Some(Input::WebSocket(conn)),
-                    server: ServerHandle::Door(door),
+                    server: ServerHandle::Network(server),
                 }
             }
         }
     }
 
     fn over_stdio(limits: Limits) -> Self {
+        Self::over_stdio_with(limits, TEST_TIMEOUT)
+    }
+
+    fn over_stdio_with(limits: Limits, write_stall_timeout: Duration) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime starts");
-        let stand = Arc::new(ControlledProvider::default());
-        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(ConformanceProvider::default()), stand.clone()];
-        let world = Arc::new(FakePlatform::new(1));
-        let config = Config { name: "one".into(), version: "1".into(), limits, platform: world };
+        let provider = Arc::new(ControlledProvider::default());
+        let providers: Vec<Arc<dyn Provider>> =
+            vec![Arc::new(ConformanceProvider::default()), provider.clone()];
+        let platform = Arc::new(FakePlatform::new(1));
+        let config = Config { name: "one".into(), version: "1".into(), limits, platform };
         let server = Server::new(config, providers).expect("the catalogs are sound");
         let (to_read, input) = std::io::pipe().expect("a pipe");
         let (output, to_write) = std::io::pipe().expect("a pipe");
         let handle = runtime.handle().clone();
-        let (tell, ended) = sync_channel(1);
+        let (sender, ended) = sync_channel(1);
         let serving = std::thread::spawn(move || {
-            let out = StdoutWriter::new(File::from(OwnedFd::from(to_write)));
+            let out = StdoutWriter::with_write_stall_timeout(
+                File::from(OwnedFd::from(to_write)),
+                write_stall_timeout,
+            );
             let served = serve(server, &handle, to_read, out);
             // The test may not wait for this.
-            let _ = tell.try_send(());
+            let _ = sender.try_send(());
             served
         });
         Self {
-            stand,
+            provider,
             input: Some(Input::Pipe(input)),
             output: Some(BufReader::new(Box::new(TimeoutReader(output)))),
             server: ServerHandle::Thread { serving: Some(serving), ended, _runtime: runtime },
@@ -118,8 +127,8 @@ impl Pipe {
     }
 
     /// A pipe on which a handshake was made.
-    fn initialized(way: PipeKind, version: &str) -> Self {
-        let mut pipe = Self::open(way);
+    fn initialized(kind: PipeKind, version: &str) -> Self {
+        let mut pipe = Self::open(kind);
         pipe.initialize(version);
         pipe
     }
@@ -194,11 +203,11 @@ impl Pipe {
                 let serving = serving.take().expect("shut once");
                 serving.join().expect("it does not panic").expect("the end of the input is no error");
             }
-            ServerHandle::Door(door) => {
-                door.wait_until("its calls are over", |status| {
+            ServerHandle::Network(server) => {
+                server.wait_until("its calls are over", |status| {
                     status.calls_active == 0 && status.subscriptions == 0
                 });
-                door.assert_serving();
+                server.assert_serving();
             }
         }
     }
@@ -227,11 +236,11 @@ fn modern_call(id: u64, tool: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn lines_in_any_pieces() {
-    for way in BYTE_PIPE_KINDS {
+fn lines_are_parsed_however_they_are_split() {
+    for kind in BYTE_PIPE_KINDS {
         let text = format!("{}\n\r\n  \n{}\r\n\t{}\n", initialize_message("2025-06-18"), ping(1), ping(2));
         for piece in [1, 2, 3, 7, 64, 1000] {
-            let mut pipe = Pipe::open(way);
+            let mut pipe = Pipe::open(kind);
             for part in text.as_bytes().chunks(piece) {
                 pipe.send(part);
             }
@@ -249,8 +258,8 @@ fn lines_in_any_pieces() {
 }
 
 #[test]
-fn headers_in_any_pieces_are_answered_in_kind() {
-    for way in BYTE_PIPE_KINDS {
+fn content_length_framing_is_parsed_and_answered_in_kind() {
+    for kind in BYTE_PIPE_KINDS {
         let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
         let typed = |text: &str| {
             let kind = "Content-Type: application/vscode-jsonrpc; charset=utf-8";
@@ -261,7 +270,7 @@ fn headers_in_any_pieces_are_answered_in_kind() {
             [framed(&initialize_message("2025-06-18")), typed(&ping(1)), bare(&ping(2)), framed(&ping(3))]
                 .concat();
         for piece in [1, 2, 5, 64, 1000] {
-            let mut pipe = Pipe::open(way);
+            let mut pipe = Pipe::open(kind);
             for part in text.as_bytes().chunks(piece) {
                 pipe.send(part);
             }
@@ -285,14 +294,14 @@ fn headers_in_any_pieces_are_answered_in_kind() {
 }
 
 #[test]
-fn headers_that_make_no_sense_end_it() {
-    for way in BYTE_PIPE_KINDS {
+fn invalid_header_block_closes_the_pipe() {
+    for kind in BYTE_PIPE_KINDS {
         for head in [
             "Content-Length: x\r\n\r\n",
             "Content-Type: a\r\n\r\n",
             "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
         ] {
-            let mut pipe = Pipe::open(way);
+            let mut pipe = Pipe::open(kind);
             pipe.send(format!("{head}{{}}").as_bytes());
             let out = pipe.read_to_end();
             assert!(out.starts_with("Content-Length: ") && out.contains("-32700"), "{head}: {out}");
@@ -302,10 +311,10 @@ fn headers_that_make_no_sense_end_it() {
 }
 
 #[test]
-fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
-    for way in BYTE_PIPE_KINDS {
+fn invalid_line_gets_an_error_and_the_next_is_served() {
+    for kind in BYTE_PIPE_KINDS {
         let limits = Limits { frame_bytes_max: 1 << 20, ..Limits::default() };
-        let mut pipe = Pipe::with(way, limits);
+        let mut pipe = Pipe::with(kind, limits);
         pipe.initialize("2025-06-18");
         let long = |bytes: usize| [b"\"".to_vec(), vec![b'x'; bytes - 2], b"\"".to_vec()].concat();
         for (what, line, code) in [
@@ -321,8 +330,8 @@ fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
         ] {
             pipe.send(&line);
             pipe.send(b"\n");
-            let told = pipe.next_message();
-            assert_eq!(told["error"]["code"], code, "{what}: {told}");
+            let reply = pipe.next_message();
+            assert_eq!(reply["error"]["code"], code, "{what}: {reply}");
             pipe.send_line(&ping(7));
             assert_eq!(pipe.next_message()["id"], 7, "after {what}");
         }
@@ -333,38 +342,38 @@ fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
 }
 
 #[test]
-fn a_slow_call_delays_nobody() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::initialized(way, "2025-11-25");
+fn slow_call_does_not_delay_other_calls() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(kind, "2025-11-25");
         pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
-        pipe.stand.expect_started("k");
+        pipe.provider.expect_started("k");
         for id in 2..50 {
             pipe.send_line(&call(id, "test_simple_text", "{}"));
             assert_eq!(pipe.next_message()["id"], id);
         }
         pipe.send_line(&modern_call(50, "test_simple_text", "{}"));
         assert_eq!(pipe.next_message()["result"]["resultType"], "complete", "both eras on one pipe");
-        pipe.stand.release("k", 1);
+        pipe.provider.release("k", 1);
         assert_eq!(pipe.next_message()["id"], 1);
     }
 }
 
 #[test]
-fn a_call_is_cancelled_in_both_eras() {
-    for way in PIPE_KINDS {
+fn cancellation_works_in_both_eras() {
+    for kind in PIPE_KINDS {
         for (era, line) in [
             ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
             ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
         ] {
-            let mut pipe = Pipe::initialized(way, "2025-11-25");
+            let mut pipe = Pipe::initialized(kind, "2025-11-25");
             pipe.send_line(&line);
-            pipe.stand.expect_started("k");
+            pipe.provider.expect_started("k");
             pipe.send_line(&cancel(2));
             pipe.send_line(&ping(3));
             assert_eq!(pipe.next_message()["id"], 3, "{era}: another id cancels nothing");
-            pipe.stand.expect_no_event();
+            pipe.provider.expect_no_event();
             pipe.send_line(&cancel(1));
-            pipe.stand.expect_dropped("k");
+            pipe.provider.expect_dropped("k");
             pipe.send_line(&ping(4));
             assert_eq!(pipe.next_message()["id"], 4, "{era}: nothing is said about what was cancelled");
             pipe.close_input();
@@ -376,23 +385,23 @@ fn a_call_is_cancelled_in_both_eras() {
 
 /// The pipe to the client is full, and it does not read: what it sends is still read.
 #[test]
-fn a_client_that_does_not_read_can_still_cancel() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::initialized(way, "2025-11-25");
+fn client_that_does_not_read_can_still_cancel() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(kind, "2025-11-25");
         pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
-        pipe.stand.expect_started("k");
+        pipe.provider.expect_started("k");
         pipe.send_line(&call(2, "hold", r#"{"key":"other"}"#));
-        pipe.stand.expect_started("other");
+        pipe.provider.expect_started("other");
         // Far more than a pipe holds.
         for id in 10..20 {
             pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
         }
         pipe.send_line(&cancel(1));
-        pipe.stand.expect_dropped("k");
-        pipe.stand.release("other", 1);
-        pipe.stand.expect_ended("other");
-        if way != PipeKind::WebSocket {
-            // There, whoever says goodbye wants no answers.
+        pipe.provider.expect_dropped("k");
+        pipe.provider.release("other", 1);
+        pipe.provider.expect_ended("other");
+        if kind != PipeKind::WebSocket {
+            // A WebSocket client that closes expects no responses.
             pipe.close_input();
         }
         let mut ids: Vec<_> =
@@ -405,10 +414,44 @@ fn a_client_that_does_not_read_can_still_cancel() {
     }
 }
 
+/// stdout is full and unread, so the thread that reads stdin waits for room and cannot see that stdin is closed.
 #[test]
-fn a_client_that_never_reads_cannot_keep_us() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::initialized(way, "2025-11-25");
+fn stdio_ends_after_the_write_stall_when_stdout_is_full_and_stdin_closed() {
+    let limits = Limits { call_timeout_ms: 600_000, ..Limits::default() };
+    let mut pipe = Pipe::over_stdio_with(limits, Duration::from_millis(300));
+    pipe.initialize("2025-11-25");
+    for id in 10..60 {
+        pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
+    }
+    pipe.close_input();
+    pipe.wait_closed();
+}
+
+#[test]
+fn queued_bytes_of_a_pipe_count_as_pending_responses() {
+    for kind in [PipeKind::Unix, PipeKind::WebSocket] {
+        let mut pipe = Pipe::initialized(kind, "2025-11-25");
+        // More than the kernel buffers of a TCP connection hold.
+        for id in 10..80 {
+            pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
+        }
+        let ServerHandle::Network(server) = &pipe.server else { unreachable!("not stdio") };
+        let pending = || {
+            let status = server.send_request(&crate::client::get("/status")).json();
+            status["responseBytesPending"].as_u64().expect("a number")
+        };
+        server.wait_until("responses wait", |_| pending() > 100_000);
+        pipe.output = None;
+        pipe.input = None;
+        let ServerHandle::Network(server) = &pipe.server else { unreachable!("not stdio") };
+        server.wait_until("nothing waits", |_| pending() == 0);
+    }
+}
+
+#[test]
+fn client_that_never_reads_does_not_block_shutdown() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(kind, "2025-11-25");
         for id in 10..20 {
             pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
         }
@@ -418,37 +461,37 @@ fn a_client_that_never_reads_cannot_keep_us() {
 }
 
 #[test]
-fn a_client_that_stops_reading_ends_it() {
-    for way in BYTE_PIPE_KINDS {
-        let mut pipe = Pipe::initialized(way, "2025-11-25");
+fn closed_output_ends_the_pipe() {
+    for kind in BYTE_PIPE_KINDS {
+        let mut pipe = Pipe::initialized(kind, "2025-11-25");
         pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
-        pipe.stand.expect_started("k");
+        pipe.provider.expect_started("k");
         pipe.stop_reading();
         pipe.send_line(&ping(2));
-        // The answer finds nobody; whatever is sent next is not read, or its answer finds nobody either.
+        // The response cannot be written; later requests are not read, or not answered either.
         let next = format!("{}\n", ping(3));
         while pipe.try_send(next.as_bytes()).is_ok() {}
-        pipe.stand.expect_dropped("k");
+        pipe.provider.expect_dropped("k");
         pipe.wait_closed();
     }
 }
 
 #[test]
-fn the_end_of_the_input_lets_calls_finish() {
-    for way in BYTE_PIPE_KINDS {
+fn end_of_input_lets_running_calls_finish() {
+    for kind in BYTE_PIPE_KINDS {
         for (what, line) in [
             ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
             ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
             ("batch", format!("[{},{}]", ping(2), call(1, "hold", r#"{"key":"k"}"#))),
         ] {
-            let mut pipe = Pipe::initialized(way, "2025-03-26");
+            let mut pipe = Pipe::initialized(kind, "2025-03-26");
             pipe.send_line(&line);
-            pipe.stand.expect_started("k");
+            pipe.provider.expect_started("k");
             pipe.close_input();
-            pipe.stand.release("k", 1);
-            pipe.stand.expect_ended("k");
-            let answer = pipe.try_next_message().unwrap_or_else(|| panic!("no answer: {what}"));
-            assert!(answer.to_string().contains("k is over"), "{what}: {answer}");
+            pipe.provider.release("k", 1);
+            pipe.provider.expect_ended("k");
+            let response = pipe.try_next_message().unwrap_or_else(|| panic!("no answer: {what}"));
+            assert!(response.to_string().contains("k is over"), "{what}: {response}");
             assert_eq!(pipe.try_next_message(), None, "{what}");
             pipe.wait_closed();
         }
@@ -456,28 +499,28 @@ fn the_end_of_the_input_lets_calls_finish() {
 }
 
 #[test]
-fn the_end_of_the_input_cancels_what_does_not_finish() {
-    for way in BYTE_PIPE_KINDS {
+fn end_of_input_cancels_calls_after_the_grace_period() {
+    for kind in BYTE_PIPE_KINDS {
         for (what, line) in [
             ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
             ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
             ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
         ] {
-            let mut pipe = Pipe::initialized(way, "2025-03-26");
+            let mut pipe = Pipe::initialized(kind, "2025-03-26");
             pipe.send_line(&line);
-            pipe.stand.expect_started("k");
+            pipe.provider.expect_started("k");
             pipe.close_input();
             pipe.wait_closed();
-            pipe.stand.expect_dropped("k");
+            pipe.provider.expect_dropped("k");
             assert_eq!(pipe.try_next_message(), None, "{what}");
         }
     }
 }
 
 #[test]
-fn news_and_questions_travel_on_the_same_pipe() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::open(way);
+fn notifications_and_input_requests_use_the_same_pipe() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::open(kind);
         let hello = initialize_message("2025-06-18")
             .replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#);
         pipe.send_line(&hello);
@@ -489,45 +532,45 @@ fn news_and_questions_travel_on_the_same_pipe() {
         pipe.send_line(&call(2, "quiz", "{}"));
         let question = pipe.next_message();
         assert_eq!(question["method"], "elicitation/create");
-        let answer = r#""result":{"action":"accept","content":{"name":"ada"}}"#;
-        pipe.send_line(&format!(r#"{{"jsonrpc":"2.0","id":{},{answer}}}"#, question["id"]));
+        let response = r#""result":{"action":"accept","content":{"name":"ada"}}"#;
+        pipe.send_line(&format!(r#"{{"jsonrpc":"2.0","id":{},{response}}}"#, question["id"]));
         assert_eq!(pipe.next_message()["result"]["content"][0]["text"], "hello ada");
     }
 }
 
 #[test]
-fn calls_at_once_on_one_pipe() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::with(way, Limits { calls_per_peer_max: 2, ..Limits::default() });
+fn concurrent_calls_on_one_pipe_are_limited() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::with(kind, Limits { calls_per_peer_max: 2, ..Limits::default() });
         pipe.initialize("2025-06-18");
         for (id, key) in [(1, "a"), (2, "b")] {
             pipe.send_line(&call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
-            pipe.stand.expect_started(key);
+            pipe.provider.expect_started(key);
         }
         pipe.send_line(&call(3, "test_simple_text", "{}"));
-        let told = pipe.next_message();
-        assert_eq!((&told["id"], &told["error"]["code"]), (&3.into(), &(-31001).into()));
+        let reply = pipe.next_message();
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&3.into(), &(-31001).into()));
         pipe.send_line(&call(1, "test_simple_text", "{}"));
         assert_eq!(pipe.next_message()["error"]["code"], -32600, "an id in use");
-        pipe.stand.release("a", 1);
+        pipe.provider.release("a", 1);
         assert_eq!(pipe.next_message()["id"], 1);
-        pipe.stand.expect_ended("a");
+        pipe.provider.expect_ended("a");
         // Room comes with the end of the call, which may be a moment after its answer.
         loop {
             pipe.send_line(&call(4, "test_simple_text", "{}"));
-            let answer = pipe.next_message();
-            if answer["result"].is_object() {
+            let response = pipe.next_message();
+            if response["result"].is_object() {
                 break;
             }
-            assert_eq!(answer["error"]["code"], -31001, "{answer}");
+            assert_eq!(response["error"]["code"], -31001, "{response}");
         }
     }
 }
 
 #[test]
-fn a_panic_is_one_fault_and_the_pipe_lives() {
-    for way in PIPE_KINDS {
-        let mut pipe = Pipe::initialized(way, "2025-06-18");
+fn panic_fails_one_call_and_keeps_the_pipe() {
+    for kind in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(kind, "2025-06-18");
         for tool in ["boom", "boom_later"] {
             pipe.send_line(&call(1, tool, "{}"));
             assert_eq!(pipe.next_message()["result"]["isError"], true, "{tool}");
@@ -537,13 +580,12 @@ fn a_panic_is_one_fault_and_the_pipe_lives() {
     }
 }
 
-/// In memory, where nobody minds how long anything takes: calls under way when the input ends are answered.
+/// In memory, without timeouts: running calls are answered after the end of the input.
 #[tokio::test(start_paused = true)]
 async fn a_pipe_in_this_process() {
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(ConformanceProvider::default())];
-    let world = Arc::new(FakePlatform::new(1));
-    let config =
-        Config { name: "one".into(), version: "1".into(), limits: Limits::default(), platform: world };
+    let platform = Arc::new(FakePlatform::new(1));
+    let config = Config { name: "one".into(), version: "1".into(), limits: Limits::default(), platform };
     let server = Server::new(config, providers).expect("the catalogs are sound");
     // So little that neither side can say anything at once.
     let (ours, theirs) = tokio::io::duplex(7);

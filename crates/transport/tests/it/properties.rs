@@ -9,7 +9,7 @@ fn run_websocket_case(data: &[u8]) {
 }
 
 #[test]
-fn what_once_broke_a_websocket_does_not_any_more() {
+fn fuzzing_seeds_of_websocket_hold() {
     invariants::check_seeds("websocket", run_websocket_case);
 }
 

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::client::{Client, HttpRequest, LEGACY, MODERN, call, get, in_session, initialize, ping, post};
 use crate::test_server::TestServer;
 
-fn listen(door: &TestServer, session: &str) -> Client {
-    let mut client = door.connect();
+fn listen(server: &TestServer, session: &str) -> Client {
+    let mut client = server.connect();
     client.open_stream(&get("/mcp").with_header("Mcp-Session-Id", session));
     client
 }
@@ -16,21 +16,21 @@ fn delete(session: &str) -> HttpRequest {
 }
 
 /// Asks for something and expects an empty result.
-fn expect_empty_result(door: &TestServer, session: &str, method: &str, params: &str) {
+fn expect_empty_result(server: &TestServer, session: &str, method: &str, params: &str) {
     let body = format!(r#"{{"jsonrpc":"2.0","id":99,"method":"{method}","params":{params}}}"#);
-    let answer = door.send_request(&in_session(session, body));
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert!(answer.json()["result"].is_object(), "{answer:?}");
+    let response = server.send_request(&in_session(session, body));
+    assert_eq!(response.status, 200, "{response:?}");
+    assert!(response.json()["result"].is_object(), "{response:?}");
 }
 
-fn trigger(door: &TestServer, tool: &str) {
-    let answer = door.send_request(&post(call(1, tool, "{}")));
-    assert_eq!(answer.status, 200, "{answer:?}");
+fn trigger(server: &TestServer, tool: &str) {
+    let response = server.send_request(&post(call(1, tool, "{}")));
+    assert_eq!(response.status, 200, "{response:?}");
 }
 
 #[test]
-fn a_handshake_gives_a_session_in_every_version_that_has_one() {
-    let door = TestServer::start();
+fn initialize_returns_a_session_id_in_every_version_with_sessions() {
+    let server = TestServer::start();
     for (asked, got) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
@@ -39,87 +39,87 @@ fn a_handshake_gives_a_session_in_every_version_that_has_one() {
         ("1999-01-01", "2025-11-25"),
         (MODERN, "2025-11-25"),
     ] {
-        let answer = door.send_request(&initialize(asked, r#"{"tools":{},"x":7}"#));
-        assert_eq!(answer.json()["result"]["protocolVersion"], got, "{asked}");
-        let session = answer.header("mcp-session-id").expect("a session id").to_owned();
+        let response = server.send_request(&initialize(asked, r#"{"tools":{},"x":7}"#));
+        assert_eq!(response.json()["result"]["protocolVersion"], got, "{asked}");
+        let session = response.header("mcp-session-id").expect("a session id").to_owned();
         // 2025-11-25, Session Management: "MUST only contain visible ASCII characters".
         assert!(session.bytes().all(|c| c.is_ascii_graphic()) && session.len() >= 22, "{session}");
-        let answer = door.send_request(&in_session(&session, ping(5)));
-        assert_eq!((answer.status, &answer.json()["id"]), (200, &5.into()), "{asked}");
+        let response = server.send_request(&in_session(&session, ping(5)));
+        assert_eq!((response.status, &response.json()["id"]), (200, &5.into()), "{asked}");
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let answer = door.send_request(&in_session(&session, initialized));
-        assert_eq!((answer.status, answer.body.len()), (202, 0), "{asked}");
+        let response = server.send_request(&in_session(&session, initialized));
+        assert_eq!((response.status, response.body.len()), (202, 0), "{asked}");
     }
-    assert_eq!(door.server().status().sessions, 0, "none of them holds anything");
+    assert_eq!(server.server().status().sessions, 0, "none of them holds anything");
 }
 
 #[test]
-fn no_id_is_given_twice() {
-    let door = TestServer::start();
-    let mut client = door.connect();
+fn session_ids_are_unique() {
+    let server = TestServer::start();
+    let mut client = server.connect();
     let mut seen = HashSet::new();
-    let ask = initialize(LEGACY, "{}").to_bytes();
+    let request = initialize(LEGACY, "{}").to_bytes();
     const AT_ONCE: usize = 100;
     for _ in 0..1000 {
-        client.send(&ask.repeat(AT_ONCE));
+        client.send(&request.repeat(AT_ONCE));
         for _ in 0..AT_ONCE {
-            let answer = client.read_response().expect("an answer");
-            let id = answer.header("mcp-session-id").expect("a session id");
+            let response = client.read_response().expect("an answer");
+            let id = response.header("mcp-session-id").expect("a session id");
             assert!(seen.insert(id.to_owned()), "{id} was given before");
         }
     }
-    assert_eq!((seen.len(), door.server().status().sessions), (100_000, 0));
+    assert_eq!((seen.len(), server.server().status().sessions), (100_000, 0));
 }
 
 #[test]
-fn a_change_is_told_once_on_the_stream_that_listens() {
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
-    let mut reader = listen(&door, &session);
+fn change_is_sent_once_on_the_open_stream() {
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
+    let mut reader = listen(&server, &session);
     let priming = reader.next_event().expect("the stream is primed");
     assert_eq!((priming.data.as_deref(), priming.event), (Some(""), None));
     for tool in ["test_trigger_tool_change", "test_trigger_prompt_change", "test_trigger_tool_change"] {
-        trigger(&door, tool);
+        trigger(&server, tool);
         let expected = tool.replace("test_trigger_", "notifications/").replace("_change", "s/list_changed");
         let event = reader.next_event().expect("an event");
         assert_eq!(event.json()["method"], *expected, "{tool}");
         assert!(event.id.is_some() && event.event.as_deref() == Some("message"), "{event:?}");
     }
-    assert_eq!(door.send_request(&delete(&session)).status, 204);
+    assert_eq!(server.send_request(&delete(&session)).status, 204);
     assert_eq!(reader.remaining_events(), [], "nothing was told twice");
 }
 
 #[test]
-fn a_change_while_nobody_listens_is_told_later() {
-    let door = TestServer::start();
-    let session = door.session("2025-06-18");
+fn change_without_an_open_stream_is_sent_later() {
+    let server = TestServer::start();
+    let session = server.session("2025-06-18");
     // The session holds something, so changes are kept for it.
-    expect_empty_result(&door, &session, "logging/setLevel", r#"{"level":"info"}"#);
+    expect_empty_result(&server, &session, "logging/setLevel", r#"{"level":"info"}"#);
     for _ in 0..5 {
-        trigger(&door, "test_trigger_tool_change");
+        trigger(&server, "test_trigger_tool_change");
     }
-    let mut reader = listen(&door, &session);
+    let mut reader = listen(&server, &session);
     assert_eq!(reader.next_event().expect("an event").json()["method"], "notifications/tools/list_changed");
-    trigger(&door, "test_trigger_prompt_change");
+    trigger(&server, "test_trigger_prompt_change");
     assert_eq!(reader.next_event().expect("an event").json()["method"], "notifications/prompts/list_changed");
 }
 
 #[test]
-fn a_resource_is_told_about_while_it_is_subscribed_to() {
-    let door = TestServer::start();
-    let session = door.session("2025-06-18");
-    let other = door.session("2025-06-18");
-    let (mut reader, mut bystander) = (listen(&door, &session), listen(&door, &other));
+fn resource_updates_are_sent_only_while_subscribed() {
+    let server = TestServer::start();
+    let session = server.session("2025-06-18");
+    let other = server.session("2025-06-18");
+    let (mut reader, mut bystander) = (listen(&server, &session), listen(&server, &other));
     let watched = r#"{"uri":"test://watched-resource"}"#;
-    trigger(&door, "test_trigger_resource_change");
-    expect_empty_result(&door, &session, "resources/subscribe", watched);
-    trigger(&door, "test_trigger_resource_change");
+    trigger(&server, "test_trigger_resource_change");
+    expect_empty_result(&server, &session, "resources/subscribe", watched);
+    trigger(&server, "test_trigger_resource_change");
     let event = reader.next_event().expect("an event").json();
     assert_eq!(event["method"], "notifications/resources/updated");
     assert_eq!(event["params"]["uri"], "test://watched-resource");
-    expect_empty_result(&door, &session, "resources/unsubscribe", watched);
-    trigger(&door, "test_trigger_resource_change");
-    trigger(&door, "test_trigger_tool_change");
+    expect_empty_result(&server, &session, "resources/unsubscribe", watched);
+    trigger(&server, "test_trigger_resource_change");
+    trigger(&server, "test_trigger_tool_change");
     for reader in [&mut reader, &mut bystander] {
         assert_eq!(
             reader.next_event().expect("an event").json()["method"],
@@ -129,20 +129,20 @@ fn a_resource_is_told_about_while_it_is_subscribed_to() {
 }
 
 #[test]
-fn an_ended_session_is_gone_for_everything() {
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
-    let mut reader = listen(&door, &session);
-    assert_eq!(door.send_request(&delete(&session)).status, 204);
+fn deleted_session_is_not_found_on_every_route() {
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
+    let mut reader = listen(&server, &session);
+    assert_eq!(server.send_request(&delete(&session)).status, 204);
     reader.next_event().expect("the stream was primed");
     assert_eq!(reader.remaining_events(), [], "the stream ends with the session");
-    expect_session_gone(&door, &session);
-    door.wait_until("nothing is kept", |status| status.sessions == 0);
+    expect_session_gone(&server, &session);
+    server.wait_until("nothing is kept", |status| status.sessions == 0);
 }
 
 /// Each route says that there is no such session.
-fn expect_session_gone(door: &TestServer, session: &str) {
-    for ask in [
+fn expect_session_gone(server: &TestServer, session: &str) {
+    for request in [
         in_session(session, ping(1)),
         in_session(session, call(1, "test_simple_text", "{}")),
         in_session(session, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
@@ -151,18 +151,18 @@ fn expect_session_gone(door: &TestServer, session: &str) {
         get("/mcp").with_header("Mcp-Session-Id", session).with_header("Last-Event-ID", "0-1"),
         delete(session),
     ] {
-        let answer = door.send_request(&ask);
-        assert_eq!((answer.status, answer.error_code()), (404, Some(-31006)), "{session:?}: {ask:?}");
+        let response = server.send_request(&request);
+        assert_eq!((response.status, response.error_code()), (404, Some(-31006)), "{session:?}: {request:?}");
     }
 }
 
 #[test]
-fn what_was_never_a_session_is_none() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let at_two = door.send_request(&initialize(LEGACY, "{}").with_path("/mcp/two"));
+fn invalid_session_ids_are_not_found() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+    let at_two = server.send_request(&initialize(LEGACY, "{}").with_path("/mcp/two"));
     let at_two = at_two.header("mcp-session-id").expect("a session id").to_owned();
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
     let flipped = |at: usize| {
         let mut bytes = session.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -185,78 +185,78 @@ fn what_was_never_a_session_is_none() {
         at_two,
     ];
     for id in ids {
-        expect_session_gone(&door, &id);
+        expect_session_gone(&server, &id);
     }
     let twice = in_session(&session, ping(1)).append_header("Mcp-Session-Id", &session);
-    assert_eq!(door.send_request(&twice).status, 404);
+    assert_eq!(server.send_request(&twice).status, 404);
     let twice =
         get("/mcp").append_header("Mcp-Session-Id", &session).append_header("Mcp-Session-Id", &session);
-    assert_eq!(door.send_request(&twice).status, 400);
-    assert_eq!(door.send_request(&in_session(&session, ping(1))).status, 200, "the real one lives");
+    assert_eq!(server.send_request(&twice).status, 400);
+    assert_eq!(server.send_request(&in_session(&session, ping(1))).status, 200, "the real one lives");
 }
 
 #[test]
-fn the_session_of_one_server_is_none_at_another() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let session = door.send_request(&initialize(LEGACY, "{}").with_path("/mcp/one"));
+fn session_is_not_valid_at_another_server() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+    let session = server.send_request(&initialize(LEGACY, "{}").with_path("/mcp/one"));
     let session = session.header("mcp-session-id").expect("a session id").to_owned();
     for (path, status) in [("/mcp/one", 200), ("/mcp/two", 404)] {
         assert_eq!(
-            door.send_request(&in_session(&session, ping(1)).with_path(path)).status,
+            server.send_request(&in_session(&session, ping(1)).with_path(path)).status,
             status,
             "{path}"
         );
     }
-    let ask = delete(&session);
-    assert_eq!(door.send_request(&ask.clone().with_path("/mcp/two")).status, 404);
-    assert_eq!(door.send_request(&ask.with_path("/mcp/one")).status, 204);
+    let request = delete(&session);
+    assert_eq!(server.send_request(&request.clone().with_path("/mcp/two")).status, 404);
+    assert_eq!(server.send_request(&request.with_path("/mcp/one")).status, 204);
 }
 
 #[test]
-fn a_session_has_an_age() {
-    let door = TestServer::with_setup(|setup| setup.limits.session_age_ms = 1000);
-    let session = door.session(LEGACY);
-    door.platform.advance_ms(999);
-    assert_eq!(door.send_request(&in_session(&session, ping(1))).status, 200);
-    door.platform.advance_ms(1);
-    expect_session_gone(&door, &session);
-    let next = door.session(LEGACY);
-    assert_eq!(door.send_request(&in_session(&next, ping(1))).status, 200, "initialize again, and go on");
+fn session_expires_at_its_maximum_age() {
+    let server = TestServer::with_setup(|setup| setup.limits.session_age_ms = 1000);
+    let session = server.session(LEGACY);
+    server.platform.advance_ms(999);
+    assert_eq!(server.send_request(&in_session(&session, ping(1))).status, 200);
+    server.platform.advance_ms(1);
+    expect_session_gone(&server, &session);
+    let next = server.session(LEGACY);
+    assert_eq!(server.send_request(&in_session(&next, ping(1))).status, 200, "initialize again, and go on");
 }
 
 #[test]
-fn a_second_reader_takes_the_place_of_the_first() {
-    let door = TestServer::start();
-    let session = door.session("2025-06-18");
+fn second_reader_replaces_the_first() {
+    let server = TestServer::start();
+    let session = server.session("2025-06-18");
     for _ in 0..20 {
-        let mut first = listen(&door, &session);
-        let mut second = listen(&door, &session);
+        let mut first = listen(&server, &session);
+        let mut second = listen(&server, &session);
         assert_eq!(first.remaining_events(), [], "the first ends");
-        trigger(&door, "test_trigger_tool_change");
+        trigger(&server, "test_trigger_tool_change");
         let event = second.next_event().expect("the second hears");
         assert_eq!(event.json()["method"], "notifications/tools/list_changed");
     }
 }
 
 #[test]
-fn get_and_delete_belong_to_versions_with_sessions() {
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
+fn get_and_delete_need_a_version_with_sessions() {
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
     for (version, status) in [("2025-11-25", 200), ("2025-03-26", 200), (MODERN, 405), ("1999-01-01", 400)] {
-        let ask =
+        let request =
             get("/mcp").with_header("Mcp-Session-Id", &session).with_header("MCP-Protocol-Version", version);
-        let mut client = door.connect();
-        client.send(&ask.to_bytes());
+        let mut client = server.connect();
+        client.send(&request.to_bytes());
         assert_eq!(client.read_head().expect("an answer").status, status, "{version}");
     }
 }
 
 #[test]
-fn a_question_travels_on_the_stream_and_the_answer_beside_it() {
-    let door = TestServer::start();
+fn input_request_uses_the_stream_and_its_response_a_post() {
+    let server = TestServer::start();
     for version in ["2025-06-18", LEGACY] {
-        let session = door.session_with(version, r#"{"elicitation":{}}"#);
-        let mut caller = door.connect();
+        let session = server.session_with(version, r#"{"elicitation":{}}"#);
+        let mut caller = server.connect();
         caller.open_stream(&in_session(&session, call(1, "quiz", "{}")));
         let question = std::iter::from_fn(|| caller.next_event())
             .find(|event| event.data.as_deref() != Some(""))
@@ -264,16 +264,19 @@ fn a_question_travels_on_the_stream_and_the_answer_beside_it() {
             .json();
         assert_eq!(question["method"], "elicitation/create", "{version}");
         let id = &question["id"];
-        let answer = |id: &str, name: &str| {
+        let response = |id: &str, name: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"name":"{name}"}}}}}}"#
             )
         };
         // An answer to nothing, and one from another session, change nothing.
-        assert_eq!(door.send_request(&in_session(&session, answer("4711", "nobody"))).status, 202);
-        let other = door.session_with(version, r#"{"elicitation":{}}"#);
-        assert_eq!(door.send_request(&in_session(&other, answer(&id.to_string(), "mallory"))).status, 202);
-        assert_eq!(door.send_request(&in_session(&session, answer(&id.to_string(), "ada"))).status, 202);
+        assert_eq!(server.send_request(&in_session(&session, response("4711", "nobody"))).status, 202);
+        let other = server.session_with(version, r#"{"elicitation":{}}"#);
+        assert_eq!(
+            server.send_request(&in_session(&other, response(&id.to_string(), "mallory"))).status,
+            202
+        );
+        assert_eq!(server.send_request(&in_session(&session, response(&id.to_string(), "ada"))).status, 202);
         let last = caller.next_event().expect("the answer").json();
         assert_eq!(last["result"]["content"][0]["text"], "hello ada", "{version}");
         assert_eq!(caller.remaining_events(), []);
@@ -281,81 +284,83 @@ fn a_question_travels_on_the_stream_and_the_answer_beside_it() {
 }
 
 #[test]
-fn a_call_is_cancelled_by_a_notification_on_another_connection() {
-    let door = TestServer::start();
-    let session = door.session("2025-06-18");
+fn cancellation_works_from_another_connection() {
+    let server = TestServer::start();
+    let session = server.session("2025-06-18");
     let cancel = |id: u64| {
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
     };
-    let mut caller = door.connect();
-    door.provider.release("k", 1);
+    let mut caller = server.connect();
+    server.provider.release("k", 1);
     caller.open_stream(&in_session(&session, call(7, "talk", r#"{"key":"k","steps":5}"#)));
-    door.provider.expect_started("k");
+    server.provider.expect_started("k");
     assert_eq!(caller.next_event().expect("progress").json()["params"]["progress"], 1);
     // Neither another id nor another session's say stops it.
-    assert_eq!(door.send_request(&in_session(&session, cancel(8))).status, 202);
-    assert_eq!(door.send_request(&in_session(&door.session("2025-06-18"), cancel(7))).status, 202);
-    door.provider.release("k", 1);
+    assert_eq!(server.send_request(&in_session(&session, cancel(8))).status, 202);
+    assert_eq!(server.send_request(&in_session(&server.session("2025-06-18"), cancel(7))).status, 202);
+    server.provider.release("k", 1);
     assert_eq!(caller.next_event().expect("progress").json()["params"]["progress"], 2);
-    door.provider.expect_no_event();
-    assert_eq!(door.send_request(&in_session(&session, cancel(7))).status, 202);
-    door.provider.expect_dropped("k");
+    server.provider.expect_no_event();
+    assert_eq!(server.send_request(&in_session(&session, cancel(7))).status, 202);
+    server.provider.expect_dropped("k");
     assert_eq!(caller.remaining_events(), [], "no answer is owed");
     // The id is free again.
-    assert_eq!(door.send_request(&in_session(&session, call(7, "test_simple_text", "{}"))).status, 200);
+    assert_eq!(server.send_request(&in_session(&session, call(7, "test_simple_text", "{}"))).status, 200);
 }
 
 #[test]
-fn an_id_in_use_is_not_used_twice() {
-    let door = TestServer::start();
-    let session = door.session(LEGACY);
-    let mut caller = door.connect();
+fn request_id_in_use_is_refused() {
+    let server = TestServer::start();
+    let session = server.session(LEGACY);
+    let mut caller = server.connect();
     caller.send(
         &in_session(&session, call(7, "hold", r#"{"key":"k"}"#))
             .with_header("Accept", "application/json")
             .to_bytes(),
     );
-    door.provider.expect_started("k");
-    door.wait_until("the call waits", |status| status.sessions == 1);
-    let answer = door.send_request(&in_session(&session, call(7, "test_simple_text", "{}")));
-    assert_eq!((answer.status, answer.error_code()), (200, Some(-32600)), "{answer:?}");
-    door.provider.release("k", 1);
+    server.provider.expect_started("k");
+    server.wait_until("the call waits", |status| status.sessions == 1);
+    let response = server.send_request(&in_session(&session, call(7, "test_simple_text", "{}")));
+    assert_eq!((response.status, response.error_code()), (200, Some(-32600)), "{response:?}");
+    server.provider.release("k", 1);
     assert_eq!(
         caller.read_response().expect("an answer").json()["result"]["content"][0]["text"],
         "k is over"
     );
 }
 
-/// Nobody proved who they are, but a session is somebody: what is one's is not another's.
+/// Anonymous callers are told apart by their session: one cannot use the tasks of another.
 #[test]
-fn a_task_belongs_to_the_session_that_made_it() {
-    let door = TestServer::start();
-    let (mine, other) = (door.session("2025-11-25"), door.session("2025-11-25"));
+fn task_belongs_to_the_session_that_created_it() {
+    let server = TestServer::start();
+    let (mine, other) = (server.session("2025-11-25"), server.session("2025-11-25"));
     let made = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":0,"label":"mine"},"task":{}}}"#;
-    let task = door.send_request(&in_session(&mine, made)).json()["result"]["task"]["taskId"].clone();
+    let task = server.send_request(&in_session(&mine, made)).json()["result"]["task"]["taskId"].clone();
     assert!(task.is_string(), "{task}");
-    let ask = |method: &str| {
+    let request = |method: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{"taskId":{task}}}}}"#)
     };
     let listed = |session: &str| {
-        let answer = door.send_request(&in_session(session, ask("tasks/list"))).json();
-        answer["result"]["tasks"].as_array().map(Vec::len)
+        let response = server.send_request(&in_session(session, request("tasks/list"))).json();
+        response["result"]["tasks"].as_array().map(Vec::len)
     };
     assert_eq!((listed(&mine), listed(&other)), (Some(1), Some(0)));
-    assert!(door.send_request(&in_session(&mine, ask("tasks/get"))).json()["result"].is_object());
+    assert!(server.send_request(&in_session(&mine, request("tasks/get"))).json()["result"].is_object());
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         assert_eq!(
-            door.send_request(&in_session(&other, ask(method))).error_code(),
+            server.send_request(&in_session(&other, request(method))).error_code(),
             Some(-32602),
             "{method}"
         );
         assert_eq!(
-            door.send_request(&post(ask(method)).with_header("MCP-Protocol-Version", "2025-11-25"))
+            server
+                .send_request(&post(request(method)).with_header("MCP-Protocol-Version", "2025-11-25"))
                 .error_code(),
             Some(-32602)
         );
     }
     // Whoever stands alone cannot be told from others: there is no list to show.
-    let alone = door.send_request(&post(ask("tasks/list")).with_header("MCP-Protocol-Version", "2025-11-25"));
+    let alone =
+        server.send_request(&post(request("tasks/list")).with_header("MCP-Protocol-Version", "2025-11-25"));
     assert_eq!(alone.error_code(), Some(-32601));
 }

@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: a stream, what is posted to it, and everything that is no such thing.
+//! HTTP+SSE of 2024-11-05: the stream, the posts, and invalid requests to both.
 
 use std::cell::RefCell;
 
@@ -14,24 +14,24 @@ use crate::test_server::{Setup, TestServer};
 
 /// Both halves of it.
 pub(crate) struct SseClient<'a> {
-    door: &'a TestServer,
+    server: &'a TestServer,
     stream: RefCell<Client>,
     /// Where to post, as the first event says.
     pub(crate) endpoint: String,
 }
 
 impl<'a> SseClient<'a> {
-    pub(crate) fn open(door: &'a TestServer) -> Self {
-        Self::open_with(door, &get("/sse"))
+    pub(crate) fn open(server: &'a TestServer) -> Self {
+        Self::open_with(server, &get("/sse"))
     }
 
-    fn open_with(door: &'a TestServer, ask: &HttpRequest) -> Self {
-        let mut stream = door.connect();
-        stream.open_stream(&ask.clone().with_header("Accept", "text/event-stream"));
+    fn open_with(server: &'a TestServer, request: &HttpRequest) -> Self {
+        let mut stream = server.connect();
+        stream.open_stream(&request.clone().with_header("Accept", "text/event-stream"));
         let first = stream.next_event().expect("a first event");
         assert_eq!(first.event.as_deref(), Some("endpoint"), "{first:?}");
         let endpoint = first.data.expect("it says where");
-        Self { door, stream: RefCell::new(stream), endpoint }
+        Self { server, stream: RefCell::new(stream), endpoint }
     }
 
     /// A message as it is posted; the client of that time asked for no form of answer.
@@ -40,8 +40,8 @@ impl<'a> SseClient<'a> {
     }
 
     fn send(&self, body: impl Into<Vec<u8>>) {
-        let answer = self.door.send_request(&self.post(body));
-        assert_eq!((answer.status, answer.text()), (202, ""), "{answer:?}");
+        let response = self.server.send_request(&self.post(body));
+        assert_eq!((response.status, response.text()), (202, ""), "{response:?}");
     }
 
     fn receive(&self) -> Value {
@@ -69,54 +69,54 @@ impl<'a> SseClient<'a> {
 }
 
 #[test]
-fn the_first_event_says_where_to_post() {
-    let door = TestServer::start();
-    let (one, other) = (SseClient::open(&door), SseClient::open(&door));
+fn first_event_names_the_endpoint() {
+    let server = TestServer::start();
+    let (one, other) = (SseClient::open(&server), SseClient::open(&server));
     for line in [&one, &other] {
         let name = line.endpoint.strip_prefix("/messages?session_id=").expect("a path on this server");
         assert!(name.len() == 32 && name.bytes().all(|c| c.is_ascii_hexdigit()), "{name}");
     }
     assert_ne!(one.endpoint, other.endpoint);
-    assert_eq!(door.server().status().sessions, 2);
+    assert_eq!(server.server().status().sessions, 2);
     drop(one);
-    door.wait_until("the first is gone", |status| status.sessions == 1);
+    server.wait_until("the first is gone", |status| status.sessions == 1);
     other.initialize("2024-11-05");
 }
 
 #[test]
-fn several_servers_have_a_stream_each() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+fn each_server_has_its_own_stream() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
     for name in ["one", "two"] {
-        let line = SseClient::open_with(&door, &get(&format!("/mcp/{name}/sse")));
+        let line = SseClient::open_with(&server, &get(&format!("/mcp/{name}/sse")));
         assert!(line.endpoint.starts_with(&format!("/mcp/{name}/messages?session_id=")), "{}", line.endpoint);
         line.send(initialize("2024-11-05", "{}").body);
         assert_eq!(line.receive()["result"]["serverInfo"]["name"], name);
         // The stream of one is none of the other's.
         let elsewhere = line.endpoint.replace(name, if name == "one" { "two" } else { "one" });
-        assert_eq!(door.send_request(&line.post(ping(1)).with_path(&elsewhere)).status, 404);
+        assert_eq!(server.send_request(&line.post(ping(1)).with_path(&elsewhere)).status, 404);
         line.expect_no_pending_event();
     }
     for path in ["/sse", "/messages", "/mcp/sse", "/mcp/three/sse", "/mcp//sse", "/one/sse", "/mcp/one/sse/"]
     {
-        assert_eq!(door.send_request(&get(path)).status, 404, "{path}");
+        assert_eq!(server.send_request(&get(path)).status, 404, "{path}");
     }
 }
 
 #[test]
-fn with_one_server_it_is_found_under_its_path_too() {
-    let door = TestServer::start();
+fn single_server_is_also_found_under_its_full_path() {
+    let server = TestServer::start();
     for (path, base) in [("/sse", ""), ("/mcp/sse", "/mcp"), ("/mcp/one/sse", "/mcp/one"), ("/sse?x=1", "")] {
-        let line = SseClient::open_with(&door, &get(path));
+        let line = SseClient::open_with(&server, &get(path));
         assert!(line.endpoint.starts_with(&format!("{base}/messages?session_id=")), "{}", line.endpoint);
         line.expect_no_pending_event();
     }
 }
 
 #[test]
-fn every_version_of_the_handshake_era_and_the_newest_beside_it() {
-    let door = TestServer::start();
+fn all_versions_work_over_http_sse() {
+    let server = TestServer::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY] {
-        let line = SseClient::open(&door);
+        let line = SseClient::open(&server);
         line.initialize(version);
         line.send(call(1, "test_simple_text", "{}"));
         assert!(line.receive()["result"].get("resultType").is_none());
@@ -128,45 +128,45 @@ fn every_version_of_the_handshake_era_and_the_newest_beside_it() {
             let one = |id: u64| json!({"jsonrpc": "2.0", "id": id, "result": {}});
             assert_eq!(line.receive(), json!([one(3), one(4)]));
         } else {
-            assert_eq!(door.send_request(&line.post(batch)).status, 400);
+            assert_eq!(server.send_request(&line.post(batch)).status, 400);
         }
     }
 }
 
 #[test]
-fn a_version_nobody_knows_is_answered_with_one_we_do() {
-    let door = TestServer::start();
+fn unknown_version_is_answered_with_a_supported_one() {
+    let server = TestServer::start();
     for (asked, given) in [(MODERN, LEGACY), ("1999-01-01", LEGACY)] {
-        let line = SseClient::open(&door);
+        let line = SseClient::open(&server);
         line.send(initialize(asked, "{}").body);
         assert_eq!(line.receive()["result"]["protocolVersion"], given);
     }
 }
 
 #[test]
-fn answers_come_in_the_order_they_are_ready() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn responses_arrive_in_completion_order() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     for key in ["a", "b", "c"] {
         line.send(call(key.as_bytes()[0].into(), "hold", &format!(r#"{{"key":"{key}"}}"#)));
-        door.provider.expect_started(key);
+        server.provider.expect_started(key);
     }
     line.send(ping(1));
     assert_eq!(line.receive()["id"], 1);
     for key in ["b", "c", "a"] {
-        door.provider.release(key, 1);
-        door.provider.expect_ended(key);
+        server.provider.release(key, 1);
+        server.provider.expect_ended(key);
         assert_eq!(line.receive()["id"], key.as_bytes()[0]);
     }
 }
 
 #[test]
-fn posts_at_once_from_many_connections() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn concurrent_posts_from_many_connections() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
-    let mut clients: Vec<Client> = (0..40).map(|_| door.connect()).collect();
+    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     for (id, client) in clients.iter_mut().enumerate() {
         client.send(&line.post(ping(id as u64)).to_bytes());
     }
@@ -179,20 +179,20 @@ fn posts_at_once_from_many_connections() {
 }
 
 #[test]
-fn progress_questions_and_cancellations_travel_as_on_a_pipe() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn progress_input_requests_and_cancellation_work_over_http_sse() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     line.initialize_with("2025-06-18", r#"{"elicitation":{}}"#);
     line.send(call(1, "talk", r#"{"key":"k","steps":2}"#));
-    door.provider.expect_started("k");
-    door.provider.release("k", 3);
+    server.provider.expect_started("k");
+    server.provider.release("k", 3);
     for _ in 0..2 {
         let progress = line.receive();
         assert_eq!(progress["method"], "notifications/progress");
         assert_eq!(progress["params"]["progressToken"], 1);
     }
     assert_eq!(line.receive()["id"], 1);
-    door.provider.expect_ended("k");
+    server.provider.expect_ended("k");
 
     line.send(call(2, "quiz", "{}"));
     let question = line.receive();
@@ -201,79 +201,79 @@ fn progress_questions_and_cancellations_travel_as_on_a_pipe() {
         r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept","content":{{"name":"Ada"}}}}}}"#,
         question["id"]
     ));
-    let answer = line.receive();
-    assert!(answer["id"] == 2 && answer.to_string().contains("Ada"), "{answer}");
+    let response = line.receive();
+    assert!(response["id"] == 2 && response.to_string().contains("Ada"), "{response}");
 
     line.send(call(3, "hold", r#"{"key":"h"}"#));
-    door.provider.expect_started("h");
+    server.provider.expect_started("h");
     line.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
-    door.provider.expect_dropped("h");
+    server.provider.expect_dropped("h");
     line.expect_no_pending_event();
 }
 
 #[test]
-fn what_changes_is_told_after_a_handshake() {
-    let door = TestServer::start();
-    let (greeted, silent) = (SseClient::open(&door), SseClient::open(&door));
+fn changes_are_sent_only_after_the_handshake() {
+    let server = TestServer::start();
+    let (greeted, silent) = (SseClient::open(&server), SseClient::open(&server));
     greeted.initialize("2024-11-05");
-    assert_eq!(door.send_request(&post(call(1, "test_trigger_tool_change", "{}"))).status, 200);
+    assert_eq!(server.send_request(&post(call(1, "test_trigger_tool_change", "{}"))).status, 200);
     assert_eq!(greeted.receive()["method"], "notifications/tools/list_changed");
     silent.expect_no_pending_event();
 }
 
 #[test]
-fn the_end_of_the_stream_ends_everything() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn closing_the_stream_cancels_its_calls() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     line.send(call(1, "hold", r#"{"key":"k"}"#));
-    door.provider.expect_started("k");
+    server.provider.expect_started("k");
     let after = line.post(ping(2));
     drop(line);
-    door.provider.expect_dropped("k");
-    door.wait_until("nothing is left of it", |status| status.sessions == 0 && status.calls_active == 0);
-    let answer = door.send_request(&after);
-    assert_eq!((answer.status, answer.error_code()), (404, Some(-31006)), "{answer:?}");
+    server.provider.expect_dropped("k");
+    server.wait_until("nothing is left of it", |status| status.sessions == 0 && status.calls_active == 0);
+    let response = server.send_request(&after);
+    assert_eq!((response.status, response.error_code()), (404, Some(-31006)), "{response:?}");
 }
 
 #[test]
-fn the_door_closes_after_what_is_under_way() {
-    let mut door = TestServer::start();
+fn shutdown_waits_for_running_calls() {
+    let mut server = TestServer::start();
     let mut stream = {
-        let line = SseClient::open(&door);
+        let line = SseClient::open(&server);
         line.initialize("2024-11-05");
         line.send(call(1, "hold", r#"{"key":"k"}"#));
-        door.provider.expect_started("k");
+        server.provider.expect_started("k");
         line.stream.into_inner()
     };
-    door.request_stop();
-    door.provider.release("k", 1);
-    door.provider.expect_ended("k");
+    server.request_stop();
+    server.provider.release("k", 1);
+    server.provider.expect_ended("k");
     assert_eq!(stream.next_event().expect("an answer").json()["id"], 1);
     assert_eq!(stream.next_event(), None);
-    door.wait_stopped();
+    server.wait_stopped();
 }
 
 /// What is posted, and with which status and code it is refused. `LINE` in a path is a stream that is there.
-fn expect_rejected(door: &TestServer, line: &SseClient<'_>, table: &[(&str, HttpRequest, u16, i64)]) {
-    for (what, ask, status, code) in table {
-        let answer: HttpResponse = door.send_request(ask);
-        assert_eq!((answer.status, answer.error_code()), (*status, Some(*code)), "{what}: {answer:?}");
-        assert!(answer.json()["id"].is_null(), "{what}: {answer:?}");
+fn expect_rejected(server: &TestServer, line: &SseClient<'_>, table: &[(&str, HttpRequest, u16, i64)]) {
+    for (what, request, status, code) in table {
+        let response: HttpResponse = server.send_request(request);
+        assert_eq!((response.status, response.error_code()), (*status, Some(*code)), "{what}: {response:?}");
+        assert!(response.json()["id"].is_null(), "{what}: {response:?}");
     }
     line.expect_no_pending_event();
 }
 
 #[test]
-fn what_is_no_message_is_refused_on_the_spot() {
-    let door = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
-    let line = SseClient::open(&door);
+fn invalid_message_is_refused_in_the_post_response() {
+    let server = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
+    let line = SseClient::open(&server);
     line.initialize("2025-06-18");
     let name = line.endpoint.split_once('=').expect("a name").1;
     let to = |path: &str| line.post(ping(1)).with_path(&path.replace("LINE", name));
     let long = format!("{}{}", ping(1), " ".repeat(1000));
     expect_rejected(
-        &door,
+        &server,
         &line,
         &[
             ("no JSON", line.post("{"), 400, -32700),
@@ -309,22 +309,22 @@ fn what_is_no_message_is_refused_on_the_spot() {
         ],
     );
     assert_eq!(
-        door.send_request(&to("/messages?x=1&session_id=LINE&y=2")).status,
+        server.send_request(&to("/messages?x=1&session_id=LINE&y=2")).status,
         202,
         "others may be there"
     );
     assert_eq!(line.receive()["id"], 1);
     // It is no session of streamable HTTP, and such a session is no stream.
-    assert_eq!(door.send_request(&in_session(name, ping(1))).status, 404);
-    let session = door.session(LEGACY);
-    assert_eq!(door.send_request(&to(&format!("/messages?session_id={session}"))).status, 404);
+    assert_eq!(server.send_request(&in_session(name, ping(1))).status, 404);
+    let session = server.session(LEGACY);
+    assert_eq!(server.send_request(&to(&format!("/messages?session_id={session}"))).status, 404);
 }
 
-/// A request that is refused has somebody who waits for it on the stream.
+/// The client of a refused request waits for the error on the stream.
 #[test]
-fn what_is_wrong_with_a_request_is_told_on_the_stream() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn request_errors_are_sent_on_the_stream() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     line.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     assert_eq!(line.receive()["error"]["code"], -32602, "before a handshake");
     line.initialize("2024-11-05");
@@ -336,16 +336,16 @@ fn what_is_wrong_with_a_request_is_told_on_the_stream() {
         (r#"{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"no_such_tool"}}"#, -32602),
     ] {
         line.send(body);
-        let told = line.receive();
+        let reply = line.receive();
         let asked: Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!((&told["id"], &told["error"]["code"]), (&asked["id"], &json!(code)), "{body}");
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&asked["id"], &json!(code)), "{body}");
     }
 }
 
 #[test]
-fn other_methods_and_other_forms_are_not_allowed() {
-    let door = TestServer::start();
-    let line = SseClient::open(&door);
+fn other_methods_and_media_types_are_refused() {
+    let server = TestServer::start();
+    let line = SseClient::open(&server);
     for (method, path, status, allowed) in [
         ("POST", "/sse", 405, Some("GET")),
         ("DELETE", "/sse", 405, Some("GET")),
@@ -357,7 +357,7 @@ fn other_methods_and_other_forms_are_not_allowed() {
         ("GET", "/SSE", 404, None),
         ("GET", "/messages/sse", 404, None),
     ] {
-        let mut client = door.connect();
+        let mut client = server.connect();
         client.send(
             &HttpRequest {
                 body: if method == "POST" { ping(1).into() } else { Vec::new() },
@@ -365,8 +365,8 @@ fn other_methods_and_other_forms_are_not_allowed() {
             }
             .to_bytes(),
         );
-        let answer = client.read_head().expect("an answer");
-        assert_eq!((answer.status, answer.header("allow")), (status, allowed), "{method} {path}");
+        let response = client.read_head().expect("an answer");
+        assert_eq!((response.status, response.header("allow")), (status, allowed), "{method} {path}");
     }
     for (accept, status) in [
         (None, 200),
@@ -377,36 +377,37 @@ fn other_methods_and_other_forms_are_not_allowed() {
         (Some("text/html"), 406),
         (Some("text/event-stream;q=0"), 406),
     ] {
-        let ask = accept.into_iter().fold(get("/sse"), |ask, accept| ask.with_header("Accept", accept));
-        assert_eq!(door.status_of(&ask), status, "{accept:?}");
+        let request =
+            accept.into_iter().fold(get("/sse"), |request, accept| request.with_header("Accept", accept));
+        assert_eq!(server.status_of(&request), status, "{accept:?}");
     }
     // A GET of the endpoint means what it always meant.
-    assert_eq!(door.send_request(&get("/mcp").with_header("Accept", "text/event-stream")).status, 405);
+    assert_eq!(server.send_request(&get("/mcp").with_header("Accept", "text/event-stream")).status, 405);
     line.expect_no_pending_event();
 }
 
 #[test]
-fn a_line_belongs_to_whom_it_was_given() {
+fn connection_belongs_to_the_caller_that_opened_it() {
     let guard = || Guard { token: Some(BearerToken::new("s3cret")), ..Guard::default() };
     let locked = TestServer::with_setup(|setup| setup.guard = guard());
     let open = TestServer::sharing_servers(&locked, Guard::default());
-    let token = |ask: HttpRequest| ask.with_header("Authorization", "Bearer s3cret");
-    for ask in
+    let token = |request: HttpRequest| request.with_header("Authorization", "Bearer s3cret");
+    for request in
         [get("/sse"), get("/sse").with_header("Authorization", "Bearer other"), get("/sse?token=s3cret")]
     {
-        assert_eq!(locked.send_request(&ask).status, 401);
+        assert_eq!(locked.send_request(&request).status, 401);
     }
     let named = SseClient::open_with(&locked, &token(get("/sse")));
     let stranger = SseClient::open(&open);
     stranger.initialize("2024-11-05");
-    for (door, ask, status) in [
+    for (server, request, status) in [
         (&locked, named.post(ping(1)), 401),
         (&locked, named.post(ping(1)).with_header("Authorization", "Bearer other"), 401),
         (&open, named.post(ping(1)), 404),
         (&locked, token(stranger.post(ping(1))), 404),
         (&locked, token(named.post(ping(1))), 202),
     ] {
-        assert_eq!(door.send_request(&ask).status, status, "{ask:?}");
+        assert_eq!(server.send_request(&request).status, status, "{request:?}");
     }
     assert_eq!(named.receive()["id"], 1);
     stranger.expect_no_pending_event();
@@ -414,9 +415,9 @@ fn a_line_belongs_to_whom_it_was_given() {
 
 /// Each has a name, so that what one leaves behind is not another's.
 #[test]
-fn tasks_of_one_line_are_not_those_of_another() {
-    let door = TestServer::start();
-    let (one, other) = (SseClient::open(&door), SseClient::open(&door));
+fn tasks_belong_to_their_own_connection() {
+    let server = TestServer::start();
+    let (one, other) = (SseClient::open(&server), SseClient::open(&server));
     let list = r#"{"jsonrpc":"2.0","id":9,"method":"tasks/list"}"#;
     for line in [&one, &other] {
         line.initialize(LEGACY);
@@ -432,31 +433,31 @@ fn tasks_of_one_line_are_not_those_of_another() {
 }
 
 #[test]
-fn streams_count_as_sessions() {
-    let door = TestServer::with_setup(|setup| setup.limits.sessions_per_principal_max = 2);
-    let first = SseClient::open(&door);
-    let _second = SseClient::open(&door);
-    let answer = door.send_request(&get("/sse"));
-    assert_eq!((answer.status, answer.error_code()), (429, Some(-31001)), "{answer:?}");
-    assert!(answer.header("retry-after").is_some());
+fn http_sse_streams_count_as_sessions() {
+    let server = TestServer::with_setup(|setup| setup.limits.sessions_per_principal_max = 2);
+    let first = SseClient::open(&server);
+    let _second = SseClient::open(&server);
+    let response = server.send_request(&get("/sse"));
+    assert_eq!((response.status, response.error_code()), (429, Some(-31001)), "{response:?}");
+    assert!(response.header("retry-after").is_some());
     drop(first);
-    door.wait_until("there is room again", |_| door.status_of(&get("/sse")) == 200);
+    server.wait_until("there is room again", |_| server.status_of(&get("/sse")) == 200);
 }
 
 #[test]
-fn calls_on_one_line_are_bounded() {
-    let door = TestServer::with_setup(|setup| setup.limits.calls_per_peer_max = 2);
-    let line = SseClient::open(&door);
+fn concurrent_calls_of_one_connection_are_limited() {
+    let server = TestServer::with_setup(|setup| setup.limits.calls_per_peer_max = 2);
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     for id in 1..=2 {
         line.send(call(id, "hold", r#"{"key":"k"}"#));
-        door.provider.expect_started("k");
+        server.provider.expect_started("k");
     }
     line.send(call(3, "test_simple_text", "{}"));
     assert_eq!(line.receive()["error"]["code"], -31001);
     line.send(call(1, "test_simple_text", "{}"));
     assert_eq!(line.receive()["error"]["code"], -32600, "the id is in use");
-    door.provider.release("k", 2);
+    server.provider.release("k", 2);
     for _ in 0..2 {
         assert!(line.receive()["result"].is_object());
     }
@@ -465,20 +466,20 @@ fn calls_on_one_line_are_bounded() {
 /// A client that posts and posts, and does not read its stream: it is told to wait with more, and when what is
 /// under way has more to say than there is room for, it is cut.
 #[test]
-fn a_stream_that_is_not_read() {
+fn unread_stream_drops_notifications_and_refuses_posts() {
     let mut setup = Setup::default();
     setup.limits.stream_bytes_max = 1 << 20;
     setup.limits.stream_events_max = 4;
-    let door = setup.start();
-    let line = SseClient::open(&door);
+    let server = setup.start();
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     let fill = || {
-        let mut poster = door.connect();
+        let mut poster = server.connect();
         for posted in 0..1000 {
-            let answer = poster.send_request(&line.post(call(1, "big", r#"{"bytes":4194304}"#)));
-            if answer.status != 202 {
-                assert_eq!((answer.status, answer.error_code()), (429, Some(-31001)), "{answer:?}");
-                assert!(answer.header("retry-after").is_some());
+            let response = poster.send_request(&line.post(call(1, "big", r#"{"bytes":4194304}"#)));
+            if response.status != 202 {
+                assert_eq!((response.status, response.error_code()), (429, Some(-31001)), "{response:?}");
+                assert!(response.header("retry-after").is_some());
                 return posted;
             }
         }
@@ -491,46 +492,46 @@ fn a_stream_that_is_not_read() {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     for (id, key) in (10..).zip(keys.iter().flat_map(|key| [key; 20])) {
         line.send(call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
-        door.provider.expect_started(key);
+        server.provider.expect_started(key);
     }
     // What is full now may be on its way a moment later, but not for ever: sockets hold so much and no more.
     let cut = keys.iter().zip((0..keys.len()).rev()).any(|(key, left)| {
         fill();
-        door.provider.release(key, 20);
-        door.wait_until("they are answered", |status| status.calls_active <= left * 20);
-        door.send_request(&line.post(ping(2))).status == 404
+        server.provider.release(key, 20);
+        server.wait_until("they are answered", |status| status.calls_active <= left * 20);
+        server.send_request(&line.post(ping(2))).status == 404
     });
     assert!(cut, "it is kept for ever");
-    door.assert_serving();
+    server.assert_serving();
     while line.stream.borrow_mut().next_event().is_some() {}
-    door.wait_until("nothing is left of it", |status| status.sessions == 0 && status.calls_active == 0);
+    server.wait_until("nothing is left of it", |status| status.sessions == 0 && status.calls_active == 0);
 }
 
 #[test]
-fn a_reader_that_stalls_is_cut() {
-    let door = TestServer::with_setup(|setup| setup.connection_limits.write_stall_timeout_ms = 300);
-    let line = SseClient::open(&door);
+fn stalled_reader_is_closed() {
+    let server = TestServer::with_setup(|setup| setup.connection_limits.write_stall_timeout_ms = 300);
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     let big = call(1, "big", r#"{"bytes":4194304}"#);
-    let mut poster = door.connect();
-    // Until nothing more goes out, and then until somebody notices.
+    let mut poster = server.connect();
+    // Until no more can be written, and then until the tracker notices.
     let mut posted = 0;
     while poster.send_request(&line.post(&*big)).status != 404 {
         posted += 1;
         assert!(posted < 100_000, "it is kept for ever");
     }
-    door.wait_until("nothing is left of it", |status| status.sessions == 0);
+    server.wait_until("nothing is left of it", |status| status.sessions == 0);
 }
 
 #[test]
-fn quiet_streams_are_kept_alive() {
+fn silent_streams_get_keep_alive_comments() {
     let mut setup = Setup::default();
     setup.limits.keep_alive_ms = 50;
     setup.connection_limits.keep_alive_timeout_ms = 100;
     setup.connection_limits.header_timeout_ms = 100;
     setup.connection_limits.body_idle_timeout_ms = 100;
-    let door = setup.start();
-    let line = SseClient::open(&door);
+    let server = setup.start();
+    let line = SseClient::open(&server);
     for _ in 0..20 {
         let event = line.stream.borrow_mut().next_event_or_comment().expect("the stream goes on");
         assert!(event.is_comment(), "{event:?}");
@@ -539,14 +540,24 @@ fn quiet_streams_are_kept_alive() {
 }
 
 #[test]
-fn the_same_under_tls() {
-    let door = TestServer::with_setup(|setup| setup.certificates = Some(CertificateFolder::new()));
-    let line = SseClient::open(&door);
+fn http_sse_works_under_tls() {
+    let server = TestServer::with_setup(|setup| setup.certificates = Some(CertificateFolder::new()));
+    let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     line.send(call(1, "hold", r#"{"key":"k"}"#));
-    door.provider.expect_started("k");
+    server.provider.expect_started("k");
     line.expect_no_pending_event();
     line.stream.borrow_mut().shutdown_write();
-    door.provider.expect_dropped("k");
-    door.wait_until("nothing is left of it", |status| status.sessions == 0);
+    server.provider.expect_dropped("k");
+    server.wait_until("nothing is left of it", |status| status.sessions == 0);
+}
+
+#[test]
+fn http_sse_can_be_switched_off() {
+    let server = TestServer::with_setup(|setup| setup.http_sse = false);
+    for path in ["/sse", "/mcp/one/sse"] {
+        assert_eq!(server.send_request(&get(path)).status, 404, "{path}");
+    }
+    assert_eq!(server.send_request(&post(ping(1)).with_path("/messages?session_id=x")).status, 404);
+    server.assert_serving();
 }

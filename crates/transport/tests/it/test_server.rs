@@ -1,4 +1,4 @@
-//! A door of its own for each test: in this process, on a free port, with providers that can be watched.
+//! A server for each test: in this process, on a free port, with a provider that the test controls.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,23 +25,24 @@ use crate::client::{Client, HttpRequest, initialize, post};
 use crate::conn::Conn;
 use crate::controlled_provider::ControlledProvider;
 
-/// Nothing here takes this long unless it is broken.
+/// No test takes this long unless something is broken.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const SOCKET: &str = "door.sock";
 
-/// What a door is made of. The names are those of the servers behind it.
+/// The configuration of a test server. `names` are the names of its MCP servers.
 pub(crate) struct Setup {
     pub(crate) names: &'static [&'static str],
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) certificates: Option<CertificateFolder>,
+    pub(crate) http_sse: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        // Nothing is closed for being slow unless a test asks for it: the machine may be busy.
+        // No timeouts unless a test sets them: the machine may be busy.
         let timing = ConnectionLimits {
             header_timeout_ms: 600_000,
             body_idle_timeout_ms: 600_000,
@@ -57,11 +58,12 @@ impl Default for Setup {
             limits,
             connection_limits: timing,
             certificates: None,
+            http_sse: true,
         }
     }
 }
 
-/// Open at a port and at a unix socket, with the same behind both.
+/// Listens on a TCP port and on a unix socket.
 pub(crate) struct TestServer {
     pub(crate) runtime: Runtime,
     pub(crate) address: SocketAddr,
@@ -77,8 +79,8 @@ pub(crate) struct TestServer {
 
 impl Setup {
     pub(crate) fn start(self) -> TestServer {
-        let world = Arc::new(FakePlatform::new(1));
-        let stand = Arc::new(ControlledProvider::default());
+        let platform = Arc::new(FakePlatform::new(1));
+        let provider = Arc::new(ControlledProvider::default());
         let servers: Vec<Arc<Server>> = self
             .names
             .iter()
@@ -87,14 +89,15 @@ impl Setup {
                     name: (*name).into(),
                     version: "1".into(),
                     limits: self.limits.clone(),
-                    platform: world.clone(),
+                    platform: platform.clone(),
                 };
                 let providers: Vec<Arc<dyn Provider>> =
-                    vec![Arc::new(ConformanceProvider::default()), stand.clone()];
+                    vec![Arc::new(ConformanceProvider::default()), provider.clone()];
                 Server::new(config, providers).expect("the catalogs are sound")
             })
             .collect();
-        TestServer::new(world, stand, servers, self.guard, self.connection_limits, self.certificates)
+        let Self { guard, connection_limits, certificates, http_sse, .. } = self;
+        TestServer::new(platform, provider, servers, guard, connection_limits, certificates, http_sse)
     }
 }
 
@@ -109,10 +112,11 @@ impl TestServer {
         setup.start()
     }
 
-    /// Another door to the same servers.
+    /// Another site with the same MCP servers.
     pub(crate) fn sharing_servers(other: &Self, guard: Guard) -> Self {
         let Setup { connection_limits: timing, certificates: keys, .. } = Setup::default();
-        Self::new(other.platform.clone(), other.provider.clone(), other.servers.clone(), guard, timing, keys)
+        let (platform, provider) = (other.platform.clone(), other.provider.clone());
+        Self::new(platform, provider, other.servers.clone(), guard, timing, keys, true)
     }
 
     fn new(
@@ -122,6 +126,7 @@ impl TestServer {
         guard: Guard,
         timing: ConnectionLimits,
         certificates: Option<CertificateFolder>,
+        http_sse: bool,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -138,7 +143,7 @@ impl TestServer {
         let tls: Option<Arc<Tls>> =
             certificates.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
         let client_config = certificates.as_ref().map(CertificateFolder::client_config);
-        let site = Site { servers: servers.clone(), guard, connection_limits: timing, tls };
+        let site = Site { servers: servers.clone(), guard, connection_limits: timing, tls, http_sse };
         let listeners = vec![listener.into(), file.into()];
         let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
         Self {
@@ -174,17 +179,17 @@ impl TestServer {
         Client::new(Conn::unix(&self.socket_path()))
     }
 
-    /// Sends one request on a connection of its own and reads the whole answer.
-    pub(crate) fn send_request(&self, ask: &HttpRequest) -> crate::client::HttpResponse {
+    /// Sends one request on a new connection and reads the whole response.
+    pub(crate) fn send_request(&self, request: &HttpRequest) -> crate::client::HttpResponse {
         let mut client = self.connect();
-        client.send(&ask.to_bytes());
+        client.send(&request.to_bytes());
         client.read_response().expect("an answer")
     }
 
-    /// The status alone: what is answered may be a stream without an end.
-    pub(crate) fn status_of(&self, ask: &HttpRequest) -> u16 {
+    /// Only the status: the response may be an endless stream.
+    pub(crate) fn status_of(&self, request: &HttpRequest) -> u16 {
         let mut client = self.connect();
-        client.send(&ask.to_bytes());
+        client.send(&request.to_bytes());
         client.read_head().expect("an answer").status
     }
 
@@ -194,16 +199,16 @@ impl TestServer {
     }
 
     pub(crate) fn session_with(&self, version: &str, capabilities: &str) -> String {
-        let answer = self.send_request(&initialize(version, capabilities));
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.header("mcp-session-id").expect("a session id").to_owned()
+        let response = self.send_request(&initialize(version, capabilities));
+        assert_eq!(response.status, 200, "{response:?}");
+        response.header("mcp-session-id").expect("a session id").to_owned()
     }
 
     pub(crate) fn request_stop(&self) {
         self.stop.send(true).expect("the door is open");
     }
 
-    /// Waits until the door is shut.
+    /// Waits until the server has stopped.
     pub(crate) fn wait_stopped(&mut self) {
         let serving = self.serve_task.take().expect("shut once");
         self.runtime
@@ -212,7 +217,7 @@ impl TestServer {
             .expect("it does not panic");
     }
 
-    /// Waits until something holds that the server tells about itself.
+    /// Waits until a condition on the server's status holds.
     pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&host::Status) -> bool) {
         let holds = async {
             while !holds(&self.server().status()) {
@@ -223,9 +228,9 @@ impl TestServer {
         assert!(waited.is_ok(), "never happened: {what}; {:?}", self.server().status());
     }
 
-    /// The door still works: somebody else is served.
+    /// Asserts that the server still answers other clients.
     pub(crate) fn assert_serving(&self) {
-        let answer = self.send_request(&post(r#"{"jsonrpc":"2.0","id":"alive","method":"ping"}"#));
-        assert_eq!((answer.status, &answer.json()["id"]), (200, &Value::from("alive")));
+        let response = self.send_request(&post(r#"{"jsonrpc":"2.0","id":"alive","method":"ping"}"#));
+        assert_eq!((response.status, &response.json()["id"]), (200, &Value::from("alive")));
     }
 }

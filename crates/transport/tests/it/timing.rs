@@ -1,11 +1,11 @@
-//! Connections that dwell: closed in their own time, while others are served. How fast is not asserted.
+//! Timeouts of connections. Others are served meanwhile; the exact time is not asserted.
 
 use transport::http::ConnectionLimits;
 
 use crate::client::{Client, LEGACY, call, get, in_session, modern, modern_call, ping, post};
 use crate::test_server::{Setup, TestServer};
 
-/// A door where one phase is short and all others are long.
+/// A server with one short timeout; all others are long.
 fn start_with_limits(short: impl FnOnce(&mut ConnectionLimits)) -> TestServer {
     TestServer::with_setup(|setup| short(&mut setup.connection_limits))
 }
@@ -13,14 +13,13 @@ fn start_with_limits(short: impl FnOnce(&mut ConnectionLimits)) -> TestServer {
 const HEAD: &[u8] =
     b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 40\r\n";
 
-/// Clients that begin so and then do nothing: each is closed without a success, and somebody else is served
-/// all the while.
-fn expect_closed(door: &TestServer, beginnings: &[(&str, Vec<u8>)]) {
-    let mut busy = door.connect();
+/// Clients that send these bytes and then nothing: each is closed without a success, while other clients are served.
+fn expect_closed(server: &TestServer, beginnings: &[(&str, Vec<u8>)]) {
+    let mut busy = server.connect();
     let stalled: Vec<(&str, Client)> = beginnings
         .iter()
         .map(|(what, bytes)| {
-            let mut client = door.connect();
+            let mut client = server.connect();
             client.send(bytes);
             assert_eq!(busy.send_request(&post(ping(1))).status, 200);
             (*what, client)
@@ -29,15 +28,15 @@ fn expect_closed(door: &TestServer, beginnings: &[(&str, Vec<u8>)]) {
     for (what, mut client) in stalled {
         let rest = String::from_utf8_lossy(&client.read_to_end()).into_owned();
         assert!(!rest.contains(" 200 "), "{what}: {rest}");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn a_head_that_does_not_end() {
-    let door = start_with_limits(|timing| timing.header_timeout_ms = 300);
+fn incomplete_head_times_out() {
+    let server = start_with_limits(|timing| timing.header_timeout_ms = 300);
     expect_closed(
-        &door,
+        &server,
         &[
             ("nothing at all", Vec::new()),
             ("one byte", b"P".to_vec()),
@@ -50,9 +49,9 @@ fn a_head_that_does_not_end() {
 }
 
 #[test]
-fn a_second_head_that_does_not_end() {
-    let door = start_with_limits(|timing| timing.header_timeout_ms = 300);
-    let mut client = door.connect();
+fn incomplete_second_head_times_out() {
+    let server = start_with_limits(|timing| timing.header_timeout_ms = 300);
+    let mut client = server.connect();
     assert_eq!(client.send_request(&get("/health")).status, 200);
     client.send(b"GET /health HTTP/1.1\r\nX-Slow: ");
     assert!(client.read_response().is_none());
@@ -60,25 +59,25 @@ fn a_second_head_that_does_not_end() {
 
 /// A byte now and then does not help: the head as a whole has its time.
 #[test]
-fn a_head_that_drips() {
-    let door = start_with_limits(|timing| timing.header_timeout_ms = 300);
-    let mut client = door.connect();
+fn slowly_dripping_head_times_out() {
+    let server = start_with_limits(|timing| timing.header_timeout_ms = 300);
+    let mut client = server.connect();
     client.send(HEAD);
     let mut dripped = 0_u32;
     while client.is_open() {
         client.send(b"X: y\r\n");
         dripped += 1;
         assert!(dripped < 10_000, "a head is read for ever");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn a_body_that_does_not_end() {
-    let door = start_with_limits(|timing| timing.body_idle_timeout_ms = 300);
+fn incomplete_body_times_out() {
+    let server = start_with_limits(|timing| timing.body_idle_timeout_ms = 300);
     let chunks = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     expect_closed(
-        &door,
+        &server,
         &[
             ("no byte of it", [HEAD, b"\r\n"].concat()),
             ("half of it", [HEAD, b"\r\n", &ping(1).as_bytes()[..20]].concat()),
@@ -91,31 +90,31 @@ fn a_body_that_does_not_end() {
 
 /// A byte now and then does not help here either: the body as a whole has its time.
 #[test]
-fn a_body_that_drips() {
-    let door = start_with_limits(|timing| timing.body_total_timeout_ms = 300);
-    let mut client = door.connect();
+fn slowly_dripping_body_times_out() {
+    let server = start_with_limits(|timing| timing.body_total_timeout_ms = 300);
+    let mut client = server.connect();
     client.send(&[&HEAD[..HEAD.len() - "40\r\n".len()], b"100000\r\n\r\n"].concat());
     let mut dripped = 0_u32;
     while client.is_open() {
         client.send(b" ");
         dripped += 1;
         assert!(dripped < 90_000, "a body is read for ever");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn a_connection_that_is_not_used() {
-    let door = start_with_limits(|timing| timing.keep_alive_timeout_ms = 300);
-    let mut client = door.connect();
+fn idle_connection_is_closed() {
+    let server = start_with_limits(|timing| timing.keep_alive_timeout_ms = 300);
+    let mut client = server.connect();
     assert_eq!(client.send_request(&get("/health")).status, 200);
     assert_eq!(client.read_to_end(), b"");
-    door.assert_serving();
+    server.assert_serving();
 }
 
 /// Quiet is not idle: a call may take its time, and so may a stream.
 #[test]
-fn what_is_under_way_is_never_idle() {
+fn running_calls_and_streams_are_never_idle() {
     let mut setup = Setup::default();
     setup.connection_limits = ConnectionLimits {
         header_timeout_ms: 300,
@@ -127,10 +126,10 @@ fn what_is_under_way_is_never_idle() {
     // A comment now and then: the number of them is the time that passed.
     setup.limits.keep_alive_ms = 100;
     setup.limits.stream_after_silence_ms = 100;
-    let door = setup.start();
-    let session = door.session(LEGACY);
+    let server = setup.start();
+    let session = server.session(LEGACY);
     let long = 20;
-    for (what, ask) in [
+    for (what, request) in [
         ("a call in a session", in_session(&session, call(1, "hold", r#"{"key":"k"}"#))),
         ("a call alone", post(call(1, "hold", r#"{"key":"k"}"#))),
         ("a call of the newest era", modern_call(1, "hold", r#"{"key":"k"}"#)),
@@ -140,8 +139,8 @@ fn what_is_under_way_is_never_idle() {
             modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
         ),
     ] {
-        let mut client = door.connect();
-        client.open_stream(&ask);
+        let mut client = server.connect();
+        client.open_stream(&request);
         let mut comments = 0;
         while comments < long {
             let event =
@@ -149,34 +148,34 @@ fn what_is_under_way_is_never_idle() {
             comments += u32::from(event.is_comment());
         }
     }
-    let mut client = door.connect();
+    let mut client = server.connect();
     client
         .send(&modern_call(1, "hold", r#"{"key":"j"}"#).with_header("Accept", "application/json").to_bytes());
-    let mut meanwhile = door.connect();
+    let mut meanwhile = server.connect();
     meanwhile.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
     for _ in 0..long {
         meanwhile.next_event_or_comment().expect("a comment");
     }
-    door.provider.release("j", 1);
+    server.provider.release("j", 1);
     assert_eq!(client.read_response().expect("an answer in JSON").status, 200);
 }
 
 /// A client that asks for much and reads nothing.
 #[test]
-fn a_reader_that_stalls() {
-    let door = start_with_limits(|timing| timing.write_stall_timeout_ms = 300);
+fn stalled_reader_is_closed_after_the_write_stall() {
+    let server = start_with_limits(|timing| timing.write_stall_timeout_ms = 300);
     let big = r#"{"bytes":67108864}"#;
-    let mut client = door.connect();
+    let mut client = server.connect();
     client.send(&modern_call(1, "big", big).to_bytes());
     client.read_head().expect("an answer that does not fit into any buffer");
-    let mut streaming = door.connect();
+    let mut streaming = server.connect();
     let flood = modern_call(1, "flood", r#"{"key":"k","steps":4000,"bytes":65536}"#);
     streaming.send(&flood.to_bytes());
-    door.provider.expect_started("k");
-    door.assert_serving();
-    door.provider.expect_dropped("k");
-    door.wait_until("nothing is left of them", |status| status.calls_active == 0);
+    server.provider.expect_started("k");
+    server.assert_serving();
+    server.provider.expect_dropped("k");
+    server.wait_until("nothing is left of them", |status| status.calls_active == 0);
     // The first stalled before the second did.
     assert!(client.read_to_end().len() < 64 << 20, "cut off");
-    door.assert_serving();
+    server.assert_serving();
 }

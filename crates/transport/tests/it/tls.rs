@@ -1,4 +1,4 @@
-//! TLS at the door: who gets in and how, what is no handshake, how it ends, and a certificate that is replaced.
+//! TLS: versions, ALPN, invalid handshakes, timeouts, closing, and a renewed certificate.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -28,21 +28,21 @@ fn open_with(change: impl FnOnce(&mut Setup)) -> TestServer {
     })
 }
 
-fn certificates(door: &TestServer) -> &CertificateFolder {
-    door.certificates.as_ref().expect("this door has some")
+fn certificates(server: &TestServer) -> &CertificateFolder {
+    server.certificates.as_ref().expect("this door has some")
 }
 
 #[test]
-fn both_versions_with_and_without_a_word_about_http() {
-    let door = open();
+fn tls_1_2_and_1_3_work_with_and_without_alpn() {
+    let server = open();
     for (version, named) in [(&TLS12, ProtocolVersion::TLSv1_2), (&TLS13, ProtocolVersion::TLSv1_3)] {
         for protocols in [&[][..], &["http/1.1"], &["http/1.0", "http/1.1"]] {
-            let config = trusting_client_config(&[&certificates(&door).certificate], &[version], protocols);
-            let mut client = Client::new(Conn::secured(door.address, config));
+            let config = trusting_client_config(&[&certificates(&server).certificate], &[version], protocols);
+            let mut client = Client::new(Conn::secured(server.address, config));
             for id in 1..4 {
-                let answer = client.send_request(&post(call(id, "test_simple_text", "{}")));
+                let response = client.send_request(&post(call(id, "test_simple_text", "{}")));
                 assert_eq!(
-                    (answer.status, &answer.json()["id"]),
+                    (response.status, &response.json()["id"]),
                     (200, &id.into()),
                     "{named:?} {protocols:?}"
                 );
@@ -55,13 +55,13 @@ fn both_versions_with_and_without_a_word_about_http() {
 }
 
 #[test]
-fn http2_is_spoken_with_whoever_says_so() {
-    let door = open();
+fn alpn_h2_selects_http2() {
+    let server = open();
     for versions in [&[&TLS12][..], &[&TLS13], ALL_VERSIONS] {
         let config =
-            trusting_client_config(&[&certificates(&door).certificate], versions, &["h2", "http/1.1"]);
+            trusting_client_config(&[&certificates(&server).certificate], versions, &["h2", "http/1.1"]);
         let talk = async {
-            let stream = tokio::net::TcpStream::connect(door.address).await.expect("the door is open");
+            let stream = tokio::net::TcpStream::connect(server.address).await.expect("the door is open");
             let name = ServerName::try_from("localhost").expect("a name");
             let stream = TlsConnector::from(config).connect(name, stream).await.expect("a handshake");
             assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
@@ -75,22 +75,22 @@ fn http2_is_spoken_with_whoever_says_so() {
                 }
                 let mut sender = sender.clone().ready().await.expect("it takes more");
                 let request = request.body(()).expect("a request");
-                let (answer, mut body) = sender.send_request(request, false).expect("it is sent");
+                let (response, mut body) = sender.send_request(request, false).expect("it is sent");
                 body.send_data(Bytes::from(ask.body), true).expect("it is sent");
-                let mut answer = answer.await.expect("an answer");
-                assert_eq!(answer.status(), 200);
-                assert!(answer.body_mut().data().await.expect("a body").is_ok());
+                let mut response = response.await.expect("an answer");
+                assert_eq!(response.status(), 200);
+                assert!(response.body_mut().data().await.expect("a body").is_ok());
             }
         };
-        door.runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, talk).await }).expect("in time");
+        server.runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, talk).await }).expect("in time");
     }
 }
 
 #[test]
-fn nothing_in_common_is_an_alert() {
-    let door = open();
+fn handshake_without_a_common_protocol_gets_an_alert() {
+    let server = open();
     let stranger = TestCertificate::new();
-    let pair = &certificates(&door).certificate;
+    let pair = &certificates(&server).certificate;
     for (what, config, expected) in [
         (
             "no protocol in common",
@@ -105,11 +105,11 @@ fn nothing_in_common_is_an_alert() {
     ] {
         let name = ServerName::try_from("localhost").expect("a name");
         let mut session = ClientConnection::new(config, name).expect("a session");
-        let mut stream = std::net::TcpStream::connect(door.address).expect("the door is open");
+        let mut stream = std::net::TcpStream::connect(server.address).expect("the door is open");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
         let error = session.complete_io(&mut stream).expect_err(what).to_string();
         assert!(error.contains(expected), "{what}: {error}");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
@@ -129,9 +129,9 @@ fn old_client_hello(version: [u8; 2]) -> Vec<u8> {
 
 #[test]
 fn older_versions_are_refused_with_an_alert() {
-    let door = open();
+    let server = open();
     for (what, version) in [("SSL 3", [3, 0]), ("TLS 1.0", [3, 1]), ("TLS 1.1", [3, 2])] {
-        let mut client = Client::new(Conn::tcp(door.address));
+        let mut client = Client::new(Conn::tcp(server.address));
         client.send(&old_client_hello(version));
         client.shutdown_write();
         // An alert, fatal: handshake_failure or protocol_version (RFC 8446, 6.2), and nothing else.
@@ -139,12 +139,12 @@ fn older_versions_are_refused_with_an_alert() {
         assert_eq!((rest.first(), rest.len()), (Some(&0x15), 7), "{what}: {rest:?}");
         assert!(matches!(rest[5..], [2, 40 | 70]), "{what}: {rest:?}");
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn plain_http_is_told_where_it_is() {
-    let door = open();
+fn plain_http_on_a_tls_port_gets_a_helpful_error() {
+    let server = open();
     for (what, bytes) in [
         ("a GET", get("/health").to_bytes()),
         ("a POST", post(ping(1)).to_bytes()),
@@ -152,21 +152,21 @@ fn plain_http_is_told_where_it_is() {
         ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
         ("a letter", b"G".to_vec()),
     ] {
-        let mut client = Client::new(Conn::tcp(door.address));
+        let mut client = Client::new(Conn::tcp(server.address));
         client.send(&bytes);
         client.shutdown_write();
-        let answer = client.read_response().expect(what);
-        assert_eq!(answer.status, 400, "{what}");
-        assert_eq!(answer.text(), "This port speaks TLS: use https:// in the URL.\n", "{what}");
+        let response = client.read_response().expect(what);
+        assert_eq!(response.status, 400, "{what}");
+        assert_eq!(response.text(), "This port speaks TLS: use https:// in the URL.\n", "{what}");
         assert_eq!(client.read_to_end(), b"", "{what}: and that is all");
     }
-    assert_eq!(door.server().status().calls, 0);
-    door.assert_serving();
+    assert_eq!(server.server().status().calls, 0);
+    server.assert_serving();
 }
 
 /// The first flight of a real client.
-fn client_hello(door: &TestServer) -> Vec<u8> {
-    let config = certificates(door).client_config();
+fn client_hello(server: &TestServer) -> Vec<u8> {
+    let config = certificates(server).client_config();
     let name = ServerName::try_from("localhost").expect("a name");
     let mut session = ClientConnection::new(config, name).expect("a session");
     let mut bytes = Vec::new();
@@ -175,9 +175,9 @@ fn client_hello(door: &TestServer) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_handshake_is_closed() {
-    let door = open();
-    let hello = client_hello(&door);
+fn invalid_handshake_closes_the_connection() {
+    let server = open();
+    let hello = client_hello(&server);
     let mut cases: Vec<(String, Vec<u8>)> = vec![
         ("nothing".into(), Vec::new()),
         ("zeros".into(), vec![0; 100]),
@@ -204,13 +204,13 @@ fn what_is_no_handshake_is_closed() {
         cases.push((format!("a hello with byte {at} changed"), changed));
     }
     for (what, bytes) in cases {
-        let mut client = Client::new(Conn::tcp(door.address));
+        let mut client = Client::new(Conn::tcp(server.address));
         client.send(&bytes);
         client.shutdown_write();
         let rest = client.read_to_end();
         assert!(!rest.windows(4).any(|four| four == b"HTTP"), "{what}: {}", rest.escape_ascii());
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 fn start_with_limits(short: impl FnOnce(&mut ConnectionLimits)) -> TestServer {
@@ -219,30 +219,30 @@ fn start_with_limits(short: impl FnOnce(&mut ConnectionLimits)) -> TestServer {
 
 /// Each begins so and then does nothing; each is closed, while others are served.
 #[test]
-fn a_handshake_that_does_not_end() {
-    let door = start_with_limits(|timing| timing.header_timeout_ms = 300);
-    let hello = client_hello(&door);
+fn incomplete_handshake_times_out() {
+    let server = start_with_limits(|timing| timing.header_timeout_ms = 300);
+    let hello = client_hello(&server);
     let silent = ["nothing", "a byte", "half a hello", "a hello", "plain HTTP, which then waits"];
     let beginnings = [&[][..], &hello[..1], &hello[..hello.len() / 2], &hello, b"GET / HTTP/1.1\r\n"];
     let mut stalled: Vec<Client> = Vec::new();
     for bytes in beginnings {
-        let mut client = Client::new(Conn::tcp(door.address));
+        let mut client = Client::new(Conn::tcp(server.address));
         client.send(bytes);
         stalled.push(client);
-        door.assert_serving();
+        server.assert_serving();
     }
     for (what, mut client) in silent.into_iter().zip(stalled) {
         let rest = client.read_to_end();
         assert!(!rest.windows(5).any(|five| five == b" 200 "), "{what}");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 /// A byte now and then does not help: the handshake as a whole has its time.
 #[test]
-fn a_handshake_that_drips() {
-    let door = start_with_limits(|timing| timing.header_timeout_ms = 300);
-    let mut client = Client::new(Conn::tcp(door.address));
+fn slowly_dripping_handshake_times_out() {
+    let server = start_with_limits(|timing| timing.header_timeout_ms = 300);
+    let mut client = Client::new(Conn::tcp(server.address));
     // A record that is almost as long as one may be.
     client.send(&[0x16, 3, 1, 0x3f, 0xff, 1, 0, 0xff, 0]);
     let mut dripped = 0_u32;
@@ -250,19 +250,19 @@ fn a_handshake_that_drips() {
         client.send(&[0]);
         dripped += 1;
         assert!(dripped < 16_000, "a handshake is read for ever");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 /// The handshake is done, and then comes less than a request.
 #[test]
-fn a_request_that_does_not_end() {
-    let door = start_with_limits(|timing| {
+fn incomplete_request_under_tls_times_out() {
+    let server = start_with_limits(|timing| {
         timing.header_timeout_ms = 300;
         timing.body_idle_timeout_ms = 300;
     });
     let shaken = || {
-        let mut client = door.connect();
+        let mut client = server.connect();
         let (session, socket) = client.tls();
         while session.is_handshaking() {
             session.complete_io(socket).expect("a handshake");
@@ -301,21 +301,21 @@ fn a_request_that_does_not_end() {
             _ => {}
         }
         waiting.push((what, client));
-        door.assert_serving();
+        server.assert_serving();
     }
     for (what, mut client) in waiting {
         let rest = String::from_utf8_lossy(&client.read_to_end()).into_owned();
         assert!(!rest.contains(" 200 "), "{what}: {rest}");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn a_record_that_was_tampered_with_ends_the_connection() {
-    let door = open();
-    let mut client = door.connect();
+fn modified_record_closes_the_connection() {
+    let server = open();
+    let mut client = server.connect();
     assert_eq!(client.send_request(&post(ping(1))).status, 200);
-    let calls = door.server().status().calls;
+    let calls = server.server().status().calls;
     let mut bytes = Vec::new();
     let (session, socket) = client.tls();
     session.writer().write_all(&post(call(2, "test_simple_text", "{}")).to_bytes()).expect("it is held");
@@ -325,18 +325,18 @@ fn a_record_that_was_tampered_with_ends_the_connection() {
     socket.write_all(&bytes).expect("it is sent");
     let error = session.complete_io(socket).expect_err("an alert").to_string();
     assert!(error.contains("BadRecordMac"), "{error}");
-    assert_eq!(door.server().status().calls, calls);
-    door.assert_serving();
+    assert_eq!(server.server().status().calls, calls);
+    server.assert_serving();
 }
 
 /// How a client may leave while its call is under way. Each is the cancellation.
 #[test]
-fn a_client_that_leaves_is_noticed() {
-    let door = open();
+fn disconnect_under_tls_cancels_the_call() {
+    let server = open();
     for leaves in ["says so", "says so and closes", "closes", "is gone", "sent something else before"] {
-        let mut client = door.connect();
+        let mut client = server.connect();
         client.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
-        door.provider.expect_started("k");
+        server.provider.expect_started("k");
         let (session, socket) = client.tls();
         match leaves {
             "says so" => {
@@ -351,42 +351,42 @@ fn a_client_that_leaves_is_noticed() {
             }
             _ => drop(client),
         }
-        door.provider.expect_dropped("k");
+        server.provider.expect_dropped("k");
     }
-    door.wait_until("nothing is left of them", |status| status.calls_active == 0);
+    server.wait_until("nothing is left of them", |status| status.calls_active == 0);
 }
 
 #[test]
-fn the_end_is_told_apart_from_a_cut() {
-    let mut door = open();
-    let mut asked_to_close = door.connect();
+fn close_notify_marks_the_end_of_a_response() {
+    let mut server = open();
+    let mut asked_to_close = server.connect();
     assert_eq!(asked_to_close.send_request(&post(ping(1)).with_header("Connection", "close")).status, 200);
     assert_eq!((asked_to_close.read_to_end(), asked_to_close.is_truncated()), (Vec::new(), false));
-    let mut busy = door.connect();
+    let mut busy = server.connect();
     busy.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
-    door.provider.expect_started("k");
-    let mut idle = door.connect();
+    server.provider.expect_started("k");
+    let mut idle = server.connect();
     assert_eq!(idle.send_request(&get("/health")).status, 200);
-    door.request_stop();
+    server.request_stop();
     assert_eq!(
         (idle.read_to_end(), idle.is_truncated()),
         (Vec::new(), false),
         "whoever waits for nothing is sent away"
     );
-    door.provider.release("k", 1);
+    server.provider.release("k", 1);
     assert!(busy.read_response().expect("an answer").text().contains("k is over"));
     assert_eq!((busy.read_to_end(), busy.is_truncated()), (Vec::new(), false));
-    door.wait_stopped();
+    server.wait_stopped();
 }
 
 #[test]
-fn much_in_both_directions() {
-    let door = open();
-    let mut client = door.connect();
+fn large_requests_and_responses_work_under_tls() {
+    let server = open();
+    let mut client = server.connect();
     let padded = format!("{}{}", ping(1), " ".repeat(3 << 20));
     assert_eq!(client.send_request(&post(padded)).status, 200);
-    let answer = client.send_request(&modern_call(1, "big", r#"{"bytes":33554432}"#));
-    assert!(answer.body.len() > 32 << 20);
+    let response = client.send_request(&modern_call(1, "big", r#"{"bytes":33554432}"#));
+    assert!(response.body.len() > 32 << 20);
     // Many requests in few records.
     let many: Vec<u8> = (0..500).flat_map(|id| post(ping(id)).to_bytes()).collect();
     client.send(&many);
@@ -396,35 +396,35 @@ fn much_in_both_directions() {
 }
 
 /// The certificate that a new connection is shown.
-fn presented_certificate(door: &TestServer, config: Arc<ClientConfig>) -> Vec<u8> {
-    let mut client = Client::new(Conn::secured(door.address, config));
+fn presented_certificate(server: &TestServer, config: Arc<ClientConfig>) -> Vec<u8> {
+    let mut client = Client::new(Conn::secured(server.address, config));
     assert_eq!(client.send_request(&post(ping(1))).status, 200);
     client.tls().0.peer_certificates().expect("it showed some")[0].to_vec()
 }
 
 /// New connections see the new certificate, and the old ones do not see anything of it.
 #[test]
-fn a_certificate_is_replaced_while_serving() {
-    let door = open();
-    let keys = certificates(&door);
-    let mut before = door.connect();
+fn renewed_certificate_is_used_without_a_restart() {
+    let server = open();
+    let keys = certificates(&server);
+    let mut before = server.connect();
     assert_eq!(before.send_request(&post(ping(1))).status, 200);
-    let mut streaming = door.connect();
+    let mut streaming = server.connect();
     streaming.send(&modern_call(2, "talk", r#"{"key":"k","steps":2}"#).to_bytes());
-    door.provider.expect_started("k");
-    door.provider.release("k", 1);
+    server.provider.expect_started("k");
+    server.provider.release("k", 1);
     streaming.read_head().expect("an answer");
     assert!(streaming.next_event().is_some());
     let renewed = [TestCertificate::new(), TestCertificate::new()];
     let trusting = trusting_client_config(&[&keys.certificate, &renewed[0], &renewed[1]], ALL_VERSIONS, &[]);
     for pair in &renewed {
         keys.write_files(&pair.cert, &pair.key);
-        // As soon as somebody looks, which is not with every connection.
-        door.wait_until("the new one is shown", |_| {
-            presented_certificate(&door, trusting.clone()) == *pair.der
+        // The files are checked at most once a second.
+        server.wait_until("the new one is shown", |_| {
+            presented_certificate(&server, trusting.clone()) == *pair.der
         });
     }
     assert_eq!(before.send_request(&post(ping(2))).status, 200);
-    door.provider.release("k", 2);
+    server.provider.release("k", 2);
     assert!(streaming.remaining_events().len() >= 2, "the stream went on");
 }

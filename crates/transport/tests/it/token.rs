@@ -1,6 +1,6 @@
-//! The bearer token: who must show it, how, and whose a session is.
+//! The bearer token: where it is required, in which form, throttling, rotation, and sessions.
 
-use transport::{BearerToken, Guard};
+use transport::{BearerToken, Exposure, Guard, GuardError, GuessThrottle};
 
 use crate::client::{HttpRequest, LEGACY, call, get, in_session, initialize, ping, post};
 use crate::test_server::TestServer;
@@ -10,8 +10,10 @@ fn locked() -> Guard {
 }
 
 #[test]
-fn a_token_is_shown_once_and_to_the_letter() {
-    let door = TestServer::with_setup(|setup| setup.guard = locked());
+fn token_must_match_exactly_in_one_header() {
+    let server = TestServer::with_setup(|setup| {
+        setup.guard = Guard { throttle: GuessThrottle::new(u32::MAX), ..locked() };
+    });
     for (shown, right) in [
         (&["Bearer s3cret"][..], true),
         (&["bearer s3cret"], true),
@@ -38,7 +40,7 @@ fn a_token_is_shown_once_and_to_the_letter() {
         (&["Bearer s3cret", "Bearer wrong"], false),
         (&["Bearer \u{fffd}"], false),
     ] {
-        for (route, ask) in [
+        for (route, request) in [
             ("POST", post(call(1, "test_simple_text", "{}"))),
             ("GET", get("/mcp")),
             ("DELETE", HttpRequest::new("DELETE", "/mcp")),
@@ -46,58 +48,63 @@ fn a_token_is_shown_once_and_to_the_letter() {
             ("/status", get("/status")),
             ("/nowhere", get("/nowhere")),
         ] {
-            let before = door.server().status().calls;
-            let ask = shown.iter().fold(ask, |ask, shown| ask.append_header("Authorization", shown));
-            let answer = door.send_request(&ask);
+            let before = server.server().status().calls;
+            let request =
+                shown.iter().fold(request, |request, shown| request.append_header("Authorization", shown));
+            let response = server.send_request(&request);
             let case = format!("{route} {shown:?}");
-            assert_eq!(answer.status != 401, right, "{case}");
-            let ran = door.server().status().calls - before;
+            assert_eq!(response.status != 401, right, "{case}");
+            let ran = server.server().status().calls - before;
             assert_eq!(ran, u64::from(right && route == "POST"), "{case}");
             if !right {
-                assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{case}");
-                assert!(answer.error_code().is_some(), "{case}");
-                assert!(!answer.text().contains("s3cret"), "{case}: {answer:?}");
+                assert_eq!(response.header("www-authenticate"), Some("Bearer"), "{case}");
+                assert!(response.error_code().is_some(), "{case}");
+                assert!(!response.text().contains("s3cret"), "{case}: {response:?}");
             }
         }
-        let ask = shown.iter().fold(get("/health"), |ask, shown| ask.append_header("Authorization", shown));
-        assert_eq!(door.send_request(&ask).status, 200, "/health asks nobody: {shown:?}");
+        let request =
+            shown.iter().fold(get("/health"), |request, shown| request.append_header("Authorization", shown));
+        assert_eq!(server.send_request(&request).status, 200, "/health asks nobody: {shown:?}");
     }
 }
 
 #[test]
-fn a_token_does_not_make_up_for_a_foreign_host_or_origin() {
-    let door = TestServer::with_setup(|setup| setup.guard = locked());
-    let ask = post(ping(1)).with_header("Authorization", "Bearer s3cret");
-    assert_eq!(door.send_request(&ask).status, 200);
-    assert_eq!(door.send_request(&ask.clone().with_header("Host", "evil.example")).status, 403);
-    assert_eq!(door.send_request(&ask.clone().with_header("Origin", "https://evil.example")).status, 403);
-    assert_eq!(door.send_request(&ask.with_header("Origin", "null")).status, 403);
+fn valid_token_does_not_bypass_host_and_origin_checks() {
+    let server = TestServer::with_setup(|setup| setup.guard = locked());
+    let request = post(ping(1)).with_header("Authorization", "Bearer s3cret");
+    assert_eq!(server.send_request(&request).status, 200);
+    assert_eq!(server.send_request(&request.clone().with_header("Host", "evil.example")).status, 403);
+    assert_eq!(
+        server.send_request(&request.clone().with_header("Origin", "https://evil.example")).status,
+        403
+    );
+    assert_eq!(server.send_request(&request.with_header("Origin", "null")).status, 403);
 }
 
 #[test]
-fn a_token_in_the_query_is_no_token() {
-    let door = TestServer::with_setup(|setup| setup.guard = locked());
+fn token_in_the_query_is_ignored() {
+    let server = TestServer::with_setup(|setup| setup.guard = locked());
     for path in ["/mcp?token=s3cret", "/mcp?access_token=s3cret", "/status?token=s3cret"] {
-        let ask = if path.starts_with("/mcp") { post(ping(1)).with_path(path) } else { get(path) };
-        assert_eq!(door.send_request(&ask).status, 401, "{path}");
+        let request = if path.starts_with("/mcp") { post(ping(1)).with_path(path) } else { get(path) };
+        assert_eq!(server.send_request(&request).status, 401, "{path}");
     }
 }
 
 #[test]
-fn a_debug_print_keeps_the_secret() {
+fn debug_output_hides_the_token() {
     let shown = format!("{:?}", locked());
     assert!(shown.contains("***") && !shown.contains("s3cret"), "{shown}");
 }
 
-/// One server behind two doors: whoever comes through the open one is somebody else.
+/// One MCP server behind two sites: a caller through the open one is another caller.
 #[test]
-fn a_session_belongs_to_whom_it_was_given() {
-    let locked_door = TestServer::with_setup(|setup| setup.guard = locked());
-    let open_door = TestServer::sharing_servers(&locked_door, Guard::default());
-    let token = |ask: HttpRequest| ask.with_header("Authorization", "Bearer s3cret");
-    let named = locked_door.send_request(&token(initialize(LEGACY, "{}")));
+fn session_belongs_to_the_caller_that_opened_it() {
+    let locked_server = TestServer::with_setup(|setup| setup.guard = locked());
+    let open_server = TestServer::sharing_servers(&locked_server, Guard::default());
+    let token = |request: HttpRequest| request.with_header("Authorization", "Bearer s3cret");
+    let named = locked_server.send_request(&token(initialize(LEGACY, "{}")));
     let named = named.header("mcp-session-id").expect("a session").to_owned();
-    let stranger = open_door.session(LEGACY);
+    let stranger = open_server.session(LEGACY);
     let routes = |session: &str| {
         [
             in_session(session, ping(1)),
@@ -112,24 +119,96 @@ fn a_session_belongs_to_whom_it_was_given() {
             HttpRequest::new("DELETE", "/mcp").with_header("Mcp-Session-Id", session),
         ]
     };
-    for ask in routes(&named) {
-        let answer = open_door.send_request(&ask);
-        assert_eq!((answer.status, answer.error_code()), (404, Some(-31006)), "not the stranger's: {ask:?}");
-        assert_eq!(locked_door.send_request(&ask).status, 401, "no token: {ask:?}");
-        let wrong = locked_door.send_request(&ask.clone().with_header("Authorization", "Bearer other"));
-        assert_eq!(wrong.status, 401, "the wrong token: {ask:?}");
+    for request in routes(&named) {
+        let response = open_server.send_request(&request);
+        assert_eq!(
+            (response.status, response.error_code()),
+            (404, Some(-31006)),
+            "not the stranger's: {request:?}"
+        );
+        assert_eq!(locked_server.send_request(&request).status, 401, "no token: {request:?}");
+        let wrong = locked_server.send_request(&request.clone().with_header("Authorization", "Bearer other"));
+        assert_eq!(wrong.status, 401, "the wrong token: {request:?}");
     }
-    for ask in routes(&stranger) {
-        assert_eq!(locked_door.send_request(&token(ask.clone())).status, 404, "not the token's: {ask:?}");
+    for request in routes(&stranger) {
+        assert_eq!(
+            locked_server.send_request(&token(request.clone())).status,
+            404,
+            "not the token's: {request:?}"
+        );
     }
     assert_eq!(
-        locked_door.send_request(&token(in_session(&named, ping(1)))).status,
+        locked_server.send_request(&token(in_session(&named, ping(1)))).status,
         200,
         "it is as alive as before"
     );
     assert_eq!(
-        open_door.send_request(&in_session(&stranger, ping(1))).status,
+        open_server.send_request(&in_session(&stranger, ping(1))).status,
         200,
         "it is as alive as before"
     );
+}
+
+#[test]
+fn wrong_tokens_are_throttled_by_address() {
+    let server = TestServer::with_setup(|setup| setup.guard = locked());
+    let with_token = |token: &str| post(ping(1)).with_header("Authorization", &format!("Bearer {token}"));
+    let mut client = server.connect();
+    let mut refused = 0;
+    for guess in 0..100 {
+        match client.send_request(&with_token(&format!("guess{guess}"))).status {
+            401 => {}
+            429 => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(refused >= 80, "{refused} of 100 guesses were not compared");
+    let response = client.send_request(&with_token("s3cret"));
+    assert_eq!((response.status, response.error_code()), (429, Some(-31001)), "the right one waits too");
+    let seconds = response.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
+    assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{response:?}");
+    // Without a token there is nothing to guess, and a unix socket has no address.
+    assert_eq!(client.send_request(&post(ping(1))).status, 401);
+    assert_eq!(server.connect_unix().send_request(&with_token("s3cret")).status, 200);
+}
+
+#[test]
+fn a_short_token_on_a_public_address_is_refused() {
+    let guard =
+        |secret, exposure| Guard::new(Vec::new(), Vec::new(), Some(BearerToken::new(secret)), exposure);
+    for secret in ["x", "s3cret"] {
+        let error = guard(secret, Exposure::Public).expect_err(secret);
+        assert_eq!(error, GuardError::WeakToken { chars: secret.len() });
+        assert!(error.to_string().contains("openssl rand -hex 32"), "{error}");
+        assert!(guard(secret, Exposure::Local).is_ok(), "{secret}");
+    }
+    assert!(guard("0123456789abcdef", Exposure::Public).is_ok());
+}
+
+/// Rotation: the file gets a new token while the server runs.
+#[test]
+fn a_rotated_token_file_is_read_again_and_the_old_token_refused() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("token");
+    std::fs::write(&path, "first-token\n").expect("a file can be written");
+    let server = TestServer::with_setup(|setup| {
+        let token = Some(BearerToken::from_file(&path).expect("a token"));
+        setup.guard = Guard { token, throttle: GuessThrottle::new(u32::MAX), ..Guard::default() };
+        setup.connection_limits.drain_timeout_ms = 200;
+    });
+    // `None` where the connection is closed because the token changed meanwhile.
+    let status = |token: &str| {
+        let mut client = server.connect();
+        let request = post(ping(1)).with_header("Authorization", &format!("Bearer {token}"));
+        client.send(&request.to_bytes());
+        client.read_head().map(|head| head.status)
+    };
+    assert_eq!((status("first-token"), status("second-token")), (Some(200), Some(401)));
+    let mut stream = server.connect();
+    let authorize = |request: HttpRequest| request.with_header("Authorization", "Bearer first-token");
+    stream.open_stream(&authorize(get("/sse")));
+    std::fs::write(&path, "second-token\n").expect("a file can be written");
+    server.wait_until("the new token is accepted", |_| status("second-token") == Some(200));
+    server.wait_until("the old one is refused", |_| status("first-token") == Some(401));
+    assert!(stream.remaining_events().len() <= 1, "a stream of the old token ends");
 }

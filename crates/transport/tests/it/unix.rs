@@ -21,19 +21,19 @@ fn bind(path: &Path) -> Result<SocketFile, BindError> {
 }
 
 #[test]
-fn the_file_is_ours_alone_and_goes_with_the_server() {
-    let mut door = TestServer::start();
-    let socket = door.socket_path();
+fn socket_file_is_private_and_removed_at_shutdown() {
+    let mut server = TestServer::start();
+    let socket = server.socket_path();
     let file = std::fs::symlink_metadata(&socket).expect("it is there");
     assert!(file.file_type().is_socket());
     assert_eq!(file.mode() & 0o777, 0o600);
-    door.request_stop();
-    door.wait_stopped();
+    server.request_stop();
+    server.wait_stopped();
     assert!(!socket.exists());
 }
 
 #[test]
-fn what_a_dead_server_left_makes_way() {
+fn stale_socket_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
     drop(UnixListener::bind(&path).expect("a socket"));
@@ -46,7 +46,7 @@ fn what_a_dead_server_left_makes_way() {
 }
 
 #[test]
-fn what_is_in_use_or_no_socket_is_never_touched() {
+fn used_paths_and_other_files_are_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let _live = UnixListener::bind(at("live")).expect("a socket");
@@ -56,7 +56,7 @@ fn what_is_in_use_or_no_socket_is_never_touched() {
     std::os::unix::fs::symlink(at("dead"), at("link")).expect("a link");
     std::os::unix::fs::symlink(at("nothing"), at("dangling")).expect("a link");
     let before = list_folder(folder.path());
-    for (name, why) in [
+    for (name, reason) in [
         ("live", "another server is already listening there"),
         ("file", "the path exists and is not a socket"),
         ("folder", "the path exists and is not a socket"),
@@ -67,7 +67,7 @@ fn what_is_in_use_or_no_socket_is_never_touched() {
         (&"x".repeat(200), "the path is invalid or too long for a unix socket"),
     ] {
         let refused = bind(&at(name)).expect_err(name).to_string();
-        assert!(refused.starts_with(why), "{name}: {refused}");
+        assert!(refused.starts_with(reason), "{name}: {refused}");
     }
     assert_eq!(list_folder(folder.path()), before);
     assert_eq!(std::fs::read_to_string(at("file")).expect("it is there"), "precious");
@@ -89,7 +89,7 @@ fn list_folder(folder: &Path) -> Vec<(String, u64)> {
 
 /// Somebody moved it away and put something else there: that is not ours to remove.
 #[test]
-fn what_took_its_place_stays() {
+fn replaced_socket_file_is_not_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
     let file = bind(&path).expect("a socket");
@@ -100,35 +100,39 @@ fn what_took_its_place_stays() {
 }
 
 #[test]
-fn it_speaks_http_as_the_port_does() {
-    let door = TestServer::start();
-    let mut client = door.connect_unix();
+fn unix_socket_serves_http() {
+    let server = TestServer::start();
+    let mut client = server.connect_unix();
     assert_eq!(client.send_request(&get("/health")).status, 200);
     assert_eq!(client.send_request(&get("/status")).status, 200);
     let welcome = client.send_request(&initialize(LEGACY, "{}"));
     let session = welcome.header("mcp-session-id").expect("a session").to_owned();
     assert_eq!(client.send_request(&in_session(&session, call(1, "test_simple_text", "{}"))).status, 200);
-    assert_eq!(door.send_request(&in_session(&session, ping(2))).status, 200, "the same servers behind both");
+    assert_eq!(
+        server.send_request(&in_session(&session, ping(2))).status,
+        200,
+        "the same servers behind both"
+    );
     client.open_stream(&in_session(&session, call(3, "test_tool_with_progress", "{}")));
     assert!(client.remaining_events().len() > 1);
-    let mut ws = WsClient::over(door.connect_unix(), &upgrade());
+    let mut ws = WsClient::over(server.connect_unix(), &upgrade());
     ws.send_text(&ping(4));
     assert_eq!(ws.next_message()["id"], 4, "and from there to a WebSocket");
 }
 
 #[test]
-fn a_call_over_http_ends_when_its_client_leaves() {
-    let door = TestServer::start();
-    let mut client = door.connect_unix();
+fn disconnect_cancels_a_call_over_a_unix_socket() {
+    let server = TestServer::start();
+    let mut client = server.connect_unix();
     client.send(&crate::client::modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
-    door.provider.expect_started("k");
+    server.provider.expect_started("k");
     drop(client);
-    door.provider.expect_dropped("k");
+    server.provider.expect_dropped("k");
 }
 
 #[test]
-fn a_host_may_be_left_empty_but_not_foreign() {
-    let door = TestServer::start();
+fn host_may_be_empty_but_not_foreign_on_a_unix_socket() {
+    let server = TestServer::start();
     for (hosts, origin, expected) in [
         (&["localhost"][..], "", 200),
         (&["127.0.0.1:80"], "", 200),
@@ -149,56 +153,57 @@ fn a_host_may_be_left_empty_but_not_foreign() {
         (&[""], "http://localhost", 403),
         (&[""], "null", 403),
     ] {
-        let mut ask = hosts
+        let mut request = hosts
             .iter()
-            .fold(post(ping(1)).without_header("Host"), |ask, host| ask.append_header("Host", host));
+            .fold(post(ping(1)).without_header("Host"), |request, host| request.append_header("Host", host));
         if !origin.is_empty() {
-            ask = ask.with_header("Origin", origin);
+            request = request.with_header("Origin", origin);
         }
-        assert_eq!(door.connect_unix().send_request(&ask).status, expected, "{hosts:?} {origin}");
+        assert_eq!(server.connect_unix().send_request(&request).status, expected, "{hosts:?} {origin}");
     }
 }
 
 /// A connection on which this is sent: everything that comes back until it is closed.
-fn raw_response(door: &TestServer, bytes: &[u8]) -> String {
-    let mut client = door.connect_unix();
+fn raw_response(server: &TestServer, bytes: &[u8]) -> String {
+    let mut client = server.connect_unix();
     client.send(bytes);
     String::from_utf8(client.read_to_end()).expect("text")
 }
 
 #[test]
-fn a_pipe_has_no_place_for_a_token() {
+fn pipe_is_refused_when_a_token_is_required() {
     let token = Some(BearerToken::new("s3cret"));
-    let door = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
+    let server = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
     let line = format!("{}\n", ping(1));
-    let told: Value = serde_json::from_str(&raw_response(&door, line.as_bytes())).expect("one line of JSON");
-    assert_eq!(told["error"]["code"], -31004, "{told}");
+    let reply: Value =
+        serde_json::from_str(&raw_response(&server, line.as_bytes())).expect("one line of JSON");
+    assert_eq!(reply["error"]["code"], -31004, "{reply}");
     assert!(
-        told["error"]["message"].as_str().is_some_and(|why| why.contains("HTTP")),
-        "says the way out: {told}"
+        reply["error"]["message"].as_str().is_some_and(|reason| reason.contains("HTTP")),
+        "says the way out: {reply}"
     );
     let framed = format!("Content-Length: {}\r\n\r\n{}", ping(1).len(), ping(1));
-    let told = raw_response(&door, framed.as_bytes());
-    assert!(told.starts_with("Content-Length: ") && told.contains("-31004"), "in kind: {told}");
-    assert_eq!(door.connect_unix().send_request(&post(ping(1))).status, 401);
+    let reply = raw_response(&server, framed.as_bytes());
+    assert!(reply.starts_with("Content-Length: ") && reply.contains("-31004"), "in kind: {reply}");
+    assert_eq!(server.connect_unix().send_request(&post(ping(1))).status, 401);
     let shown = post(ping(1)).with_header("Authorization", "Bearer s3cret");
-    assert_eq!(door.connect_unix().send_request(&shown).status, 200);
-    assert_eq!(door.server().status().calls, 0);
+    assert_eq!(server.connect_unix().send_request(&shown).status, 200);
+    assert_eq!(server.server().status().calls, 0);
 }
 
 #[test]
-fn a_pipe_leads_to_one_server() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let told: Value = serde_json::from_str(&raw_response(&door, b"{}\n")).expect("one line of JSON");
-    assert_eq!(told["error"]["code"], -32600, "{told}");
-    assert!(told["error"]["message"].as_str().is_some_and(|why| why.contains("/mcp/NAME")), "{told}");
-    assert_eq!(door.connect_unix().send_request(&post(ping(1)).with_path("/mcp/two")).status, 200);
+fn pipe_is_refused_with_several_servers() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+    let reply: Value = serde_json::from_str(&raw_response(&server, b"{}\n")).expect("one line of JSON");
+    assert_eq!(reply["error"]["code"], -32600, "{reply}");
+    assert!(reply["error"]["message"].as_str().is_some_and(|reason| reason.contains("/mcp/NAME")), "{reply}");
+    assert_eq!(server.connect_unix().send_request(&post(ping(1)).with_path("/mcp/two")).status, 200);
 }
 
 /// The first bytes tell, however they are cut.
 #[test]
-fn http_and_pipe_byte_by_byte() {
-    let door = TestServer::start();
+fn protocol_is_detected_byte_by_byte() {
+    let server = TestServer::start();
     let framed = format!("Content-Length: {}\r\n\r\n{}", ping(1).len(), ping(1));
     for (what, sent, begins) in [
         ("a line", format!("{}\n", ping(1)), "{\"jsonrpc\":\"2.0\",\"id\":1,"),
@@ -220,13 +225,13 @@ fn http_and_pipe_byte_by_byte() {
         ("a capital and no end", "Hello".into(), "{\"jsonrpc\":\"2.0\""),
         ("HTTP that breaks its rules", "GET /health HTTP/1.1\n\n".into(), "HTTP/1.1 400 "),
     ] {
-        let mut client = door.connect_unix();
+        let mut client = server.connect_unix();
         for byte in sent.as_bytes() {
             client.send(&[*byte]);
         }
         client.shutdown_write();
-        let answer = String::from_utf8(client.read_to_end()).expect("text");
-        assert!(answer.starts_with(begins), "{what}: {answer}");
+        let response = String::from_utf8(client.read_to_end()).expect("text");
+        assert!(response.starts_with(begins), "{what}: {response}");
     }
     for (what, sent) in [
         ("nothing", ""),
@@ -234,21 +239,21 @@ fn http_and_pipe_byte_by_byte() {
         ("more of them than are looked at", &" ".repeat(100)),
         ("half a word", "Cont"),
     ] {
-        let mut client = door.connect_unix();
+        let mut client = server.connect_unix();
         client.send(sent.as_bytes());
         client.shutdown_write();
-        let answer = String::from_utf8(client.read_to_end()).expect("text");
-        assert!(answer.is_empty() || answer.starts_with("{\"jsonrpc\":"), "{what}: {answer}");
+        let response = String::from_utf8(client.read_to_end()).expect("text");
+        assert!(response.is_empty() || response.starts_with("{\"jsonrpc\":"), "{what}: {response}");
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn half_a_line_and_then_nothing() {
-    let door = TestServer::with_setup(|setup| setup.connection_limits.body_idle_timeout_ms = 300);
-    let mut quiet = initialized_pipe(&door);
+fn incomplete_line_times_out() {
+    let server = TestServer::with_setup(|setup| setup.connection_limits.body_idle_timeout_ms = 300);
+    let mut quiet = initialized_pipe(&server);
     for begun in ["{", &ping(1), "Content-Length: 10\r\n\r\n{", "Content-Len"] {
-        let mut client = door.connect_unix();
+        let mut client = server.connect_unix();
         client.send(begun.as_bytes());
         assert_eq!(client.read_to_end(), b"", "{begun}");
     }
@@ -258,33 +263,33 @@ fn half_a_line_and_then_nothing() {
 }
 
 /// A pipe on which a handshake was made.
-fn initialized_pipe(door: &TestServer) -> Client {
-    let mut client = door.connect_unix();
+fn initialized_pipe(server: &TestServer) -> Client {
+    let mut client = server.connect_unix();
     client.send(format!("{}\n", initialize_message(LEGACY)).as_bytes());
     assert!(client.read_until(b"\n").is_some());
     client
 }
 
 #[test]
-fn a_server_that_goes_answers_what_it_was_asked() {
-    let mut door = TestServer::start();
-    let (mut idle, mut busy) = (initialized_pipe(&door), initialized_pipe(&door));
+fn shutdown_answers_running_calls_of_a_pipe() {
+    let mut server = TestServer::start();
+    let (mut idle, mut busy) = (initialized_pipe(&server), initialized_pipe(&server));
     busy.send(format!("{}\n", call(2, "hold", r#"{"key":"k"}"#)).as_bytes());
-    door.provider.expect_started("k");
-    door.request_stop();
+    server.provider.expect_started("k");
+    server.request_stop();
     assert_eq!(idle.read_to_end(), b"");
-    door.provider.release("k", 1);
+    server.provider.release("k", 1);
     let rest = String::from_utf8(busy.read_to_end()).expect("text");
     assert!(rest.contains("k is over") && rest.lines().count() == 1, "{rest}");
-    door.wait_stopped();
-    assert!(!door.socket_path().exists());
+    server.wait_stopped();
+    assert!(!server.socket_path().exists());
 }
 
 /// A client that does not read: its news are kept once each, not once for every change.
 #[test]
-fn a_subscription_that_nobody_reads_does_not_grow() {
-    let door = TestServer::with_setup(|setup| setup.limits.stream_bytes_max = 1000);
-    let mut client = door.connect_unix();
+fn unread_subscription_does_not_grow() {
+    let server = TestServer::with_setup(|setup| setup.limits.stream_bytes_max = 1000);
+    let mut client = server.connect_unix();
     let listen = crate::client::modern(
         1,
         "subscriptions/listen",
@@ -292,28 +297,28 @@ fn a_subscription_that_nobody_reads_does_not_grow() {
         r#""notifications":{"toolsListChanged":true}"#,
     );
     client.send(&[&listen.body[..], b"\n"].concat());
-    door.wait_until("it listens", |status| status.subscriptions == 1);
+    server.wait_until("it listens", |status| status.subscriptions == 1);
     // Far more than what fits into the socket and the queue.
-    let mut other = door.connect();
+    let mut other = server.connect();
     for id in 0..5_000 {
         assert_eq!(other.send_request(&post(call(id, "test_trigger_tool_change", "{}"))).status, 200);
     }
     client.shutdown_write();
-    let told = String::from_utf8(client.read_to_end()).expect("text").lines().count();
-    assert!((2..5_000).contains(&told), "{told}");
+    let reply = String::from_utf8(client.read_to_end()).expect("text").lines().count();
+    assert!((2..5_000).contains(&reply), "{reply}");
 }
 
-/// The file lets in nobody else. If somebody opens it, we do not.
+/// The file mode keeps others out. If the owner changes it, the server still refuses other users.
 #[test]
-fn another_user_is_turned_away() {
+fn other_users_are_refused() {
     use std::os::unix::process::CommandExt;
     if !rustix::process::geteuid().is_root() {
-        return; // Only root can be somebody else.
+        return; // Only root can act as another user.
     }
-    let door = TestServer::start();
-    let socket = door.socket_path();
+    let server = TestServer::start();
+    let socket = server.socket_path();
     let open = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode));
-    open(door.folder.path(), 0o755).expect("ours to open");
+    open(server.folder.path(), 0o755).expect("ours to open");
     let health = |uid| {
         let mut curl = std::process::Command::new("curl");
         curl.args(["-s", "--unix-socket"]).arg(&socket).arg("http://localhost/health").uid(uid);

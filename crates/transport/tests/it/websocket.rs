@@ -14,26 +14,26 @@ use crate::ws_client::{
 
 /// Asks for a WebSocket on a connection of its own: the status, and that a refusal closes the connection.
 #[track_caller]
-fn upgrade_status(door: &TestServer, ask: &HttpRequest) -> u16 {
-    let mut client = door.connect();
-    // What follows may be frames or a request: whoever is refused is not read any further.
+fn upgrade_status(server: &TestServer, request: &HttpRequest) -> u16 {
+    let mut client = server.connect();
+    // The next bytes may be frames or a request: after a refusal the server reads nothing more.
     let smuggled = [text(&ping(1)), post(ping(2)).to_bytes()].concat();
-    client.send(&[ask.to_bytes(), smuggled].concat());
+    client.send(&[request.to_bytes(), smuggled].concat());
     let head = client.read_head().expect("an answer");
     let status = head.status;
     if status != 101 {
-        let answer = client.read_body(head).expect("a body");
-        assert!(answer.error_code().is_some(), "an error for people: {answer:?}");
-        assert_eq!(client.read_to_end(), b"", "it is closed and nothing behind it is answered: {ask:?}");
+        let response = client.read_body(head).expect("a body");
+        assert!(response.error_code().is_some(), "an error for people: {response:?}");
+        assert_eq!(client.read_to_end(), b"", "it is closed and nothing behind it is answered: {request:?}");
     }
     status
 }
 
 #[test]
-fn it_begins_by_the_letter() {
-    let door = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
+fn handshake_is_validated_strictly() {
+    let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
     let one = || upgrade().with_path("/mcp/one");
-    for (what, ask, expected) in [
+    for (what, request, expected) in [
         ("as it should be", one(), 101),
         ("the other server", upgrade().with_path("/mcp/two"), 101),
         (
@@ -79,41 +79,45 @@ fn it_begins_by_the_letter() {
         ("a body that is a request", HttpRequest { body: post(ping(9)).to_bytes(), ..one() }, 400),
         ("a body in chunks", one().with_header("Transfer-Encoding", "chunked"), 400),
     ] {
-        assert_eq!(upgrade_status(&door, &ask), expected, "{what}");
+        assert_eq!(upgrade_status(&server, &request), expected, "{what}");
     }
-    let mut refused = door.connect();
+    let mut refused = server.connect();
     refused.send(&one().with_header("Sec-WebSocket-Version", "8").to_bytes());
-    let answer = refused.read_response().expect("an answer");
-    assert_eq!(answer.header("sec-websocket-version"), Some("13"), "says what would do");
-    let mut old = door.connect();
+    let response = refused.read_response().expect("an answer");
+    assert_eq!(response.header("sec-websocket-version"), Some("13"), "says what would do");
+    let mut old = server.connect();
     old.send(
         &String::from_utf8(one().to_bytes()).expect("ASCII").replace("HTTP/1.1", "HTTP/1.0").into_bytes(),
     );
     assert_eq!(old.read_head().expect("an answer").status, 400, "HTTP/1.0 has no Upgrade");
-    assert_eq!(door.server().status().calls, 0);
+    assert_eq!(server.server().status().calls, 0);
 }
 
 /// Another Upgrade is none of ours to make, and no other method than GET asks for one: such a request is
 /// answered as if it had not asked.
 #[test]
-fn another_upgrade_is_ignored() {
-    let door = TestServer::start();
+fn other_upgrades_are_ignored() {
+    let server = TestServer::start();
     for (method, expected) in [("POST", 415), ("DELETE", 405), ("PUT", 405), ("OPTIONS", 405), ("HEAD", 405)]
     {
-        assert_eq!(door.status_of(&HttpRequest { method: method.into(), ..upgrade() }), expected, "{method}");
+        assert_eq!(
+            server.status_of(&HttpRequest { method: method.into(), ..upgrade() }),
+            expected,
+            "{method}"
+        );
     }
     for other in ["h2c", "websocket2", "TLS/1.3", ""] {
-        let ask = post(ping(1)).with_header("Connection", "Upgrade").with_header("Upgrade", other);
-        assert_eq!(door.send_request(&ask).status, 200, "{other:?}");
+        let request = post(ping(1)).with_header("Connection", "Upgrade").with_header("Upgrade", other);
+        assert_eq!(server.send_request(&request).status, 200, "{other:?}");
     }
 }
 
 #[test]
-fn nobody_passes_the_guards_by_upgrading() {
+fn upgrade_does_not_bypass_the_guard() {
     let token = Some(BearerToken::new("s3cret"));
-    let door = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
+    let server = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
     let shown = upgrade().with_header("Authorization", "Bearer s3cret");
-    for (what, ask, expected) in [
+    for (what, request, expected) in [
         ("the token", shown.clone(), 101),
         ("no token", upgrade(), 401),
         ("the wrong token", upgrade().with_header("Authorization", "Bearer wrong"), 401),
@@ -125,17 +129,17 @@ fn nobody_passes_the_guards_by_upgrading() {
         ("a page from elsewhere", shown.clone().with_header("Sec-Fetch-Site", "cross-site"), 403),
         ("two Hosts", shown.append_header("Host", "127.0.0.1"), 400),
     ] {
-        let mut client = door.connect();
-        client.send(&ask.to_bytes());
+        let mut client = server.connect();
+        client.send(&request.to_bytes());
         assert_eq!(client.read_head().expect("an answer").status, expected, "{what}");
     }
 }
 
 /// What a client sends first may come with its request; it is read when it has its answer.
 #[test]
-fn frames_that_come_early() {
-    let door = TestServer::start();
-    let mut client = door.connect();
+fn frames_sent_with_the_handshake_are_read() {
+    let server = TestServer::start();
+    let mut client = server.connect();
     client.send(&[upgrade().to_bytes(), text(&ping(1)), text(&ping(2))].concat());
     assert_eq!(client.read_head().expect("an answer").status, 101);
     let one = client.read_bytes(2 + 36).expect("a frame");
@@ -144,9 +148,9 @@ fn frames_that_come_early() {
 }
 
 #[test]
-fn a_message_is_answered_whatever_its_length_and_pieces() {
-    let door = TestServer::start();
-    let mut ws = WsClient::open(&door);
+fn messages_of_all_lengths_and_fragmentations_are_answered() {
+    let server = TestServer::start();
+    let mut ws = WsClient::open(&server);
     let padded = |id: u64, bytes: usize| {
         let message = ping(id);
         format!("{message}{}", " ".repeat(bytes - message.len()))
@@ -190,9 +194,9 @@ fn a_message_is_answered_whatever_its_length_and_pieces() {
 }
 
 #[test]
-fn what_is_no_message_is_told_and_the_next_is_served() {
-    let door = TestServer::start();
-    let mut ws = WsClient::initialized(&door);
+fn invalid_message_gets_an_error_and_the_next_is_served() {
+    let server = TestServer::start();
+    let mut ws = WsClient::initialized(&server);
     for (what, message, code) in [
         ("nothing", "", -32700),
         ("not JSON", "hello", -32700),
@@ -203,8 +207,8 @@ fn what_is_no_message_is_told_and_the_next_is_served() {
         ("no such method", r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, -32601),
     ] {
         ws.send_text(message);
-        let told = ws.next_message();
-        assert_eq!(told["error"]["code"], code, "{what}: {told}");
+        let reply = ws.next_message();
+        assert_eq!(reply["error"]["code"], code, "{what}: {reply}");
         ws.send_text(&ping(7));
         assert_eq!(ws.next_message()["id"], 7, "after {what}");
     }
@@ -212,16 +216,16 @@ fn what_is_no_message_is_told_and_the_next_is_served() {
 
 /// What is sent after the handshake, and with what code it ends.
 #[track_caller]
-fn expect_close_code(door: &TestServer, what: &str, frames: &[u8], expected: u16) {
-    let mut ws = WsClient::open(door);
+fn expect_close_code(server: &TestServer, what: &str, frames: &[u8], expected: u16) {
+    let mut ws = WsClient::open(server);
     ws.send(frames);
     assert_eq!(ws.wait_for_close(), Some(expected), "{what}");
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn a_frame_that_breaks_the_rules_ends_it() {
-    let door = TestServer::start();
+fn invalid_frame_closes_the_websocket() {
+    let server = TestServer::start();
     let long = [b'x'; 126];
     let start = frame(NOT_FINAL | TEXT, b"{");
     for (what, frames) in [
@@ -251,17 +255,17 @@ fn a_frame_that_breaks_the_rules_ends_it() {
         ("HTTP", post(ping(1)).to_bytes()),
         ("a line", format!("{}\n", ping(1)).into_bytes()),
     ] {
-        expect_close_code(&door, what, &frames, 1002);
+        expect_close_code(&server, what, &frames, 1002);
     }
 }
 
 #[test]
-fn a_message_that_is_no_text_ends_it() {
-    let door = TestServer::start();
-    expect_close_code(&door, "binary", &frame(FIN | BINARY, ping(1).as_bytes()), 1003);
-    expect_close_code(&door, "empty binary", &frame(FIN | BINARY, b""), 1003);
+fn binary_message_closes_the_websocket() {
+    let server = TestServer::start();
+    expect_close_code(&server, "binary", &frame(FIN | BINARY, ping(1).as_bytes()), 1003);
+    expect_close_code(&server, "empty binary", &frame(FIN | BINARY, b""), 1003);
     let pieces = [frame(NOT_FINAL | BINARY, b"{"), frame(FIN | CONTINUATION, b"}")].concat();
-    expect_close_code(&door, "binary in pieces", &pieces, 1003);
+    expect_close_code(&server, "binary in pieces", &pieces, 1003);
     let bad: [(&str, &[&[u8]]); 9] = [
         ("a byte that is none", &[b"{\"a\":\"\xff\"}"]),
         ("an overlong slash", &[b"\xc0\xaf"]),
@@ -279,10 +283,10 @@ fn a_message_that_is_no_text_ends_it() {
             let end = if at + 1 == pieces.len() { FIN } else { NOT_FINAL };
             frames.extend(frame(end | if at == 0 { TEXT } else { CONTINUATION }, piece));
         }
-        expect_close_code(&door, what, &frames, 1007);
+        expect_close_code(&server, what, &frames, 1007);
     }
     // A character that is cut is none the worse for it.
-    let mut ws = WsClient::initialized(&door);
+    let mut ws = WsClient::initialized(&server);
     let message = ping(1).replace("\"ping\"", "\"€\"");
     let at = message.find('€').expect("it is there") + 1;
     let (one, two) = message.as_bytes().split_at(at);
@@ -291,56 +295,56 @@ fn a_message_that_is_no_text_ends_it() {
 }
 
 #[test]
-fn a_message_that_is_too_long_ends_it() {
-    let door = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
+fn message_over_the_limit_closes_the_websocket() {
+    let server = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
     let message = |bytes: usize| format!("{}{}", ping(1), " ".repeat(bytes - ping(1).len()));
-    let mut ws = WsClient::open(&door);
+    let mut ws = WsClient::open(&server);
     ws.send_text(&message(1000));
     assert_eq!(ws.next_message()["id"], 1, "as long as may be");
-    expect_close_code(&door, "one byte more", &text(&message(1001)), 1009);
+    expect_close_code(&server, "one byte more", &text(&message(1001)), 1009);
     expect_close_code(
-        &door,
+        &server,
         "announced only",
         &[head(FIN | TEXT, 0x80, 1001), vec![1, 2, 3, 4]].concat(),
         1009,
     );
     expect_close_code(
-        &door,
+        &server,
         "2^63 - 1",
         &[head(FIN | TEXT, 0x80, i64::MAX as u64), vec![1, 2, 3, 4]].concat(),
         1009,
     );
     expect_close_code(
-        &door,
+        &server,
         "2^64 - 1",
         &[head(FIN | TEXT, 0x80, u64::MAX), vec![1, 2, 3, 4]].concat(),
         1009,
     );
     let pieces =
         [frame(NOT_FINAL | TEXT, &[b' '; 600]), frame(NOT_FINAL | CONTINUATION, &[b' '; 600])].concat();
-    expect_close_code(&door, "in pieces", &pieces, 1009);
+    expect_close_code(&server, "in pieces", &pieces, 1009);
     // Far more than it takes, all of it sent: the goodbye still arrives.
     let far = [head(FIN | TEXT, 0x80, 8 << 20), vec![0; 8 << 20]].concat();
-    expect_close_code(&door, "8 MiB", &far, 1009);
+    expect_close_code(&server, "8 MiB", &far, 1009);
 }
 
 #[test]
-fn pieces_without_end_end_it() {
-    let door = TestServer::start();
-    let mut ws = WsClient::open(&door);
+fn endless_fragments_close_the_websocket() {
+    let server = TestServer::start();
+    let mut ws = WsClient::open(&server);
     let empty = frame(NOT_FINAL | CONTINUATION, b"").repeat(10_000);
     ws.send(&frame(NOT_FINAL | TEXT, b"{"));
     for _ in 0..14 {
         ws.send(&empty);
     }
     assert_eq!(ws.wait_for_close(), Some(1009));
-    door.assert_serving();
+    server.assert_serving();
 }
 
 #[test]
-fn goodbyes() {
-    let door = TestServer::start();
-    let with = |code: u16, why: &[u8]| frame(FIN | CLOSE, &[&code.to_be_bytes()[..], why].concat());
+fn close_frames_are_answered() {
+    let server = TestServer::start();
+    let with = |code: u16, reason: &[u8]| frame(FIN | CLOSE, &[&code.to_be_bytes()[..], reason].concat());
     for (what, frames, expected) in [
         ("no reason", frame(FIN | CLOSE, b""), 1005),
         ("normal", close(1000), 1000),
@@ -361,41 +365,41 @@ fn goodbyes() {
         ("and then a message", [close(1000), text(&ping(1))].concat(), 1000),
         ("and then another", [close(1000), close(1001)].concat(), 1000),
     ] {
-        expect_close_code(&door, what, &frames, expected);
+        expect_close_code(&server, what, &frames, expected);
     }
 }
 
 #[test]
-fn goodbye_ends_what_is_under_way() {
+fn close_frame_cancels_running_calls() {
     for (what, bye) in [("said", Some(close(1000))), ("not said", None)] {
-        let door = TestServer::start();
-        let mut ws = WsClient::initialized(&door);
+        let server = TestServer::start();
+        let mut ws = WsClient::initialized(&server);
         ws.send_text(&call(1, "hold", r#"{"key":"k"}"#));
-        door.provider.expect_started("k");
+        server.provider.expect_started("k");
         match bye {
             Some(bye) => ws.send(&bye),
             None => drop(ws),
         }
-        door.provider.expect_dropped("k");
-        door.wait_until(what, |status| status.calls_active == 0);
+        server.provider.expect_dropped("k");
+        server.wait_until(what, |status| status.calls_active == 0);
     }
 }
 
 /// Whoever asks without reading the answers is not read from either, after a while; and is closed in the end.
 #[test]
-fn pings_whose_answers_nobody_reads() {
-    let door = TestServer::with_setup(|setup| {
+fn unread_pongs_are_bounded() {
+    let server = TestServer::with_setup(|setup| {
         setup.limits.stream_bytes_max = 64 << 10;
         setup.connection_limits.write_stall_timeout_ms = 300;
     });
-    let mut ws = WsClient::open(&door);
+    let mut ws = WsClient::open(&server);
     let pings = frame(FIN | PING, &[b'x'; 125]).repeat(1000);
     let mut sent = 0_u64;
     while send_raw(&mut ws.conn, &pings) {
         sent += pings.len() as u64;
         assert!(sent < 1 << 30, "it takes what it does not answer");
     }
-    door.assert_serving();
+    server.assert_serving();
 }
 
 fn send_raw(conn: &mut Conn, bytes: &[u8]) -> bool {
@@ -403,13 +407,13 @@ fn send_raw(conn: &mut Conn, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn whoever_is_silent_is_asked_and_then_closed() {
+fn silent_client_gets_a_ping_and_is_then_closed() {
     let mut setup = Setup::default();
     setup.limits.keep_alive_ms = 50;
     setup.connection_limits.keep_alive_timeout_ms = 300;
-    let door = setup.start();
-    let mut silent = WsClient::open(&door);
-    let mut there = WsClient::open(&door);
+    let server = setup.start();
+    let mut silent = WsClient::open(&server);
+    let mut there = WsClient::open(&server);
     let mut asked = 0;
     // One answers each time, and outlasts the other many times over.
     for _ in 0..40 {
@@ -426,8 +430,8 @@ fn whoever_is_silent_is_asked_and_then_closed() {
 }
 
 #[test]
-fn half_a_frame_and_then_nothing() {
-    let door = TestServer::with_setup(|setup| setup.connection_limits.body_idle_timeout_ms = 300);
+fn incomplete_frame_times_out() {
+    let server = TestServer::with_setup(|setup| setup.connection_limits.body_idle_timeout_ms = 300);
     for (what, begun) in [
         ("one byte", &text(&ping(1))[..1]),
         ("half a head", &text(&ping(1))[..4]),
@@ -435,13 +439,13 @@ fn half_a_frame_and_then_nothing() {
         ("the first piece", &frame(NOT_FINAL | TEXT, b"{")),
         ("much announced", &[head(FIN | TEXT, 0x80, 4 << 20), vec![1, 2, 3, 4, 5]].concat()),
     ] {
-        let mut ws = WsClient::open(&door);
+        let mut ws = WsClient::open(&server);
         ws.send(begun);
         assert_eq!(ws.wait_for_close(), None, "{what}");
     }
     // Between messages there is no hurry.
-    let mut ws = WsClient::open(&door);
-    let mut other = WsClient::open(&door);
+    let mut ws = WsClient::open(&server);
+    let mut other = WsClient::open(&server);
     other.send(&text(&ping(1))[..1]);
     assert_eq!(other.wait_for_close(), None);
     ws.send_text(&ping(1));
@@ -450,68 +454,68 @@ fn half_a_frame_and_then_nothing() {
 
 /// A byte now and then does not help: the message as a whole has its time.
 #[test]
-fn a_message_that_drips() {
-    let door = TestServer::with_setup(|setup| setup.connection_limits.body_total_timeout_ms = 300);
-    let mut ws = WsClient::open(&door);
+fn slowly_dripping_message_times_out() {
+    let server = TestServer::with_setup(|setup| setup.connection_limits.body_total_timeout_ms = 300);
+    let mut ws = WsClient::open(&server);
     ws.send(&[head(FIN | TEXT, 0x80, 1 << 20), vec![1, 2, 3, 4]].concat());
     let mut dripped = 0_u32;
     while ws.conn.is_open() {
         ws.send(b"x");
         dripped += 1;
         assert!(dripped < 1 << 20, "a message is read for ever");
-        door.assert_serving();
+        server.assert_serving();
     }
 }
 
 #[test]
-fn a_server_that_goes_says_so_when_all_is_answered() {
-    let mut door = TestServer::start();
-    let mut idle = WsClient::initialized(&door);
-    let mut busy = WsClient::initialized(&door);
+fn shutdown_sends_a_close_frame_after_the_responses() {
+    let mut server = TestServer::start();
+    let mut idle = WsClient::initialized(&server);
+    let mut busy = WsClient::initialized(&server);
     busy.send_text(&call(1, "hold", r#"{"key":"k"}"#));
-    door.provider.expect_started("k");
-    door.request_stop();
+    server.provider.expect_started("k");
+    server.request_stop();
     assert_eq!(idle.wait_for_close(), Some(1001));
     // Connections are told one after the other, so this one may not know yet.
     loop {
         busy.send_text(&ping(2));
-        let told = busy.next_message();
-        assert_eq!(told["id"], 2, "{told}");
-        if told["error"]["code"] == -31001 {
+        let reply = busy.next_message();
+        assert_eq!(reply["id"], 2, "{reply}");
+        if reply["error"]["code"] == -31001 {
             break; // Nothing new begins.
         }
-        assert!(told["result"].is_object(), "{told}");
+        assert!(reply["result"].is_object(), "{reply}");
     }
-    door.provider.release("k", 1);
-    let answer = busy.next_message();
-    assert_eq!(answer["result"]["content"][0]["text"], "k is over");
+    server.provider.release("k", 1);
+    let response = busy.next_message();
+    assert_eq!(response["result"]["content"][0]["text"], "k is over");
     assert_eq!(busy.wait_for_close(), Some(1001));
-    door.wait_stopped();
+    server.wait_stopped();
 }
 
 #[test]
-fn a_call_that_does_not_end_does_not_keep_a_server_that_goes() {
-    let mut door = TestServer::with_setup(|setup| setup.connection_limits.drain_timeout_ms = 400);
-    let mut ws = WsClient::initialized(&door);
+fn endless_call_does_not_block_shutdown() {
+    let mut server = TestServer::with_setup(|setup| setup.connection_limits.drain_timeout_ms = 400);
+    let mut ws = WsClient::initialized(&server);
     ws.send_text(&call(1, "hold", r#"{"key":"k"}"#));
-    door.provider.expect_started("k");
-    door.request_stop();
+    server.provider.expect_started("k");
+    server.request_stop();
     assert_eq!(ws.wait_for_close(), Some(1001));
-    door.provider.expect_dropped("k");
-    door.wait_stopped();
+    server.provider.expect_dropped("k");
+    server.wait_stopped();
 }
 
 #[test]
-fn websockets_are_connections_and_counted_as_such() {
-    let door = TestServer::with_setup(|setup| setup.connection_limits.connections_max = 2);
-    let first = WsClient::open(&door);
-    let _second = WsClient::open(&door);
-    let mut third = door.connect();
+fn websockets_count_as_connections() {
+    let server = TestServer::with_setup(|setup| setup.connection_limits.connections_max = 2);
+    let first = WsClient::open(&server);
+    let _second = WsClient::open(&server);
+    let mut third = server.connect();
     third.send(&upgrade().to_bytes());
     assert!(third.read_head().is_none(), "there is no room");
     drop(first);
-    door.wait_until("there is room again", |_| {
-        let mut client = door.connect();
+    server.wait_until("there is room again", |_| {
+        let mut client = server.connect();
         client.send(&upgrade().to_bytes());
         client.read_head().is_some()
     });

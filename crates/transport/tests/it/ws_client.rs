@@ -69,12 +69,12 @@ pub(crate) struct WsClient {
 }
 
 impl WsClient {
-    pub(crate) fn open(door: &TestServer) -> Self {
-        Self::over(door.connect(), &upgrade())
+    pub(crate) fn open(server: &TestServer) -> Self {
+        Self::over(server.connect(), &upgrade())
     }
 
-    pub(crate) fn over(mut client: Client, ask: &HttpRequest) -> Self {
-        client.send(&ask.to_bytes());
+    pub(crate) fn over(mut client: Client, request: &HttpRequest) -> Self {
+        client.send(&request.to_bytes());
         let head = client.read_head().expect("an answer");
         assert_eq!(head.status, 101, "{head:?}");
         assert_eq!(head.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
@@ -86,14 +86,14 @@ impl WsClient {
     }
 
     /// One on which a handshake was made.
-    pub(crate) fn initialized(door: &TestServer) -> Self {
-        let mut ws = Self::open(door);
+    pub(crate) fn initialized(server: &TestServer) -> Self {
+        let mut ws = Self::open(server);
         ws.send_text(&initialize_message(LEGACY));
         assert_eq!(ws.next_message()["id"], "hello");
         ws
     }
 
-    /// Sends; a door that closed early shows in what is read.
+    /// Sends; reading shows whether the server closed early.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.conn.write_all(bytes);
     }

@@ -1,4 +1,4 @@
-//! What to run, and how patiently.
+//! The command of a child process, and its timeouts.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use crate::redact;
 
-/// A program and what it is given. There is no shell: arguments arrive as they are here.
+/// A program with its arguments and environment. There is no shell: arguments are passed unchanged.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Command {
-    /// A name to be found on `PATH`, or a path. A relative path starts at `cwd`.
+    /// A name to look up in `PATH`, or a path. A relative path starts at `cwd`.
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// Added to the few variables that every child is given (`environment.rs`).
+    /// Added to the few variables that every child gets (`environment.rs`).
     pub env: Vec<(OsString, OsString)>,
-    /// `None`: where we are.
+    /// `None`: our own working folder.
     pub cwd: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ impl Command {
     }
 }
 
-/// The program and its arguments, as one would type them. Variables are left out, as below, and secrets hidden.
+/// The program and its arguments as typed in a shell, with secrets hidden and variables left out.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
@@ -61,7 +61,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Values are left out: a declared variable is where a token usually is.
+/// Values are left out: a declared variable often holds a token.
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
@@ -74,26 +74,26 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Is given every line of stderr as it comes, decoded and made harmless. Must neither block nor panic: while
-/// it runs, nobody empties the pipe.
+/// Called with every line of stderr, decoded and sanitized. Must neither block nor panic: while it runs, the pipe is
+/// not read.
 pub type StderrLineCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Options {
-    /// After its stdin is closed, a server may take so long to leave by itself.
+    /// How long a server may take to exit after its stdin is closed.
     pub exit_grace_ms: u64,
-    /// After SIGTERM, the whole tree may; then it is killed.
+    /// How long the process tree may take to exit after SIGTERM, before SIGKILL.
     pub term_grace_ms: u64,
-    /// After SIGKILL, whoever is still there is left behind, and counted.
+    /// How long to wait after SIGKILL. Processes that are left then are counted.
     pub kill_grace_ms: u64,
-    /// How much of stderr is kept: the newest lines. What is older is dropped.
+    /// How many of the newest stderr lines are kept.
     pub stderr_bytes_max: usize,
     pub stderr_lines_max: usize,
-    /// What is longer is cut, and the rest of the line skipped.
+    /// Longer lines are cut.
     pub stderr_line_bytes_max: usize,
     pub on_stderr_line: Option<StderrLineCallback>,
-    /// The program that is started as supervisor: one that calls
-    /// [`supervise_if_asked`](super::supervise_if_asked) first. `None`: the one that is running.
+    /// The binary to start as the supervisor; it must call
+    /// [`run_supervisor_if_requested`](super::run_supervisor_if_requested) first. `None`: the running binary.
     pub supervisor: Option<PathBuf>,
 }
 

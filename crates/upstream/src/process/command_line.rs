@@ -1,35 +1,37 @@
-//! A command as it is typed on one line, taken apart as a POSIX shell would: words, quotes, backslashes.
+//! Splits a command line into words as a POSIX shell does: quotes and backslashes.
 //!
-//! Nothing is expanded and nothing is run: `$HOME`, `~` and `*` stay what they are. The same on every system,
-//! so a backslash in a path needs quotes or a second one.
+//! Nothing is expanded: `$HOME`, `~` and `*` stay as they are. The rules are the same on every system, so a backslash
+//! in a path needs quotes or a second backslash.
 
 use super::command::Command;
 
-/// Why a line is no command.
+/// Why a line is not a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandParseError {
-    #[error("the command is empty; it should begin with a program, such as `npx`")]
+    #[error("the command is empty; start it with a program, such as `npx`")]
     Empty,
-    #[error("the quote {quote} at character {position} is never closed; `\\{quote}` is the character itself")]
+    #[error(
+        "the quote {quote} at character {position} is not closed; write `\\{quote}` for the character itself"
+    )]
     UnclosedQuote { quote: char, position: usize },
-    #[error("the command ends in a backslash; `\\\\` is the character itself")]
+    #[error("the command ends in a backslash; write `\\\\` for the character itself")]
     TrailingBackslash,
     #[error(
-        "`{operator}` is for a shell, and there is none here; quote it if it is an argument, or run sh -c '…'"
+        "`{operator}` needs a shell, which is not used here; quote it if it is an argument, or run sh -c '…'"
     )]
     ShellOperator { operator: String },
-    #[error("the command has a zero byte, which no program can be given")]
+    #[error("the command contains a NUL byte")]
     NulByte,
 }
 
-/// What a shell would act on. Only as words of their own: `https://a/?b=1&c=2` is what it looks like.
+/// Shell operators. Only whole words count: `https://a/?b=1&c=2` is an argument.
 const OPERATORS: &[&str] = &[
     "|", "||", "|&", "&", "&&", ";", ";;", "<", "<<", "<<<", ">", ">>", ">|", "&>", "2>", "2>>", "2>&1", "(",
     ")",
 ];
 
 impl Command {
-    /// `npx -y server 'a b'`, with `NAME=value` in front for variables of the environment.
+    /// Parses `npx -y server 'a b'`, with optional `NAME=value` assignments in front.
     pub fn parse(line: &str) -> Result<Self, CommandParseError> {
         let mut command = Self::default();
         let mut words = split(line)?.into_iter().peekable();
@@ -46,7 +48,7 @@ impl Command {
     }
 }
 
-/// The words of a line alone, for whoever means something else by the first of them.
+/// Splits a line into words, without assignments.
 pub fn split_words(line: &str) -> Result<Vec<String>, CommandParseError> {
     Ok(split(line)?.into_iter().map(|word| word.text).collect())
 }
@@ -54,7 +56,7 @@ pub fn split_words(line: &str) -> Result<Vec<String>, CommandParseError> {
 #[derive(Default)]
 struct ShellWord {
     text: String,
-    /// How much of the beginning was written without quotes and backslashes.
+    /// How much of the start was written without quotes and backslashes.
     unquoted_prefix_bytes: usize,
     quoted: bool,
 }
@@ -72,7 +74,7 @@ impl ShellWord {
         let is_name = !name.starts_with(|c: char| c.is_ascii_digit())
             && !name.is_empty()
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        // As in a shell, `"A=b"` is a word like any other; `A="b"` is not.
+        // As in a shell, `"A=b"` is an ordinary word; `A="b"` is an assignment.
         (is_name && name.len() < self.unquoted_prefix_bytes).then(|| (name.into(), value.into()))
     }
 }
@@ -113,7 +115,7 @@ fn split(line: &str) -> Result<Vec<ShellWord>, CommandParseError> {
     }
 }
 
-/// Up to the closing quote; `None` if there is none.
+/// Reads up to the closing quote; `None` if it is missing.
 fn read_quoted(
     quote: char,
     word: &mut ShellWord,
@@ -208,10 +210,10 @@ mod tests {
 
     #[test]
     fn what_is_opened_must_be_closed() {
-        refuse("a 'b", r"the quote ' at character 3 is never closed; `\'` is the character itself");
-        refuse("ä \"b'", r#"the quote " at character 3 is never closed; `\"` is the character itself"#);
-        refuse("a \"b\\", r#"the quote " at character 3 is never closed; `\"` is the character itself"#);
-        refuse("a\\", r"the command ends in a backslash; `\\` is the character itself");
+        refuse("a 'b", r"the quote ' at character 3 is not closed; write `\'` for the character itself");
+        refuse("ä \"b'", r#"the quote " at character 3 is not closed; write `\"` for the character itself"#);
+        refuse("a \"b\\", r#"the quote " at character 3 is not closed; write `\"` for the character itself"#);
+        refuse("a\\", r"the command ends in a backslash; write `\\` for the character itself");
     }
 
     #[test]
@@ -220,11 +222,11 @@ mod tests {
             refuse(
                 &format!("a {operator} b"),
                 &format!(
-                    "`{operator}` is for a shell, and there is none here; quote it if it is an argument, or run sh -c '…'"
+                    "`{operator}` needs a shell, which is not used here; quote it if it is an argument, or run sh -c '…'"
                 ),
             );
         }
-        refuse("a\0b", "the command has a zero byte, which no program can be given");
+        refuse("a\0b", "the command contains a NUL byte");
     }
 
     #[test]

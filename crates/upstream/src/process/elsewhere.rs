@@ -1,5 +1,5 @@
-//! A child without a supervisor, for systems that have no such thing: the program itself is ended, what it
-//! started is not looked for.
+//! A child without a supervisor, for systems without unix processes: only the program itself is ended, not the
+//! processes that it started.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::stderr::StderrTail;
 pub type Stdin = ChildStdin;
 pub type Stdout = ChildStdout;
 
-/// What the program started itself may hold the pipe open for longer.
+/// Processes that the program started may hold the pipe open for longer.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A running program. Dropping it kills the program.
 pub struct Child {
-    /// Taken by whoever writes. Closing it asks a server to leave.
+    /// Closing it asks the server to exit.
     pub stdin: Option<Stdin>,
     pub stdout: Option<Stdout>,
     stderr: StderrTail,
@@ -33,8 +33,7 @@ pub struct Child {
 }
 
 impl Command {
-    /// Returns when the program runs, which is before it has said anything. Must be called on a runtime with
-    /// I/O and time.
+    /// Returns when the program runs, before its first output. Panics outside a runtime with I/O and time.
     pub async fn start(&self, options: &Options) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();
         let env = environment::for_child(std::env::vars_os(), &self.env)?;
@@ -54,13 +53,13 @@ impl Command {
             _ => StartError::SpawnFailed { program: program(), cause },
         })?;
         let stderr = StderrTail::new(options);
-        let pipe = process.stderr.take().expect("it was asked for");
-        let reading = stderr.clone().read_from(pipe, options.on_stderr_line.clone());
+        let pipe = process.stderr.take().expect("stderr is piped");
+        let stderr_task = tokio::spawn(stderr.clone().read_from(pipe, options.on_stderr_line.clone()));
         Ok(Child {
             stdin: process.stdin.take(),
             stdout: process.stdout.take(),
             stderr,
-            reading: Some(tokio::spawn(reading)),
+            stderr_task: Some(stderr_task),
             process,
             command: program(),
             exit_grace: Duration::from_millis(options.exit_grace_ms),
@@ -69,34 +68,34 @@ impl Command {
 }
 
 impl Child {
-    /// The program's process id, for people to look for.
+    /// The program's process id, for people.
     pub fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// What the program wrote to stderr last.
+    /// The last lines of stderr.
     pub fn stderr_tail(&self) -> String {
         self.stderr.tail(usize::MAX)
     }
 
-    /// The same, for whoever wants to ask after the child is gone.
-    pub fn stderr(&self) -> Stderr {
+    /// The last lines of stderr, also after the child is gone.
+    pub fn stderr(&self) -> StderrTail {
         self.stderr.clone()
     }
 
-    /// Waits until the program has ended by itself. May be given up and called again.
+    /// Waits until the program has ended by itself. Cancel safe.
     pub async fn wait(&mut self) -> Exit {
         let code = self.process.wait().await.ok().and_then(|status| status.code());
-        if let Some(reading) = &mut self.reading {
-            if timeout(LAST_WORDS, &mut *reading).await.is_err() {
-                reading.abort();
+        if let Some(task) = &mut self.stderr_task {
+            if timeout(STDERR_DRAIN_TIMEOUT, &mut *task).await.is_err() {
+                task.abort();
             }
-            self.reading = None;
+            self.stderr_task = None;
         }
         Exit { cause: code.map_or(ExitCause::Unknown, ExitCause::Code), processes_left: 0 }
     }
 
-    /// Ends the program: its stdin is closed, and it may leave by itself; then it is killed.
+    /// Closes stdin, waits for the program to exit, then kills it.
     pub async fn stop(mut self) -> Exit {
         drop(self.stdin.take());
         let grace = self.exit_grace;
@@ -107,16 +106,16 @@ impl Child {
         self.wait().await
     }
 
-    /// A sentence about the end: how, and what the program said last.
+    /// A sentence about the exit, with the last lines of stderr.
     pub fn describe_exit(&self, exit: &Exit) -> String {
-        super::exit::obituary(&self.command, exit, &self.stderr)
+        super::exit::describe_exit(&self.command, exit, &self.stderr)
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if let Some(reading) = &self.reading {
-            reading.abort();
+        if let Some(task) = &self.stderr_task {
+            task.abort();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a child may know of our environment: a short list, and what was declared for it.
+//! The environment of a child: a short list of inherited variables, and the declared ones.
 //!
-//! The list is the one of the official SDKs (`DEFAULT_INHERITED_ENV_VARS`) with what programs need to find
-//! their files and speak the user's language. Everything else stays here: our environment is where tokens
-//! are, of ours and of others. Proxies are not on it either, since their addresses carry passwords.
+//! The list is that of the official SDKs (`DEFAULT_INHERITED_ENV_VARS`) plus what programs need for their files and the
+//! user's language. Nothing else is inherited, because environments hold tokens. Proxy variables are not inherited
+//! either: their URLs may contain passwords.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -38,7 +38,7 @@ const INHERITED: &[&str] = &[
 #[cfg(windows)]
 const INHERITED_PREFIXES: &[&str] = &[];
 
-/// The whole environment of a child. What is declared wins, and the last of two.
+/// The whole environment of a child. Declared variables override inherited ones; the last of two wins.
 pub fn for_child(
     ours: impl Iterator<Item = (OsString, OsString)>,
     declared: &[(OsString, OsString)],
@@ -63,7 +63,7 @@ fn is_inherited(name: &OsStr, value: &OsStr) -> bool {
         |listed: &&str| if cfg!(windows) { listed.eq_ignore_ascii_case(name) } else { *listed == name };
     let listed =
         INHERITED.iter().any(is_listed) || INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    // As the SDKs do: a value that begins so is a shell function, and has been a way to run code.
+    // As the SDKs do: such a value is a shell function, which has been used to run code (Shellshock).
     listed && !value.as_encoded_bytes().starts_with(b"()")
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn check(ours: &[&str], declared: &[&str], expected: &[&str]) {
-        let all = for_child(pairs(ours).into_iter(), &pairs(declared)).expect("names that are some");
+        let all = for_child(pairs(ours).into_iter(), &pairs(declared)).expect("valid names");
         assert_eq!(all.into_iter().collect::<Vec<_>>(), pairs(expected));
     }
 

@@ -1,41 +1,41 @@
-//! Why a program did not start: whose fault, where, and the way out.
+//! Why a program did not start, and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    // What was asked for.
-    #[error("`{program}` is in no folder of PATH ({path}); install it, or give its full path")]
+    // The command is wrong.
+    #[error("`{program}` was not found in PATH ({path}); install it, or give its full path")]
     NotFound { program: String, path: String },
     #[error("`{}` does not exist", path.display())]
     Missing { path: PathBuf },
     #[error("`{}` is a folder, not a program", path.display())]
     IsDirectory { path: PathBuf },
-    #[error("`{0}` may not be executed; `chmod +x {0}` allows it", path.display())]
+    #[error("`{0}` is not executable; run `chmod +x {0}`", path.display())]
     NotExecutable { path: PathBuf },
     #[error("`{}` is neither a program for this machine nor a script that begins with `#!`", path.display())]
     NotAProgram { path: PathBuf },
-    #[error("`{}` wants to be run by `{interpreter}`, which does not exist; install it, or change the script's first line", path.display())]
+    #[error("`{}` needs the interpreter `{interpreter}`, which does not exist; install it, or change the script's first line", path.display())]
     NoInterpreter { path: PathBuf, interpreter: String },
-    #[error("the folder to run in, `{}`, {reason}", path.display())]
+    #[error("the working folder `{}` {reason}", path.display())]
     InvalidCwd { path: PathBuf, reason: &'static str },
     #[error(
-        "the environment variable `{name}` cannot be passed on: a name has no `=`, and neither it nor its value a zero byte"
+        "the environment variable `{name}` is invalid: a name must not contain `=`, and neither name nor value a NUL byte"
     )]
     InvalidVariable { name: String },
-    #[error("an argument of `{program}` has a zero byte, which no program can be given")]
+    #[error("an argument of `{program}` contains a NUL byte")]
     NulByte { program: String },
 
-    // The system.
-    #[error("`{program}` could not be started: {cause}")]
+    // The system refused.
+    #[error("cannot start `{program}`: {cause}")]
     SpawnFailed { program: String, cause: io::Error },
-    #[error("nothing could be made ready to start `{program}`: {cause}")]
+    #[error("cannot prepare to start `{program}`: {cause}")]
     SetupFailed { program: String, cause: io::Error },
 
-    // Us.
+    // A bug in the calling program.
     #[error(
-        "`{binary}` was started as a supervisor and is none: its `main` has to begin with `supervise_if_asked`"
+        "`{binary}` cannot run as a supervisor: its `main` must call `run_supervisor_if_requested` first"
     )]
     NoSupervisor { binary: String },
 }

@@ -1,14 +1,14 @@
-//! How a child ended, in words.
+//! How a child ended.
 
 use std::fmt;
 
 use super::stderr::StderrTail;
 
-/// The end of a child and of what it had started.
+/// The exit of a child and of the processes it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     pub cause: ExitCause,
-    /// Processes that could not be ended, because they belong to another user or hang in the kernel.
+    /// Processes that could not be killed, because they belong to another user or hang in the kernel.
     pub processes_left: u32,
 }
 
@@ -16,47 +16,47 @@ pub struct Exit {
 pub enum ExitCause {
     Code(i32),
     Signal(i32),
-    /// Nobody saw it: whoever watched was killed.
+    /// Unknown, because the supervisor was killed.
     Unknown,
 }
 
 impl Exit {
-    /// Whether the program said that all went well.
+    /// Whether the program exited with code 0.
     pub fn is_success(&self) -> bool {
         self.cause == ExitCause::Code(0)
     }
 }
 
-/// Continues a sentence that begins with the program: "`npx` exited with code 1".
+/// Continues a sentence that starts with the program: "`npx` exited with code 1".
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
-            // What a shell, and a supervisor such as `env` or `npx`, says about a program it did not find.
+            // The code of a shell, `env` or `npx` for a program that was not found.
             ExitCause::Code(code @ 127) => write!(f, "exited with code {code} (program not found)")?,
             ExitCause::Code(code) => write!(f, "exited with code {code}")?,
             ExitCause::Signal(number) => match signal_name(number) {
-                Some(name) => write!(f, "was ended by {name} (signal {number})")?,
-                None => write!(f, "was ended by signal {number}")?,
+                Some(name) => write!(f, "was killed by {name} (signal {number})")?,
+                None => write!(f, "was killed by signal {number}")?,
             },
-            ExitCause::Unknown => write!(f, "ended, and nobody saw how")?,
+            ExitCause::Unknown => write!(f, "ended for an unknown reason")?,
         }
         match self.processes_left {
             0 => Ok(()),
-            1 => write!(f, "; a process it started could not be ended"),
-            left => write!(f, "; {left} processes it started could not be ended"),
+            1 => write!(f, "; a process it started could not be killed"),
+            left => write!(f, "; {left} processes it started could not be killed"),
         }
     }
 }
 
-/// What was said last is usually why.
+/// The last lines of stderr usually tell why.
 pub(crate) fn describe_exit(program: &str, exit: &Exit, stderr: &StderrTail) -> String {
     exit_sentence(program, exit, &stderr_tail(stderr))
 }
 
 pub(crate) fn exit_sentence(program: &str, exit: &Exit, stderr: &str) -> String {
     match stderr {
-        "" => format!("`{program}` {exit} and wrote nothing to stderr"),
-        words => format!("`{program}` {exit}; its last words on stderr:\n  {}", words.replace('\n', "\n  ")),
+        "" => format!("`{program}` {exit} without output on stderr"),
+        words => format!("`{program}` {exit}; its last lines on stderr:\n  {}", words.replace('\n', "\n  ")),
     }
 }
 
@@ -111,14 +111,14 @@ mod tests {
     fn an_end_is_told_in_words() {
         check(ExitCause::Code(0), 0, "exited with code 0");
         check(ExitCause::Code(127), 0, "exited with code 127 (program not found)");
-        check(ExitCause::Signal(9), 0, "was ended by SIGKILL (signal 9)");
-        check(ExitCause::Signal(64), 0, "was ended by signal 64");
-        check(ExitCause::Unknown, 0, "ended, and nobody saw how");
+        check(ExitCause::Signal(9), 0, "was killed by SIGKILL (signal 9)");
+        check(ExitCause::Signal(64), 0, "was killed by signal 64");
+        check(ExitCause::Unknown, 0, "ended for an unknown reason");
     }
 
     #[test]
     fn what_is_left_is_told_too() {
-        check(ExitCause::Code(1), 1, "exited with code 1; a process it started could not be ended");
-        check(ExitCause::Code(1), 2, "exited with code 1; 2 processes it started could not be ended");
+        check(ExitCause::Code(1), 1, "exited with code 1; a process it started could not be killed");
+        check(ExitCause::Code(1), 2, "exited with code 1; 2 processes it started could not be killed");
     }
 }

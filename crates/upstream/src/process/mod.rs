@@ -1,15 +1,15 @@
-//! Servers that are programs: started, fed, and ended together with everything they started themselves.
+//! Server processes: starts them and stops them together with everything they started.
 //!
-//! A [`Command`] is what to run, as typed; [`Command::start`] finds the program, gives it an environment that
-//! holds none of our secrets, and returns a [`Child`]: stdin, stdout, the last lines of stderr, an end.
+//! A [`Command`] is the program and its arguments; [`Command::start`] finds the program, gives it an environment
+//! without our secrets, and returns a [`Child`]: stdin, stdout, the last lines of stderr, the exit status.
 //!
-//! On Unix a child is not ours directly. Our own binary is started again as its *supervisor* (see
-//! [`supervise_if_asked`]), which starts the program on our pipes, copies no byte, and owns whatever the
-//! program forks. It ends all of it when we ask, when the program ends, and when we are gone, however we went.
-//! On Linux that holds for every descendant, daemons included; on other Unix systems for those that stayed in
-//! the program's process group. Elsewhere only the program itself is ended.
+//! On Unix the program is not our direct child. Our own binary runs again as its *supervisor* (see
+//! [`run_supervisor_if_requested`]), which starts the program on our pipes, copies no byte, and owns every process
+//! that the program forks. It ends the whole tree when we ask, when the program ends, and when our process is gone
+//! for any reason. On Linux that covers every descendant, including daemons; on other Unix systems those that stayed
+//! in the program's process group. Elsewhere only the program itself is ended.
 //!
-//! Knows neither messages nor framing, and starts nothing again: that is for whoever holds the connection.
+//! This module knows neither messages nor framing, and restarts nothing.
 
 mod command;
 mod command_line;
@@ -40,11 +40,10 @@ pub use exit::{Exit, ExitCause};
 pub(crate) use exit::{exit_sentence, stderr_tail};
 pub use stderr::StderrTail;
 
-/// Turns this process into a supervisor if it was started as one, and then never returns. Otherwise it does
-/// nothing.
+/// Runs this process as a supervisor if it was started as one, and then never returns. Otherwise does nothing.
 ///
-/// Belongs before everything else in `main` of every binary that starts children: a supervisor reads no
-/// settings, logs nothing and has no runtime.
+/// Every binary that starts children must call this first in `main`: a supervisor reads no settings, logs nothing
+/// and has no runtime.
 pub fn run_supervisor_if_requested() {
     #[cfg(unix)]
     supervisor::run_if_requested();

@@ -1,4 +1,4 @@
-//! Which file a command means, so that a program that is not there is told in words and not by a number.
+//! Finds the file of a program, so that a missing program gets a clear error instead of an error number.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::command::Command;
 use super::error::StartError;
 
-/// What `execvp` looks in if there is no PATH.
+/// What `execvp` searches if there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The file to execute, as an absolute path; `path` is the PATH of the child.
@@ -49,12 +49,12 @@ pub fn resolve_program(command: &Command, path: Option<&OsStr>) -> Result<PathBu
     })
 }
 
-/// What the system said when the file was to be executed.
+/// Explains the error of `exec`.
 pub fn explain_exec_error(command: &Command, file: &Path, cause: io::Error) -> StartError {
     let path = file.to_owned();
     match Errno::from_io_error(&cause) {
         Some(Errno::NOEXEC) => StartError::NotAProgram { path },
-        // The file is there, so it is what the file needs.
+        // The file exists, so its interpreter is missing.
         Some(Errno::NOENT) if file.exists() => match interpreter(file) {
             Some(interpreter) => StartError::NoInterpreter { path, interpreter },
             None => StartError::NotAProgram { path },
@@ -79,7 +79,7 @@ fn check_executable(file: &Path) -> ProgramFile {
     }
 }
 
-/// Somebody else's program, or one on a file system that has none, is not helped by `chmod`.
+/// `chmod` does not help for another user's program, or on a file system mounted `noexec`.
 fn not_executable_error(command: &Command, path: PathBuf) -> StartError {
     match path.metadata() {
         Ok(meta) if meta.mode() & 0o111 != 0 => StartError::SpawnFailed {
@@ -92,25 +92,27 @@ fn not_executable_error(command: &Command, path: PathBuf) -> StartError {
 
 fn working_directory(cwd: Option<&Path>) -> Result<PathBuf, StartError> {
     let folder = cwd.unwrap_or(Path::new("."));
-    let fault = |why| StartError::InvalidCwd { path: folder.to_owned(), reason: why };
+    let fault = |reason| StartError::InvalidCwd { path: folder.to_owned(), reason };
     match folder.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(fault("does not exist")),
-        Err(_) => return Err(fault("cannot be looked at")),
+        Err(_) => return Err(fault("cannot be accessed")),
         Ok(meta) if !meta.is_dir() => return Err(fault("is not a folder")),
-        Ok(_) if access(folder, Access::EXEC_OK).is_err() => return Err(fault("may not be entered")),
+        Ok(_) if access(folder, Access::EXEC_OK).is_err() => {
+            return Err(fault("cannot be entered: permission denied"));
+        }
         Ok(_) => {}
     }
-    std::path::absolute(folder).map_err(|_| fault("cannot be looked at"))
+    std::path::absolute(folder).map_err(|_| fault("cannot be accessed"))
 }
 
-/// What a script's first line names.
+/// The interpreter in a script's first line.
 fn interpreter(file: &Path) -> Option<String> {
-    // What Linux reads of it.
+    // As much as Linux reads.
     let mut head = Vec::with_capacity(256);
     std::fs::File::open(file).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let text = String::from_utf8_lossy(line);
-    // A script written on Windows asks for `/bin/sh\r`: the one case where the end of the line matters.
+    // A script with Windows line ends names `/bin/sh\r`: keep the `\r` in the error.
     let name = text.trim_matches([' ', '\t']).split([' ', '\t']).next()?;
     Some(name.escape_debug().to_string())
 }

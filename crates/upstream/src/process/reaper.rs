@@ -1,7 +1,7 @@
-//! Waits for supervisors whose child was dropped, so that they leave no entry in the table of processes.
+//! Waits for supervisors whose `Child` was dropped, so that they do not stay as zombies.
 //!
-//! A thread that lives as long as there is somebody to wait for: a child may be dropped when no runtime is left
-//! to do it. Waits for one after the other; each ends by itself, and soon.
+//! Uses a thread, because a child may be dropped when no runtime is left. The thread runs while there are supervisors
+//! to wait for, one after the other; each exits soon by itself.
 
 use std::process;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 pub struct SupervisorProcess {
     pub process: process::Child,
-    /// The process group of the program it supervises.
+    /// The process group of the supervised program.
     pub process_group: Option<Pid>,
 }
 
 impl SupervisorProcess {
-    /// Blocks until the supervisor is gone. If it was killed, or had to give up, what is left in the program's
-    /// process group is killed from here.
+    /// Blocks until the supervisor has exited. If it was killed or gave up, kills the rest of the program's process
+    /// group.
     pub fn wait(mut self) -> Option<process::ExitStatus> {
         let status = self.process.wait().ok();
         let ended_all = status.is_some_and(|status| status.success());
@@ -39,7 +39,7 @@ pub fn reap_in_background(watched: SupervisorProcess) {
     let mut dropped = REAP_QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
     dropped.waiting.push(watched);
     if !dropped.thread_running {
-        // Without a thread they stay on the list until the next one is dropped.
+        // If the thread cannot start, they stay on the list until the next child is dropped.
         let thread = thread::Builder::new().name("reaper".to_owned()).stack_size(64 << 10);
         dropped.thread_running = thread.spawn(run).is_ok();
     }

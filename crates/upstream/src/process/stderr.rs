@@ -1,4 +1,4 @@
-//! The last lines of a child's stderr: everything is read, so that the child never waits; little is kept.
+//! Reads all of a child's stderr, so that the child never blocks, and keeps the last lines.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::command::{Options, StderrLineCallback};
 
-/// What is kept; outlives the child if somebody holds it.
+/// The last lines. May outlive the child.
 #[derive(Clone)]
 pub struct StderrTail {
     buffer: Arc<Mutex<StderrBuffer>>,
@@ -27,8 +27,8 @@ impl StderrTail {
         Self { buffer: Arc::new(Mutex::new(kept)) }
     }
 
-    /// The newest lines, at most `lines_max` of them, joined by line breaks. Bytes that are not UTF-8 are
-    /// replaced, colours taken out, and whatever else could move a cursor is shown by its number.
+    /// The newest lines, at most `lines_max`, joined by line breaks. Invalid UTF-8 is replaced, colours are removed, and
+    /// other control characters are escaped.
     pub fn tail(&self, lines_max: usize) -> String {
         let kept = self.lock();
         let open = (!kept.current_line.bytes.is_empty()).then_some(&kept.current_line);
@@ -36,7 +36,7 @@ impl StderrTail {
         lines[lines.len().saturating_sub(lines_max)..].join("\n")
     }
 
-    /// Reads to the end, however much comes.
+    /// Reads to the end.
     pub(super) async fn read_from(self, mut pipe: impl AsyncRead + Unpin, seen: Option<StderrLineCallback>) {
         let mut chunk = vec![0; READ_BYTES];
         loop {
@@ -45,7 +45,7 @@ impl StderrTail {
                 0 => self.lock().finish().into_iter().collect(),
                 read => self.lock().push(&chunk[..read], seen.is_some()),
             };
-            // Outside the lock: whoever sees a line may ask for the tail.
+            // Outside the lock: the callback may call `tail`.
             if let Some(seen) = &seen {
                 lines.iter().for_each(|line| seen(line));
             }
@@ -67,9 +67,9 @@ struct StderrBuffer {
     lines_max: usize,
     line_bytes_max: usize,
     lines: VecDeque<StderrLine>,
-    /// Of `lines` together.
+    /// Total size of `lines`.
     bytes: usize,
-    /// What came after the last line break.
+    /// The bytes after the last line break.
     current_line: StderrLine,
 }
 
@@ -80,7 +80,7 @@ struct StderrLine {
 }
 
 impl StderrBuffer {
-    /// Returns the lines that were completed, if anybody wants to see them.
+    /// Returns the completed lines, if there is a callback.
     fn push(&mut self, chunk: &[u8], wanted: bool) -> Vec<String> {
         let mut seen = Vec::new();
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
@@ -101,7 +101,7 @@ impl StderrBuffer {
         seen
     }
 
-    /// The end came without a line break.
+    /// The output ended without a line break.
     fn finish(&mut self) -> Option<String> {
         let text = (!self.current_line.bytes.is_empty()).then(|| self.current_line.sanitized())?;
         self.finish_line();
@@ -142,7 +142,7 @@ impl StderrLine {
     }
 }
 
-/// `ESC [ 3 1 m` and its like: most loggers write them whether or not anybody sees colours.
+/// `ESC [ 3 1 m` and similar: many loggers write colours even into a pipe.
 fn strip_ansi_colour(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("\u{1b}[")?;
     inside.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';' || c == ':').strip_prefix('m')

@@ -1,4 +1,4 @@
-//! A child behind a supervisor: starting it, and what we hold of it.
+//! A child behind a supervisor: starts it and holds our end of it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,19 +28,19 @@ use super::supervisor::{self, MESSAGE_BYTES, SUPERVISE_ARG, SpawnRequest, Superv
 pub type Stdin = pipe::Sender;
 pub type Stdout = pipe::Receiver;
 
-/// A supervisor that takes longer than this to start a program does not get there.
+/// How long a supervisor may take to start the program.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Patience of more than a day is a slip; bounded, the graces can be added up.
+/// Upper bound of each grace period, so that their sum does not overflow.
 const GRACE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Whoever wrote to stderr is dead; what is in the pipe needs only to be read. Unless somebody was left.
+/// The writers of stderr are dead, so the pipe can be read quickly, unless a process could not be killed.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A running program. Dropping it ends the program with all it started, SIGTERM first, in the background: the
-/// supervisor sees that nobody holds the other end of its socket. That needs neither a runtime nor time.
+/// A running program. Dropping it ends the whole process tree in the background, SIGTERM first: the supervisor sees
+/// that our end of its socket is closed. That needs neither a runtime nor time.
 pub struct Child {
-    /// Taken by whoever writes. Closing it asks a server to leave.
+    /// Closing it asks the server to exit.
     pub stdin: Option<Stdin>,
     pub stdout: Option<Stdout>,
     stderr: StderrTail,
@@ -49,13 +49,12 @@ pub struct Child {
     exit: Exit,
     command: String,
     exit_grace: Duration,
-    /// What a supervisor may need to end everything, and then some.
+    /// How long a supervisor may need to end everything, with a margin.
     stop_timeout: Duration,
 }
 
 impl Command {
-    /// Returns when the program runs, which is before it has said anything. Must be called on a runtime with
-    /// I/O and time.
+    /// Returns when the program runs, before its first output. Panics outside a runtime with I/O and time.
     pub async fn start(&self, options: &Options) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();
         let env = environment::for_child(std::env::vars_os(), &self.env)?;
@@ -75,10 +74,10 @@ impl Command {
         };
         let system = |cause| StartError::SetupFailed { program: program(), cause };
         let (mut link, ours) = SupervisorLink::spawn(options.supervisor.as_deref()).map_err(system)?;
-        // From here on, dropping what we have ends it.
-        let said =
+        // From here on, dropping the link ends the child.
+        let message =
             timeout(START_TIMEOUT, link.send_request(&job)).await.map_err(|late| system(late.into()))?;
-        match said.map_err(system)? {
+        match message.map_err(system)? {
             Some(SupervisorMessage::Started(pid)) => link.process_group = Pid::from_raw(pid),
             Some(SupervisorMessage::StartFailed(errno)) => {
                 let cause = io::Error::from_raw_os_error(errno);
@@ -87,7 +86,7 @@ impl Command {
             Some(SupervisorMessage::Exited(_) | SupervisorMessage::AllExited(_)) | None => {
                 if let Some(signal) = link.kill().and_then(|status| status.signal()) {
                     return Err(system(io::Error::other(format!(
-                        "its supervisor was ended by signal {signal}"
+                        "its supervisor was killed by signal {signal}"
                     ))));
                 }
                 let binary = options.supervisor.as_deref().map(Path::display);
@@ -112,23 +111,23 @@ impl Command {
 }
 
 impl Child {
-    /// The program's process id, for people to look for.
+    /// The program's process id, for people.
     pub fn id(&self) -> Option<u32> {
         self.supervisor.process_group.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// What the program wrote to stderr last.
+    /// The last lines of stderr.
     pub fn stderr_tail(&self) -> String {
         self.stderr.tail(usize::MAX)
     }
 
-    /// The same, for whoever wants to ask after the child is gone.
+    /// The last lines of stderr, also after the child is gone.
     pub fn stderr(&self) -> StderrTail {
         self.stderr.clone()
     }
 
-    /// Waits until the program has ended by itself and nothing it started is left. May be given up and called
-    /// again. After it, [`Child::stderr_tail`] has everything.
+    /// Waits until the program has exited by itself and no process it started is left. Cancel safe. Afterwards
+    /// [`Child::stderr_tail`] is complete.
     pub async fn wait(&mut self) -> Exit {
         let _status = loop {
             match self.supervisor.next_message().await {
@@ -148,11 +147,11 @@ impl Child {
         self.exit
     }
 
-    /// Ends the program in order: its stdin is closed, and it may leave by itself; then SIGTERM for the whole
-    /// tree; then SIGKILL. Giving it up is the same as dropping the child.
+    /// Ends the program: closes stdin and waits for it to exit; then SIGTERM for the whole tree; then SIGKILL. Dropping
+    /// the future is the same as dropping the child.
     ///
-    /// Whoever took stdin has to drop it first. If nobody took stdout, what is still written there is thrown
-    /// away, so that a program with much to say is not stuck at saying it.
+    /// If `stdin` was taken, the caller must drop it first. If `stdout` was not taken, its output is discarded, so that
+    /// the program does not block on a full pipe.
     pub async fn stop(mut self) -> Exit {
         drop(self.stdin.take());
         let stdout = self.stdout.take();
@@ -172,17 +171,17 @@ impl Child {
         if let Ok(exit) = timeout(self.exit_grace, self.wait()).await {
             return exit;
         }
-        // If it cannot be told, it is gone, and the wait is short.
+        // If this fails, the supervisor is gone, and the wait is short.
         let _ = self.supervisor.control.write_all(&[supervisor::TERMINATE]).await;
         if let Ok(exit) = timeout(self.stop_timeout, self.wait()).await {
             return exit;
         }
-        // Somebody stopped the supervisor itself.
+        // The supervisor itself is stopped (SIGSTOP).
         self.supervisor.kill();
         self.exit
     }
 
-    /// A sentence about the end: how, and what the program said last.
+    /// A sentence about the exit, with the last lines of stderr.
     pub fn describe_exit(&self, exit: &Exit) -> String {
         super::exit::describe_exit(&self.command, exit, &self.stderr)
     }
@@ -200,7 +199,7 @@ impl Drop for Child {
 struct SupervisorLink {
     control: UnixStream,
     process: Option<process::Child>,
-    /// The program's, once it runs.
+    /// The program's process id, once it runs.
     process_group: Option<Pid>,
     frame: [u8; MESSAGE_BYTES],
     filled: usize,
@@ -214,7 +213,7 @@ struct ParentPipes {
 
 impl SupervisorLink {
     fn spawn(binary: Option<&Path>) -> io::Result<(Self, ParentPipes)> {
-        // All of them are closed on exec, so no other child that is started meanwhile gets hold of one.
+        // All have close-on-exec set, so no other child started meanwhile inherits them.
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
@@ -230,7 +229,7 @@ impl SupervisorLink {
         let running;
         let binary = match binary {
             Some(binary) => binary,
-            // Also right when the file was replaced by a newer one while we run.
+            // Also works if the file was replaced by a newer version while we run.
             None if cfg!(target_os = "linux") => Path::new("/proc/self/exe"),
             None => {
                 running = std::env::current_exe()?;
@@ -257,13 +256,13 @@ impl SupervisorLink {
 
     async fn send_request(&mut self, job: &SpawnRequest) -> io::Result<Option<SupervisorMessage>> {
         match self.control.write_all(&job.encode()).await {
-            // It is gone, but may have said why.
+            // It is gone, but may have sent a reason.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
             _ => self.next_message().await,
         }
     }
 
-    /// `None` at the end. May be given up at any point.
+    /// `None` at the end. Cancel safe.
     async fn next_message(&mut self) -> io::Result<Option<SupervisorMessage>> {
         while self.filled < MESSAGE_BYTES {
             match self.control.read(&mut self.frame[self.filled..]).await {
@@ -276,10 +275,10 @@ impl SupervisorLink {
         self.filled = 0;
         SupervisorMessage::decode(self.frame)
             .map(Some)
-            .ok_or_else(|| io::Error::other("a supervisor says what none would"))
+            .ok_or_else(|| io::Error::other("invalid message from the supervisor"))
     }
 
-    /// The socket has ended, and so has the supervisor, but for a few instructions in the kernel.
+    /// The socket has ended, so the supervisor is exiting.
     fn close(&mut self) -> Option<ExitStatus> {
         SupervisorProcess { process: self.process.take()?, process_group: self.process_group }.wait()
     }

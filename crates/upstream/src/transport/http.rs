@@ -1,4 +1,4 @@
-//! Streamable HTTP: each message is a POST, and its answer a body or a stream of events.
+//! Streamable HTTP: each message is a POST; the response is a JSON body or an event stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use crate::connection::{ConnectError, ConnectionShared};
 use crate::redact;
 use crate::trace::{Direction, TraceEvent};
 
-/// How long the farewell may take.
+/// How long closing may take: the last messages, and the DELETE.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a message that nobody answers may take to be taken.
+/// How long to wait for the server to accept a message that must arrive before the next one.
 const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long calls wait for the stream that belongs to none of them.
+/// How long calls wait for the standalone GET stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct HttpTransport {
     shared: Arc<ConnectionShared>,
     client: Client,
     url: Url,
-    /// Messages that have not been taken yet.
+    /// POSTs without a response yet.
     posts_in_flight: AtomicUsize,
 }
 
-/// One of them.
+/// Counts one POST.
 struct InFlightPost<'c>(&'c AtomicUsize);
 
 impl<'c> InFlightPost<'c> {
@@ -55,26 +55,26 @@ pub(crate) fn drive(
     client: Client,
     url: Url,
 ) -> (impl Future<Output = ()> + Send + 'static, CloseFuture) {
-    let carrier = Arc::new(HttpTransport { shared, client, url, posts_in_flight: AtomicUsize::new(0) });
-    let ending = Box::pin(delete_session(carrier.clone()));
-    (run(carrier), ending)
+    let transport = Arc::new(HttpTransport { shared, client, url, posts_in_flight: AtomicUsize::new(0) });
+    let ending = Box::pin(delete_session(transport.clone()));
+    (run(transport), ending)
 }
 
-async fn run(carrier: Arc<HttpTransport>) {
+async fn run(transport: Arc<HttpTransport>) {
     let mut exchanges = JoinSet::new();
     let mut open: HashMap<u64, AbortHandle> = HashMap::new();
-    let (ended, mut over) = mpsc::channel::<u64>(64);
-    let mut standing = None;
+    let (ended, mut ended_receiver) = mpsc::channel::<u64>(64);
+    let mut standalone_stream = None;
     loop {
-        let todo = tokio::select! {
-            todo = carrier.shared.next_action() => todo,
-            Some(exchange) = over.recv() => {
+        let action = tokio::select! {
+            action = transport.shared.next_action() => action,
+            Some(exchange) = ended_receiver.recv() => {
                 open.remove(&exchange);
                 while exchanges.try_join_next().is_some() {}
                 continue;
             }
         };
-        let (exchange, work) = match todo {
+        let (exchange, work) = match action {
             None => return,
             Some(Action::Abort(exchange)) => {
                 if let Some(task) = open.remove(&exchange) {
@@ -82,20 +82,20 @@ async fn run(carrier: Arc<HttpTransport>) {
                 }
                 continue;
             }
-            // Some servers refuse what overtakes it.
+            // Some servers refuse messages that overtake this one.
             Some(Action::Send(send)) if send.must_finish_first => {
-                let first = carrier.clone().post(send.exchange, send.body, send.headers);
+                let first = transport.clone().post(send.exchange, send.body, send.headers);
                 let _ = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, first).await;
                 continue;
             }
             Some(Action::Send(send)) => {
-                let work = carrier.clone().post(send.exchange, send.body, send.headers);
+                let work = transport.clone().post(send.exchange, send.body, send.headers);
                 (send.exchange, Either::Left(work))
             }
-            Some(Action::Get { exchange, delay_ms: after_ms, last_event_id: last_id, headers: heads }) => {
+            Some(Action::Get { exchange, delay_ms, last_event_id, headers }) => {
                 let (opened, opening) = oneshot::channel();
-                standing = last_id.is_none().then_some(opening);
-                let work = carrier.clone().get(exchange, after_ms, last_id, heads, opened);
+                standalone_stream = last_event_id.is_none().then_some(opening);
+                let work = transport.clone().get(exchange, delay_ms, last_event_id, headers, opened);
                 (exchange, Either::Right(work))
             }
         };
@@ -105,24 +105,24 @@ async fn run(carrier: Arc<HttpTransport>) {
             let _ = ended.send(exchange).await;
         });
         open.insert(exchange, task);
-        if let Some(opening) = standing.take() {
-            // What a server wants to say on this stream is lost if the stream is not there yet.
+        if let Some(opening) = standalone_stream.take() {
+            // Messages for this stream are lost if the server has them before the stream is open.
             let _ = tokio::time::timeout(STREAM_OPEN_TIMEOUT, opening).await;
         }
     }
 }
 
 impl HttpTransport {
-    async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, heads: Vec<(String, String)>) {
+    async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, headers: Vec<(String, String)>) {
         let request = self
-            .request(Method::POST, &heads)
+            .request(Method::POST, &headers)
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream");
         let request = request.body(body).build();
         self.record_request(&request, exchange);
-        let posting = InFlightPost::new(&self.posts_in_flight);
+        let in_flight = InFlightPost::new(&self.posts_in_flight);
         let sent = self.send(request).await;
-        drop(posting);
+        drop(in_flight);
         if let Some(response) = self.response_or_fail(exchange, sent) {
             self.read_response(exchange, response).await;
         }
@@ -131,16 +131,16 @@ impl HttpTransport {
     async fn get(
         self: Arc<Self>,
         exchange: u64,
-        after_ms: u64,
-        last_id: Option<String>,
-        mut heads: Vec<(String, String)>,
+        delay_ms: u64,
+        last_event_id: Option<String>,
+        mut headers: Vec<(String, String)>,
         opened: oneshot::Sender<()>,
     ) {
-        if after_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        if delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         }
-        heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
-        let request = self.request(Method::GET, &heads).header("Accept", "text/event-stream");
+        headers.extend(last_event_id.map(|id| ("Last-Event-ID".to_owned(), id)));
+        let request = self.request(Method::GET, &headers).header("Accept", "text/event-stream");
         let request = request.build();
         self.record_request(&request, exchange);
         let sent = self.send(request).await;
@@ -150,9 +150,9 @@ impl HttpTransport {
         }
     }
 
-    fn request(&self, method: Method, heads: &[(String, String)]) -> RequestBuilder {
+    fn request(&self, method: Method, headers: &[(String, String)]) -> RequestBuilder {
         let mut request = self.client.request(method, self.url.clone());
-        for (name, value) in heads.iter().chain(&self.shared.options.headers) {
+        for (name, value) in headers.iter().chain(&self.shared.options.headers) {
             request = request.header(name, value);
         }
         request
@@ -167,13 +167,13 @@ impl HttpTransport {
             Ok(response) => Some(response),
             Err(error) => {
                 let address = redact::address(self.url.as_str()).into_owned();
-                let reason = root_cause(&error);
-                let why = ClientError::ConnectionClosed(format!("cannot reach {address}: {reason}").into());
+                let cause = root_cause(&error);
+                let reason = ClientError::ConnectionClosed(format!("cannot reach {address}: {cause}").into());
                 if error.is_connect() {
                     let failure = ConnectFailure::classify(&error);
-                    self.shared.set_connect_error(ConnectError { address, reason, failure });
+                    self.shared.set_connect_error(ConnectError { address, reason: cause, failure });
                 }
-                self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
+                self.shared.with_client(|client, _| client.exchange_failed(exchange, reason));
                 None
             }
         }
@@ -188,7 +188,7 @@ impl HttpTransport {
             (head("mcp-session-id"), head("content-type"), head("www-authenticate"));
         self.record_response(exchange, &response);
         let max = self.shared.options.frame_bytes_max;
-        let mut answer = HttpExchange::new(response.status().as_u16(), kind.as_deref(), max);
+        let mut http_exchange = HttpExchange::new(response.status().as_u16(), kind.as_deref(), max);
         if let Some(session) = session {
             self.shared.with_client(|client, _| client.set_session(exchange, &session));
         }
@@ -196,23 +196,23 @@ impl HttpTransport {
             let chunk = match response.chunk().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
-                Err(error) if answer.is_stream() => {
-                    tracing::debug!(error = %root_cause(&error), "a stream broke off");
+                Err(error) if http_exchange.is_stream() => {
+                    tracing::debug!(error = %root_cause(&error), "stream failed");
                     break;
                 }
                 Err(error) => {
-                    let why = ClientError::ConnectionClosed(
-                        format!("the answer broke off: {}", root_cause(&error)).into(),
+                    let reason = ClientError::ConnectionClosed(
+                        format!("the response is incomplete: {}", root_cause(&error)).into(),
                     );
-                    return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
+                    return self.shared.with_client(|client, _| client.exchange_failed(exchange, reason));
                 }
             };
             self.shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &chunk });
             let mut messages = Vec::new();
-            if answer.push(&chunk, |message| messages.push(message)).is_err() {
-                let why =
+            if http_exchange.push(&chunk, |message| messages.push(message)).is_err() {
+                let reason =
                     ClientError::ProtocolViolation(ProtocolViolation::ResponseTooLarge { bytes_max: max });
-                return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
+                return self.shared.with_client(|client, _| client.exchange_failed(exchange, reason));
             }
             for message in messages {
                 self.shared.record(TraceEvent::Message {
@@ -226,7 +226,7 @@ impl HttpTransport {
                 });
             }
         }
-        match answer.finish(challenge) {
+        match http_exchange.finish(challenge) {
             ExchangeEnd::Response(reply) => {
                 if !reply.body.is_empty() {
                     self.shared.record(TraceEvent::Message {
@@ -237,13 +237,13 @@ impl HttpTransport {
                 }
                 self.shared.with_client(|client, now| client.http_response(exchange, reply, now));
             }
-            ExchangeEnd::StreamEnded { last_event_id: last_id, retry_ms } => {
-                self.shared.with_client(|client, _| client.stream_ended(exchange, last_id, retry_ms));
+            ExchangeEnd::StreamEnded { last_event_id, retry_ms } => {
+                self.shared.with_client(|client, _| client.stream_ended(exchange, last_event_id, retry_ms));
             }
         }
     }
 
-    /// The head as it is sent, with what is added to a request on its way, and the message.
+    /// Records the head, including the headers that the HTTP client adds, and the message.
     fn record_request(&self, request: &Result<Request, outbound::Error>, exchange: u64) {
         let Ok(request) = request else { return };
         if self.shared.options.trace.is_none() {
@@ -253,11 +253,12 @@ impl HttpTransport {
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let url = redact::address(self.url.as_str());
         let mut head = format!("{} {url}\nhost: {host}{port}\n", request.method());
-        let theirs = &self.shared.options.headers;
+        let user_headers = &self.shared.options.headers;
         for (name, value) in request.headers() {
-            // What the user gave may be a secret.
-            let is_theirs = theirs.iter().any(|(their, _)| their.eq_ignore_ascii_case(name.as_str()));
-            let shown = if is_theirs { "***".into() } else { String::from_utf8_lossy(value.as_bytes()) };
+            // Headers from the user may be secrets.
+            let is_user_header =
+                user_headers.iter().any(|(user_header, _)| user_header.eq_ignore_ascii_case(name.as_str()));
+            let shown = if is_user_header { "***".into() } else { String::from_utf8_lossy(value.as_bytes()) };
             head.push_str(&format!("{name}: {shown}\n"));
         }
         for (name, value) in [("accept", "*/*"), ("user-agent", outbound::USER_AGENT)] {
@@ -293,24 +294,24 @@ impl HttpTransport {
 }
 
 /// 2025-11-25, Session Management: clients "SHOULD send an HTTP DELETE".
-async fn delete_session(carrier: Arc<HttpTransport>) {
-    // What was said last, such as that a call is given up, goes first.
-    let said = async {
-        while !carrier.shared.is_all_sent() || carrier.posts_in_flight.load(Ordering::Relaxed) > 0 {
+async fn delete_session(transport: Arc<HttpTransport>) {
+    // Send the last messages first, such as a cancellation.
+    let flushed = async {
+        while !transport.shared.is_all_sent() || transport.posts_in_flight.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    let _ = tokio::time::timeout(CLOSE_TIMEOUT, said).await;
-    let Some(heads) = carrier.shared.with_client(|client, _| client.delete_headers()) else { return };
-    let bye = carrier.request(Method::DELETE, &heads).build();
-    carrier.record_request(&bye, 0);
-    let bye = carrier.send(bye);
-    if let Ok(Ok(response)) = tokio::time::timeout(CLOSE_TIMEOUT, bye).await {
-        carrier.record_response(0, &response);
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, flushed).await;
+    let Some(headers) = transport.shared.with_client(|client, _| client.delete_headers()) else { return };
+    let delete = transport.request(Method::DELETE, &headers).build();
+    transport.record_request(&delete, 0);
+    let delete = transport.send(delete);
+    if let Ok(Ok(response)) = tokio::time::timeout(CLOSE_TIMEOUT, delete).await {
+        transport.record_response(0, &response);
     }
 }
 
-/// What went wrong, without the address: whoever reads it knows that.
+/// The innermost cause, without the URL, which the caller already shows.
 pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {

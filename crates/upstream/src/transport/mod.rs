@@ -1,4 +1,4 @@
-//! How messages travel: each way of it takes what the machine wants sent, and hands in what comes back.
+//! The transports: each sends what the protocol state machine wants sent, and passes on what it receives.
 
 pub(crate) mod http;
 pub(crate) mod pipe;
@@ -8,5 +8,5 @@ pub(crate) mod websocket;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What is left to do in good order at the end.
+/// Closes a transport in an orderly way.
 pub(crate) type CloseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -1,4 +1,4 @@
-//! Messages down one stream of bytes and up another: processes, sockets of this machine, memory.
+//! Framed messages over a pair of byte streams: a process, a unix socket, memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::CloseFuture;
 use crate::connection::ConnectionShared;
 use crate::trace::{Direction, TraceEvent};
 
-/// What is to be written is gathered up to this.
+/// Messages are batched up to this size.
 const WRITE_BATCH_BYTES: usize = 64 << 10;
 
-/// How long what was said last may take to be written.
+/// How long the last messages may take to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn drive(
@@ -26,11 +26,11 @@ pub(crate) fn drive(
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> CloseFuture {
     let (close, closing) = oneshot::channel();
-    let (gone, closed) = oneshot::channel();
+    let (closed_sender, closed) = oneshot::channel();
     tasks.spawn(read(shared.clone(), input));
     tasks.spawn(async move {
         write(shared, output, closing).await;
-        let _ = gone.send(());
+        let _ = closed_sender.send(());
     });
     Box::pin(async move {
         drop(close);
@@ -40,14 +40,14 @@ pub(crate) fn drive(
 
 async fn read(shared: Arc<ConnectionShared>, mut input: impl AsyncRead + Send + Unpin) {
     let mut frames = FrameDecoder::with_framing(shared.options.framing, shared.options.frame_bytes_max);
-    let why = loop {
-        let room = frames.read_buffer();
-        let count = match input.read(room).await {
+    let reason = loop {
+        let buffer = frames.read_buffer();
+        let count = match input.read(buffer).await {
             Ok(0) => break "the server closed its output".to_owned(),
             Ok(count) => count,
-            Err(error) => break format!("the server's output cannot be read: {error}"),
+            Err(error) => break format!("cannot read from the server: {error}"),
         };
-        shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &room[..count] });
+        shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &buffer[..count] });
         frames.advance(count);
         for frame in frames.by_ref() {
             handle_frame(&shared, frame);
@@ -56,7 +56,7 @@ async fn read(shared: Arc<ConnectionShared>, mut input: impl AsyncRead + Send + 
     if let Some(frame) = frames.finish() {
         handle_frame(&shared, frame);
     }
-    shared.with_client(|client, _| client.connection_closed(&why));
+    shared.with_client(|client, _| client.connection_closed(&reason));
 }
 
 fn handle_frame(shared: &Arc<ConnectionShared>, frame: Frame) {
@@ -72,11 +72,11 @@ fn handle_frame(shared: &Arc<ConnectionShared>, frame: Frame) {
         Frame::TooLong => {
             let max = shared.options.frame_bytes_max;
             shared.with_client(|client, _| {
-                client.message_skipped(&format!("a message of more than {max} bytes"))
+                client.message_skipped(&format!("a message exceeds the limit of {max} bytes"))
             });
         }
         Frame::Desynchronized => shared.with_client(|client, _| {
-            client.connection_closed("the server's output makes no sense: a header block without a length");
+            client.connection_closed("the server sent a header block without a Content-Length");
         }),
     }
 }
@@ -90,15 +90,15 @@ async fn write(
     let mut bytes = Vec::new();
     loop {
         let first = tokio::select! {
-            // What is to be said before the end, such as that a call is given up, is said.
+            // Send what is queued before closing, such as a cancellation.
             biased;
-            todo = shared.next_action() => todo,
+            action = shared.next_action() => action,
             _ = &mut closing => None,
         };
         let Some(first) = first else { break };
         let mut next = Some(first);
-        while let Some(todo) = next {
-            if let Action::Send(send) = todo {
+        while let Some(action) = next {
+            if let Action::Send(send) = action {
                 shared.record(TraceEvent::Message {
                     direction: Direction::Out,
                     message: &send.body,
@@ -109,14 +109,14 @@ async fn write(
             next = if bytes.len() < WRITE_BATCH_BYTES { shared.try_next_action() } else { None };
         }
         if !bytes.is_empty() {
-            // Before the answer to it can be seen.
+            // Record before the response can arrive.
             shared.record(TraceEvent::Bytes { direction: Direction::Out, bytes: &bytes });
             let written = async {
                 output.write_all(&bytes).await?;
                 output.flush().await
             };
             if let Err(error) = written.await {
-                // Whoever reads sees the end too, and may still get what was said before it.
+                // The reading task sees the end too, and may still get messages from before it.
                 tracing::debug!(%error, "the server's input is closed");
                 break;
             }

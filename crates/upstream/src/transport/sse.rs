@@ -1,6 +1,6 @@
-//! HTTP with a stream of events beside it, the transport of the oldest protocol version.
+//! HTTP+SSE, the transport of the oldest protocol version.
 //!
-//! A GET opens the stream; its first event names where to POST to; whatever the server says comes down the stream.
+//! A GET opens the stream; its first event names the URL for POST; everything that the server sends is an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use super::http::root_cause;
 use crate::connection::{ConnectionShared, OpenError, Options};
 use crate::trace::{Direction, TraceEvent};
 
-/// How long a server may take to say where to POST to.
+/// How long a server may take to send the `endpoint` event.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct SseTransport {
     client: Client,
     stream: Response,
     events: SseDecoder,
-    /// What came behind the first event already.
+    /// Events that arrived right after the first one.
     buffered_events: Vec<SseEvent>,
     endpoint: Url,
     headers: Vec<(String, String)>,
 }
 
 pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result<SseTransport, OpenError> {
-    let bad = |reason: String| OpenError::Connect {
+    let connect_error = |reason: String| OpenError::Connect {
         address: url.to_string(),
         reason,
         failure: ConnectFailure::Other,
@@ -46,71 +46,73 @@ pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result
         let mut stream = request.send().await.map_err(failed)?;
         let kind = stream.headers().get("content-type").map(|kind| kind.as_bytes().to_ascii_lowercase());
         if !stream.status().is_success() || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
-            return Err(bad(format!("HTTP {} and no stream of events", stream.status().as_u16())));
+            return Err(connect_error(format!("HTTP {} without an event stream", stream.status().as_u16())));
         }
         let mut events = SseDecoder::new(options.frame_bytes_max);
-        let mut early = Vec::new();
+        let mut buffered_events = Vec::new();
         loop {
             let chunk = stream.chunk().await.map_err(failed)?;
             let Some(chunk) = chunk else {
-                return Err(bad("the stream ended before its first event".into()));
+                return Err(connect_error("the stream ended before its first event".into()));
             };
-            if events.push(&chunk, |event| early.push(event)).is_err() {
-                return Err(bad("an event that is too long".to_owned()));
+            if events.push(&chunk, |event| buffered_events.push(event)).is_err() {
+                return Err(connect_error("an event exceeds the size limit".to_owned()));
             }
-            if let Some(at) = early.iter().position(|event| event.event_type == "endpoint") {
-                let first = early.remove(at);
-                early.drain(..at);
+            if let Some(at) = buffered_events.iter().position(|event| event.event_type == "endpoint") {
+                let first = buffered_events.remove(at);
+                buffered_events.drain(..at);
                 let endpoint = String::from_utf8_lossy(&first.data).into_owned();
-                return Ok((stream, events, early, endpoint));
+                return Ok((stream, events, buffered_events, endpoint));
             }
         }
     };
-    let opened = tokio::time::timeout(ENDPOINT_TIMEOUT, opening).await;
-    let (stream, events, early, endpoint) =
-        opened.map_err(|_| bad("no `endpoint` event came".to_owned()))??;
-    let endpoint = url.join(endpoint.trim()).map_err(|error| bad(format!("a bad endpoint: {error}")))?;
-    // Whoever may choose where our messages go may choose who reads them.
+    let endpoint_event = tokio::time::timeout(ENDPOINT_TIMEOUT, opening).await;
+    let (stream, events, buffered_events, endpoint) =
+        endpoint_event.map_err(|_| connect_error("the server sent no `endpoint` event".to_owned()))??;
+    let endpoint = url
+        .join(endpoint.trim())
+        .map_err(|error| connect_error(format!("the `endpoint` URL is invalid: {error}")))?;
+    // Messages may carry a token: they must not go to another origin.
     if endpoint.origin() != url.origin() {
-        return Err(bad(format!(
-            "the server wants messages sent to another place, {}",
+        return Err(connect_error(format!(
+            "the server names an endpoint at another origin, {}",
             endpoint.origin().ascii_serialization()
         )));
     }
     let headers = options.headers.clone();
-    Ok(SseTransport { client, stream, events, buffered_events: early, endpoint, headers })
+    Ok(SseTransport { client, stream, events, buffered_events, endpoint, headers })
 }
 
 impl SseTransport {
     pub(crate) async fn drive(self, shared: Arc<ConnectionShared>) {
-        let Self { client, mut stream, mut events, buffered_events: early, endpoint, headers } = self;
+        let Self { client, mut stream, mut events, buffered_events, endpoint, headers } = self;
         let sending = run_sender(shared.clone(), client, endpoint, headers);
         let receiving = async {
-            for event in early {
+            for event in buffered_events {
                 handle_event(&shared, event);
             }
             loop {
                 match stream.chunk().await {
                     Ok(Some(chunk)) => {
                         shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &chunk });
-                        let mut whole = Vec::new();
-                        if events.push(&chunk, |event| whole.push(event)).is_err() {
-                            break "an event that is too long".to_owned();
+                        let mut complete_events = Vec::new();
+                        if events.push(&chunk, |event| complete_events.push(event)).is_err() {
+                            break "an event exceeds the size limit".to_owned();
                         }
-                        for event in whole {
+                        for event in complete_events {
                             handle_event(&shared, event);
                         }
                     }
                     Ok(None) => break "the server closed its stream".to_owned(),
-                    Err(error) => break format!("the stream broke off: {}", root_cause(&error)),
+                    Err(error) => break format!("the stream failed: {}", root_cause(&error)),
                 }
             }
         };
-        let why = tokio::select! {
-            why = receiving => why,
-            why = sending => why,
+        let reason = tokio::select! {
+            reason = receiving => reason,
+            reason = sending => reason,
         };
-        shared.with_client(|client, _| client.connection_closed(&why));
+        shared.with_client(|client, _| client.connection_closed(&reason));
     }
 }
 
@@ -121,15 +123,15 @@ fn handle_event(shared: &Arc<ConnectionShared>, event: SseEvent) {
     }
 }
 
-/// One after the other: the order is part of the meaning.
+/// Sends one message at a time: their order matters.
 async fn run_sender(
     shared: Arc<ConnectionShared>,
     client: Client,
     endpoint: Url,
     headers: Vec<(String, String)>,
 ) -> String {
-    while let Some(todo) = shared.next_action().await {
-        let Action::Send(send) = todo else { continue };
+    while let Some(action) = shared.next_action().await {
+        let Action::Send(send) = action else { continue };
         shared.record(TraceEvent::Message { direction: Direction::Out, message: &send.body, exchange: None });
         shared.record(TraceEvent::Bytes { direction: Direction::Out, bytes: &send.body });
         let mut request = client.post(endpoint.clone()).header("Content-Type", "application/json");
@@ -139,13 +141,13 @@ async fn run_sender(
         match request.body(send.body).send().await {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {
-                let why = format!("a message was not taken: HTTP {}", response.status().as_u16());
+                let reason = format!("the server refused a message: HTTP {}", response.status().as_u16());
                 if response.status().as_u16() == 404 {
-                    return why;
+                    return reason;
                 }
-                shared.with_client(|client, _| client.message_skipped(&why));
+                shared.with_client(|client, _| client.message_skipped(&reason));
             }
-            Err(error) => return format!("a message could not be sent: {}", root_cause(&error)),
+            Err(error) => return format!("cannot send a message: {}", root_cause(&error)),
         }
     }
     "the connection was closed".to_owned()

@@ -1,4 +1,4 @@
-//! WebSocket: one text message is one message.
+//! WebSocket: each text message is one MCP message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +21,27 @@ use crate::trace::{Direction, TraceEvent};
 
 pub(crate) type WebSocketConnection = WebSocketStream<outbound::Stream>;
 
-/// Our subprotocol, as the official clients name it.
+/// The subprotocol of the official clients.
 const SUBPROTOCOL: &str = "mcp";
 
-/// How long the other side may take to say goodbye.
+/// How long the server may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that says nothing is asked whether it is still there.
+/// After this much silence the client sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) async fn open(url: &Url, options: &Options) -> Result<WebSocketConnection, OpenError> {
-    let bad = |reason: String| OpenError::Connect {
+    let connect_error = |reason: String| OpenError::Connect {
         address: url.to_string(),
         reason,
         failure: ConnectFailure::Other,
     };
-    let mut request = url.as_str().into_client_request().map_err(|error| bad(error.to_string()))?;
+    let mut request = url.as_str().into_client_request().map_err(|error| connect_error(error.to_string()))?;
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(SUBPROTOCOL));
     for (name, value) in &options.headers {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| bad(error.to_string()))?;
-        let value = HeaderValue::from_str(value).map_err(|error| bad(error.to_string()))?;
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|error| connect_error(error.to_string()))?;
+        let value = HeaderValue::from_str(value).map_err(|error| connect_error(error.to_string()))?;
         request.headers_mut().append(name, value);
     }
     let mut config = WebSocketConfig::default();
@@ -48,28 +49,28 @@ pub(crate) async fn open(url: &Url, options: &Options) -> Result<WebSocketConnec
     config.max_frame_size = Some(options.frame_bytes_max);
     config.max_write_buffer_size = options.frame_bytes_max * 2 + (1 << 20);
     let stream = outbound::connect(url, &options.outbound).await?;
-    let patience = Duration::from_millis(options.outbound.connect_timeout_ms);
-    let shaking = client_async_with_config(request, stream, Some(config));
-    let shaken = tokio::time::timeout(patience, shaking).await;
-    let (socket, _) = shaken
+    let connect_timeout = Duration::from_millis(options.outbound.connect_timeout_ms);
+    let handshake = client_async_with_config(request, stream, Some(config));
+    let outcome = tokio::time::timeout(connect_timeout, handshake).await;
+    let (socket, _) = outcome
         .map_err(|_| {
             let after_ms = options.outbound.connect_timeout_ms;
             OpenError::Failed(ClientError::Timeout { after_ms, unreadable: None })
         })?
         .map_err(|error| match error {
             Error::Http(response) => OpenError::Failed(upgrade_failure(&response)),
-            error => bad(error.to_string()),
+            error => connect_error(error.to_string()),
         })?;
     Ok(socket)
 }
 
-/// An answer that is no WebSocket.
+/// The error for a response that is not an upgrade.
 fn upgrade_failure(response: &Response<Option<Vec<u8>>>) -> ClientError {
     let challenge = response.headers().get("www-authenticate");
     let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     match response.status().as_u16() {
         status @ (401 | 403) => ClientError::Unauthorized { status, challenge },
-        status => ClientError::HttpStatus { status, text: "no WebSocket".to_owned() },
+        status => ClientError::HttpStatus { status, text: "not a WebSocket".to_owned() },
     }
 }
 
@@ -78,10 +79,10 @@ pub(crate) fn drive(
     socket: WebSocketConnection,
 ) -> (impl Future<Output = ()> + Send + 'static, CloseFuture) {
     let (close, closing) = oneshot::channel();
-    let (gone, closed) = oneshot::channel();
+    let (closed_sender, closed) = oneshot::channel();
     let work = async move {
         run(shared, socket, closing).await;
-        let _ = gone.send(());
+        let _ = closed_sender.send(());
     };
     let ending = Box::pin(async move {
         drop(close);
@@ -90,12 +91,12 @@ pub(crate) fn drive(
     (work, ending)
 }
 
-/// What there is to say before the connection is let go.
+/// What to send before the connection is dropped.
 enum CloseAction {
     Skip,
-    /// RFC 6455, 5.5.1: a Close is answered with a Close. The library has it ready.
+    /// RFC 6455, 5.5.1: a Close is answered with a Close. tungstenite has queued it.
     Reply,
-    /// 7.1.7: whoever breaks off says why.
+    /// 7.1.7: an endpoint that fails the connection sends a status code.
     SendError(CloseCode),
 }
 
@@ -120,45 +121,45 @@ impl CloseAction {
                 let _ = socket.close(Some(CloseFrame { code, reason: "".into() })).await;
             }
         }
-        // 7.1.1: it is the server that closes. A socket that is closed over unread bytes is reset, and the server
-        // may lose what it was told last.
+        // 7.1.1: the server closes the socket. Closing it with unread bytes would reset it, and the server might
+        // lose the last messages.
         let _ = tokio::io::copy(socket.get_mut(), &mut tokio::io::sink()).await;
     }
 }
 
 async fn run(shared: Arc<ConnectionShared>, socket: WebSocketConnection, mut closing: oneshot::Receiver<()>) {
     let (mut sink, mut stream) = socket.split();
-    let mut is_asked = false;
-    let (why, last) = loop {
+    let mut ping_sent = false;
+    let (reason, close_action) = loop {
         tokio::select! {
             biased;
             _ = &mut closing, if shared.is_all_sent() => {
-                let bye = CloseFrame { code: CloseCode::Normal, reason: "".into() };
-                let _ = sink.send(Message::Close(Some(bye))).await;
-                // What is still said is read until the other side has closed too.
-                let goodbye = async { while let Some(Ok(_)) = stream.next().await {} };
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+                let close_frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+                let _ = sink.send(Message::Close(Some(close_frame))).await;
+                // Read until the server has closed too.
+                let drain = async { while let Some(Ok(_)) = stream.next().await {} };
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, drain).await;
                 break ("the connection was closed".to_owned(), CloseAction::Skip);
             }
-            todo = shared.next_action() => {
-                let Some(todo) = todo else { break ("the connection was closed".to_owned(), CloseAction::Skip) };
-                let Action::Send(send) = todo else { continue };
+            action = shared.next_action() => {
+                let Some(action) = action else { break ("the connection was closed".to_owned(), CloseAction::Skip) };
+                let Action::Send(send) = action else { continue };
                 shared.record(TraceEvent::Message { direction: Direction::Out, message: &send.body, exchange: None });
                 shared.record(TraceEvent::Bytes { direction: Direction::Out, bytes: &send.body });
-                let text = String::from_utf8(send.body).expect("what we write is UTF-8");
+                let text = String::from_utf8(send.body).expect("JSON that we write is UTF-8");
                 if let Err(error) = sink.send(Message::text(text)).await {
-                    break (format!("the server cannot be written to: {error}"), CloseAction::Skip);
+                    break (format!("cannot write to the server: {error}"), CloseAction::Skip);
                 }
             }
             message = tokio::time::timeout(PING_INTERVAL, stream.next()) => {
                 let Ok(message) = message else {
-                    if is_asked || sink.send(Message::Ping("spile".into())).await.is_err() {
-                        break ("the server does not answer any more".to_owned(), CloseAction::Skip);
+                    if ping_sent || sink.send(Message::Ping("spile".into())).await.is_err() {
+                        break ("the server does not answer pings".to_owned(), CloseAction::Skip);
                     }
-                    is_asked = true;
+                    ping_sent = true;
                     continue;
                 };
-                is_asked = false;
+                ping_sent = false;
                 match message {
                     Some(Ok(Message::Text(text))) => {
                         let message = text.as_bytes();
@@ -172,23 +173,23 @@ async fn run(shared: Arc<ConnectionShared>, socket: WebSocketConnection, mut clo
                     }
                     Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                     Some(Ok(Message::Close(frame))) => {
-                        let said = frame.filter(|frame| !frame.reason.is_empty());
-                        let why = match said {
+                        let close_frame = frame.filter(|frame| !frame.reason.is_empty());
+                        let reason = match close_frame {
                             Some(frame) => format!("the server closed the connection: {}", frame.reason),
                             None => "the server closed the connection".to_owned(),
                         };
-                        break (why, CloseAction::Reply);
+                        break (reason, CloseAction::Reply);
                     }
                     Some(Err(error)) => {
-                        break (format!("the connection broke off: {error}"), CloseAction::for_error(&error));
+                        break (format!("the connection failed: {error}"), CloseAction::for_error(&error));
                     }
                     None => break ("the server closed the connection".to_owned(), CloseAction::Skip),
                 }
             }
         }
     };
-    shared.with_client(|client, _| client.connection_closed(&why));
+    shared.with_client(|client, _| client.connection_closed(&reason));
     if let Ok(mut socket) = sink.reunite(stream) {
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.perform(&mut socket)).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, close_action.perform(&mut socket)).await;
     }
 }

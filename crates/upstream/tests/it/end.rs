@@ -1,4 +1,4 @@
-//! How a child ends: asked, told, forced, dropped, or with whoever watched over it.
+//! How a child ends: by itself, terminated, killed, dropped, or with its supervisor.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use upstream::process::{Child, Command, Exit, ExitCause, Options};
 
 use crate::{code, helper, kinds, options, signal, start};
 
-/// Starts one of a kind, stops it, and nobody is left.
+/// Starts a server of a kind, stops it, and checks that no process is left.
 async fn check(kind: &str, expected: Exit) {
     let mark = kinds::new_mark(kind);
     let mut child = start(&kinds::command(kind, helper(), &mark)).await;
@@ -17,7 +17,7 @@ async fn check(kind: &str, expected: Exit) {
 }
 
 #[tokio::test]
-async fn a_server_leaves_when_its_input_ends() {
+async fn server_exits_when_its_stdin_closes() {
     check("plain", code(0)).await;
     check("wrapper", code(0)).await;
     check("wrapper in a pipe", code(0)).await;
@@ -25,21 +25,21 @@ async fn a_server_leaves_when_its_input_ends() {
 }
 
 #[tokio::test]
-async fn what_it_started_goes_with_it() {
+async fn descendants_end_with_the_server() {
     check("daemon", code(0)).await;
     check("daemon that ignores TERM", code(0)).await;
     check("leaves at once", code(0)).await;
 }
 
 #[tokio::test]
-async fn who_does_not_leave_is_told_then_killed() {
+async fn server_that_does_not_exit_gets_sigterm_then_sigkill() {
     check("ignores EOF", signal(15)).await;
     check("stops itself", signal(15)).await;
     check("ignores TERM and EOF", signal(9)).await;
 }
 
 #[tokio::test]
-async fn what_it_does_on_being_told_counts() {
+async fn exit_code_after_sigterm_is_reported() {
     let script = r#"trap 'echo bye >&2; exit 7' TERM; echo ready; while :; do sleep 0.01; done"#;
     let mut child = start(&kinds::shell(script, helper())).await;
     kinds::ready(&mut child).await;
@@ -49,7 +49,7 @@ async fn what_it_does_on_being_told_counts() {
 }
 
 #[tokio::test]
-async fn patience_without_end_is_no_slip_of_ours() {
+async fn huge_grace_periods_do_not_overflow() {
     let max = u64::MAX;
     let options = Options { exit_grace_ms: max, term_grace_ms: max, kill_grace_ms: max, ..options() };
     let mark = kinds::new_mark("patience");
@@ -60,8 +60,8 @@ async fn patience_without_end_is_no_slip_of_ours() {
 }
 
 #[tokio::test]
-async fn who_has_much_to_say_at_the_end_may() {
-    // More than a pipe holds, and nobody took stdout.
+async fn unread_output_does_not_block_the_exit() {
+    // More than a pipe holds, and stdout is not read.
     let script = "echo ready; cat >/dev/null; head -c 1000000 /dev/zero; echo done >&2";
     let mut child =
         kinds::shell(script, helper()).start(&Options { exit_grace_ms: 20_000, ..options() }).await.unwrap();
@@ -72,8 +72,8 @@ async fn who_has_much_to_say_at_the_end_may() {
 }
 
 #[tokio::test]
-async fn who_forks_without_end_is_caught() {
-    // Each lives just long enough to start the next, and none hears SIGTERM.
+async fn endless_forks_are_killed() {
+    // Each process lives just long enough to start the next, and ignores SIGTERM.
     let mark = kinds::new_mark("forks");
     let script = r#"trap '' TERM; f() { (f &) ; }; g() { while :; do (sleep 9 &); (setsid sleep 9 &); sleep 0.01; done; }; f & g & echo ready; wait; exec "$0" deaf"#;
     let mut child = start(&kinds::shell(script, helper()).env(kinds::MARK, &mark)).await;
@@ -83,7 +83,7 @@ async fn who_forks_without_end_is_caught() {
 }
 
 #[tokio::test]
-async fn dropping_one_ends_all_of_it() {
+async fn dropping_a_child_ends_its_process_tree() {
     let mark = kinds::new_mark("dropped");
     for kind in kinds::kinds() {
         let mut child = start(&kinds::command(kind, helper(), &mark)).await;
@@ -93,7 +93,7 @@ async fn dropping_one_ends_all_of_it() {
 }
 
 #[test]
-fn a_runtime_that_shuts_down_takes_its_children_along() {
+fn runtime_shutdown_ends_its_children() {
     let mark = kinds::new_mark("shut-down");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (ready, started) = std::sync::mpsc::sync_channel(kinds::kinds().count());
@@ -112,15 +112,15 @@ fn a_runtime_that_shuts_down_takes_its_children_along() {
     });
     kinds::kinds().for_each(|_| started.recv().unwrap());
     runtime.shutdown_background();
-    // One that nobody's runtime is left for.
+    // A child whose runtime is already gone.
     drop(kept);
     assert_no_process_left(&mark);
 }
 
 #[tokio::test]
-async fn a_start_or_a_stop_that_is_given_up_leaves_nobody() {
+async fn cancelled_start_or_stop_leaves_no_process() {
     let mark = kinds::new_mark("given-up");
-    // Each at another moment: after so many looks at it.
+    // Each at another point: after a different number of polls.
     for looks in 0..12 {
         let command = kinds::command("ignores TERM and EOF", helper(), &mark);
         let options = options();
@@ -143,7 +143,7 @@ async fn drop_after_polls(looks: usize, future: impl Future) {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_may_be_begun_again() {
+async fn wait_is_cancel_safe() {
     let mut child = start(&Command::new(helper()).arg("serve")).await;
     kinds::ready(&mut child).await;
     for _ in 0..5 {
@@ -153,7 +153,7 @@ async fn a_wait_that_is_given_up_may_be_begun_again() {
 }
 
 #[tokio::test]
-async fn a_killed_supervisor_is_noticed_and_the_group_killed() {
+async fn killed_supervisor_is_noticed_and_the_group_killed() {
     let mark = kinds::new_mark("supervisor");
     for kind in ["plain", "wrapper", "ignores TERM and EOF"] {
         let mut child = start(&kinds::command(kind, helper(), &mark)).await;
@@ -165,7 +165,7 @@ async fn a_killed_supervisor_is_noticed_and_the_group_killed() {
 }
 
 #[tokio::test]
-async fn a_stopped_supervisor_does_not_hold_us_up() {
+async fn stopped_supervisor_does_not_block_stop() {
     let mark = kinds::new_mark("stopped-supervisor");
     let options = Options { kill_grace_ms: 50, ..options() };
     let mut child = kinds::command("ignores EOF", helper(), &mark).start(&options).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of this crate start, by its first argument.
+//! The helper program of the tests; its first argument selects the behaviour.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -33,13 +33,13 @@ fn say(line: &str) {
     writeln!(out, "{line}").and_then(|()| out.flush()).expect("somebody reads");
 }
 
-/// Answers each line with itself, until there is none.
+/// Echoes each line until the end of the input.
 fn serve() {
     say("ready");
     io::stdin().lock().lines().for_each(|line| say(&line.expect("text")));
 }
 
-/// Does not hear the end of its input, or anything.
+/// Ignores the end of its input and SIGTERM.
 fn deaf() {
     say("ready");
     loop {
@@ -62,7 +62,7 @@ fn myself() -> std::path::PathBuf {
     std::env::current_exe().expect("this file")
 }
 
-/// What a child of this process sees of its environment.
+/// Prints the environment that a child of this process gets.
 fn start_env() {
     runtime().block_on(async {
         let command = Command::new(myself()).arg("env").env("DECLARED", "yes");
@@ -75,7 +75,7 @@ fn start_env() {
     });
 }
 
-/// Starts one of each kind, says so, and lives until it is killed.
+/// Starts one server of each kind, prints `ready`, and waits to be killed.
 fn start_all(mark: &str) {
     runtime().block_on(async {
         let mut children = Vec::new();
@@ -90,7 +90,7 @@ fn start_all(mark: &str) {
     });
 }
 
-/// Starts and stops many, of all kinds in turn, every seventh by dropping it; then says what that left behind.
+/// Starts and stops many servers of all kinds, every seventh by dropping it; then prints what is left.
 fn start_and_stop(count: usize, at_once: usize) {
     let mark = &kinds::new_mark("start-and-stop");
     runtime().block_on(async {
@@ -109,7 +109,7 @@ fn start_and_stop(count: usize, at_once: usize) {
         for task in tasks {
             task.await.expect("no panic");
         }
-        // Who was dropped is ended in the background.
+        // Dropped children end in the background.
         let left = kinds::until_none(|| kinds::marked(mark));
         let children = kinds::until_none(|| kinds::children(std::process::id()));
         let files = kinds::until_none(|| {

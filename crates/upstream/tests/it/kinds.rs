@@ -1,12 +1,12 @@
-//! Servers of every kind that has been seen to stay behind, and who is still there. Shared by the tests and
-//! their helper.
+//! Kinds of servers that are known to leave processes behind, and how to find those. Shared by the tests and their
+//! helper.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use upstream::process::{Child, Command, Options};
 
-/// The variable by which everybody who descends from a child is found, whatever became of its parents.
+/// The environment variable that marks all descendants of a child.
 pub const MARK: &str = "UPSTREAM_TEST_MARK";
 
 /// `$0` is the helper. Each writes `ready` when all of it is there.
@@ -39,7 +39,7 @@ pub fn shell(script: &str, helper: &Path) -> Command {
     Command::new("sh").arg("-c").arg(script).arg(helper)
 }
 
-/// Little patience, so that tests of impatience are quick.
+/// Short timeouts, so that the tests are quick.
 pub fn options(supervisor: Option<&Path>) -> Options {
     Options {
         exit_grace_ms: 100,
@@ -54,7 +54,7 @@ pub async fn ready(child: &mut Child) {
     assert_eq!(line(stdout).await, "ready");
 }
 
-/// One line, byte by byte, so that nothing behind it is taken.
+/// Reads one line byte by byte, and nothing after it.
 pub async fn line(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut line = Vec::new();
     loop {
@@ -65,7 +65,7 @@ pub async fn line(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     }
 }
 
-/// Who has the mark. The dead have no environment any more.
+/// Processes with the mark. Zombies have no environment.
 pub fn marked(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let has_it = |pid: &i32| {
@@ -75,7 +75,7 @@ pub fn marked(mark: &str) -> Vec<String> {
     pids().filter(has_it).map(|pid| describe(pid).unwrap_or_default()).collect()
 }
 
-/// The children of a process, the dead that nobody waited for included.
+/// The children of a process, including zombies.
 pub fn children(parent: u32) -> Vec<i32> {
     pids().filter(|pid| stat(*pid).is_some_and(|(_, its)| its == parent)).collect()
 }
@@ -97,7 +97,7 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Looks until nothing is found. What is found after a long while is returned.
+/// Searches until nothing is found; returns what is left after a long time.
 pub fn until_none<T>(look: impl Fn() -> Vec<T>) -> Vec<T> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -109,7 +109,7 @@ pub fn until_none<T>(look: impl Fn() -> Vec<T>) -> Vec<T> {
     }
 }
 
-/// A mark that nobody else has.
+/// A unique mark.
 pub fn new_mark(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }

@@ -1,34 +1,39 @@
-//! Many at once, and nothing is left: no process, no entry in the table of processes, no open file.
+//! Many servers at once leave nothing behind: no process, no zombie, no open file.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::{helper, kinds};
 
-/// In a process of its own, because it counts what that process has open.
+/// In a separate process, because it counts the open files of that process.
 fn check(count: &str, at_once: &str) {
     let output = Command::new(helper()).args(["start-and-stop", count, at_once]).output().expect("it runs");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(told, "left [], children [], files []\n", "{}", String::from_utf8_lossy(&output.stderr));
+    let expected_error = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        expected_error,
+        "left [], children [], files []\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
-fn two_hundred_servers_of_all_kinds_leave_nothing() {
+fn two_hundred_servers_leave_no_process() {
     check("200", "32");
 }
 
 #[test]
-fn one_after_the_other_leaves_nothing() {
+fn sequential_servers_leave_no_process() {
     check("30", "1");
 }
 
 #[test]
-fn all_at_the_same_time_leaves_nothing() {
+fn concurrent_servers_leave_no_process() {
     check("60", "60");
 }
 
 #[test]
-fn if_we_are_killed_nobody_is_left() {
+fn killing_the_parent_leaves_no_process() {
     let mark = kinds::new_mark("killed");
     let mut ours = Command::new(helper()).args(["start-all", &mark]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -36,7 +41,7 @@ fn if_we_are_killed_nobody_is_left() {
     assert_eq!(line, "ready\n");
     assert!(kinds::marked(&mark).len() >= kinds::kinds().count(), "{:?}", kinds::marked(&mark));
     let supervisors = kinds::children(ours.id());
-    // One has ended with its program.
+    // One supervisor has ended with its program.
     assert!(supervisors.len() >= kinds::kinds().count() - 1, "{supervisors:?}");
 
     ours.kill().unwrap();
@@ -48,12 +53,12 @@ fn if_we_are_killed_nobody_is_left() {
 }
 
 #[test]
-fn if_we_are_killed_while_starting_nobody_is_left() {
+fn killing_the_parent_during_start_leaves_no_process() {
     let mark = kinds::new_mark("killed-early");
     for looks in 0..10 {
         let mut ours =
             Command::new(helper()).args(["start-all", &mark]).stdout(Stdio::null()).spawn().unwrap();
-        // Killed when this many of its children have appeared, which is in the middle of something else each time.
+        // Killed after a different number of children each time, to hit different points.
         while kinds::children(ours.id()).len() < looks % kinds::kinds().count() {
             std::thread::yield_now();
         }

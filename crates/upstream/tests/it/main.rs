@@ -1,6 +1,6 @@
-//! Real processes: what they are given, what is told when they do not start, and that none is left behind.
+//! Tests with real processes: their environment, start errors, and that none is left behind.
 //!
-//! Who is left is found in /proc, so these run on Linux; elsewhere the crate's own tests remain.
+//! They search /proc, so they run on Linux only.
 #![cfg(target_os = "linux")]
 
 mod end;

@@ -1,4 +1,4 @@
-//! What a child is given, what it says, and why one does not start.
+//! Starting a child: arguments, environment, files, stderr, and start errors.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use upstream::process::{Command, Options};
 use crate::{code, helper, kinds, options, output, read_all, signal, start};
 
 #[tokio::test]
-async fn what_is_written_arrives_and_what_is_answered_comes_back() {
+async fn stdin_and_stdout_are_connected() {
     let mut child = start(&Command::new(helper()).arg("serve")).await;
     kinds::ready(&mut child).await;
     child.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").await.unwrap();
@@ -23,14 +23,14 @@ async fn what_is_written_arrives_and_what_is_answered_comes_back() {
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_they_were_given() {
+async fn arguments_are_passed_unchanged() {
     let line = format!("'{}' print 'a b' '' '$HOME' '*' \"it's\" ü", helper().display());
     let mut child = start(&Command::parse(&line).unwrap()).await;
     assert_eq!(read_all(&mut child).await, "a b\n\n$HOME\n*\nit's\nü\n");
 }
 
 #[tokio::test]
-async fn a_program_is_found_on_the_path_that_the_child_has() {
+async fn program_is_looked_up_in_the_childs_path() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "server-of-mine", "#!/bin/sh\necho \"$0 $*\"\n", 0o755);
     let path = format!("/nowhere:{}:/usr/bin:/bin", folder.path().display());
@@ -39,7 +39,7 @@ async fn a_program_is_found_on_the_path_that_the_child_has() {
 }
 
 #[tokio::test]
-async fn a_relative_program_is_looked_for_where_the_child_runs() {
+async fn relative_program_starts_at_the_working_folder() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "server", "#!/bin/sh\npwd -P\n", 0o755);
     let mut child = start(&Command::new("./server").cwd(folder.path())).await;
@@ -50,13 +50,13 @@ async fn a_relative_program_is_looked_for_where_the_child_runs() {
 }
 
 #[tokio::test]
-async fn the_name_as_typed_is_the_first_argument() {
+async fn argv0_is_the_program_as_typed() {
     let mut child = start(&Command::new("sh").arg("-c").arg("tr '\\0' '\\n' </proc/$$/cmdline")).await;
     assert_eq!(read_all(&mut child).await.lines().next(), Some("sh"));
 }
 
 #[tokio::test]
-async fn nothing_of_our_environment_leaks() {
+async fn environment_is_not_inherited_beyond_the_list() {
     let output = tokio::task::spawn_blocking(|| {
         std::process::Command::new(helper())
             .arg("start-env")
@@ -73,12 +73,12 @@ async fn nothing_of_our_environment_leaks() {
 }
 
 #[tokio::test]
-async fn a_child_has_three_files_and_none_of_ours() {
+async fn child_inherits_only_three_files() {
     let _ours = (start(&Command::new("cat")).await, tempfile::tempfile().unwrap());
     let mut child = start(&Command::new(helper()).arg("serve")).await;
     kinds::ready(&mut child).await;
     let listed = fs::read_dir(format!("/proc/{}/fd", child.id().unwrap())).unwrap();
-    // Whoever started the test may have left files open for everybody; nobody closes what he does not know.
+    // The parent of the test may have left files open without close-on-exec; those are inherited.
     let is_passed_on = |fd: &String| {
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("02000000");
@@ -92,7 +92,7 @@ async fn a_child_has_three_files_and_none_of_ours() {
 }
 
 #[tokio::test]
-async fn nobody_else_holds_the_pipes() {
+async fn pipes_have_no_other_holder() {
     let mut child = start(&kinds::shell("exec >&-; read line", helper())).await;
     assert_eq!(child.stdout.as_mut().unwrap().read(&mut [0]).await.unwrap(), 0, "the end, while it lives");
     assert_eq!(child.stop().await, code(1));
@@ -104,7 +104,7 @@ async fn nobody_else_holds_the_pipes() {
 }
 
 #[tokio::test]
-async fn a_child_is_away_from_our_terminal_and_leads_a_group() {
+async fn child_has_its_own_session_and_process_group() {
     let seen = output(
         "read pid comm state parent group session rest </proc/$$/stat; echo $pid $group $session $parent",
     )
@@ -118,7 +118,7 @@ async fn a_child_is_away_from_our_terminal_and_leads_a_group() {
 }
 
 #[tokio::test]
-async fn the_last_lines_of_stderr_are_kept_and_passed_on() {
+async fn last_stderr_lines_are_kept_and_reported() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let inside = seen.clone();
     let on_line = Arc::new(move |line: &str| inside.lock().unwrap().push(line.to_owned()));
@@ -128,12 +128,12 @@ async fn the_last_lines_of_stderr_are_kept_and_passed_on() {
     let exit = child.wait().await;
     assert_eq!(child.stderr_tail(), "one\ntwo\nthr\\u{7}ee");
     assert_eq!(*seen.lock().unwrap(), ["one", "two", "thr\\u{7}ee"]);
-    let told = "`sh` exited with code 3; its last words on stderr:\n  one\n  two\n  thr\\u{7}ee";
-    assert_eq!(child.describe_exit(&exit), told);
+    let expected_error = "`sh` exited with code 3; its last lines on stderr:\n  one\n  two\n  thr\\u{7}ee";
+    assert_eq!(child.describe_exit(&exit), expected_error);
 }
 
 #[tokio::test]
-async fn a_flood_on_stderr_neither_blocks_nor_stays() {
+async fn stderr_flood_neither_blocks_nor_accumulates() {
     let mut child = start(&Command::new(helper()).arg("flood").arg("64")).await;
     assert_eq!(child.wait().await, code(0));
     let tail = child.stderr_tail();
@@ -142,28 +142,26 @@ async fn a_flood_on_stderr_neither_blocks_nor_stays() {
 }
 
 #[tokio::test]
-async fn who_exits_at_once_is_told_with_code_and_last_words() {
+async fn immediate_exit_is_described_with_code_and_stderr() {
     let mut child = start(&kinds::shell("echo 'no such module' >&2; exit 127", helper())).await;
     let exit = child.wait().await;
-    let told = "`sh` exited with code 127 (program not found); its last words on stderr:\n  no such module";
-    assert_eq!(child.describe_exit(&exit), told);
+    let expected_error =
+        "`sh` exited with code 127 (program not found); its last lines on stderr:\n  no such module";
+    assert_eq!(child.describe_exit(&exit), expected_error);
 
     let mut child = start(&kinds::shell("kill -SEGV $$", helper())).await;
     let exit = child.wait().await;
     assert_eq!(exit, signal(11));
-    assert_eq!(
-        child.describe_exit(&exit),
-        "`sh` was ended by SIGSEGV (signal 11) and wrote nothing to stderr"
-    );
+    assert_eq!(child.describe_exit(&exit), "`sh` was killed by SIGSEGV (signal 11) without output on stderr");
 }
 
-/// What is told when it does not start, with `{}` for the folder.
+/// Checks the error of a failed start, with `{}` for the folder.
 async fn expect_start_error(command: Command, folder: &Path, expected: &str) {
-    let told = match command.start(&options()).await {
+    let expected_error = match command.start(&options()).await {
         Ok(_) => panic!("{command:?} started"),
         Err(error) => error.to_string(),
     };
-    assert_eq!(told.replace(folder.to_str().expect("text"), "{}"), expected);
+    assert_eq!(expected_error.replace(folder.to_str().expect("text"), "{}"), expected);
 }
 
 fn script(folder: &Path, name: &str, text: &str, mode: u32) {
@@ -173,17 +171,19 @@ fn script(folder: &Path, name: &str, text: &str, mode: u32) {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_told_with_where_it_was_looked_for() {
+async fn missing_program_error_names_the_path() {
     let nowhere = Path::new("/nowhere");
-    let told = "`npx-of-nobody` is in no folder of PATH (/bin:/usr/bin); install it, or give its full path";
-    expect_start_error(Command::new("npx-of-nobody").env("PATH", "/bin:/usr/bin"), nowhere, told).await;
+    let expected_error =
+        "`npx-of-nobody` was not found in PATH (/bin:/usr/bin); install it, or give its full path";
+    expect_start_error(Command::new("npx-of-nobody").env("PATH", "/bin:/usr/bin"), nowhere, expected_error)
+        .await;
     expect_start_error(Command::new("/nowhere/server"), nowhere, "`{}/server` does not exist").await;
-    let told = "`` is in no folder of PATH (/bin); install it, or give its full path";
-    expect_start_error(Command::new("").env("PATH", "/bin"), nowhere, told).await;
+    let expected_error = "`` was not found in PATH (/bin); install it, or give its full path";
+    expect_start_error(Command::new("").env("PATH", "/bin"), nowhere, expected_error).await;
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_program_is_told_with_the_way_out() {
+async fn file_that_is_not_a_program_gets_a_helpful_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     script(path, "plain", "#!/bin/sh\n", 0o644);
@@ -191,14 +191,9 @@ async fn a_file_that_is_no_program_is_told_with_the_way_out() {
     script(path, "odd", "#!/nowhere/python -u\n", 0o755);
     script(path, "dos", "#!/bin/sh\r\n", 0o755);
     let server = |name: &str| Command::new(path.join(name));
-    expect_start_error(
-        server("plain"),
-        path,
-        "`{}/plain` may not be executed; `chmod +x {}/plain` allows it",
-    )
-    .await;
-    let told = "`{}/plain` may not be executed; `chmod +x {}/plain` allows it";
-    expect_start_error(Command::new("plain").env("PATH", path), path, told).await;
+    expect_start_error(server("plain"), path, "`{}/plain` is not executable; run `chmod +x {}/plain`").await;
+    let expected_error = "`{}/plain` is not executable; run `chmod +x {}/plain`";
+    expect_start_error(Command::new("plain").env("PATH", path), path, expected_error).await;
     expect_start_error(server(""), path, "`{}/` is a folder, not a program").await;
     expect_start_error(
         server("empty"),
@@ -206,48 +201,47 @@ async fn a_file_that_is_no_program_is_told_with_the_way_out() {
         "`{}/empty` is neither a program for this machine nor a script that begins with `#!`",
     )
     .await;
-    let told = |name: &str, interpreter: &str| {
+    let expected_error = |name: &str, interpreter: &str| {
         format!(
-            "`{{}}/{name}` wants to be run by `{interpreter}`, which does not exist; install it, or change the script's first line"
+            "`{{}}/{name}` needs the interpreter `{interpreter}`, which does not exist; install it, or change the script's first line"
         )
     };
-    expect_start_error(server("odd"), path, &told("odd", "/nowhere/python")).await;
-    expect_start_error(server("dos"), path, &told("dos", "/bin/sh\\r")).await;
+    expect_start_error(server("odd"), path, &expected_error("odd", "/nowhere/python")).await;
+    expect_start_error(server("dos"), path, &expected_error("dos", "/bin/sh\\r")).await;
 }
 
 #[tokio::test]
-async fn a_folder_that_is_none_is_told() {
+async fn invalid_working_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "file", "", 0o644);
     let cat = |cwd: &str| Command::new("cat").cwd(folder.path().join(cwd));
-    expect_start_error(cat("nowhere"), folder.path(), "the folder to run in, `{}/nowhere`, does not exist")
-        .await;
-    expect_start_error(cat("file"), folder.path(), "the folder to run in, `{}/file`, is not a folder").await;
+    expect_start_error(cat("nowhere"), folder.path(), "the working folder `{}/nowhere` does not exist").await;
+    expect_start_error(cat("file"), folder.path(), "the working folder `{}/file` is not a folder").await;
 }
 
 #[tokio::test]
-async fn what_no_program_can_be_given_is_refused() {
+async fn nul_bytes_and_long_arguments_are_refused() {
     let nowhere = Path::new("/nowhere");
-    let told = "an argument of `cat` has a zero byte, which no program can be given";
-    expect_start_error(Command::new("cat").arg("a\0b"), nowhere, told).await;
+    let expected_error = "an argument of `cat` contains a NUL byte";
+    expect_start_error(Command::new("cat").arg("a\0b"), nowhere, expected_error).await;
     let long = "x".repeat(1 << 20);
-    let told = "`cat` could not be started: Argument list too long (os error 7)";
-    expect_start_error(Command::new("cat").arg(long), nowhere, told).await;
-    let told = "the environment variable `A=B` cannot be passed on: a name has no `=`, and neither it nor its value a zero byte";
-    expect_start_error(Command::new("cat").env("A=B", ""), nowhere, told).await;
+    let expected_error = "cannot start `cat`: Argument list too long (os error 7)";
+    expect_start_error(Command::new("cat").arg(long), nowhere, expected_error).await;
+    let expected_error = "the environment variable `A=B` is invalid: a name must not contain `=`, and neither name nor value a NUL byte";
+    expect_start_error(Command::new("cat").env("A=B", ""), nowhere, expected_error).await;
 }
 
 #[tokio::test]
-async fn a_supervisor_that_is_none_is_told() {
-    for (binary, told) in [
+async fn binary_without_supervisor_support_is_an_error() {
+    for (binary, expected_error) in [
         (
             "/bin/true",
-            "`/bin/true` was started as a supervisor and is none: its `main` has to begin with `supervise_if_asked`",
+            "`/bin/true` cannot run as a supervisor: its `main` must call `run_supervisor_if_requested` first",
         ),
-        ("/nowhere", "nothing could be made ready to start `cat`: No such file or directory (os error 2)"),
+        ("/nowhere", "cannot prepare to start `cat`: No such file or directory (os error 2)"),
     ] {
         let options = Options { supervisor: Some(binary.into()), ..options() };
         let refused = Command::new("cat").start(&options).await.err().expect("no supervisor");
-        assert_eq!(refused.to_string(), told);
+        assert_eq!(refused.to_string(), expected_error);
     }
 }

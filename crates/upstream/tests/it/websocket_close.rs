@@ -1,4 +1,4 @@
-//! How a WebSocket ends, seen from the server: with which Close, whoever began.
+//! How a WebSocket closes, seen from the server.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use upstream::{Connection, NoopClientHandler, Options, Target};
 
-/// Sends these bytes behind the handshake: the code that the client closes with.
+/// Sends these bytes after the handshake and returns the client's close code.
 async fn close_code_for(sent: &[u8]) -> Option<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("ws://{}/", listener.local_addr().expect("an address"));
     let client = tokio::spawn(async move {
         let target = Target::parse(&url).expect("an address");
-        // It comes to nothing; how, is seen below.
+        // The connection fails; the close code shows how.
         let _ = Connection::open(&target, Options::default(), Arc::new(NoopClientHandler)).await;
     });
     let (stream, _) = listener.accept().await.expect("a client");
@@ -38,7 +38,7 @@ async fn close_code_for(sent: &[u8]) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn a_close_is_answered_and_a_breach_is_told() {
+async fn close_is_answered_and_violations_get_a_close_code() {
     for (what, sent, expected) in [
         ("a close", &[0x88, 2, 0x03, 0xe8][..], 1000),
         ("a close that says why", b"\x88\x05\x03\xe9bye", 1001),

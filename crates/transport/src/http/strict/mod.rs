@@ -9,6 +9,7 @@
 //! a request for an upgrade: either HTTP ends there, or the connection closes with the response.
 
 mod chunked;
+mod error_response;
 mod head;
 
 use std::io;
@@ -18,12 +19,16 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use chunked::ChunkedBody;
+use error_response::ReplacedResponse;
 use head::RequestHead;
 
 /// A connection whose incoming requests are checked.
 pub(super) struct Strict<S> {
     inner: S,
     state: ParserState,
+    /// Whether the last write took only a part, so that the next one continues it.
+    mid_write: bool,
+    replaced: Option<Box<ReplacedResponse>>,
 }
 
 /// What the next byte is part of.
@@ -78,7 +83,7 @@ impl ParserState {
 
 impl<S> Strict<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, state: ParserState::START }
+        Self { inner, state: ParserState::START, mid_write: false, replaced: None }
     }
 }
 
@@ -96,10 +101,29 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> Strict<S> {
+    /// Writes the replacement of a response. hyper writes the same response again until it is taken.
+    #[cold]
+    fn poll_write_replaced(&mut self, cx: &mut Context<'_>, taken: usize) -> Poll<io::Result<usize>> {
+        while let Some(replaced) = &mut self.replaced {
+            let rest = &replaced.bytes[replaced.written..];
+            if rest.is_empty() {
+                self.replaced = None;
+                break;
+            }
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => replaced.written += written,
+            }
+        }
+        Poll::Ready(Ok(taken))
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
     #[inline]
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
 
     #[inline]
@@ -108,7 +132,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+        let offered = slices.iter().map(|slice| slice.len()).sum();
+        if !self.mid_write && self.replaced.is_none() {
+            self.replaced = error_response::replace(slices).map(Box::new);
+        }
+        if self.replaced.is_some() {
+            return self.poll_write_replaced(cx, offered);
+        }
+        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, slices))?;
+        self.mid_write = written < offered;
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

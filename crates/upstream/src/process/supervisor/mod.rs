@@ -1,12 +1,12 @@
-//! The process between us and a child: our own binary again, doing nothing but this.
+//! The supervisor: our own binary again, between us and a child.
 //!
-//! It is given a socket as its stdin. Down that socket come the child's three pipes and what to run; then a
-//! byte when all is to be ended; and its end, which the kernel brings even if we were killed. Up go a few
-//! frames: started, ended, gone. The program gets the pipes themselves, so no byte of it passes through here,
-//! and no copy of a pipe stays here to hide its end.
+//! Its stdin is a socket. Over the socket it receives the child's three pipes and the command; then a byte when it must
+//! end the tree. The end of the socket means the same, and the kernel closes it even if we are killed. The supervisor
+//! sends a few frames: started, ended, gone. The program gets the pipes themselves: no byte passes through the
+//! supervisor, and it keeps no copy of a pipe that would hide its end.
 //!
-//! Whoever is orphaned below a *subreaper* becomes its child (Linux). So nothing that the program starts can
-//! get away by forking, and when there is nobody left to wait for, there is nobody left.
+//! On Linux, orphans below a *subreaper* become its children. So no process can escape by forking, and when there is no
+//! child left to wait for, the tree is gone.
 
 mod process_tree;
 mod protocol;
@@ -28,13 +28,13 @@ pub use protocol::{MESSAGE_BYTES, SpawnRequest, SupervisorMessage, send_pipes};
 
 use super::exit::ExitCause;
 
-/// Asks our binary to be a supervisor.
+/// The argument that makes our binary a supervisor.
 pub const SUPERVISE_ARG: &str = "__supervise";
 
-/// Asks a supervisor to end the tree. The end of the socket asks the same.
+/// Tells a supervisor to end the tree. The end of the socket means the same.
 pub const TERMINATE: u8 = b'E';
 
-/// After a round of killing, the next one if somebody is left.
+/// Time between two rounds of killing.
 const KILL_ROUND_INTERVAL: Duration = Duration::from_millis(10);
 
 pub fn run_if_requested() {
@@ -43,10 +43,10 @@ pub fn run_if_requested() {
     }
 }
 
-/// Whether everything was ended, as an exit code.
+/// The exit code tells whether the whole tree was ended.
 fn run() -> i32 {
-    // Away from the terminal: Ctrl-C is for us, who then end the child in order, and a child that asks for a
-    // password on the terminal fails instead of stopping in silence.
+    // Detach from the terminal: Ctrl-C goes to us, and we end the child in order; a child that asks for a password on
+    // the terminal fails instead of stopping silently.
     let _ = rustix::process::setsid();
     process_tree::become_subreaper();
     let stdin = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
@@ -56,7 +56,7 @@ fn run() -> i32 {
             Err(error) => {
                 let _ = writeln!(
                     io::stderr(),
-                    "`{SUPERVISE_ARG}` is how we start ourselves to watch over a child: {error}"
+                    "`{SUPERVISE_ARG}` is internal: spile starts itself with it to supervise a child: {error}"
                 );
                 return 2;
             }
@@ -76,7 +76,7 @@ fn run() -> i32 {
     let tree = ProcessTree::new(server);
     match spawn_watchers(&control) {
         Ok(events) => supervise(&control, &events, server, &tree, &patience),
-        // No threads to be had, so nobody would notice an end.
+        // Without threads an exit would go unnoticed.
         Err(_) => {
             tree.kill();
             1
@@ -84,7 +84,7 @@ fn run() -> i32 {
     }
 }
 
-/// The program, in a process group of its own, on the pipes; they are closed here when this returns.
+/// Starts the program in its own process group, on the pipes; they are closed here when this returns.
 fn start(job: SpawnRequest, [stdin, stdout, stderr]: protocol::Pipes) -> io::Result<Pid> {
     let mut command = process::Command::new(job.file);
     command.arg0(job.name).args(job.args).env_clear().envs(job.env).process_group(0);
@@ -102,9 +102,9 @@ struct GracePeriods {
 }
 
 enum SupervisorEvent {
-    /// We are to end the tree, or there is nobody any more to do it for.
+    /// The parent asked to end the tree, or is gone.
     TerminateRequested,
-    /// Somebody whom we are the parent of, by birth or adoption.
+    /// A child of ours exited, born or adopted.
     ChildExited { pid: Pid, cause: ExitCause, is_last: bool },
 }
 
@@ -130,7 +130,7 @@ fn supervise(
         }
         let event = match &phase {
             Phase::Running => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            // Nobody will tell us the end of those that are not our children.
+            // The exits of processes that are not our children are not reported.
             Phase::Terminating { deadline: until } if no_children => {
                 events.recv_timeout(KILL_ROUND_INTERVAL.min(*until - Instant::now()))
             }
@@ -146,7 +146,7 @@ fn supervise(
                 no_children |= last;
                 if pid == server {
                     send(control, SupervisorMessage::Exited(how));
-                    // Whatever it started has lost its reason.
+                    // The processes it started must end too.
                     end = !(last && tree.is_empty());
                 }
             }
@@ -173,25 +173,24 @@ fn supervise(
     }
 }
 
-/// One thread for each thing that can only be waited for by blocking: without signal handlers, which need
-/// unsafe code, nothing else would do.
+/// One thread for each blocking wait: signal handlers would need unsafe code.
 fn spawn_watchers(control: &UnixStream) -> io::Result<Receiver<SupervisorEvent>> {
-    // Whoever finds it full waits; nothing is lost.
+    // A sender waits when the channel is full; nothing is lost.
     let (events, receiver) = sync_channel(16);
-    let asked = events.clone();
+    let terminate_events = events.clone();
     let socket = control.try_clone()?;
     let thread = || thread::Builder::new().stack_size(64 << 10);
-    thread().spawn(move || wait_for_terminate_request(socket, &asked))?;
+    thread().spawn(move || wait_for_terminate_request(socket, &terminate_events))?;
     thread().spawn(move || wait_for_children(&events))?;
     Ok(receiver)
 }
 
 fn wait_for_terminate_request(mut control: UnixStream, events: &SyncSender<SupervisorEvent>) {
-    // A byte, the end, or a broken socket: all mean the same.
+    // A byte, the end, and a broken socket all mean the same.
     let mut byte = [0];
     while matches!(control.read(&mut byte), Err(error) if error.kind() == io::ErrorKind::Interrupted) {}
     let _ = events.send(SupervisorEvent::TerminateRequested);
-    // As long as somebody could send, waiting for an event takes time; else it would be over at once.
+    // While this sender exists, receiving blocks; without it, receiving would fail at once.
     loop {
         thread::park();
     }
@@ -206,7 +205,7 @@ fn wait_for_children(events: &SyncSender<SupervisorEvent>) {
                     (None, Some(signal)) => ExitCause::Signal(signal),
                     (None, None) => ExitCause::Unknown,
                 };
-                // Linux hands orphans over before it reports the death that made them orphans.
+                // Linux reparents orphans before it reports the exit of their parent.
                 let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 let last = matches!(waitid(WaitId::All, look), Err(Errno::CHILD));
                 if events.send(SupervisorEvent::ChildExited { pid, cause: how, is_last: last }).is_err()
@@ -221,7 +220,7 @@ fn wait_for_children(events: &SyncSender<SupervisorEvent>) {
     }
 }
 
-/// If nobody listens any more, there is nobody to tell.
-fn send(mut control: &UnixStream, said: SupervisorMessage) {
-    let _ = control.write_all(&said.encode());
+/// Ignores errors: the parent may be gone.
+fn send(mut control: &UnixStream, message: SupervisorMessage) {
+    let _ = control.write_all(&message.encode());
 }

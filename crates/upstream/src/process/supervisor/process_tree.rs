@@ -1,4 +1,4 @@
-//! Everybody below a supervisor: found, told to end, killed.
+//! The process tree below a supervisor: finds, terminates and kills its processes.
 
 #[cfg(target_os = "linux")]
 pub use linux::{ProcessTree, become_subreaper};
@@ -7,8 +7,8 @@ pub use other::{ProcessTree, become_subreaper};
 
 #[cfg(target_os = "linux")]
 mod linux {
-    //! All descendants, by walking /proc. Who was orphaned is a child of ours (`adopt`), so the walk from here
-    //! reaches everybody, whatever sessions and groups they made.
+    //! All descendants, by walking /proc. Orphans are our children (`adopt`), so the walk reaches every process,
+    //! whatever sessions and groups they created.
 
     use std::collections::{HashMap, HashSet};
     use std::fs;
@@ -18,7 +18,7 @@ mod linux {
         Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, set_child_subreaper,
     };
 
-    /// From now on, orphans below us become our children.
+    /// Orphans below us become our children from now on.
     pub fn become_subreaper() {
         let _ = set_child_subreaper(Some(getpid()));
         let _ = rustix::thread::set_name(c"spile-supervise");
@@ -31,12 +31,12 @@ mod linux {
             Self
         }
 
-        /// Asked when there are no children left; then there is nobody left at all.
+        /// Called when there are no children left; then no process is left.
         pub fn is_empty(&self) -> bool {
             true
         }
 
-        /// Asks everybody to end; who is stopped is woken to hear it.
+        /// Sends SIGTERM to all; continues stopped processes so that they get it.
         pub fn terminate(&self) {
             for process in descendants() {
                 process.send(Signal::TERM);
@@ -46,11 +46,11 @@ mod linux {
             }
         }
 
-        /// One round. Everybody is stopped first, until nobody new is found: who has a stop pending cannot
-        /// fork, so nobody slips away between being looked for and being killed.
+        /// One round. Stops all processes first, until no new one is found: a process with a pending stop cannot fork, so
+        /// none escapes between the search and the kill.
         pub fn kill(&self) {
             let mut stopped = HashSet::new();
-            // Each round finds what was forked during the one before; a few are plenty, and there is a next time.
+            // Each pass finds what was forked during the one before; a few are enough, and there is a next round.
             for _ in 0..FREEZE_ROUNDS_MAX {
                 let found = descendants();
                 let fresh: Vec<_> =
@@ -75,14 +75,14 @@ mod linux {
         parent: i32,
         is_stopped: bool,
         is_zombie: bool,
-        /// In clock ticks since the machine started: with the pid, who it is.
+        /// In clock ticks since boot; identifies the process together with its pid.
         started: u64,
     }
 
     impl Process {
         fn read(pid: Pid) -> Option<Self> {
             let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-            // The name stands in parentheses and may have any character, parentheses too.
+            // The name is in parentheses and may contain any character, also parentheses.
             let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
             let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
             let state = fields.next()?;
@@ -97,7 +97,7 @@ mod linux {
             (self.pid, self.started)
         }
 
-        /// To this process and to no other that got its number in between.
+        /// Signals this process, and not another one that has got its pid since.
         fn send(&self, signal: Signal) {
             match pidfd_open(self.pid, PidfdFlags::empty()) {
                 Ok(pidfd) => {
@@ -106,7 +106,7 @@ mod linux {
                     }
                 }
                 Err(Errno::SRCH) => {}
-                // An old kernel, or a sandbox that does not know it.
+                // An old kernel, or a sandbox without this call.
                 Err(_) => {
                     let _ = kill_process(self.pid, signal);
                 }
@@ -129,7 +129,7 @@ mod linux {
             found.extend(children.into_iter().flatten());
             next += 1;
         }
-        // The dead wait for their parent and hear nothing.
+        // Zombies get no signals.
         found.retain(|process| !process.is_zombie);
         found
     }
@@ -137,7 +137,7 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod other {
-    //! The program's process group: who leaves it gets away.
+    //! The program's process group; processes that leave it escape.
 
     use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
@@ -156,7 +156,7 @@ mod other {
             test_kill_process_group(self.group).is_err()
         }
 
-        /// Asks everybody to end; who is stopped is woken to hear it.
+        /// Sends SIGTERM to all; continues stopped processes so that they get it.
         pub fn terminate(&self) {
             let _ = kill_process_group(self.group, Signal::TERM);
             let _ = kill_process_group(self.group, Signal::CONT);

@@ -1,4 +1,4 @@
-//! What is said on the socket between us and a supervisor. Both ends are the same binary, so there are no versions.
+//! The messages between us and a supervisor. Both ends are the same binary, so there are no versions.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read};
@@ -16,15 +16,15 @@ use rustix::net::{
 
 use super::ExitCause;
 
-/// stdin, stdout and stderr, as the program sees them.
+/// stdin, stdout and stderr of the program.
 pub type Pipes = [OwnedFd; 3];
 
-/// What to run. Not on the supervisor's own command line and not in its environment: it should neither be
-/// found by who looks for the program nor be changed by what was declared for the program.
+/// The command to run. It is not on the supervisor's command line and not in its environment: the supervisor must not
+/// look like the program in a process list, nor be affected by the program's variables.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SpawnRequest {
     pub file: PathBuf,
-    /// The program as typed, which it sees as its first argument.
+    /// The program as typed, its `argv[0]`.
     pub name: OsString,
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
@@ -33,13 +33,13 @@ pub struct SpawnRequest {
     pub kill_grace_ms: u64,
 }
 
-/// Sends the pipes; fits into the socket's buffer, so nobody need be reading yet.
+/// Sends the pipes. Fits into the socket's buffer, so the supervisor need not be reading yet.
 pub fn send_pipes(socket: &UnixStream, pipes: &Pipes) -> io::Result<()> {
     let borrowed: [BorrowedFd<'_>; 3] = [pipes[0].as_fd(), pipes[1].as_fd(), pipes[2].as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
-    // They travel with a byte.
+    // File descriptors need at least one byte of data.
     sendmsg(socket, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
     Ok(())
 }
@@ -56,10 +56,10 @@ fn receive_pipes(socket: &UnixStream) -> io::Result<Pipes> {
         }
     }
     for pipe in &pipes {
-        // Not every system can do it while receiving; nothing else is started in between.
+        // Not every system can set close-on-exec while receiving; no process starts in between.
         fcntl_setfd(pipe, FdFlags::CLOEXEC)?;
     }
-    pipes.try_into().map_err(|_| io::Error::other("no pipes were handed over"))
+    pipes.try_into().map_err(|_| io::Error::other("received no pipes"))
 }
 
 impl SpawnRequest {
@@ -88,7 +88,7 @@ impl SpawnRequest {
         socket.read_exact(&mut length)?;
         let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
         socket.read_exact(&mut bytes)?;
-        let job = Self::decode(&bytes).ok_or_else(|| io::Error::other("what to run cannot be read"))?;
+        let job = Self::decode(&bytes).ok_or_else(|| io::Error::other("cannot decode the command"))?;
         Ok((job, pipes))
     }
 
@@ -130,15 +130,15 @@ fn take_string(rest: &mut &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(take_bytes(rest, count)?.to_vec()))
 }
 
-/// What a supervisor tells.
+/// A message from a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupervisorMessage {
-    /// The program's process id, which is also that of its process group.
+    /// The process id of the program, and of its process group.
     Started(i32),
-    /// By the number of the error; 0 if it has none.
+    /// The error number; 0 if unknown.
     StartFailed(i32),
     Exited(ExitCause),
-    /// Nothing more will come; so many processes are left.
+    /// The last message, with the number of processes left.
     AllExited(u32),
 }
 
@@ -191,24 +191,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_round_trip() {
         assert_eq!(SpawnRequest::decode(&spawn_request().encode()[4..]), Some(spawn_request()));
-        let said = [
+        let messages = [
             SupervisorMessage::Started(1),
             SupervisorMessage::StartFailed(2),
             SupervisorMessage::AllExited(3),
             SupervisorMessage::Exited(ExitCause::Code(256)),
         ];
-        for said in said.into_iter().chain([
+        for message in messages.into_iter().chain([
             SupervisorMessage::Exited(ExitCause::Signal(9)),
             SupervisorMessage::Exited(ExitCause::Unknown),
         ]) {
-            assert_eq!(SupervisorMessage::decode(said.encode()), Some(said));
+            assert_eq!(SupervisorMessage::decode(message.encode()), Some(message));
         }
     }
 
     #[test]
-    fn half_a_job_is_none() {
+    fn truncated_spawn_request_is_rejected() {
         let whole = spawn_request().encode();
         for end in 4..whole.len() {
             assert_eq!(SpawnRequest::decode(&whole[4..end]), None, "{end}");
@@ -220,6 +220,6 @@ mod tests {
     fn a_socket_without_pipes_is_refused() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut &ours, b"hello").unwrap();
-        assert_eq!(SpawnRequest::receive(&theirs).unwrap_err().to_string(), "no pipes were handed over");
+        assert_eq!(SpawnRequest::receive(&theirs).unwrap_err().to_string(), "received no pipes");
     }
 }
