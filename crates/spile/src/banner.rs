@@ -55,8 +55,11 @@ pub(crate) fn network_banner(
         if index > 0 {
             let _ = writeln!(out);
         }
-        let path =
-            if summaries.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", percent_encode(&summary.name)) };
+        let path = if summaries.len() == 1 {
+            "/mcp".to_owned()
+        } else {
+            format!("/mcp/{}", percent_encode(&summary.name))
+        };
         let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
         match (addresses.address, socket) {
             (Some(bound), socket) => {
@@ -88,7 +91,8 @@ pub(crate) fn network_banner(
 }
 
 fn write_url_instructions(out: &mut String, summary: &ServerSummary, url: &str, headers: &[(&str, &str)]) {
-    let options: String = headers.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
+    let options: String =
+        headers.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
     write_instruction(
         out,
         "Claude Code",
@@ -123,7 +127,8 @@ fn write_socket_instructions(
     );
     write_instruction(out, "curl", &command);
     if is_single && headers.is_empty() {
-        let command = format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", client_name(&summary.name));
+        let command =
+            format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", client_name(&summary.name));
         write_instruction(out, "Claude Code, and other clients that start a command", &command);
     }
 }

@@ -99,7 +99,10 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
         }
         ReloadEvent::Invalid { diagnostics } => {
             print_diagnostics(diagnostics);
-            print_stderr(&format!("{now}  {}  not served; the last valid contract is still served", server.name));
+            print_stderr(&format!(
+                "{now}  {}  not served; the last valid contract is still served",
+                server.name
+            ));
         }
         // Does not happen with `ServeNew`.
         ReloadEvent::Refused { differences } => print_stderr(&difference_lines(differences)),

@@ -159,7 +159,9 @@ impl WatchedProject {
             return false;
         }
         let (same_since, changed_since) = match &self.unsettled {
-            Some((previous, same_since, changed_since)) if *previous == stamp => (*same_since, *changed_since),
+            Some((previous, same_since, changed_since)) if *previous == stamp => {
+                (*same_since, *changed_since)
+            }
             Some((_, _, changed_since)) => (now, *changed_since),
             None => (now, now),
         };
@@ -261,9 +263,10 @@ impl WatchedProject {
 /// The first diagnostic in one line, with its location and the number of the others.
 pub(crate) fn first_diagnostic(diagnostics: &[Diagnostic]) -> String {
     let Some(first) = diagnostics.first() else { return "there is nothing to serve".into() };
-    let location = first.location.as_ref().map(|location| {
-        format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
-    });
+    let location = first
+        .location
+        .as_ref()
+        .map(|location| format!("{}:{}:{}: ", location.file_name(), location.line(), location.column()));
     let more = diagnostics.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!("{}{}{more}", location.unwrap_or_default(), first.message)

@@ -136,9 +136,7 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
         let location = note
             .location
             .as_ref()
-            .map(|location| {
-                format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
-            })
+            .map(|location| format!("{}:{}:{}: ", location.file_name(), location.line(), location.column()))
             .unwrap_or_default();
         let help = format!("{location}{}", note.help.as_deref().unwrap_or_default());
         if !help.is_empty() {

@@ -323,8 +323,7 @@ impl ColumnProfiler {
     /// `locate` names the line of a row.
     fn finish(self, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
         let kind = self.inference.data_type();
-        let near_miss =
-            if kind == DataType::Text { self.inference.near_miss(0, 0, locate) } else { None };
+        let near_miss = if kind == DataType::Text { self.inference.near_miss(0, 0, locate) } else { None };
         let mut values = self.inference.distinct_values();
         if self.has_empty && !values.is_empty() {
             values.push(String::new());

@@ -71,7 +71,11 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
         crate::banner::print_stderr(&format!("using the existing data in {}", existing_data.display()));
     }
     if !packed.sources.is_empty() && !packed.is_writable && service.version != packed.version {
-        bail!("the packed data does not match {} {}; download or copy the file again", packed.name, packed.version);
+        bail!(
+            "the packed data does not match {} {}; download or copy the file again",
+            packed.name,
+            packed.version
+        );
     }
     serve(vec![service], &diagnostics, &args.serve)?;
     Ok(ExitCode::SUCCESS)
@@ -194,8 +198,9 @@ fn packed_project(
             None => data_dir(own, packed)?,
         };
         for (name, archive_path) in &packed.sources {
-            let to =
-                folder.join(archive_relative_path(archive_path)?.strip_prefix("data").unwrap_or(Path::new(archive_path)));
+            let to = folder.join(
+                archive_relative_path(archive_path)?.strip_prefix("data").unwrap_or(Path::new(archive_path)),
+            );
             if to.exists() {
                 existing_data = Some(folder.clone());
             } else {

@@ -103,7 +103,8 @@ impl Project {
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
         }
         if source_kind(path).is_none() {
-            let is_numbers = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
+            let is_numbers =
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
             let help = if is_numbers { "; export it as XLSX or CSV" } else { "" };
             bail!("`{}` is neither a {MANIFEST} nor a data file ({DATA_EXTENSIONS}){help}", path.display());
         }
@@ -146,7 +147,8 @@ fn servable_subfolders(folder: &Path) -> Vec<String> {
         path.is_dir()
             && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
     };
-    let mut servable: Vec<String> = paths.filter(is_servable).map(|path| path.display().to_string()).collect();
+    let mut servable: Vec<String> =
+        paths.filter(is_servable).map(|path| path.display().to_string()).collect();
     servable.sort();
     servable.truncate(SUBFOLDERS_SHOWN_MAX);
     servable
@@ -370,7 +372,10 @@ impl Project {
             ProjectInput::Manifest(file) => {
                 let files = data_files(&self.folder)?;
                 if files.is_empty() {
-                    bail!("`{}` is a manifest, and its folder has no data files; name the data to write a manifest for", file.display());
+                    bail!(
+                        "`{}` is a manifest, and its folder has no data files; name the data to write a manifest for",
+                        file.display()
+                    );
                 }
                 Ok(Self { input: ProjectInput::Files(files), ..self })
             }
@@ -548,8 +553,7 @@ fn build_project(
         let from = source(&collection.source)?;
         let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
         // Most often the key is what a reader cannot use.
-        let location =
-            declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
+        let location = declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
         let failed = |cause: &SourceError, found: &mut Vec<Diagnostic>| {
             let file = file_name(from.display_name.as_ref());
             let error = explain_error(&*from.source, Some(&collection.shape), cause, &file);

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use contract::diagnostic::{Diagnostic, render_all};
 use transport::http::{CertificateFiles, Site, Tls};
-use transport::{BearerToken, Guard};
+use transport::{BearerToken, Exposure, Guard};
 
 use super::args::ServeArgs;
 use crate::banner;
@@ -32,7 +32,9 @@ pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyh
     }
     for host in &args.allow_host {
         if host.is_empty() || host.contains([':', '/', '*']) && host.parse::<std::net::IpAddr>().is_err() {
-            bail!("--allow-host {host}: expected a host name or an address without a port, such as mcp.example");
+            bail!(
+                "--allow-host {host}: expected a host name or an address without a port, such as mcp.example"
+            );
         }
     }
     for origin in &args.allow_origin {
@@ -41,26 +43,16 @@ pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyh
             bail!("--allow-origin {origin}: expected a scheme and a host, such as https://app.example");
         }
     }
-    Ok(Guard { allowed_hosts: args.allow_host.clone(), allowed_origins: args.allow_origin.clone(), token })
+    let is_public = address.is_some_and(|address| !address.ip().is_loopback());
+    let exposure = if is_public { Exposure::Public } else { Exposure::Local };
+    Ok(Guard::new(args.allow_host.clone(), args.allow_origin.clone(), token, exposure)?)
 }
 
 fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
-    let text = match &args.token_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the token file `{}`", path.display()))?;
-            Some(text)
-        }
-        None => std::env::var("SPILE_TOKEN").ok(),
-    };
-    match text.as_deref().map(str::trim) {
-        Some("") => bail!("the token is empty; put a long random text into the token file or SPILE_TOKEN"),
-        Some(token) if !token.bytes().all(|c| c.is_ascii_graphic()) => {
-            bail!("the token contains a character that clients cannot send; use ASCII letters, digits and signs, on one line")
-        }
-        Some(token) => Ok(Some(BearerToken::new(token))),
-        None => Ok(None),
-    }
+    Ok(match &args.token_file {
+        Some(path) => Some(BearerToken::from_file(path)?),
+        None => std::env::var("SPILE_TOKEN").ok().map(|text| BearerToken::parse(&text)).transpose()?,
+    })
 }
 
 /// Loads the certificate now, so that a bad one stops the start instead of failing the first client.

@@ -48,6 +48,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
+    /// Do not offer HTTP+SSE, the transport of protocol version 2024-11-05
+    #[arg(long)]
+    pub no_sse: bool,
+
     /// Format of log lines on stderr
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -94,8 +98,7 @@ impl ServeArgs {
         let port = settings::port()?;
         let authority =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let found =
-            std::net::ToSocketAddrs::to_socket_addrs(&authority).ok().and_then(|mut all| all.next());
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&authority).ok().and_then(|mut all| all.next());
         found.map(Some).with_context(|| {
             format!("SPILE_HOST: `{host}` is not an address or a known host name; put the port into PORT")
         })

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -144,7 +145,7 @@ pub(crate) fn serve_with(
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
-            Site { servers, guard, connection_limits: settings::connection_limits()?, tls },
+            Site { servers, guard, connection_limits: settings::connection_limits()?, tls, http_sse: !args.no_sse },
             &announcement,
         ),
         (None, None) => match servers.pop() {
@@ -241,7 +242,9 @@ fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let reason = match error.kind() {
         AddrInUse => "the port is in use; choose another, or port 0 for any free one".into(),
-        AddrNotAvailable => "this machine does not have that address; use 127.0.0.1 for this machine only".into(),
+        AddrNotAvailable => {
+            "this machine does not have that address; use 127.0.0.1 for this machine only".into()
+        }
         PermissionDenied if address.port() < 1024 => {
             "not permitted; ports below 1024 are reserved for the system, choose a higher one".into()
         }
@@ -255,7 +258,9 @@ fn serve_stdio(server: Arc<Server>, announcement: &Announcement<'_>) -> anyhow::
     banner::print_stderr(&banner::stdio_banner(&announcement.summaries));
     announcement.print_notes();
     let runtime = runtime(RuntimeThreads::Workers)?;
-    let output = StdoutWriter::new(raw_stream(std::io::stdout()).context("cannot use stdout")?);
+    let stdout = raw_stream(std::io::stdout()).context("cannot use stdout")?;
+    let write_stall = Duration::from_millis(settings::connection_limits()?.write_stall_timeout_ms);
+    let output = StdoutWriter::with_write_stall_timeout(stdout, write_stall);
     let input = raw_stream(std::io::stdin()).context("cannot use stdin")?;
     let entered = runtime.enter();
     let signals = StopSignals::install();

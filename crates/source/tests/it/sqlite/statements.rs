@@ -534,7 +534,10 @@ fn a_statement_is_atomic() {
     let facts = source.describe_statement("DELETE FROM orders").expect("one");
     let all = source.prepare(&statement_shape("DELETE FROM orders", &facts, 2)).expect("one");
     let error = run_write(all.as_ref(), &[], &terms(None)).expect_err("refused");
-    assert_eq!(error.to_string(), "this would change 3 rows, which exceeds the limit of 2; nothing was changed");
+    assert_eq!(
+        error.to_string(),
+        "this would change 3 rows, which exceeds the limit of 2; nothing was changed"
+    );
     assert_eq!(totals().len(), 3);
     // A constraint of the database, and a result that does not fit the contract.
     let orphan = prepare(&source, "INSERT INTO orders(customer, total) VALUES(99, 1)").expect("one");
