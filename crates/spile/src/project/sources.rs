@@ -190,7 +190,6 @@ pub(super) fn error_message(error: &SourceError, file: &str) -> String {
         SourceError::Cancelled
         | SourceError::WouldBlock
         | SourceError::StaleCursor
-        | SourceError::WouldBlock
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }
         | SourceError::Incompatible { .. } => error.to_string(),
