@@ -100,10 +100,12 @@ impl CompiledSchema {
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<ToolError> {
         if work::is_exhausted() {
-            return Box::new(ToolError::new(
-                ToolErrorCode::InvalidArguments,
-                "the arguments are too large or too deeply nested for this tool's schema; send less",
-            ));
+            let message =
+                "the arguments are too large or too deeply nested for this tool's schema; send less";
+            return Box::new(ToolError {
+                reason: Some(ArgumentErrorKind::TooLong),
+                ..ToolError::new(ToolErrorCode::InvalidArguments, message)
+            });
         }
         work::start_explaining();
         // `required` is more helpful than `minProperties`.

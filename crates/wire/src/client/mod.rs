@@ -23,6 +23,7 @@ mod notifications;
 mod outgoing;
 mod param_headers;
 mod state_machine;
+mod subscriptions;
 mod types;
 
 pub use errors::{ClientError, CloseReason, InputRequiredError, ProtocolViolation, VersionMismatch};

@@ -12,6 +12,7 @@ use super::input_requests::{InputRound, OpenInputRequest};
 use super::lists::{PageCollector, PageStatus};
 use super::outgoing::{self, ClientIdentity, RequestExtras};
 use super::param_headers::ParamHeaders;
+use super::subscriptions::{filter_params, uri_params};
 use super::types::{
     Action, ClientCall, ClientEvent, ClientOptions, ProtocolWarning, ServerInfo, TransportKind, WarningKind,
 };
@@ -301,43 +302,6 @@ impl Client {
         }
         self.calls_by_message_id.insert(id, ticket);
         self.send_request(id, body, method, &params, self.version);
-    }
-
-    /// In the handshake era only changes of single resources need a subscription.
-    pub(super) fn subscribe_resources(&mut self, ticket: CallId) {
-        let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
-        // Marks the call as sent. No response will match this id.
-        pending.message_id = Some(0);
-        let filter = pending.notification_filter();
-        for uri in filter.resource_uris {
-            let call = ClientCall::new(Method::Subscribe, uri_params(&uri));
-            self.start_call(call, CallPurpose::Subscribe { listen_call: ticket, uri });
-        }
-        self.report_subscribed(ticket);
-    }
-
-    /// Reports a subscription once the server has answered for each of its resources. A caller that reads a resource
-    /// after that misses no change.
-    fn report_subscribed(&mut self, ticket: CallId) {
-        let is_subscribe = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Subscribe { listen_call, .. } if listen_call == ticket);
-        if self.pending_calls.values().any(is_subscribe) {
-            return;
-        }
-        if let Some(pending) = self.pending_calls.get(&ticket).filter(|pending| pending.message_id.is_some())
-        {
-            let granted = pending.notification_filter();
-            self.events.push_back(ClientEvent::SubscriptionStarted { ticket, granted });
-        }
-    }
-
-    /// Removes a resource that the server refused from the subscription.
-    fn drop_subscribed_uri(&mut self, ticket: CallId, uri: &str) {
-        if let Some(pending) = self.pending_calls.get_mut(&ticket) {
-            let mut filter = pending.notification_filter();
-            filter.resource_uris.retain(|subscribed| subscribed != uri);
-            pending.call.params = filter_params(&filter);
-        }
-        self.report_subscribed(ticket);
     }
 
     /// Cancels a call. A late response is ignored.
@@ -785,25 +749,7 @@ fn take_next(counter: &mut u64) -> u64 {
     number
 }
 
-fn uri_params(uri: &str) -> Json {
-    Json::object(|params| {
-        params.str("uri", uri);
-    })
-}
-
-fn filter_params(filter: &NotificationFilter) -> Json {
-    Json::object(|params| {
-        params.object("notifications", |out| filter.write(out));
-    })
-}
-
 impl PendingCall {
-    /// The filter of a subscription.
-    fn notification_filter(&self) -> NotificationFilter {
-        let doc = self.call.params.to_doc();
-        NotificationFilter::read(doc.root().get("notifications")).unwrap_or_default()
-    }
-
     /// Whether its request can be sent: not sent yet, and no input request is open.
     pub(super) fn is_unsent(&self) -> bool {
         self.message_id.is_none() && self.input_round.open_requests.is_empty()

@@ -143,6 +143,7 @@ pub fn parse(name: &str, folder: &str, text: &str) -> Vec<Transcript> {
             let mut lets = vec![
                 ("version".to_owned(), version.clone()),
                 ("nobody".to_owned(), null_id_member(version).to_owned()),
+                ("data".to_owned(), data_as_text(version).to_owned()),
             ];
             for line in SHARED_VARIABLES.lines().filter(|line| line.starts_with("let ")) {
                 let Action::Let { name, text } = parse_action(0, line, "variables.txt") else { continue };
@@ -180,6 +181,16 @@ fn default_versions(folder: &str) -> Vec<String> {
 fn null_id_member(version: &str) -> &'static str {
     let has_word = |version: wire::Version| version.has(wire::Feature::ErrorWithoutId);
     if wire::Version::parse(version).is_some_and(has_word) { "" } else { "\"id\":null," }
+}
+
+/// The second text of a failed tool call, for versions without structured content.
+fn data_as_text(version: &str) -> &'static str {
+    let has_structured = |version: wire::Version| version.has(wire::Feature::StructuredContent);
+    if wire::Version::parse(version).is_some_and(has_structured) {
+        ""
+    } else {
+        r#",{"type":"text","text":"<string>"}"#
+    }
 }
 
 fn parse_action(number: usize, line: &str, location: &str) -> Action {
