@@ -55,6 +55,9 @@ fn near_miss_message(
     let counts = match (near_miss.exact, near_miss.similar) {
         (_, 0) => format!("{exact} of {total} values are {noun}"),
         (0, _) => format!("{similar} of {total} values look like {noun}"),
+        (_, 1) => {
+            format!("{exact} of {total} values are {noun} and 1 looks like a {}", &noun[..noun.len() - 1])
+        }
         (_, _) => format!("{exact} of {total} values are {noun} and {similar} look like {noun}"),
     };
     let data_type = match column.data_type {

@@ -174,7 +174,7 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |              ^^^^^^
       = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
 
-    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 look like numbers, C10 is `10.5 `
+    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 looks like a number, C10 is `10.5 `
      --> spile.toml:3:14
       |
     3 | [collections.orders]
@@ -192,7 +192,7 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
                    price = { sensitive = true }\n'stored as text' = { as = 'decimal' }\n";
     let (_, found) = try_compile(&facts, "orders.xlsx", settled);
     insta::assert_snapshot!(render_all(&found, false), @r#"
-    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 look like numbers, see C10
+    warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 looks like a number, see C10
      --> spile.toml:3:14
       |
     3 | [collections.orders.fields]
