@@ -94,7 +94,7 @@ impl ServerEntry {
     pub(super) fn to_toml(&self) -> Table {
         debug_assert!(self.name.chars().all(is_client_name_char));
         let mut table = Table::new();
-        let mut insert_table = |table: &mut Table, key: &str, pairs: &[(String, String)]| {
+        let insert_table = |table: &mut Table, key: &str, pairs: &[(String, String)]| {
             if !pairs.is_empty() {
                 let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
                 table.insert(key, value(pairs.collect::<InlineTable>()));
