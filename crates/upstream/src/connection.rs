@@ -68,7 +68,7 @@ pub enum OpenError {
     Start(#[from] process::StartError),
     /// A program was started, but it is not a server that can be used.
     #[error("{error}; {end}")]
-    Child { error: ClientError, end: ProcessEnd },
+    Child { error: ClientError, end: Box<ProcessEnd> },
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.

@@ -79,7 +79,7 @@ impl Connection {
                 if let Some(tap) = tap {
                     tap.record(TraceEvent::Ended(&end.exit.to_string()));
                 }
-                Err(OpenError::Child { error: failure, end })
+                Err(OpenError::Child { error: failure, end: Box::new(end) })
             }
             Err(other) => Err(other),
         }
