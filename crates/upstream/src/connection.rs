@@ -68,7 +68,7 @@ pub enum OpenError {
     Start(#[from] process::StartError),
     /// The program started but is not a usable server.
     #[error("{error}; {end}")]
-    Child { error: ClientError, end: ProcessEnd },
+    Child { error: ClientError, end: Box<ProcessEnd> },
 }
 
 /// Our side of a connection: answers the server's input requests and receives its events.

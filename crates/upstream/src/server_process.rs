@@ -79,7 +79,7 @@ impl Connection {
                 if let Some(trace) = trace {
                     trace.record(TraceEvent::Ended(&end.exit.to_string()));
                 }
-                Err(OpenError::Child { error, end })
+                Err(OpenError::Child { error, end: Box::new(end) })
             }
             Err(other) => Err(other),
         }
