@@ -1,7 +1,7 @@
-//! What a client of the handshake era has open with us: calls under way, questions, subscriptions, streams.
+//! The state of a handshake-era client: calls in flight, pending requests to it, its subscription, its streams.
 //!
-//! A pipe has one for as long as it lasts; an HTTP session gets one when it first needs it. A request of the
-//! newest era needs none.
+//! A pipe has one for as long as it lasts; an HTTP session gets one when it first needs it. A modern request needs
+//! none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -18,84 +18,84 @@ use crate::session_streams::SessionStreams;
 use crate::sessions::SessionTicket;
 use crate::subscriptions::Subscription;
 
-/// How a request reached us, as far as it matters for what can be said back.
+/// How a request reached the server, as far as it matters for what can be sent back.
 #[derive(Clone)]
 pub enum ReplyChannel {
-    /// It stands alone: the answer is all there is.
+    /// The response is the only message that can be sent.
     Stateless,
     Pipe(Arc<ConnectionState>),
-    /// It named a session, which may or may not hold something yet.
+    /// The request names a session, which may or may not have state yet.
     Session(SessionTicket),
 }
 
 pub struct ConnectionState {
-    /// What a handshake on this pipe settled.
+    /// Version and capabilities from the handshake on this pipe.
     peer: Mutex<Option<Peer>>,
-    /// 0 until the client chooses; else one more than the level.
+    /// Log level: 0 until the client sets one, else the level plus one.
     level: AtomicU8,
     calls: Mutex<CallTable>,
-    /// Rung when the last call is over.
+    /// Notified when the last call ends.
     idle_notify: Notify,
     pending_requests: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
     next_request_id: AtomicU64,
     pub subscription: Arc<Subscription>,
     pub streams: SessionStreams,
     pub outgoing: OutgoingQueue,
-    /// What tells this line from others, where there are others.
+    /// Identifies this connection where the server has several.
     key: Option<[u8; 16]>,
     last_used_ms: AtomicU64,
 }
 
-/// What a client answered to a question: its result, or the message of its error.
+/// A client's response to a request: its result, or the message of its error.
 pub(crate) type ClientResponse = Result<Json, String>;
 
-/// Why a call cannot be taken in.
+/// Why a call is refused.
 pub(crate) enum AdmissionError {
     IdInUse,
     TooManyCalls,
 }
 
-/// What is under way. An id may come again before the last trace of its first call is gone, so whatever
-/// runs has a number of its own.
+/// The calls in flight. A client may reuse an id before its first call is completely gone, so each entry has a number
+/// of its own.
 #[derive(Default)]
 struct CallTable {
     next_entry: u64,
     entry_by_request_id: HashMap<RequestId, u64>,
     entries: HashMap<u64, CallEntry>,
-    /// How many calls all that is running stands for.
+    /// The calls of all entries together; a batch is one entry with several calls.
     call_count: usize,
-    /// Whoever made them is gone; what begins now ends at once.
+    /// The client is gone; a call that starts now is aborted at once.
     closed: bool,
 }
 
 struct CallEntry {
     call_count: usize,
     cancel_scope: CancelScope,
-    /// `None` until it has somewhere to run.
+    /// `None` until the call runs as a task of its own.
     abort_handle: Option<AbortHandle>,
 }
 
 #[derive(PartialEq, Eq)]
 enum CancelScope {
     Call,
-    /// It came in a batch: it cannot be stopped without the others, which its client still waits for.
+    /// A call of a batch cannot be cancelled alone: its client still waits for the others.
     WholeBatch,
 }
 
 impl CallTable {
-    fn remove(&mut self, number: u64, ids: &[RequestId]) -> Option<AbortHandle> {
-        let running = self.entries.remove(&number)?;
-        self.call_count -= running.call_count;
+    fn remove(&mut self, entry: u64, ids: &[RequestId]) -> Option<AbortHandle> {
+        let call = self.entries.remove(&entry)?;
+        self.call_count -= call.call_count;
         for id in ids {
-            if self.entry_by_request_id.get(id) == Some(&number) {
+            if self.entry_by_request_id.get(id) == Some(&entry) {
                 self.entry_by_request_id.remove(id);
             }
         }
-        running.abort_handle
+        call.abort_handle
     }
 }
 
-/// Calls that wait, in the books of whoever made them; dropping it strikes them out.
+/// Registration of calls with their connection. Dropping it removes them.
 pub struct InFlightGuard {
     connection: Arc<ConnectionState>,
     entry: u64,
@@ -103,7 +103,7 @@ pub struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    /// What [`Live::started`] knows them by.
+    /// The number that [`ConnectionState::set_abort_handle`] takes.
     pub fn entry(&self) -> u64 {
         self.entry
     }
@@ -117,9 +117,9 @@ impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut calls = lock(&self.connection.calls);
         calls.remove(self.entry, &self.request_ids);
-        let calm = calls.call_count == 0;
+        let idle = calls.call_count == 0;
         drop(calls);
-        if calm {
+        if idle {
             self.connection.idle_notify.notify_waiters();
             self.connection.outgoing.wake_reader();
         }
@@ -143,19 +143,19 @@ impl ConnectionState {
         }
     }
 
-    /// A pipe among others.
-    pub(crate) fn with_key(watch: Arc<Subscription>, key: [u8; 16], now_ms: u64) -> Self {
-        Self { key: Some(key), ..Self::new(watch, SessionStreams::new(0, 0, 0), now_ms) }
+    /// The state of a pipe connection.
+    pub(crate) fn with_key(subscription: Arc<Subscription>, key: [u8; 16], now_ms: u64) -> Self {
+        Self { key: Some(key), ..Self::new(subscription, SessionStreams::new(0, 0, 0), now_ms) }
     }
 
-    /// A line of its own among others: messages come one by one, and everything said goes into its mail.
+    /// The state of an HTTP+SSE connection: messages arrive by POST, and all output goes into the queue.
     pub(crate) fn with_outgoing_queue(
-        watch: Arc<Subscription>,
+        subscription: Arc<Subscription>,
         outgoing: OutgoingQueue,
         key: [u8; 16],
         now_ms: u64,
     ) -> Self {
-        Self { outgoing, key: Some(key), ..Self::new(watch, SessionStreams::new(0, 0, 0), now_ms) }
+        Self { outgoing, key: Some(key), ..Self::new(subscription, SessionStreams::new(0, 0, 0), now_ms) }
     }
 
     pub(crate) fn key(&self) -> Option<[u8; 16]> {
@@ -179,7 +179,7 @@ impl ConnectionState {
         self.level.store(level as u8 + 1, Ordering::Relaxed);
     }
 
-    /// Whether another call may start under this id.
+    /// Checks that a call with this id may start.
     pub(crate) fn check_admission(&self, id: &RequestId, calls_max: usize) -> Result<(), AdmissionError> {
         let calls = lock(&self.calls);
         if calls.entry_by_request_id.contains_key(id) {
@@ -191,81 +191,79 @@ impl ConnectionState {
         }
     }
 
-    /// A call has to wait; from here on it counts and can be cancelled.
+    /// Registers a call. From now on it counts towards the limit and can be cancelled.
     pub fn register(self: &Arc<Self>, id: RequestId) -> InFlightGuard {
         self.insert_entry(vec![id], CancelScope::Call)
     }
 
-    /// Calls of one batch have to wait; from here on they count, but none of them can be cancelled.
+    /// Registers the calls of a batch. They count towards the limit, but cannot be cancelled.
     pub fn register_batch(self: &Arc<Self>, ids: Vec<RequestId>) -> InFlightGuard {
         self.insert_entry(ids, CancelScope::WholeBatch)
     }
 
-    fn insert_entry(self: &Arc<Self>, ids: Vec<RequestId>, cancel: CancelScope) -> InFlightGuard {
+    fn insert_entry(self: &Arc<Self>, ids: Vec<RequestId>, cancel_scope: CancelScope) -> InFlightGuard {
         let mut calls = lock(&self.calls);
-        let number = calls.next_entry;
+        let entry = calls.next_entry;
         calls.next_entry += 1;
         calls.call_count += ids.len();
-        calls
-            .entries
-            .insert(number, CallEntry { call_count: ids.len(), cancel_scope: cancel, abort_handle: None });
+        calls.entries.insert(entry, CallEntry { call_count: ids.len(), cancel_scope, abort_handle: None });
         for id in &ids {
-            calls.entry_by_request_id.insert(id.clone(), number);
+            calls.entry_by_request_id.insert(id.clone(), entry);
         }
         drop(calls);
-        InFlightGuard { connection: self.clone(), entry: number, request_ids: ids }
+        InFlightGuard { connection: self.clone(), entry, request_ids: ids }
     }
 
-    /// How to stop what waits, now that it runs somewhere. If it was cancelled meanwhile, it stops now.
-    pub fn set_abort_handle(&self, number: u64, stop: AbortHandle) {
+    /// Sets how to abort an entry, now that it runs as a task. Aborts at once if it has been cancelled meanwhile.
+    pub fn set_abort_handle(&self, entry: u64, abort_handle: AbortHandle) {
         let mut calls = lock(&self.calls);
         let closed = calls.closed;
-        match calls.entries.get_mut(&number) {
-            Some(running) if !closed => running.abort_handle = Some(stop),
-            Some(_) | None => stop.abort(),
+        match calls.entries.get_mut(&entry) {
+            Some(call) if !closed => call.abort_handle = Some(abort_handle),
+            Some(_) | None => abort_handle.abort(),
         }
     }
 
-    /// Stops a call. 2025-11-25, Cancellation: unknown or finished requests, and those that cannot be
+    /// Cancels a call. 2025-11-25, Cancellation: unknown or finished requests, and those that cannot be
     /// cancelled, are ignored.
     pub fn cancel(&self, id: &RequestId) {
         let mut calls = lock(&self.calls);
-        let Some(number) = calls.entry_by_request_id.get(id).copied() else { return };
-        if calls.entries.get(&number).is_some_and(|running| running.cancel_scope == CancelScope::WholeBatch) {
+        let Some(entry) = calls.entry_by_request_id.get(id).copied() else { return };
+        if calls.entries.get(&entry).is_some_and(|call| call.cancel_scope == CancelScope::WholeBatch) {
             return;
         }
-        let stop = calls.remove(number, std::slice::from_ref(id));
+        let abort_handle = calls.remove(entry, std::slice::from_ref(id));
         drop(calls);
-        if let Some(stop) = stop {
-            stop.abort();
+        if let Some(abort_handle) = abort_handle {
+            abort_handle.abort();
         }
     }
 
-    /// Waits until no call is under way.
+    /// Waits until no call is in flight.
     pub async fn wait_until_idle(&self) {
         loop {
-            let calm = self.idle_notify.notified();
-            tokio::pin!(calm);
-            calm.as_mut().enable();
+            let idle = self.idle_notify.notified();
+            tokio::pin!(idle);
+            idle.as_mut().enable();
             if self.call_count() == 0 {
                 return;
             }
-            calm.await;
+            idle.await;
         }
     }
 
-    /// Stops everything: the client is gone.
+    /// Aborts everything: the client is gone.
     pub fn close(&self) {
-        // The numbers go on: what is stopped here strikes itself out later, and must not hit something new.
-        let running = {
+        // Entry numbers are not reset: an aborted call removes its own entry later, and must not remove a new one.
+        let entries = {
             let mut calls = lock(&self.calls);
             calls.closed = true;
             (calls.call_count, calls.entry_by_request_id) = (0, HashMap::new());
             std::mem::take(&mut calls.entries)
         };
-        for running in running.into_values() {
-            if let Some(stop) = running.abort_handle {
-                stop.abort();
+        for call in entries.into_values() {
+            if let Some(abort_handle) = call.abort_handle {
+                abort_handle.abort();
             }
         }
         lock(&self.pending_requests).clear();
@@ -277,22 +275,22 @@ impl ConnectionState {
         lock(&self.calls).call_count
     }
 
-    /// A new question: its id, and where the answer will come.
+    /// Registers a request to the client: its id, and the receiver of the response.
     pub(crate) fn new_request(&self) -> (u64, oneshot::Receiver<ClientResponse>) {
         let id = self.next_request_id.fetch_add(1, Ordering::Relaxed);
-        let (answer, receiver) = oneshot::channel();
-        let mut asks = lock(&self.pending_requests);
-        asks.retain(|_, waiting| !waiting.is_closed());
-        asks.insert(id, answer);
+        let (response, receiver) = oneshot::channel();
+        let mut pending = lock(&self.pending_requests);
+        pending.retain(|_, waiting| !waiting.is_closed());
+        pending.insert(id, response);
         (id, receiver)
     }
 
-    /// Delivers an answer; one that nobody waits for is dropped.
-    pub fn deliver_response(&self, id: Option<u64>, answer: ClientResponse) {
+    /// Delivers a response. A response without a pending request is dropped.
+    pub fn deliver_response(&self, id: Option<u64>, response: ClientResponse) {
         let waiting = id.and_then(|id| lock(&self.pending_requests).remove(&id));
         if let Some(waiting) = waiting {
-            // The asker may be gone; then the answer has no meaning.
-            drop(waiting.send(answer));
+            // The call that sent the request may have ended.
+            drop(waiting.send(response));
         }
     }
 
@@ -304,12 +302,12 @@ impl ConnectionState {
         now_ms.saturating_sub(self.last_used_ms.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody would miss it now.
+    /// Whether calls are in flight or a stream is being read.
     pub(crate) fn is_busy(&self) -> bool {
         self.call_count() > 0 || self.streams.is_attached()
     }
 
-    /// Whether it holds nothing that a new one would not.
+    /// Whether it equals a new one, so that dropping it loses nothing.
     pub(crate) fn is_unused(&self) -> bool {
         !self.is_busy()
             && self.level.load(Ordering::Relaxed) == 0

@@ -1,7 +1,7 @@
-//! From a request to an answer or to a call under way.
+//! Dispatches a decoded request: answers it at once, or starts a call.
 //!
-//! Everything that is at hand is answered here: handshakes, lists, subscriptions, tasks. Only a call goes on,
-//! along [`path`](crate::path).
+//! Handshakes, lists, subscriptions and task requests are answered here. Only a call goes on to the
+//! [`pipeline`](crate::pipeline).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,15 +29,15 @@ use crate::server::{CallerIdentity, Server};
 use crate::subscriptions::Subscription;
 use crate::tasks::{Task, TaskOwner};
 
-/// What became of a request as soon as it was read.
+/// What dispatching a request produced.
 pub enum Dispatched {
-    /// The answer is at hand.
+    /// A complete response.
     Ready {
         status: u16,
         body: Vec<u8>,
         retry_after_ms: Option<u64>,
     },
-    /// A handshake over HTTP: the answer, and the session id that goes with it.
+    /// A handshake over HTTP: the response, and the session id for its header.
     Initialized {
         body: Vec<u8>,
         session: String,
@@ -47,11 +47,11 @@ pub enum Dispatched {
 }
 
 impl Server {
-    /// Whether the `Mcp-Param-*` headers of a call say what its arguments say.
+    /// Checks that the `Mcp-Param-*` headers of a call equal its arguments.
     pub fn check_header_params<'h>(
         &self,
         request: &Request,
-        head: impl Fn(&str) -> HeaderField<'h>,
+        header: impl Fn(&str) -> HeaderField<'h>,
     ) -> Result<(), ErrorResponse> {
         let RequestKind::Call { call, .. } = &request.kind else { return Ok(()) };
         if call.target != CallTarget::Tool || !request.peer.version.has(Feature::MirrorHeaders) {
@@ -64,40 +64,41 @@ impl Server {
             let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
             for mirrored in &tool.header_params {
                 let argument = mirrored.find(call.arguments());
-                if let Err(why) = wire::headers::check_matches_argument(head(&mirrored.header), argument) {
-                    let told = RpcError::new(
+                if let Err(reason) = wire::headers::check_matches_argument(header(&mirrored.header), argument)
+                {
+                    let error = RpcError::new(
                         ErrorCode::HeaderMismatch,
                         400,
-                        format!("header {} {why}", mirrored.header),
+                        format!("header {} {reason}", mirrored.header),
                     );
-                    return Err(ErrorResponse::new(&told, Some(&request.id), request.peer.version));
+                    return Err(ErrorResponse::new(&error, Some(&request.id), request.peer.version));
                 }
             }
             Ok(())
         })
     }
 
-    /// Answers a request, or starts to.
+    /// Answers a request, or starts the call it asks for.
     pub fn dispatch(
         self: &Arc<Self>,
         request: Request,
-        who: &CallerIdentity,
-        line: ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: ReplyChannel,
     ) -> Dispatched {
-        let Request { id, peer, progress_token: progress, kind: what } = request;
-        let to = ReplyTo { version: peer.version, id, progress_token: progress };
+        let Request { id, peer, progress_token, kind } = request;
+        let to = ReplyTo { version: peer.version, id, progress_token };
         let registry = self.registry();
-        match what {
+        match kind {
             RequestKind::Call { call, resume, task } => self.dispatch_call(
                 registry,
                 CallRequest { call, resume, task_metadata: task },
                 peer,
                 to,
-                who,
-                line,
+                identity,
+                reply_channel,
             ),
             RequestKind::List(list, cursor) => {
-                self.dispatch_list(&registry, list, cursor.as_deref(), &to, who)
+                self.dispatch_list(&registry, list, cursor.as_deref(), &to, identity)
             }
             RequestKind::Ping => empty_response(&registry, &to),
             RequestKind::Discover => {
@@ -107,97 +108,108 @@ impl Server {
                     &to,
                     &registry.server_info,
                     &registry.capabilities,
-                    is_cacheable_publicly(who),
+                    is_cacheable_publicly(identity),
                 );
                 ok_response(body)
             }
-            RequestKind::Initialize { requested_version: requested, capabilities: caps } => {
-                self.initialize(&registry, requested, caps, to, who, &line)
+            RequestKind::Initialize { requested_version, capabilities } => {
+                self.initialize(&registry, requested_version, capabilities, to, identity, &reply_channel)
             }
-            RequestKind::Subscribe(uri) => self.with_connection_state(&registry, &to, who, &line, |live| {
-                live.subscription.subscribe(
-                    uri,
-                    self.limits.subscriptions_per_peer_max,
-                    self.limits.subscription_bytes_max,
-                )
-            }),
-            RequestKind::Unsubscribe(uri) => self.with_connection_state(&registry, &to, who, &line, |live| {
-                live.subscription.unsubscribe(&uri);
-                true
-            }),
-            RequestKind::SetLevel(level) => self.with_connection_state(&registry, &to, who, &line, |live| {
-                live.set_level(level);
-                true
-            }),
-            RequestKind::Listen(filter) => self.dispatch_listen(&registry, filter, peer, to, who, &line),
-            RequestKind::Task(op) => self.dispatch_task(registry, op, peer, to, who, line),
+            RequestKind::Subscribe(uri) => {
+                self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
+                    connection.subscription.subscribe(
+                        uri,
+                        self.limits.subscriptions_per_peer_max,
+                        self.limits.subscription_bytes_max,
+                    )
+                })
+            }
+            RequestKind::Unsubscribe(uri) => {
+                self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
+                    connection.subscription.unsubscribe(&uri);
+                    true
+                })
+            }
+            RequestKind::SetLevel(level) => {
+                self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
+                    connection.set_level(level);
+                    true
+                })
+            }
+            RequestKind::Listen(filter) => {
+                self.dispatch_listen(&registry, filter, peer, to, identity, &reply_channel)
+            }
+            RequestKind::Task(request) => {
+                self.dispatch_task(registry, request, peer, to, identity, reply_channel)
+            }
         }
     }
 
-    /// Begins everything in a batch; `None` if nothing in it wants an answer.
+    /// Dispatches every item of a batch; `None` if no item needs a response.
     pub fn dispatch_batch(
         self: &Arc<Self>,
         batch: Batch,
-        who: &CallerIdentity,
-        line: &ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
     ) -> Option<PendingResponse> {
-        let live = self.existing_connection_state(line);
-        let mut several = BatchInFlight::new(batch.version);
+        let connection = self.existing_connection_state(reply_channel);
+        let mut batch_in_flight = BatchInFlight::new(batch.version);
         for item in batch.items {
             match item {
-                Decoded::Request(request) if several.contains(&request.id) => {
-                    several.push_response(id_in_use_error().to_response(Some(&request.id), batch.version));
+                Decoded::Request(request) if batch_in_flight.contains(&request.id) => {
+                    batch_in_flight
+                        .push_response(id_in_use_error().to_response(Some(&request.id), batch.version));
                 }
-                Decoded::Request(request) => match self.dispatch(request, who, line.clone()) {
+                Decoded::Request(request) => match self.dispatch(request, identity, reply_channel.clone()) {
                     Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
-                        several.push_response(body)
+                        batch_in_flight.push_response(body)
                     }
-                    Dispatched::Call(serving) => several.push_pending(serving),
-                    // No version has both batches and subscriptions of this kind.
+                    Dispatched::Call(in_flight) => batch_in_flight.push_pending(in_flight),
+                    // No version has both batches and `subscriptions/listen`.
                     Dispatched::Subscription(_) => {}
                 },
-                Decoded::Rejected(refusal) => several.push_response(refusal.body),
+                Decoded::Rejected(response) => batch_in_flight.push_response(response.body),
                 Decoded::Notification(Notification::Cancelled(id)) => {
-                    if let Some(live) = &live {
-                        live.cancel(&id);
+                    if let Some(connection) = &connection {
+                        connection.cancel(&id);
                     }
                 }
                 Decoded::Response { id, result: answer } => {
-                    if let Some(live) = &live {
-                        live.deliver_response(id, answer);
+                    if let Some(connection) = &connection {
+                        connection.deliver_response(id, answer);
                     }
                 }
                 Decoded::Notification(Notification::Initialized | Notification::Other)
                 | Decoded::Batch(_) => {}
             }
         }
-        (!several.is_empty()).then_some(PendingResponse::Batch(several))
+        (!batch_in_flight.is_empty()).then_some(PendingResponse::Batch(batch_in_flight))
     }
 
     fn initialize(
         &self,
         registry: &Registry,
-        requested: wire::Version,
-        caps: ClientCapabilities,
+        requested_version: wire::Version,
+        capabilities: ClientCapabilities,
         to: ReplyTo,
-        who: &CallerIdentity,
-        line: &ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
     ) -> Dispatched {
-        let peer = Peer::negotiated(requested, caps);
+        let peer = Peer::negotiated(requested_version, capabilities);
         let mut body = Vec::with_capacity(512);
         encode::initialize(
             &mut body,
-            &ReplyTo { version: requested, ..to },
+            &ReplyTo { version: requested_version, ..to },
             &registry.server_info,
             &registry.capabilities,
         );
-        match line {
-            ReplyChannel::Pipe(live) => {
-                live.set_peer(peer);
+        match reply_channel {
+            ReplyChannel::Pipe(connection) => {
+                connection.set_peer(peer);
                 ok_response(body)
             }
             ReplyChannel::Stateless | ReplyChannel::Session(_) => {
-                let session = self.sessions.issue(&self.sealer, peer, &who.principal, &*self.platform);
+                let session = self.sessions.issue(&self.sealer, peer, &identity.principal, &*self.platform);
                 Dispatched::Initialized { body, session }
             }
         }
@@ -209,7 +221,7 @@ impl Server {
         list: ListKind,
         cursor: Option<&str>,
         to: &ReplyTo,
-        who: &CallerIdentity,
+        identity: &CallerIdentity,
     ) -> Dispatched {
         let Some(members) = registry.page(list, to.version, cursor) else {
             return error_response(
@@ -224,128 +236,131 @@ impl Server {
             &registry.server_info,
             members,
             LIST_TTL_MS,
-            is_cacheable_publicly(who),
+            is_cacheable_publicly(identity),
         );
         ok_response(body)
     }
 
-    /// What is open on the line that a request came by.
-    fn existing_connection_state(&self, line: &ReplyChannel) -> Option<Arc<ConnectionState>> {
-        match line {
+    /// The connection state behind a reply channel, if it has any.
+    fn existing_connection_state(&self, reply_channel: &ReplyChannel) -> Option<Arc<ConnectionState>> {
+        match reply_channel {
             ReplyChannel::Stateless => None,
-            ReplyChannel::Pipe(live) => Some(live.clone()),
+            ReplyChannel::Pipe(connection) => Some(connection.clone()),
             ReplyChannel::Session(ticket) => self.session_state(ticket),
         }
     }
 
-    /// Why a request that takes its time cannot be taken in now.
-    fn check_admission(&self, live: &ConnectionState, to: &ReplyTo) -> Option<Dispatched> {
-        match live.check_admission(&to.id, self.limits.calls_per_peer_max) {
+    /// The response that refuses a call whose id is in use or whose client has too many calls in flight.
+    fn check_admission(&self, connection: &ConnectionState, to: &ReplyTo) -> Option<Dispatched> {
+        match connection.check_admission(&to.id, self.limits.calls_per_peer_max) {
             Ok(()) => None,
             Err(AdmissionError::IdInUse) => Some(error_response(&id_in_use_error(), to)),
-            Err(AdmissionError::TooManyCalls) => {
-                Some(busy_response(429, to, "too many calls of this client under way"))
-            }
+            Err(AdmissionError::TooManyCalls) => Some(busy_response(
+                429,
+                to,
+                "too many calls of this client are in progress; wait for one to finish",
+            )),
         }
     }
 
     fn dispatch_call(
         self: &Arc<Self>,
         registry: Arc<Registry>,
-        asking: CallRequest,
+        request: CallRequest,
         peer: Peer,
         to: ReplyTo,
-        who: &CallerIdentity,
-        line: ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: ReplyChannel,
     ) -> Dispatched {
-        let CallRequest { call, resume, task_metadata: task } = asking;
+        let CallRequest { call, resume, task_metadata: task } = request;
         if self.counters.calls_active.load(Ordering::Relaxed) >= self.limits.calls_max {
-            return busy_response(503, &to, "too many calls under way; try again shortly");
+            return busy_response(503, &to, "too many calls are in progress; try again shortly");
         }
-        let live = self.existing_connection_state(&line);
+        let connection = self.existing_connection_state(&reply_channel);
         let mut level = peer.log_level;
-        if let Some(live) = &live {
-            if let Some(refusal) = self.check_admission(live, &to) {
-                return refusal;
+        if let Some(connection) = &connection {
+            if let Some(response) = self.check_admission(connection, &to) {
+                return response;
             }
             if peer.version.has(Feature::SetLevel) {
-                level = live.level().or(level);
+                level = connection.level().or(level);
             }
         }
         let journal = match resume {
             None => Journal::default(),
             Some(resume) => {
-                match input_requests::resume_journal(self, &registry, &who.principal, &call, *resume) {
+                match input_requests::resume_journal(self, &registry, &identity.principal, &call, *resume) {
                     Ok(journal) => journal,
-                    Err(fault) => return error_response(&RpcError::from_call_error(&fault, to.version), &to),
+                    Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
                 }
             }
         };
-        let wanted = EventFilter { progress: to.progress_token.is_some(), log_level: level };
-        // A question needs a client that takes some, and a pause a stream that can be taken up again.
-        let answers =
-            peer.capabilities != ClientCapabilities::NONE || matches!(line, ReplyChannel::Session(_));
-        let can_be_asked = peer.version.has(Feature::ServerRequests) && answers;
-        let hears = wanted.progress || wanted.log_level.is_some() || can_be_asked;
-        let emit = if hears { EventSink::new(wanted) } else { EventSink::disabled() };
-        let caller = Caller { principal: who.principal.clone(), capabilities: peer.capabilities };
+        let filter = EventFilter { progress: to.progress_token.is_some(), log_level: level };
+        // Input requests need a client with a capability for them; a pause needs a stream that can be resumed.
+        let accepts_requests = peer.capabilities != ClientCapabilities::NONE
+            || matches!(reply_channel, ReplyChannel::Session(_));
+        let can_be_asked = peer.version.has(Feature::ServerRequests) && accepts_requests;
+        let has_listener = filter.progress || filter.log_level.is_some() || can_be_asked;
+        let events = if has_listener { EventSink::new(filter) } else { EventSink::disabled() };
+        let caller = Caller { principal: identity.principal.clone(), capabilities: peer.capabilities };
         let job = CallJob {
             call,
             peer,
             caller,
-            identity: who.clone(),
-            reply_channel: line,
-            events: emit.clone(),
+            identity: identity.clone(),
+            reply_channel,
+            events: events.clone(),
             journal,
             task_metadata: task,
         };
-        let observed = CallObservation::new(self, &job.call, who);
-        let work = Box::pin(pipeline::execute_call(self.clone(), registry.clone(), job));
-        Dispatched::Call(InFlight::new(self.clone(), registry, to, emit, work, observed))
+        let observation = CallObservation::new(self, &job.call, identity);
+        let future = Box::pin(pipeline::execute_call(self.clone(), registry.clone(), job));
+        Dispatched::Call(InFlight::new(self.clone(), registry, to, events, future, observation))
     }
 
-    /// Does something to what a client of the handshake era has open, and answers with an empty result.
+    /// Applies `act` to the connection state of a handshake-era client and answers with an empty result.
     fn with_connection_state(
         &self,
         registry: &Registry,
         to: &ReplyTo,
-        who: &CallerIdentity,
-        line: &ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
         act: impl FnOnce(&ConnectionState) -> bool,
     ) -> Dispatched {
-        let live = match line {
-            // Nothing is kept for a request that stands alone: it is accepted, and there is no effect.
+        let connection = match reply_channel {
+            // A stateless request has no connection state: it succeeds without effect.
             ReplyChannel::Stateless => return empty_response(registry, to),
-            ReplyChannel::Pipe(live) => live.clone(),
-            ReplyChannel::Session(ticket) => match self.ensure_session_state(ticket, who) {
-                Ok(live) => live,
+            ReplyChannel::Pipe(connection) => connection.clone(),
+            ReplyChannel::Session(ticket) => match self.ensure_session_state(ticket, identity) {
+                Ok(connection) => connection,
                 Err(_) => {
-                    return busy_response(429, to, "too many sessions hold something; end one with DELETE");
+                    return busy_response(429, to, "too many open sessions; end one with DELETE");
                 }
             },
         };
-        if act(&live) {
+        if act(&connection) {
             empty_response(registry, to)
         } else {
-            busy_response(429, to, "too many subscriptions in this session; drop some first")
+            busy_response(429, to, "too many subscriptions in this session; unsubscribe from some first")
         }
     }
 
     fn dispatch_listen(
         self: &Arc<Self>,
         registry: &Registry,
-        wanted: NotificationFilter,
+        filter: NotificationFilter,
         peer: Peer,
         to: ReplyTo,
-        who: &CallerIdentity,
-        line: &ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
     ) -> Dispatched {
-        if let Some(refusal) =
-            self.existing_connection_state(line).and_then(|live| self.check_admission(&live, &to))
+        if let Some(response) = self
+            .existing_connection_state(reply_channel)
+            .and_then(|connection| self.check_admission(&connection, &to))
         {
-            return refusal;
+            return response;
         }
-        if !wanted.task_ids.is_empty() && !peer.capabilities.has(ClientCapabilities::TASKS) {
+        if !filter.task_ids.is_empty() && !peer.capabilities.has(ClientCapabilities::TASKS) {
             return error_response(
                 &RpcError::from_call_error(
                     &CallError::MissingCapability(ClientCapabilities::TASKS),
@@ -354,50 +369,60 @@ impl Server {
                 &to,
             );
         }
-        let named = || wanted.resource_uris.iter().chain(&wanted.task_ids);
+        let named = || filter.resource_uris.iter().chain(&filter.task_ids);
         let bytes: usize = named().map(String::len).sum();
         if named().count() > self.limits.subscriptions_per_peer_max
             || bytes > self.limits.subscription_bytes_max
         {
             return error_response(
-                &RpcError::invalid_params("`params.notifications`: too many subscriptions in one"),
+                &RpcError::invalid_params(
+                    "`params.notifications`: too many URIs and tasks in one subscription",
+                ),
                 &to,
             );
         }
         if self.counters.subscriptions.load(Ordering::Relaxed) >= self.limits.streams_max {
             return busy_response(503, &to, "too many subscriptions are open; try again later");
         }
-        let offer = &registry.capabilities;
+        let capabilities = &registry.capabilities;
         let now_ms = self.platform.now_ms();
-        let holder = TaskOwner::new(&who.principal, line);
+        let owner = TaskOwner::new(&identity.principal, reply_channel);
         let granted = NotificationFilter {
-            tools_list_changed: wanted.tools_list_changed && offer.tools && offer.list_changed,
-            prompts_list_changed: wanted.prompts_list_changed && offer.prompts && offer.list_changed,
-            resources_list_changed: wanted.resources_list_changed && offer.resources && offer.list_changed,
-            resource_uris: if offer.resource_subscriptions { wanted.resource_uris } else { Vec::new() },
-            task_ids: wanted
+            tools_list_changed: filter.tools_list_changed && capabilities.tools && capabilities.list_changed,
+            prompts_list_changed: filter.prompts_list_changed
+                && capabilities.prompts
+                && capabilities.list_changed,
+            resources_list_changed: filter.resources_list_changed
+                && capabilities.resources
+                && capabilities.list_changed,
+            resource_uris: if capabilities.resource_subscriptions {
+                filter.resource_uris
+            } else {
+                Vec::new()
+            },
+            task_ids: filter
                 .task_ids
                 .into_iter()
-                .filter(|id| self.tasks.find(id, &holder, now_ms).is_ok())
+                .filter(|id| self.tasks.find(id, &owner, now_ms).is_ok())
                 .collect(),
         };
-        let watch = Arc::new(Subscription::new(&granted));
-        self.subscriptions.add(&watch);
+        let subscription = Arc::new(Subscription::new(&granted));
+        self.subscriptions.add(&subscription);
         let first = encode::subscription_acknowledged(&to.id, &granted);
-        Dispatched::Subscription(SubscriptionStream::new(self.clone(), to, watch, first))
+        Dispatched::Subscription(SubscriptionStream::new(self.clone(), to, subscription, first))
     }
 
     fn dispatch_task(
         self: &Arc<Self>,
         registry: Arc<Registry>,
-        op: TaskRequest,
+        request: TaskRequest,
         peer: Peer,
         to: ReplyTo,
-        who: &CallerIdentity,
-        line: ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: ReplyChannel,
     ) -> Dispatched {
-        let declares = peer.version.has(Feature::TaskExtension);
-        if declares && !peer.capabilities.has(ClientCapabilities::TASKS) {
+        let uses_task_extension = peer.version.has(Feature::TaskExtension);
+        if uses_task_extension && !peer.capabilities.has(ClientCapabilities::TASKS) {
             return error_response(
                 &RpcError::from_call_error(
                     &CallError::MissingCapability(ClientCapabilities::TASKS),
@@ -407,51 +432,53 @@ impl Server {
             );
         }
         let now_ms = self.platform.now_ms();
-        let id = match &op {
+        let id = match &request {
             TaskRequest::Get(id)
             | TaskRequest::Update(id, _)
             | TaskRequest::Cancel(id)
             | TaskRequest::Result(id) => id,
             TaskRequest::List(cursor) => {
-                return self.list_tasks(&registry, cursor.as_deref(), &to, who, &line);
+                return self.list_tasks(&registry, cursor.as_deref(), &to, identity, &reply_channel);
             }
         };
-        let task = match self.tasks.find(id, &TaskOwner::new(&who.principal, &line), now_ms) {
+        let task = match self.tasks.find(id, &TaskOwner::new(&identity.principal, &reply_channel), now_ms) {
             Ok(task) => task,
-            Err(fault) => return error_response(&RpcError::from_call_error(&fault, to.version), &to),
+            Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
         };
-        match op {
+        match request {
             TaskRequest::Get(_) => task_response(&registry, &task.view(), &to),
             TaskRequest::Update(_, answers) => {
                 task.provide_input(self, answers);
                 empty_response(&registry, &to)
             }
-            TaskRequest::Cancel(_) if declares => {
+            TaskRequest::Cancel(_) if uses_task_extension => {
                 task.cancel(self);
                 empty_response(&registry, &to)
             }
-            // 2025-11-25, tasks/cancel: a task that is over MUST be refused; the answer is the task.
+            // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
             TaskRequest::Cancel(_) => match task.view().status {
                 TaskStatus::Working | TaskStatus::InputRequired(_) => {
                     task.cancel(self);
                     task_response(&registry, &task.view(), &to)
                 }
                 TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
-                    error_response(&RpcError::invalid_params("the task is over already"), &to)
+                    error_response(&RpcError::invalid_params("the task has already finished"), &to)
                 }
             },
             TaskRequest::Result(_) => {
-                let emit = EventSink::new(EventFilter::default());
-                let live = match &line {
+                let events = EventSink::new(EventFilter::default());
+                let connection = match &reply_channel {
                     ReplyChannel::Stateless => None,
-                    ReplyChannel::Pipe(live) => Some(live.clone()),
-                    ReplyChannel::Session(ticket) => self.ensure_session_state(ticket, who).ok(),
+                    ReplyChannel::Pipe(connection) => Some(connection.clone()),
+                    ReplyChannel::Session(ticket) => self.ensure_session_state(ticket, identity).ok(),
                 };
-                if let Some(refusal) = live.as_ref().and_then(|live| self.check_admission(live, &to)) {
-                    return refusal;
+                if let Some(response) =
+                    connection.as_ref().and_then(|connection| self.check_admission(connection, &to))
+                {
+                    return response;
                 }
-                let work = await_task_result(self.clone(), task, live, emit.clone());
-                Dispatched::Call(InFlight::new(self.clone(), registry, to, emit, Box::pin(work), None))
+                let future = await_task_result(self.clone(), task, connection, events.clone());
+                Dispatched::Call(InFlight::new(self.clone(), registry, to, events, Box::pin(future), None))
             }
             TaskRequest::List(_) => empty_response(&registry, &to),
         }
@@ -462,15 +489,15 @@ impl Server {
         registry: &Registry,
         cursor: Option<&str>,
         to: &ReplyTo,
-        who: &CallerIdentity,
-        line: &ReplyChannel,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
     ) -> Dispatched {
-        let holder = TaskOwner::new(&who.principal, line);
-        // 2025-11-25, Task Isolation: whoever cannot be told from others MUST NOT be shown a list.
-        if let (TaskOwner::Bearer, ReplyChannel::Stateless) = (&holder, line) {
+        let owner = TaskOwner::new(&identity.principal, reply_channel);
+        // 2025-11-25, Task Isolation: requestors that cannot be identified MUST NOT get a list.
+        if let (TaskOwner::Bearer, ReplyChannel::Stateless) = (&owner, reply_channel) {
             return error_response(&RpcError::method_not_found(Method::TaskList.as_str(), to.version), to);
         }
-        let tasks = self.tasks.list_for(&holder, self.platform.now_ms());
+        let tasks = self.tasks.list_for(&owner, self.platform.now_ms());
         let from = match cursor {
             None | Some("") => 0,
             Some(last) => match tasks.iter().position(|task| task.id == last) {
@@ -500,7 +527,7 @@ fn empty_response(registry: &Registry, to: &ReplyTo) -> Dispatched {
     ok_response(body)
 }
 
-/// Tool lists change with a restart or a reload, and a change is announced.
+/// How long a client may cache a list. A change by restart or reload is announced anyway.
 const LIST_TTL_MS: u64 = 60_000;
 
 struct CallRequest {
@@ -509,31 +536,32 @@ struct CallRequest {
     task_metadata: Option<TaskMetadata>,
 }
 
-/// Waits for the result of a task of 2025-11-25; its questions reach the client while it waits.
+/// Waits for the result of a task of 2025-11-25, and relays the task's input requests to the waiting client.
 async fn await_task_result(
     server: Arc<Server>,
     task: Arc<Task>,
-    live: Option<Arc<ConnectionState>>,
-    emit: EventSink,
+    connection: Option<Arc<ConnectionState>>,
+    events: EventSink,
 ) -> Result<CallResponse, CallError> {
-    let view = match live {
-        Some(live) => task.wait_until_done_relaying_input(&server, &live, &emit).await,
+    let view = match connection {
+        Some(connection) => task.wait_until_done_relaying_input(&server, &connection, &events).await,
         None => task.wait_until_done().await,
     };
     match view.status {
-        TaskStatus::Completed(CallResult::Tool(mut reply)) => {
-            let own = reply.meta.take();
-            reply.meta = Some(Json::object(|meta| {
-                for (key, value) in own.as_ref().map(Json::to_doc).iter().flat_map(|doc| doc.root().members())
+        TaskStatus::Completed(CallResult::Tool(mut result)) => {
+            let own_meta = result.meta.take();
+            result.meta = Some(Json::object(|meta| {
+                for (key, value) in
+                    own_meta.as_ref().map(Json::to_doc).iter().flat_map(|doc| doc.root().members())
                 {
                     meta.raw(&key.str().unwrap_or_default(), value.raw());
                 }
                 encode::write_related_task(meta, &view.id);
             }));
-            Ok(CallResponse::Result(CallResult::Tool(reply)))
+            Ok(CallResponse::Result(CallResult::Tool(result)))
         }
-        TaskStatus::Completed(reply) => Ok(CallResponse::Result(reply)),
-        TaskStatus::Failed(fault) => Err(fault),
+        TaskStatus::Completed(result) => Ok(CallResponse::Result(result)),
+        TaskStatus::Failed(error) => Err(error),
         TaskStatus::Working | TaskStatus::InputRequired(_) | TaskStatus::Cancelled => {
             Err(CallError::Cancelled)
         }
@@ -541,30 +569,30 @@ async fn await_task_result(
 }
 
 fn id_in_use_error() -> RpcError {
-    RpcError::new(ErrorCode::InvalidRequest, 200, "`id`: in use by a request under way")
+    RpcError::new(ErrorCode::InvalidRequest, 200, "`id`: already in use by a request in progress")
 }
 
 fn ok_response(body: Vec<u8>) -> Dispatched {
     Dispatched::Ready { status: 200, body, retry_after_ms: None }
 }
 
-fn error_response(told: &RpcError, to: &ReplyTo) -> Dispatched {
+fn error_response(error: &RpcError, to: &ReplyTo) -> Dispatched {
     Dispatched::Ready {
-        status: told.http_status,
-        body: told.to_response(Some(&to.id), to.version),
+        status: error.http_status,
+        body: error.to_response(Some(&to.id), to.version),
         retry_after_ms: None,
     }
 }
 
-fn busy_response(status: u16, to: &ReplyTo, why: &str) -> Dispatched {
-    let told = RpcError::busy(status, BUSY_RETRY_MS, why);
-    let body = told.to_response(Some(&to.id), to.version);
+fn busy_response(status: u16, to: &ReplyTo, reason: &str) -> Dispatched {
+    let error = RpcError::busy(status, BUSY_RETRY_MS, reason);
+    let body = error.to_response(Some(&to.id), to.version);
     Dispatched::Ready { status, body, retry_after_ms: Some(BUSY_RETRY_MS) }
 }
 
 const BUSY_RETRY_MS: u64 = 1000;
 
-/// What everybody reads alike may be cached for everybody; behind a token it may not.
-fn is_cacheable_publicly(who: &CallerIdentity) -> bool {
-    who.principal == Principal::Anonymous
+/// Shared caches may keep a response only if it needed no token.
+fn is_cacheable_publicly(identity: &CallerIdentity) -> bool {
+    identity.principal == Principal::Anonymous
 }

@@ -1,4 +1,4 @@
-//! A call under way, and a subscription under way: what a door polls.
+//! Calls and subscriptions in flight: what a transport polls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use crate::server::Server;
 use crate::session_streams::SessionStreams;
 use crate::subscriptions::{Subscription, SubscriptionEvent};
 
-/// A call under way. Dropping it is the cancellation.
+/// A call in flight. Dropping it cancels the call.
 pub struct InFlight {
     server: Arc<Server>,
-    /// What the call started with.
+    /// The registry at the start of the call; a swap does not affect it.
     registry: Arc<Registry>,
     reply_to: ReplyTo,
     events: EventSink,
     future: ResponseFuture,
-    /// The end, held back until everything said before it is out.
+    /// The response, held back until all events before it are sent.
     response: Option<CallResponse>,
     observation: Option<Box<CallObservation>>,
 }
 
-/// A call, wherever it is on the path.
+/// The pipeline's future of one call.
 pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Result<CallResponse, CallError>> + Send>>;
 
-/// What a call has to say next. After [`Out::Final`] there is nothing.
+/// The next message of a call. [`OutgoingMessage::Response`] is the last.
 pub enum OutgoingMessage {
     Notification(Vec<u8>),
-    /// A question to the client, which must not be lost.
+    /// A request to the client. Unlike a notification it must not be dropped.
     Request(Vec<u8>),
     Pause {
         retry_ms: u64,
@@ -68,23 +68,23 @@ impl InFlight {
     #[inline]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<OutgoingMessage> {
         if self.response.is_none()
-            && let Poll::Ready(ended) = self.future.as_mut().poll(cx)
+            && let Poll::Ready(response) = self.future.as_mut().poll(cx)
         {
-            self.response = Some(ended.unwrap_or_else(|fault| {
-                log_internal_error(&fault);
-                CallResponse::Error(fault)
+            self.response = Some(response.unwrap_or_else(|error| {
+                log_internal_error(&error);
+                CallResponse::Error(error)
             }));
         }
         while let Some(event) = self.events.pop() {
-            if let Some(out) = self.encode_event(&event) {
-                return Poll::Ready(out);
+            if let Some(message) = self.encode_event(&event) {
+                return Poll::Ready(message);
             }
         }
         match self.response.take() {
-            Some(ended) => Poll::Ready(self.encode_response(&ended)),
+            Some(response) => Poll::Ready(self.encode_response(&response)),
             None => {
                 self.events.register_waker(cx.waker());
-                // Something may have been said between the two.
+                // An event may have arrived before the waker was registered.
                 match self.events.has_events() {
                     true => self.poll_next(cx),
                     false => Poll::Pending,
@@ -95,7 +95,7 @@ impl InFlight {
 
     fn encode_event(&self, event: &CallEvent) -> Option<OutgoingMessage> {
         match event {
-            // Where a stream is not primed, the client might have no id yet to come back with.
+            // Without priming the client may have no event id yet to resume from.
             CallEvent::PauseStream { retry_ms } => self
                 .reply_to
                 .version
@@ -110,19 +110,20 @@ impl InFlight {
         }
     }
 
-    fn encode_response(&mut self, ended: &CallResponse) -> OutgoingMessage {
-        let said = match ended {
+    fn encode_response(&mut self, response: &CallResponse) -> OutgoingMessage {
+        let response_ref = match response {
             CallResponse::Result(reply) => encode::CallResponseRef::Result(reply),
-            CallResponse::InputRequired { requests: asks, state } => {
-                encode::CallResponseRef::InputRequired { requests: asks, request_state: state }
+            CallResponse::InputRequired { requests, state } => {
+                encode::CallResponseRef::InputRequired { requests, request_state: state }
             }
             CallResponse::Task(task) => encode::CallResponseRef::TaskCreated(task),
-            CallResponse::Error(fault) => encode::CallResponseRef::Error(fault),
+            CallResponse::Error(error) => encode::CallResponseRef::Error(error),
         };
         let mut body = Vec::with_capacity(768);
-        let status = encode::call_response(&mut body, &self.reply_to, &self.registry.server_info, &said);
-        if let Some(observed) = self.observation.take() {
-            observed.report(&self.server, Some(ended), body.len());
+        let status =
+            encode::call_response(&mut body, &self.reply_to, &self.registry.server_info, &response_ref);
+        if let Some(observation) = self.observation.take() {
+            observation.report(&self.server, Some(response), body.len());
         }
         OutgoingMessage::Response { status, body }
     }
@@ -131,13 +132,13 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.server.counters.calls_active.fetch_sub(1, Ordering::Relaxed);
-        if let Some(observed) = self.observation.take() {
-            observed.report(&self.server, None, 0);
+        if let Some(observation) = self.observation.take() {
+            observation.report(&self.server, None, 0);
         }
     }
 }
 
-/// Several calls that came in one message and are answered in one.
+/// The calls of one batch. They share one response.
 pub struct BatchInFlight {
     version: Version,
     pending: Vec<(usize, InFlight)>,
@@ -153,8 +154,8 @@ impl BatchInFlight {
         self.responses.push(body);
     }
 
-    pub(crate) fn push_pending(&mut self, serving: InFlight) {
-        self.pending.push((self.responses.len(), serving));
+    pub(crate) fn push_pending(&mut self, in_flight: InFlight) {
+        self.pending.push((self.responses.len(), in_flight));
         self.responses.push(Vec::new());
     }
 
@@ -162,33 +163,33 @@ impl BatchInFlight {
         self.responses.is_empty()
     }
 
-    /// Whether a call under this id is among them.
+    /// Whether a pending call of this batch has this id.
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
-        self.pending.iter().any(|(_, serving)| serving.reply_to.id == *id)
+        self.pending.iter().any(|(_, in_flight)| in_flight.reply_to.id == *id)
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<OutgoingMessage> {
         let mut i = 0;
-        while let Some((place, serving)) = self.pending.get_mut(i) {
-            match serving.poll_next(cx) {
+        while let Some((index, in_flight)) = self.pending.get_mut(i) {
+            match in_flight.poll_next(cx) {
                 Poll::Pending => i += 1,
                 Poll::Ready(OutgoingMessage::Response { body, .. }) => {
-                    self.responses[*place] = body;
+                    self.responses[*index] = body;
                     self.pending.swap_remove(i);
                 }
-                Poll::Ready(out) => return Poll::Ready(out),
+                Poll::Ready(message) => return Poll::Ready(message),
             }
         }
         if !self.pending.is_empty() {
             return Poll::Pending;
         }
         let mut body = Vec::new();
-        json::write::array(&mut body, &self.responses, |out, one| out.extend_from_slice(one));
+        json::write::array(&mut body, &self.responses, |message, one| message.extend_from_slice(one));
         Poll::Ready(OutgoingMessage::Response { status: 200, body })
     }
 }
 
-/// What one message set going.
+/// The pending response to one message: a call or a batch.
 pub enum PendingResponse {
     Single(InFlight),
     Batch(BatchInFlight),
@@ -198,57 +199,62 @@ impl PendingResponse {
     #[inline]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<OutgoingMessage> {
         match self {
-            Self::Single(serving) => serving.poll_next(cx),
-            Self::Batch(several) => several.poll_next(cx),
+            Self::Single(in_flight) => in_flight.poll_next(cx),
+            Self::Batch(batch) => batch.poll_next(cx),
         }
     }
 
     pub fn version(&self) -> Version {
         match self {
-            Self::Single(serving) => serving.reply_to.version,
-            Self::Batch(several) => several.version,
+            Self::Single(in_flight) => in_flight.reply_to.version,
+            Self::Batch(batch) => batch.version,
         }
     }
 
-    /// Enters what waits into the books of whoever asked.
-    pub fn register(&self, live: &Arc<ConnectionState>) -> InFlightGuard {
+    /// Registers the pending calls with their connection, where they can be cancelled.
+    pub fn register(&self, connection: &Arc<ConnectionState>) -> InFlightGuard {
         match self {
-            Self::Single(serving) => live.register(serving.reply_to.id.clone()),
-            Self::Batch(several) => live.register_batch(
-                several.pending.iter().map(|(_, serving)| serving.reply_to.id.clone()).collect(),
+            Self::Single(in_flight) => connection.register(in_flight.reply_to.id.clone()),
+            Self::Batch(batch) => connection.register_batch(
+                batch.pending.iter().map(|(_, in_flight)| in_flight.reply_to.id.clone()).collect(),
             ),
         }
     }
 
-    /// Goes on by itself and writes into a stream of the session, `first` at first; says which stream.
-    pub fn spawn_into_stream(mut self, live: &Arc<ConnectionState>, first: Option<OutgoingMessage>) -> u32 {
-        let stream = live.streams.open();
-        let held = StreamGuard { in_flight: self.register(live), stream_id: stream };
-        let number = held.in_flight.entry();
+    /// Spawns a task that writes the messages into a new stream of the session, starting with `first`. Returns the
+    /// stream's id.
+    pub fn spawn_into_stream(
+        mut self,
+        connection: &Arc<ConnectionState>,
+        first: Option<OutgoingMessage>,
+    ) -> u32 {
+        let stream = connection.streams.open();
+        let guard = StreamGuard { in_flight: self.register(connection), stream_id: stream };
+        let entry = guard.in_flight.entry();
         let mut next = first;
         let task = tokio::spawn(async move {
             loop {
-                let out = match next.take() {
-                    Some(out) => out,
+                let message = match next.take() {
+                    Some(message) => message,
                     None => std::future::poll_fn(|cx| self.poll_next(cx)).await,
                 };
-                match out {
-                    OutgoingMessage::Notification(body) => held.streams().push_notification(stream, body),
-                    OutgoingMessage::Request(body) => held.streams().push_request(stream, body),
-                    OutgoingMessage::Pause { retry_ms } => held.streams().push_pause(stream, retry_ms),
+                match message {
+                    OutgoingMessage::Notification(body) => guard.streams().push_notification(stream, body),
+                    OutgoingMessage::Request(body) => guard.streams().push_request(stream, body),
+                    OutgoingMessage::Pause { retry_ms } => guard.streams().push_pause(stream, retry_ms),
                     OutgoingMessage::Response { status, body } => {
-                        held.streams().push_response(stream, status, body);
+                        guard.streams().push_response(stream, status, body);
                         break;
                     }
                 }
             }
         });
-        live.set_abort_handle(number, task.abort_handle());
+        connection.set_abort_handle(entry, task.abort_handle());
         stream
     }
 }
 
-/// Whatever happens to a call that writes into a stream, the stream ends and the id is free again.
+/// Ends the stream and frees the request ids when the call ends in any way, panics and aborts included.
 struct StreamGuard {
     in_flight: InFlightGuard,
     stream_id: u32,
@@ -266,7 +272,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// A subscription of the newest era under way. Dropping it ends it.
+/// A `subscriptions/listen` request in flight. Dropping it ends the subscription.
 pub struct SubscriptionStream {
     server: Arc<Server>,
     reply_to: ReplyTo,
@@ -281,14 +287,14 @@ impl SubscriptionStream {
         server: Arc<Server>,
         reply_to: ReplyTo,
         subscription: Arc<Subscription>,
-        acknowledged: Vec<u8>,
+        acknowledgement: Vec<u8>,
     ) -> Self {
         server.counters.subscriptions.fetch_add(1, Ordering::Relaxed);
         Self {
             server,
             reply_to,
             subscription,
-            acknowledgement: Some(acknowledged),
+            acknowledgement: Some(acknowledgement),
             is_ending: false,
             is_finished: false,
         }
@@ -298,7 +304,7 @@ impl SubscriptionStream {
         &self.reply_to
     }
 
-    /// Ends it; what is news already is still told, and then the answer.
+    /// Ends the subscription. Pending events are still sent, then the response.
     pub fn end(&mut self) {
         self.is_ending = true;
         self.subscription.close();
@@ -308,7 +314,7 @@ impl SubscriptionStream {
         self.is_ending
     }
 
-    /// The next message; the answer itself is the last.
+    /// The next message. The last one is the response itself.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         if let Some(first) = self.acknowledgement.take() {
             return Poll::Ready(Some(first));
@@ -317,7 +323,7 @@ impl SubscriptionStream {
             return Poll::Ready(None);
         }
         loop {
-            let news = match self.subscription.poll_next(cx) {
+            let event = match self.subscription.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => {
                     self.is_finished = true;
@@ -326,9 +332,9 @@ impl SubscriptionStream {
                         &self.server.registry().server_info,
                     )));
                 }
-                Poll::Ready(Some(news)) => news,
+                Poll::Ready(Some(event)) => event,
             };
-            if let Some(message) = self.server.encode_subscription_event(&news, &self.reply_to) {
+            if let Some(message) = self.server.encode_subscription_event(&event, &self.reply_to) {
                 return Poll::Ready(Some(message));
             }
         }
@@ -342,9 +348,9 @@ impl Drop for SubscriptionStream {
 }
 
 impl Server {
-    /// A piece of news for a subscription; `None` if there is nothing to tell any more.
-    fn encode_subscription_event(&self, news: &SubscriptionEvent, to: &ReplyTo) -> Option<Vec<u8>> {
-        match news {
+    /// Encodes an event; `None` if its task no longer exists.
+    fn encode_subscription_event(&self, event: &SubscriptionEvent, to: &ReplyTo) -> Option<Vec<u8>> {
+        match event {
             SubscriptionEvent::Change(change) => Some(encode::change_notification(change, Some(&to.id))),
             SubscriptionEvent::Task(id) => {
                 let task = self.tasks.view(id)?;

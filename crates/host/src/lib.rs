@@ -1,8 +1,8 @@
-//! The registry and the one path: whose call is it, is it well formed, run it, answer.
+//! The registry and the call pipeline: route a call, check its arguments, run it, encode the response.
 //!
-//! A door hands in bytes and gets bytes back. In between, [`Server::open`] decides what a message means,
-//! [`Server::begin`] answers what can be answered at once, and a [`Serving`] is a call under way: a future
-//! that the door polls where it stands, with no task, channel or timer of its own until it has to wait.
+//! A transport hands in bytes and gets bytes back. [`Server::decode`] turns bytes into a typed message.
+//! [`Server::dispatch`] answers at once what needs no provider, and returns an [`InFlight`] for a call: a future
+//! that the transport polls on its own task. A call needs no task, channel or timer of its own until it must wait.
 //!
 //! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
 

@@ -1,6 +1,6 @@
-//! Whoever watches calls go by: a log for people, an audit.
+//! Reports finished calls to an observer: a log for people, an audit trail.
 //!
-//! Where nobody watches, nothing is kept for it.
+//! Without an observer a call keeps nothing for it.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use spile_core::{Call, CallError, CallResult};
 use crate::pipeline::CallResponse;
 use crate::server::{CallerIdentity, Server};
 
-/// Is told of each call when it ends. What it does takes from the call's own time.
+/// Receives each call when it ends. It runs on the call's own task, so it must be quick.
 pub trait CallObserver: Send + Sync {
-    fn on_call_finished(&self, called: &CallRecord<'_>);
+    fn on_call_finished(&self, record: &CallRecord<'_>);
 }
 
-/// A call that is over.
+/// A finished call.
 pub struct CallRecord<'a> {
     pub call: &'a Call,
     pub identity: &'a CallerIdentity,
     pub status: CallStatus<'a>,
     pub duration_ms: u64,
-    /// Of the answer as it goes out.
+    /// Size of the encoded response.
     pub response_bytes: usize,
 }
 
 /// How a call ended.
 pub enum CallStatus<'a> {
     Result(&'a CallResult),
-    /// The caller is asked something, and comes back.
+    /// The client must provide input and repeat the call.
     InputRequired,
-    /// It goes on as a task.
+    /// The call continues as a task.
     Task,
     Error(&'a CallError),
-    /// Nobody waited for the answer any more.
+    /// The client cancelled the call or disconnected.
     Cancelled,
 }
 
-/// What has to be kept of a call so that it can be told.
+/// What a call keeps for its observer.
 pub(crate) struct CallObservation {
     observer: Arc<dyn CallObserver>,
     call: Call,
@@ -45,29 +45,29 @@ pub(crate) struct CallObservation {
 }
 
 impl CallObservation {
-    /// `None` if nobody watches.
+    /// `None` without an observer.
     #[inline]
-    pub(crate) fn new(server: &Server, call: &Call, who: &CallerIdentity) -> Option<Box<Self>> {
+    pub(crate) fn new(server: &Server, call: &Call, identity: &CallerIdentity) -> Option<Box<Self>> {
         let observer = server.observer.get()?.clone();
-        let began_ms = server.platform.now_ms();
-        Some(Box::new(Self { observer, call: call.clone(), identity: who.clone(), started_ms: began_ms }))
+        let started_ms = server.platform.now_ms();
+        Some(Box::new(Self { observer, call: call.clone(), identity: identity.clone(), started_ms }))
     }
 
     #[cold]
-    pub(crate) fn report(&self, server: &Server, ended: Option<&CallResponse>, bytes: usize) {
-        let ending = match ended {
-            Some(CallResponse::Result(reply)) => CallStatus::Result(reply),
+    pub(crate) fn report(&self, server: &Server, response: Option<&CallResponse>, bytes: usize) {
+        let status = match response {
+            Some(CallResponse::Result(result)) => CallStatus::Result(result),
             Some(CallResponse::InputRequired { .. }) => CallStatus::InputRequired,
             Some(CallResponse::Task(_)) => CallStatus::Task,
-            Some(CallResponse::Error(fault)) => CallStatus::Error(fault),
+            Some(CallResponse::Error(error)) => CallStatus::Error(error),
             None => CallStatus::Cancelled,
         };
-        let took_ms = server.platform.now_ms().saturating_sub(self.started_ms);
+        let duration_ms = server.platform.now_ms().saturating_sub(self.started_ms);
         self.observer.on_call_finished(&CallRecord {
             call: &self.call,
             identity: &self.identity,
-            status: ending,
-            duration_ms: took_ms,
+            status,
+            duration_ms,
             response_bytes: bytes,
         });
     }

@@ -1,8 +1,8 @@
-//! What waits to be said on the one stream that a client reads, where its messages come by other ways: HTTP+SSE.
+//! The bounded queue of messages for an HTTP+SSE stream.
 //!
-//! Nothing here is kept for a client that comes back: the stream is the line, and its end is the end. A client that
-//! does not read loses notices first, then is asked to wait with its next message ([`Mail::is_full`]), and when
-//! what is under way has as much again to say, the line is cut.
+//! An HTTP+SSE stream cannot be resumed: when it ends, the connection ends. A client that does not read loses
+//! notifications first, then its next POST is refused ([`OutgoingQueue::is_full`]), and at twice the limit the
+//! connection is closed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,76 +27,76 @@ impl OutgoingQueue {
         Self { state: Mutex::default(), events_max, bytes_max }
     }
 
-    /// For whoever has no such stream: nothing is ever put into it.
+    /// For connections without an HTTP+SSE stream: nothing is ever put into it.
     pub(crate) fn disabled() -> Self {
         Self::new(0, 0)
     }
 
     /// A message that must arrive.
     pub fn send(&self, body: Vec<u8>) {
-        let mut inner = self.lock();
-        if self.is_at_capacity(&inner, 2) {
-            inner.closed = true;
-            (inner.queue, inner.bytes) = (VecDeque::new(), 0);
-            tracing::debug!("a client does not read its stream; it is cut");
-        } else if !inner.closed {
-            inner.bytes += body.len();
-            inner.queue.push_back(body);
+        let mut state = self.lock();
+        if self.is_at_capacity(&state, 2) {
+            state.closed = true;
+            (state.queue, state.bytes) = (VecDeque::new(), 0);
+            tracing::debug!("client does not read its HTTP+SSE stream; closing the connection");
+        } else if !state.closed {
+            state.bytes += body.len();
+            state.queue.push_back(body);
         }
-        wake(inner);
+        wake(state);
     }
 
-    /// A message that may be lost on a client that does not read.
+    /// A message that is dropped when the queue is full.
     pub fn send_notification(&self, body: Vec<u8>) {
         if !self.is_full() {
             self.send(body);
         }
     }
 
-    /// Whether so much waits to be read that there should not be more.
+    /// Whether the queue has reached its limit.
     pub fn is_full(&self) -> bool {
         self.is_at_capacity(&self.lock(), 1)
     }
 
-    /// Whether the line was cut.
+    /// Whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// So many times what it may hold.
-    fn is_at_capacity(&self, inner: &QueueState, times: usize) -> bool {
-        inner.queue.len() >= self.events_max * times || inner.bytes >= self.bytes_max * times
+    /// Whether the queue holds `times` its limit.
+    fn is_at_capacity(&self, state: &QueueState, times: usize) -> bool {
+        state.queue.len() >= self.events_max * times || state.bytes >= self.bytes_max * times
     }
 
-    /// The next message; `None` once the line is cut.
+    /// The next message; `None` once the connection is closed.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let mut inner = self.lock();
-        if inner.closed {
+        let mut state = self.lock();
+        if state.closed {
             return Poll::Ready(None);
         }
-        match inner.queue.pop_front() {
+        match state.queue.pop_front() {
             Some(body) => {
-                inner.bytes -= body.len();
+                state.bytes -= body.len();
                 Poll::Ready(Some(body))
             }
             None => {
-                inner.waker = Some(cx.waker().clone());
+                state.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
         }
     }
 
-    /// Whoever reads looks again: it may be the end.
+    /// Wakes the reader: the connection may have become idle while shutting down.
     pub(crate) fn wake_reader(&self) {
         wake(self.lock());
     }
 
-    /// Ends it; what waits is gone.
+    /// Closes the queue and drops its messages.
     pub(crate) fn close(&self) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        (inner.queue, inner.bytes) = (VecDeque::new(), 0);
-        wake(inner);
+        let mut state = self.lock();
+        state.closed = true;
+        (state.queue, state.bytes) = (VecDeque::new(), 0);
+        wake(state);
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -104,10 +104,10 @@ impl OutgoingQueue {
     }
 }
 
-/// Outside the lock: a waker may come back to us.
-fn wake(mut inner: MutexGuard<'_, QueueState>) {
-    let waker = inner.waker.take();
-    drop(inner);
+/// Wakes outside the lock: a waker may call back into the queue.
+fn wake(mut state: MutexGuard<'_, QueueState>) {
+    let waker = state.waker.take();
+    drop(state);
     if let Some(waker) = waker {
         waker.wake();
     }
@@ -119,31 +119,31 @@ mod tests {
 
     use super::OutgoingQueue;
 
-    /// `s` sends, `n` is a notice, `r` reads, each of one byte; then what is left, whether it is full, and
-    /// whether it was cut.
-    fn check(script: &str, left: usize, full: bool, cut: bool) {
-        let mail = OutgoingQueue::new(2, 1 << 20);
+    /// `s` sends, `n` sends a notification, `r` reads, each one byte; then the messages left, whether the queue is
+    /// full, and whether it is closed.
+    fn check(script: &str, left: usize, full: bool, closed: bool) {
+        let queue = OutgoingQueue::new(2, 1 << 20);
         let mut cx = Context::from_waker(Waker::noop());
-        for act in script.chars() {
-            match act {
-                's' => mail.send(vec![0]),
-                'n' => mail.send_notification(vec![0]),
-                _ => _ = mail.poll_next(&mut cx),
+        for step in script.chars() {
+            match step {
+                's' => queue.send(vec![0]),
+                'n' => queue.send_notification(vec![0]),
+                _ => _ = queue.poll_next(&mut cx),
             }
         }
-        assert_eq!(mail.is_full(), full, "{script}");
+        assert_eq!(queue.is_full(), full, "{script}");
         let mut read = 0;
         let end = loop {
-            match mail.poll_next(&mut cx) {
+            match queue.poll_next(&mut cx) {
                 Poll::Ready(Some(_)) => read += 1,
                 end => break end,
             }
         };
-        assert_eq!((read, end), (left, if cut { Poll::Ready(None) } else { Poll::Pending }), "{script}");
+        assert_eq!((read, end), (left, if closed { Poll::Ready(None) } else { Poll::Pending }), "{script}");
     }
 
     #[test]
-    fn notices_make_way_and_what_must_arrive_does_up_to_twice_as_much() {
+    fn notifications_are_dropped_at_the_limit_and_the_queue_closes_at_twice_the_limit() {
         check("", 0, false, false);
         check("s", 1, false, false);
         check("ss", 2, true, false);
@@ -157,19 +157,19 @@ mod tests {
     }
 
     #[test]
-    fn one_message_may_be_longer_than_all_may_be_together() {
-        let mail = OutgoingQueue::new(8, 10);
-        mail.send(vec![0; 1000]);
-        assert!(mail.is_full());
+    fn one_message_may_exceed_the_byte_limit() {
+        let queue = OutgoingQueue::new(8, 10);
+        queue.send(vec![0; 1000]);
+        assert!(queue.is_full());
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(mail.poll_next(&mut cx), Poll::Ready(Some(vec![0; 1000])));
-        assert!(!mail.is_full());
-        mail.send(vec![0; 15]);
-        mail.send(vec![0; 15]);
-        assert!(matches!(mail.poll_next(&mut cx), Poll::Ready(Some(_))), "below twice the bound");
-        mail.close();
-        assert_eq!(mail.poll_next(&mut cx), Poll::Ready(None));
-        mail.send(vec![0]);
-        assert_eq!(mail.poll_next(&mut cx), Poll::Ready(None), "nothing comes after the end");
+        assert_eq!(queue.poll_next(&mut cx), Poll::Ready(Some(vec![0; 1000])));
+        assert!(!queue.is_full());
+        queue.send(vec![0; 15]);
+        queue.send(vec![0; 15]);
+        assert!(matches!(queue.poll_next(&mut cx), Poll::Ready(Some(_))), "below twice the limit");
+        queue.close();
+        assert_eq!(queue.poll_next(&mut cx), Poll::Ready(None));
+        queue.send(vec![0]);
+        assert_eq!(queue.poll_next(&mut cx), Poll::Ready(None), "a closed queue has no messages");
     }
 }

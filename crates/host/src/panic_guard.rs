@@ -1,4 +1,4 @@
-//! A panic in a handler is one fault, not one connection.
+//! Turns a panic in a handler into an error of that one call, so that the connection survives.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 
 use spile_core::{CallError, CallFuture, Outcome, Run};
 
-/// Runs `f`; a panic becomes a fault. What `f` touched is not used again after a panic.
+/// Runs `f` and turns a panic into an error. `AssertUnwindSafe` holds: nothing `f` touched is used after a panic.
 pub(crate) fn catch_panic(f: impl FnOnce() -> Run) -> Run {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Run::Now(panic_outcome(&*panic)))
 }
 
-/// A piece of work whose panics are faults.
+/// A future whose panics become errors.
 pub(crate) struct CatchPanic(pub(crate) CallFuture);
 
 impl Future for CatchPanic {

@@ -1,5 +1,5 @@
-//! The one path of a call, on one screen: whose is it, is it well formed, run it, ask what is missing, shape
-//! what came of it.
+//! The pipeline of a call, on one screen: route it, check its arguments, apply the rate limit, run it, request
+//! missing input, and fit the result to what the tool promised.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::rate_limit::RateLimited;
 use crate::registry::{CallRoute, Registry, ToolEntry};
 use crate::server::{CallerIdentity, Server};
 
-/// A call and all that belongs to it.
+/// One call with everything that belongs to it.
 pub(crate) struct CallJob {
     pub(crate) call: Call,
     pub(crate) peer: Peer,
@@ -31,7 +31,7 @@ pub(crate) struct CallJob {
     pub(crate) task_metadata: Option<TaskMetadata>,
 }
 
-/// How a request for a call ended.
+/// How a request for a call is answered.
 pub(crate) enum CallResponse {
     Result(CallResult),
     InputRequired { requests: InputRequests, state: String },
@@ -39,7 +39,8 @@ pub(crate) enum CallResponse {
     Error(CallError),
 }
 
-// An `async fn` would keep its arguments twice, and what every call allocates has to fit where allocating is quick.
+// An `async fn` stores its arguments twice. Every call allocates this future, so it must stay small enough for the
+// allocator's fast path.
 #[expect(clippy::manual_async_fn, reason = "see above")]
 pub(crate) fn execute_call(
     server: Arc<Server>,
@@ -47,56 +48,56 @@ pub(crate) fn execute_call(
     mut job: CallJob,
 ) -> impl Future<Output = Result<CallResponse, CallError>> + Send {
     async move {
-        let owner = registry.route(&job.call)?; // whose is it
-        if let CallRoute::Tool(tool) = &owner {
-            if let Err(problem) = tool.input_schema.validate(job.call.arguments()) {
-                return Ok(CallResponse::Result(tool_error_result(&server, tool, *problem))); // is it well formed
+        let route = registry.route(&job.call)?;
+        if let CallRoute::Tool(tool) = &route {
+            if let Err(error) = tool.input_schema.validate(job.call.arguments()) {
+                return Ok(CallResponse::Result(tool_error_result(&server, tool, *error)));
             }
             check_task_support(tool, &job)?;
-            if let Some(gate) = &tool.rate_limiter
-                && let Err(wait) = gate.try_acquire(&job.identity, server.platform.now_ms())
+            if let Some(rate_limiter) = &tool.rate_limiter
+                && let Err(limited) = rate_limiter.try_acquire(&job.identity, server.platform.now_ms())
             {
-                return Ok(CallResponse::Result(tool_error_result(&server, tool, rate_limit_error(wait)))); // is it not too often
+                return Ok(CallResponse::Result(tool_error_result(&server, tool, rate_limit_error(limited))));
             }
         }
         loop {
-            let outcome = run_round(&server, &registry, &owner, &job).await;
+            let outcome = run_round(&server, &registry, &route, &job).await;
             let outcome = match outcome {
-                Outcome::Detach(work) if continues_as_task(&owner, &job) => {
+                Outcome::Detach(work) if continues_as_task(&route, &job) => {
                     let started = server.tasks.start(&server, &registry, job, work);
                     return started
                         .map(CallResponse::Task)
-                        .or_else(|fault| error_response(&server, &owner, fault));
+                        .or_else(|error| error_response(&server, &route, error));
                 }
                 Outcome::Detach(work) => {
-                    await_with_timeout(call_timeout_ms(&registry, &owner), Run::Later(work)).await
+                    await_with_timeout(call_timeout_ms(&registry, &route), Run::Later(work)).await
                 }
                 other => other,
             };
             match outcome {
-                Outcome::Done(reply) => return Ok(CallResponse::Result(fit_result(&owner, reply))),
-                Outcome::ToolFailed(problem) => {
-                    return Ok(CallResponse::Result(tool_error_to_result(&server, &owner, *problem)?));
+                Outcome::Done(result) => return Ok(CallResponse::Result(fit_result(&route, result))),
+                Outcome::ToolFailed(error) => {
+                    return Ok(CallResponse::Result(tool_error_to_result(&server, &route, *error)?));
                 }
-                Outcome::Failed(fault) => return error_response(&server, &owner, fault),
+                Outcome::Failed(error) => return error_response(&server, &route, error),
                 Outcome::Detach(_) => {
                     return Err(CallError::Internal { detail: "detached work detached again".into() });
                 }
-                // Boxed, because it is rare and would make every call's future larger.
-                Outcome::InputRequired(asks) => {
-                    match Box::pin(request_input(&server, &registry, &mut job, &asks)).await {
+                // Boxed: input requests are rare, and inline they would make every call's future larger.
+                Outcome::InputRequired(requests) => {
+                    match Box::pin(request_input(&server, &registry, &mut job, &requests)).await {
                         Ok(InputOutcome::Answered) => {}
                         Ok(InputOutcome::Sealed(state)) => {
-                            return Ok(CallResponse::InputRequired { requests: asks, state });
+                            return Ok(CallResponse::InputRequired { requests, state });
                         }
                         Ok(InputOutcome::Refused(message)) => {
                             return Ok(CallResponse::Result(tool_error_to_result(
                                 &server,
-                                &owner,
+                                &route,
                                 input_refused_error(&message),
                             )?));
                         }
-                        Err(fault) => return error_response(&server, &owner, fault),
+                        Err(error) => return error_response(&server, &route, error),
                     }
                 }
             }
@@ -104,25 +105,25 @@ pub(crate) fn execute_call(
     }
 }
 
-/// One round: the provider's own function, under the deadline and with its panics caught.
-async fn run_round(server: &Server, registry: &Registry, owner: &CallRoute<'_>, job: &CallJob) -> Outcome {
+/// Runs the provider once, with the call's time limit and with panics caught.
+async fn run_round(server: &Server, registry: &Registry, route: &CallRoute<'_>, job: &CallJob) -> Outcome {
     let cx = CallContext {
         caller: &job.caller,
         journal: &job.journal,
         events: &job.events,
         platform: &server.platform,
     };
-    let after_ms = call_timeout_ms(registry, owner);
-    match owner {
+    let after_ms = call_timeout_ms(registry, route);
+    match route {
         CallRoute::Tool(tool) => {
             await_with_timeout(after_ms, catch_panic(|| tool.provider.run(&job.call, &cx))).await
         }
         CallRoute::Provider(provider) => {
             await_with_timeout(after_ms, catch_panic(|| provider.run(&job.call, &cx))).await
         }
-        CallRoute::ResourceProviders(readers) => {
-            for reader in *readers {
-                match await_with_timeout(after_ms, catch_panic(|| reader.run(&job.call, &cx))).await {
+        CallRoute::ResourceProviders(providers) => {
+            for provider in *providers {
+                match await_with_timeout(after_ms, catch_panic(|| provider.run(&job.call, &cx))).await {
                     Outcome::Failed(CallError::UnknownItem { .. }) => {}
                     outcome => return outcome,
                 }
@@ -133,7 +134,7 @@ async fn run_round(server: &Server, registry: &Registry, owner: &CallRoute<'_>, 
     }
 }
 
-/// Waits for what is not at hand; when time is up the work is dropped, and with it everything it held.
+/// Awaits a provider's work. After `after_ms` the work is dropped, and with it everything it holds.
 #[inline]
 async fn await_with_timeout(after_ms: u64, run: Run) -> Outcome {
     match run {
@@ -148,14 +149,14 @@ async fn await_with_timeout(after_ms: u64, run: Run) -> Outcome {
 }
 
 #[inline]
-fn call_timeout_ms(registry: &Registry, owner: &CallRoute<'_>) -> u64 {
-    match owner {
+fn call_timeout_ms(registry: &Registry, route: &CallRoute<'_>) -> u64 {
+    match route {
         CallRoute::Tool(tool) => tool.call_timeout_ms,
         CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => registry.config.call_timeout_ms,
     }
 }
 
-/// Whether the caller's wish for a task, or lack of it, fits the tool.
+/// Checks that the caller's request for a task, or its absence, fits what the tool supports.
 fn check_task_support(tool: &ToolEntry, job: &CallJob) -> Result<(), CallError> {
     match tool.task_support {
         TaskSupport::Forbidden if job.task_metadata.is_some() => Err(CallError::TaskNotSupported),
@@ -166,84 +167,85 @@ fn check_task_support(tool: &ToolEntry, job: &CallJob) -> Result<(), CallError> 
     }
 }
 
-/// A client asks for a task in the call (2025-11-25), or declares that it can take one.
+/// A client asks for a task in the call (2025-11-25) or declares the capability (later versions).
 fn accepts_task(job: &CallJob) -> bool {
     job.task_metadata.is_some() || job.caller.capabilities.has(spile_core::ClientCapabilities::TASKS)
 }
 
-fn continues_as_task(owner: &CallRoute<'_>, job: &CallJob) -> bool {
-    matches!(owner, CallRoute::Tool(tool) if tool.task_support != TaskSupport::Forbidden) && accepts_task(job)
+fn continues_as_task(route: &CallRoute<'_>, job: &CallJob) -> bool {
+    matches!(route, CallRoute::Tool(tool) if tool.task_support != TaskSupport::Forbidden) && accepts_task(job)
 }
 
-/// What a model can act on is told to the model, as a result; the rest is the client's business.
+/// An error that a model can act on becomes a tool result; any other stays a JSON-RPC error for the client.
 fn error_response(
     server: &Server,
-    owner: &CallRoute<'_>,
-    fault: CallError,
+    route: &CallRoute<'_>,
+    error: CallError,
 ) -> Result<CallResponse, CallError> {
-    error_to_result(server, owner, fault).map(CallResponse::Result)
+    error_to_result(server, route, error).map(CallResponse::Result)
 }
 
 fn error_to_result(
     server: &Server,
-    owner: &CallRoute<'_>,
-    fault: CallError,
+    route: &CallRoute<'_>,
+    error: CallError,
 ) -> Result<CallResult, CallError> {
-    match (owner, ToolError::from_call_error(&fault)) {
-        (CallRoute::Tool(tool), Some(problem)) => {
-            log_internal_error(&fault);
-            let problem = match fault {
+    match (route, ToolError::from_call_error(&error)) {
+        (CallRoute::Tool(tool), Some(tool_error)) => {
+            log_internal_error(&error);
+            let tool_error = match error {
                 CallError::Timeout { after_ms } if tool.writes => write_timeout_error(after_ms),
-                _ => problem,
+                _ => tool_error,
             };
-            Ok(tool_error_result(server, tool, problem))
+            Ok(tool_error_result(server, tool, tool_error))
         }
-        _ => Err(fault),
+        _ => Err(error),
     }
 }
 
-/// A problem, where a model reads it; a prompt or a resource has no place for one.
+/// A tool error becomes a tool result. Prompts and resources have no error results, so there it becomes a JSON-RPC
+/// error.
 fn tool_error_to_result(
     server: &Server,
-    owner: &CallRoute<'_>,
-    problem: ToolError,
+    route: &CallRoute<'_>,
+    error: ToolError,
 ) -> Result<CallResult, CallError> {
-    match owner {
-        CallRoute::Tool(tool) => Ok(tool_error_result(server, tool, problem)),
+    match route {
+        CallRoute::Tool(tool) => Ok(tool_error_result(server, tool, error)),
         CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => {
-            let at = problem.field.unwrap_or_else(|| "params".into());
-            Err(CallError::InvalidParams { path: at, reason: problem.message })
+            let path = error.field.unwrap_or_else(|| "params".into());
+            Err(CallError::InvalidParams { path, reason: error.message })
         }
     }
 }
 
-/// Every failure that leaves here is found again in the log.
+/// Logs the error under a reference that the result carries too.
 #[cold]
-fn tool_error_result(server: &Server, tool: &ToolEntry, mut problem: ToolError) -> CallResult {
-    let reference = problem.log_reference.get_or_insert_with(|| new_error_reference(&*server.platform));
-    tracing::info!(%reference, code = problem.code.as_str(), field = problem.field.as_deref(), "a call failed");
-    fit_output_schema(tool, ToolResult::from_tool_error(&problem))
+fn tool_error_result(server: &Server, tool: &ToolEntry, mut error: ToolError) -> CallResult {
+    let reference = error.log_reference.get_or_insert_with(|| new_error_reference(&*server.platform));
+    tracing::info!(%reference, code = error.code.as_str(), field = error.field.as_deref(), "call failed");
+    fit_output_schema(tool, ToolResult::from_tool_error(&error))
 }
 
-/// Work that is dropped may have passed the point at which it can be taken back.
+/// A dropped write may already have been committed.
 fn write_timeout_error(after_ms: u64) -> ToolError {
     let message = format!(
-        "no answer within {after_ms} ms; it may have been done: read the record before you try again, or pass an \
-         idempotency_key"
+        "no result within {after_ms} ms; the write may have been applied: read the record before you try again, or \
+         pass an `idempotency_key`"
     );
     ToolError { retryable: false, ..ToolError::new(ToolErrorCode::Timeout, message) }
 }
 
-fn rate_limit_error(wait: RateLimited) -> ToolError {
-    let retry_after_ms = Some(wait.retry_after_ms);
-    let message = format!("too many calls; try again in {} ms", wait.retry_after_ms);
+fn rate_limit_error(limited: RateLimited) -> ToolError {
+    let retry_after_ms = Some(limited.retry_after_ms);
+    let message = format!("too many calls; try again in {} ms", limited.retry_after_ms);
     ToolError { retry_after_ms, ..ToolError::new(ToolErrorCode::RateLimited, message) }
 }
 
-/// A name for one failure, short enough to be read out.
-pub(crate) fn new_error_reference(world: &dyn Platform) -> String {
+/// A random reference for one failure, short enough to read out over the phone.
+pub(crate) fn new_error_reference(platform: &dyn Platform) -> String {
     let mut random = [0; 4];
-    world.fill_random(&mut random);
+    platform.fill_random(&mut random);
     format!("{:08x}", u32::from_be_bytes(random))
 }
 
@@ -251,64 +253,68 @@ pub(crate) fn input_refused_error(message: &str) -> ToolError {
     ToolError::new(ToolErrorCode::InputRefused, format!("the client refused to answer: {message}"))
 }
 
-/// What a call that went on as a task is answered: the same as if its caller had waited.
+/// The result of a call that ran as a task: the same as if its caller had waited.
 pub(crate) fn finish_task_call(
     server: &Server,
     registry: &Registry,
     call: &Call,
-    came_of_it: Result<CallResult, CallFailure>,
+    outcome: Result<CallResult, CallFailure>,
 ) -> Result<CallResult, CallError> {
-    let owner = registry.route(call)?;
-    match came_of_it {
-        Ok(reply) => Ok(fit_result(&owner, reply)),
-        Err(CallFailure::Tool(problem)) => tool_error_to_result(server, &owner, *problem),
-        Err(CallFailure::Call(fault)) => error_to_result(server, &owner, fault),
+    let route = registry.route(call)?;
+    match outcome {
+        Ok(result) => Ok(fit_result(&route, result)),
+        Err(CallFailure::Tool(error)) => tool_error_to_result(server, &route, *error),
+        Err(CallFailure::Call(error)) => error_to_result(server, &route, error),
     }
 }
 
-/// Why a call has no result of its own.
+/// A call without a result: a tool error or a call error.
 pub(crate) enum CallFailure {
     Tool(Box<ToolError>),
     Call(CallError),
 }
 
 #[inline]
-fn fit_result(owner: &CallRoute<'_>, reply: CallResult) -> CallResult {
-    match (owner, reply) {
-        (CallRoute::Tool(tool), CallResult::Tool(reply)) if reply.is_error => fit_output_schema(tool, reply),
-        (_, reply) => reply,
+fn fit_result(route: &CallRoute<'_>, result: CallResult) -> CallResult {
+    match (route, result) {
+        (CallRoute::Tool(tool), CallResult::Tool(result)) if result.is_error => {
+            fit_output_schema(tool, result)
+        }
+        (_, result) => result,
     }
 }
 
-/// A failure says what it has to say as text where the tool's output schema has no place for it.
-fn fit_output_schema(tool: &ToolEntry, reply: ToolResult) -> CallResult {
-    CallResult::Tool(match (&reply.content, &reply.structured) {
+/// Moves an error from structured content to text if the tool's output schema does not allow it.
+fn fit_output_schema(tool: &ToolEntry, result: ToolResult) -> CallResult {
+    CallResult::Tool(match (&result.content, &result.structured) {
         (content, Some(json)) if !tool.output_admits(json) => {
             let text = match content {
                 ToolContent::Structured => ToolContent::Text(json.to_string()),
                 other => other.clone(),
             };
-            ToolResult { content: text, structured: None, ..reply }
+            ToolResult { content: text, structured: None, ..result }
         }
-        _ => reply,
+        _ => result,
     })
 }
 
-/// The round of a call that goes on as a task, after the first.
+/// Runs the provider again for a call that has become a task.
 pub(crate) async fn run_task_round(server: &Server, registry: &Registry, job: &CallJob) -> Outcome {
     match registry.route(&job.call) {
-        Ok(owner) => {
+        Ok(route) => {
             let cx = CallContext {
                 caller: &job.caller,
                 journal: &job.journal,
                 events: &job.events,
                 platform: &server.platform,
             };
-            let provider = match &owner {
+            let provider = match &route {
                 CallRoute::Tool(tool) => &tool.provider,
                 CallRoute::Provider(provider) => provider,
                 CallRoute::ResourceProviders(_) => {
-                    return Outcome::Failed(CallError::Internal { detail: "only tools are tasks".into() });
+                    return Outcome::Failed(CallError::Internal {
+                        detail: "only tools can run as tasks".into(),
+                    });
                 }
             };
             match catch_panic(|| provider.run(&job.call, &cx)) {
@@ -316,13 +322,13 @@ pub(crate) async fn run_task_round(server: &Server, registry: &Registry, job: &C
                 Run::Now(outcome) => outcome,
             }
         }
-        Err(fault) => Outcome::Failed(fault),
+        Err(error) => Outcome::Failed(error),
     }
 }
 
-pub(crate) fn log_internal_error(fault: &CallError) {
-    if let CallError::Internal { detail: log } = fault {
-        tracing::error!(%log, "a call failed by a fault of ours");
+pub(crate) fn log_internal_error(error: &CallError) {
+    if let CallError::Internal { detail } = error {
+        tracing::error!(%detail, "call failed: internal error");
     }
 }
 
@@ -334,9 +340,9 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Allocators keep blocks of about a kilobyte at hand, and look for larger ones.
+    /// Allocators have a fast path for blocks of up to about a kilobyte.
     #[test]
-    fn a_call_is_no_large_block() {
+    fn the_future_of_a_call_is_smaller_than_a_kilobyte() {
         let bytes = future_bytes(execute_call);
         assert!(bytes <= 832, "{bytes} bytes");
     }

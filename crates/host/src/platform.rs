@@ -1,4 +1,4 @@
-//! The real clock and the system's own randomness.
+//! The system clock and the operating system's random numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ impl Platform for SystemPlatform {
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        // Without randomness every seal and session would be guessable: better no service than that.
-        self.0.fill(bytes).expect("the operating system gives random bytes");
+        // Without randomness every seal and session id would be guessable, so the process must not go on.
+        self.0.fill(bytes).expect("the operating system provides random bytes");
     }
 }

@@ -1,8 +1,8 @@
-//! How often: so many calls in so long a time, for each caller and for all together.
+//! Rate limits: a number of calls per period, for each caller and for all callers together.
 //!
-//! The generic cell rate algorithm: one moment is kept, at which all that was taken so far would be used up.
-//! A call moves it on by the time that one call is worth; it may not get further ahead of now than the whole
-//! allowance. Whoever has not called for a while may spend everything at once, and then gets one at a time.
+//! The generic cell rate algorithm (GCRA) keeps one timestamp, the theoretical arrival time. A call moves it forward by
+//! one interval; it may not get further ahead of now than the burst. A caller who has not called for a while may spend
+//! the whole burst at once, and then gets one call per interval.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,57 +12,54 @@ use spile_core::{Principal, RateLimit};
 
 use crate::server::CallerIdentity;
 
-/// More callers than this are not told apart: those who come too late share one allowance.
+/// Beyond this number new callers share one limit, so that a flood of callers cannot fill the memory.
 const TRACKED_CALLERS_MAX: usize = 10_000;
-/// Those who have their whole allowance back are forgotten, no more often than this.
+/// Callers with a full burst are forgotten, at most this often.
 const SWEEP_INTERVAL_MS: u64 = 1000;
 
-/// What stands before a tool, if anything does.
+/// The rate limits of one tool.
 pub(crate) struct RateLimiter {
-    /// For each caller.
     per_caller: Option<Arc<PerCallerLimit>>,
-    /// For all callers, over all tools of the provider.
+    /// Shared by all callers and all tools of the provider.
     shared: Option<Arc<SharedLimit>>,
 }
 
-/// So long to wait.
+/// A refused call, and when to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateLimited {
     pub(crate) retry_after_ms: u64,
 }
 
 impl RateLimiter {
-    /// What was counted by the gate `before` goes on where the rate is the same: a new contract is no new
-    /// allowance.
+    /// Continues to count where `previous` left off if the rate is the same: a reload does not reset the limit.
     pub(crate) fn new(
-        each: Option<RateLimit>,
-        all: Option<&Arc<SharedLimit>>,
-        before: Option<&Self>,
+        per_caller: Option<RateLimit>,
+        shared: Option<&Arc<SharedLimit>>,
+        previous: Option<&Self>,
     ) -> Option<Box<Self>> {
-        if each.is_none() && all.is_none() {
+        if per_caller.is_none() && shared.is_none() {
             return None;
         }
-        let each = each.map(|rate| {
-            let kept = before
-                .and_then(|gate| gate.per_caller.as_ref())
-                .filter(|each| each.params == GcraParams::new(rate));
-            kept.cloned().unwrap_or_else(|| Arc::new(PerCallerLimit::new(rate)))
+        let per_caller = per_caller.map(|rate| {
+            let reused = previous
+                .and_then(|limiter| limiter.per_caller.as_ref())
+                .filter(|per_caller| per_caller.params == GcraParams::new(rate));
+            reused.cloned().unwrap_or_else(|| Arc::new(PerCallerLimit::new(rate)))
         });
-        Some(Box::new(Self { per_caller: each, shared: all.cloned() }))
+        Some(Box::new(Self { per_caller, shared: shared.cloned() }))
     }
 
-    /// Takes one call of this caller's, if there is one to take. A caller who is refused takes nothing from the
-    /// others.
-    pub(crate) fn try_acquire(&self, who: &CallerIdentity, now_ms: u64) -> Result<(), RateLimited> {
-        let all = || self.shared.as_ref().map_or(Ok(()), |all| all.try_acquire(now_ms));
+    /// Counts one call of this caller, or refuses it. A refused call does not count against the shared limit.
+    pub(crate) fn try_acquire(&self, identity: &CallerIdentity, now_ms: u64) -> Result<(), RateLimited> {
+        let shared = || self.shared.as_ref().map_or(Ok(()), |shared| shared.try_acquire(now_ms));
         match &self.per_caller {
-            Some(each) => each.try_acquire(CallerKey::from_identity(who), now_ms, all),
-            None => all(),
+            Some(per_caller) => per_caller.try_acquire(CallerKey::from_identity(identity), now_ms, shared),
+            None => shared(),
         }
     }
 }
 
-/// A rate in nanoseconds: what one call is worth, and how much may be taken at once.
+/// A rate in nanoseconds: the interval between calls, and the burst allowed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct GcraParams {
     interval_ns: u64,
@@ -70,28 +67,28 @@ struct GcraParams {
 }
 
 impl GcraParams {
-    /// Rounded so that there is never more than was said.
+    /// Rounds up, so that the rate is never exceeded.
     fn new(rate: RateLimit) -> Self {
         let calls = u64::from(rate.calls.max(1));
         let interval_ns = rate.per_ms.saturating_mul(1_000_000).div_ceil(calls).max(1);
         Self { interval_ns, burst_ns: interval_ns.saturating_mul(calls) }
     }
 
-    /// The moment after one more call.
+    /// The theoretical arrival time after one more call.
     fn advance(self, used_until_ns: u64, now_ms: u64) -> Result<u64, RateLimited> {
         let now_ns = now_ms.saturating_mul(1_000_000);
-        let most_ns = now_ns.saturating_add(self.burst_ns);
-        // Further ahead than it can get means that the clock was set back; nobody waits for that.
-        let used_until_ns = if used_until_ns > most_ns { now_ns } else { used_until_ns.max(now_ns) };
+        let limit_ns = now_ns.saturating_add(self.burst_ns);
+        // Further ahead than possible: the clock was set back. Start again from now, so that no caller waits for it.
+        let used_until_ns = if used_until_ns > limit_ns { now_ns } else { used_until_ns.max(now_ns) };
         let next = used_until_ns.saturating_add(self.interval_ns);
-        if next > most_ns {
-            return Err(RateLimited { retry_after_ms: (next - most_ns).div_ceil(1_000_000) });
+        if next > limit_ns {
+            return Err(RateLimited { retry_after_ms: (next - limit_ns).div_ceil(1_000_000) });
         }
         Ok(next)
     }
 }
 
-/// One allowance for everybody.
+/// One limit for all callers.
 pub(crate) struct SharedLimit {
     params: GcraParams,
     theoretical_arrival_ns: Mutex<u64>,
@@ -102,20 +99,20 @@ impl SharedLimit {
         Self { params: GcraParams::new(rate), theoretical_arrival_ns: Mutex::new(0) }
     }
 
-    /// Goes on with what was counted `before`, if the rate is the same.
-    pub(crate) fn new_or_reuse(rate: RateLimit, before: Option<&Arc<Self>>) -> Arc<Self> {
-        let kept = before.filter(|all| all.params == GcraParams::new(rate));
-        kept.cloned().unwrap_or_else(|| Arc::new(Self::new(rate)))
+    /// Reuses `previous` if the rate is the same.
+    pub(crate) fn new_or_reuse(rate: RateLimit, previous: Option<&Arc<Self>>) -> Arc<Self> {
+        let reused = previous.filter(|shared| shared.params == GcraParams::new(rate));
+        reused.cloned().unwrap_or_else(|| Arc::new(Self::new(rate)))
     }
 
     fn try_acquire(&self, now_ms: u64) -> Result<(), RateLimited> {
-        let mut used = lock(&self.theoretical_arrival_ns);
-        *used = self.params.advance(*used, now_ms)?;
+        let mut arrival_ns = lock(&self.theoretical_arrival_ns);
+        *arrival_ns = self.params.advance(*arrival_ns, now_ms)?;
         Ok(())
     }
 }
 
-/// An allowance for each caller.
+/// A limit for each caller.
 struct PerCallerLimit {
     params: GcraParams,
     arrivals: Mutex<CallerArrivals>,
@@ -127,20 +124,20 @@ struct CallerArrivals {
     last_sweep_ms: u64,
 }
 
-/// Who counts as one.
+/// Which requests count as one caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum CallerKey {
     Named(Principal),
-    /// Somebody who proved nothing. An address of IPv6 stands for its network: one machine has many of them.
+    /// By address. IPv6 addresses count by /64 network: one machine has many of them.
     Anonymous(Option<IpAddr>),
-    /// All who came when there were too many already.
+    /// All callers beyond [`TRACKED_CALLERS_MAX`].
     Overflow,
 }
 
 impl CallerKey {
-    fn from_identity(who: &CallerIdentity) -> Self {
-        match (&who.principal, who.address) {
-            (Principal::Named(_), _) => Self::Named(who.principal.clone()),
+    fn from_identity(identity: &CallerIdentity) -> Self {
+        match (&identity.principal, identity.address) {
+            (Principal::Named(_), _) => Self::Named(identity.principal.clone()),
             (Principal::Anonymous, Some(IpAddr::V6(address))) => match address.to_ipv4_mapped() {
                 Some(address) => Self::Anonymous(Some(address.into())),
                 None => {
@@ -158,31 +155,31 @@ impl PerCallerLimit {
         Self { params: GcraParams::new(rate), arrivals: Mutex::default() }
     }
 
-    /// If `also` agrees.
+    /// Counts one call if `shared_check` allows it too.
     fn try_acquire(
         &self,
         mut caller: CallerKey,
         now_ms: u64,
-        also: impl FnOnce() -> Result<(), RateLimited>,
+        shared_check: impl FnOnce() -> Result<(), RateLimited>,
     ) -> Result<(), RateLimited> {
         let mut callers = lock(&self.arrivals);
-        let mut used = callers.theoretical_arrival_ns.get(&caller).copied();
-        if used.is_none() && callers.theoretical_arrival_ns.len() >= TRACKED_CALLERS_MAX {
+        let mut arrival_ns = callers.theoretical_arrival_ns.get(&caller).copied();
+        if arrival_ns.is_none() && callers.theoretical_arrival_ns.len() >= TRACKED_CALLERS_MAX {
             callers.sweep(now_ms);
             if callers.theoretical_arrival_ns.len() >= TRACKED_CALLERS_MAX {
                 caller = CallerKey::Overflow;
-                used = callers.theoretical_arrival_ns.get(&caller).copied();
+                arrival_ns = callers.theoretical_arrival_ns.get(&caller).copied();
             }
         }
-        let next = self.params.advance(used.unwrap_or(0), now_ms)?;
-        also()?;
+        let next = self.params.advance(arrival_ns.unwrap_or(0), now_ms)?;
+        shared_check()?;
         callers.theoretical_arrival_ns.insert(caller, next);
         Ok(())
     }
 }
 
 impl CallerArrivals {
-    /// Forgets whoever has everything back: they are as if they had never called.
+    /// Forgets callers with a full burst: they equal callers who never called.
     fn sweep(&mut self, now_ms: u64) {
         if now_ms.abs_diff(self.last_sweep_ms) < SWEEP_INTERVAL_MS {
             return;
@@ -205,10 +202,10 @@ mod tests {
 
     const NOON_MS: u64 = 1_785_196_800_000;
 
-    fn limiter(each: Option<(u32, u64)>, all: Option<(u32, u64)>) -> Box<RateLimiter> {
+    fn limiter(per_caller: Option<(u32, u64)>, shared: Option<(u32, u64)>) -> Box<RateLimiter> {
         let rate = |(calls, per_ms)| RateLimit { calls, per_ms };
-        let all = all.map(|all| Arc::new(SharedLimit::new(rate(all))));
-        RateLimiter::new(each.map(rate), all.as_ref(), None).expect("something is declared")
+        let shared = shared.map(|shared| Arc::new(SharedLimit::new(rate(shared))));
+        RateLimiter::new(per_caller.map(rate), shared.as_ref(), None).expect("a limit is declared")
     }
 
     fn named(name: &str) -> CallerIdentity {
@@ -219,18 +216,19 @@ mod tests {
         CallerIdentity { principal: Principal::Anonymous, address: Some(address.into()) }
     }
 
-    /// Calls, each so long after noon, and what each is told: 0, or how long to wait.
+    /// Calls as (caller, milliseconds after noon, expected `retry_after_ms`); 0 means allowed.
     #[track_caller]
-    fn check(gate: &RateLimiter, calls: &[(&CallerIdentity, u64, u64)]) {
-        for (at, (who, after_ms, wait_ms)) in calls.iter().enumerate() {
-            let told =
-                gate.try_acquire(who, NOON_MS + after_ms).map_or_else(|wait| wait.retry_after_ms, |()| 0);
-            assert_eq!(told, *wait_ms, "call {at}, {after_ms} ms after noon");
+    fn check(limiter: &RateLimiter, calls: &[(&CallerIdentity, u64, u64)]) {
+        for (index, (identity, after_ms, wait_ms)) in calls.iter().enumerate() {
+            let retry_after_ms = limiter
+                .try_acquire(identity, NOON_MS + after_ms)
+                .map_or_else(|limited| limited.retry_after_ms, |()| 0);
+            assert_eq!(retry_after_ms, *wait_ms, "call {index}, {after_ms} ms after noon");
         }
     }
 
     #[test]
-    fn everything_at_once_and_then_one_at_a_time() {
+    fn a_caller_may_spend_the_burst_at_once_and_then_one_call_per_interval() {
         let ada = named("ada");
         check(
             &limiter(Some((3, 3000)), None),
@@ -243,7 +241,7 @@ mod tests {
                 (&ada, 999, 1),
                 (&ada, 1000, 0),
                 (&ada, 1000, 1000),
-                // Back to everything, and to no more than that.
+                // The burst is full again, and not more than full.
                 (&ada, 99_000, 0),
                 (&ada, 99_000, 0),
                 (&ada, 99_000, 0),
@@ -253,29 +251,29 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_divide_is_rounded_to_less() {
+    fn an_interval_that_does_not_divide_is_rounded_up() {
         let ada = named("ada");
         let one = limiter(Some((7, 1000)), None);
         let passed = (0..10_000).filter(|ms| one.try_acquire(&ada, NOON_MS + ms).is_ok()).count();
-        // Seven at once, and then seven in each of ten seconds but for the one that is not over.
+        // Seven at once, then seven per second for ten seconds, minus the one whose interval is not over.
         assert_eq!(passed, 7 + 69);
     }
 
     #[test]
-    fn callers_do_not_spend_for_each_other() {
+    fn each_caller_has_a_limit_of_its_own() {
         let (ada, bea) = (named("ada"), named("bea"));
         let (here, there) = (anonymous(Ipv4Addr::LOCALHOST), anonymous(Ipv4Addr::new(10, 0, 0, 1)));
-        let nobody = CallerIdentity::default();
-        let all = [&ada, &bea, &here, &there, &nobody];
-        let first = all.map(|who| (who, 0, 0));
-        let second = all.map(|who| (who, 0, 60_000));
+        let unknown = CallerIdentity::default();
+        let callers = [&ada, &bea, &here, &there, &unknown];
+        let first = callers.map(|identity| (identity, 0, 0));
+        let second = callers.map(|identity| (identity, 0, 60_000));
         let one = limiter(Some((1, 60_000)), None);
         check(&one, &first);
         check(&one, &second);
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_caller_and_a_mapped_address_is_its_own() {
+    fn an_ipv6_network_is_one_caller_and_a_mapped_ipv4_address_counts_as_ipv4() {
         let v6 = |last| anonymous(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         let other = anonymous(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1));
         let mapped = anonymous(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
@@ -285,16 +283,16 @@ mod tests {
     }
 
     #[test]
-    fn all_together_are_bounded_and_who_is_refused_takes_nothing() {
+    fn the_shared_limit_holds_for_all_and_a_refused_call_does_not_count() {
         let (ada, bea) = (named("ada"), named("bea"));
         check(
             &limiter(Some((1, 1000)), Some((2, 10_000))),
             &[
                 (&ada, 0, 0),
-                // Refused by her own limit: the second of the two is left for others.
+                // Refused by her own limit: the shared limit still has one call left.
                 (&ada, 0, 1000),
                 (&bea, 0, 0),
-                // Refused by the limit of all, which costs her none of her own.
+                // Refused by the shared limit, which does not count against her own.
                 (&ada, 1000, 4000),
                 (&ada, 5000, 0),
             ],
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_keeps_nobody_waiting() {
+    fn a_clock_set_back_does_not_block_callers() {
         let ada = named("ada");
         let one = limiter(Some((2, 2000)), None);
         check(
@@ -313,23 +311,23 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_callers_costs_no_more_than_so_much() {
+    fn the_number_of_tracked_callers_is_bounded() {
         let one = limiter(Some((1, 10_000)), None);
         for n in 0..TRACKED_CALLERS_MAX as u32 {
             check(&one, &[(&anonymous(Ipv4Addr::from(n)), 0, 0)]);
         }
         let late = |n: u32| anonymous(Ipv4Addr::from(0x0a00_0000 + n));
-        // Those who come now share one allowance; those who were there keep theirs.
+        // New callers share one limit; tracked callers keep their own.
         check(&one, &[(&late(1), 1, 0), (&late(2), 1, 10_000), (&anonymous(Ipv4Addr::from(5)), 1, 9_999)]);
-        let each = one.per_caller.as_ref().expect("declared");
-        assert_eq!(lock(&each.arrivals).theoretical_arrival_ns.len(), TRACKED_CALLERS_MAX + 1);
-        // When the first have everything back, there is room again.
+        let per_caller = one.per_caller.as_ref().expect("declared");
+        assert_eq!(lock(&per_caller.arrivals).theoretical_arrival_ns.len(), TRACKED_CALLERS_MAX + 1);
+        // Callers whose burst is full again are forgotten, so new callers are tracked again.
         check(&one, &[(&late(3), 10_000, 0), (&late(4), 10_000, 0)]);
-        assert_eq!(lock(&each.arrivals).theoretical_arrival_ns.len(), 3);
+        assert_eq!(lock(&per_caller.arrivals).theoretical_arrival_ns.len(), 3);
     }
 
     #[test]
-    fn a_new_contract_is_no_new_allowance() {
+    fn a_reload_with_the_same_rate_does_not_reset_the_limit() {
         let ada = named("ada");
         let rate = |calls| Some(RateLimit { calls, per_ms: 60_000 });
         let old = RateLimiter::new(rate(1), None, None).expect("declared");
@@ -338,20 +336,20 @@ mod tests {
         check(&same, &[(&ada, 0, 60_000)]);
         let other = RateLimiter::new(rate(2), None, Some(&old)).expect("declared");
         check(&other, &[(&ada, 0, 0)]);
-        let all = SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1000 }, None);
+        let shared = SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1000 }, None);
         assert!(Arc::ptr_eq(
-            &all,
-            &SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1000 }, Some(&all))
+            &shared,
+            &SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1000 }, Some(&shared))
         ));
         assert!(!Arc::ptr_eq(
-            &all,
-            &SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1001 }, Some(&all))
+            &shared,
+            &SharedLimit::new_or_reuse(RateLimit { calls: 1, per_ms: 1001 }, Some(&shared))
         ));
         assert!(RateLimiter::new(None, None, Some(&old)).is_none());
     }
 
     #[test]
-    fn a_rate_of_nothing_is_one() {
+    fn a_rate_of_zero_counts_as_one() {
         let ada = named("ada");
         check(&limiter(Some((0, 1000)), None), &[(&ada, 0, 0), (&ada, 0, 1000)]);
         check(&limiter(Some((1, 0)), None), &[(&ada, 0, 0), (&ada, 0, 1), (&ada, 1, 0)]);

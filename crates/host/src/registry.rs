@@ -1,4 +1,4 @@
-//! What is served, over all providers: who owns what, and the lists rendered once.
+//! The catalogs of all providers together: routes calls to their provider, and renders the lists once.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -15,41 +15,41 @@ use crate::uri_pattern::UriPattern;
 
 type Map<V> = HashMap<Box<str>, V, foldhash::quality::RandomState>;
 
-/// Immutable; a change makes a new one. Calls under way keep the one they started with.
+/// Immutable: a change builds a new registry. Calls in flight keep the one they started with.
 pub struct Registry {
     pub capabilities: ServerCapabilities,
     pub(crate) config: RegistryConfig,
     pub(crate) server_info: RenderedServerInfo,
     pub(crate) providers: Vec<Arc<dyn Provider>>,
-    /// The allowances of the providers, in their order.
+    /// The shared rate limits of the providers, in their order.
     shared_limits: Vec<Option<Arc<SharedLimit>>>,
     catalog: Catalog,
     tools: Map<ToolEntry>,
     prompts: Map<PromptEntry>,
     resources: Map<Arc<dyn Provider>>,
     templates: Vec<(UriPattern, Arc<dyn Provider>)>,
-    /// Whoever has resources: asked for URIs that nobody lists.
+    /// The providers that have resources: they are tried in turn for a URI that no catalog lists.
     resource_providers: Vec<Arc<dyn Provider>>,
     /// Whether any tool has arguments that travel in headers.
     pub has_header_params: bool,
-    /// Tells this catalog from another, so that a cursor of the other is not taken for one of ours.
+    /// Hash of all names. Cursors carry it, so that a cursor of another catalog is refused.
     fingerprint: u32,
     page_cache: PageCache,
 }
 
-/// What holds for everything that is served together.
+/// Settings shared by everything in a registry.
 #[derive(Clone)]
 pub(crate) struct RegistryConfig {
     pub(crate) name: String,
-    /// The contract's.
+    /// The contract's version.
     pub(crate) version: String,
     pub(crate) call_timeout_ms: u64,
     pub(crate) page_items_max: usize,
-    /// Counts how often what is served was replaced by something else.
+    /// Counts the swaps since the start.
     pub(crate) generation: u64,
 }
 
-/// By list, version and page.
+/// Rendered pages by list and version.
 type PageCache = [[OnceLock<Vec<Vec<u8>>>; Version::ALL.len()]; 4];
 
 pub(crate) struct ToolEntry {
@@ -57,19 +57,19 @@ pub(crate) struct ToolEntry {
     pub(crate) input_schema: CompiledSchema,
     pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) task_support: TaskSupport,
-    /// `None` if it may be called as often as anybody likes.
+    /// `None` if calls are not limited.
     pub(crate) rate_limiter: Option<Box<RateLimiter>>,
     pub(crate) call_timeout_ms: u64,
-    /// Whether it says of itself that it changes something.
+    /// Whether its annotations say that it writes.
     pub(crate) writes: bool,
-    /// Tells it from another tool of its name: what it promises.
+    /// Hash of what the tool promises; see [`tool_fingerprint`].
     pub(crate) fingerprint: u64,
     output_schema: Option<Json>,
     compiled_output_schema: OnceLock<Option<CompiledSchema>>,
 }
 
 impl ToolEntry {
-    /// Whether structured content may say this: a failure must not break what the tool promised.
+    /// Whether the output schema allows this structured content. An error must not violate it either.
     pub(crate) fn output_admits(&self, json: &Json) -> bool {
         let Some(schema) = &self.output_schema else { return true };
         self.compiled_output_schema
@@ -93,25 +93,25 @@ pub enum CatalogError {
     InvalidToolSchema { name: String, reason: contract::SchemaError },
 }
 
-/// Who answers a call.
+/// The provider that answers a call.
 pub(crate) enum CallRoute<'r> {
     Tool(&'r ToolEntry),
     Provider(&'r Arc<dyn Provider>),
-    /// Nobody lists it: each is asked in turn.
+    /// No catalog lists the URI: each provider is tried in turn.
     ResourceProviders(&'r [Arc<dyn Provider>]),
 }
 
 impl Registry {
-    /// What was counted by the registry `before` goes on.
+    /// Rate limits continue to count where `previous` left off.
     pub(crate) fn new(
         providers: Vec<Arc<dyn Provider>>,
-        terms: RegistryConfig,
-        before: Option<&Self>,
+        config: RegistryConfig,
+        previous: Option<&Self>,
     ) -> Result<Self, CatalogError> {
         let mut registry = Self {
             capabilities: ServerCapabilities::default(),
-            server_info: RenderedServerInfo::new(&terms.name, &terms.version),
-            config: terms,
+            server_info: RenderedServerInfo::new(&config.name, &config.version),
+            config,
             providers: Vec::new(),
             shared_limits: Vec::new(),
             catalog: Catalog::default(),
@@ -125,7 +125,7 @@ impl Registry {
             page_cache: PageCache::default(),
         };
         for provider in &providers {
-            registry.add_provider(provider, before)?;
+            registry.add_provider(provider, previous)?;
         }
         registry.providers = providers;
         registry.finish();
@@ -135,23 +135,24 @@ impl Registry {
     fn add_provider(
         &mut self,
         provider: &Arc<dyn Provider>,
-        before: Option<&Self>,
+        previous: Option<&Self>,
     ) -> Result<(), CatalogError> {
         let catalog = provider.catalog();
-        let counted = before.and_then(|before| before.shared_limits.get(self.shared_limits.len())?.as_ref());
-        let all = catalog.rate_limit.map(|rate| SharedLimit::new_or_reuse(rate, counted));
+        let counted =
+            previous.and_then(|previous| previous.shared_limits.get(self.shared_limits.len())?.as_ref());
+        let shared_limit = catalog.rate_limit.map(|rate| SharedLimit::new_or_reuse(rate, counted));
         for tool in &catalog.tools {
-            let bad = |why| CatalogError::InvalidToolSchema { name: tool.name.clone(), reason: why };
-            let was = before.and_then(|before| before.tool(&tool.name));
+            let schema_error = |reason| CatalogError::InvalidToolSchema { name: tool.name.clone(), reason };
+            let previous_entry = previous.and_then(|previous| previous.tool(&tool.name));
             let entry = ToolEntry {
                 provider: provider.clone(),
-                input_schema: CompiledSchema::compile(&tool.input_schema).map_err(bad)?,
-                header_params: header_params(&tool.input_schema).map_err(bad)?,
+                input_schema: CompiledSchema::compile(&tool.input_schema).map_err(schema_error)?,
+                header_params: header_params(&tool.input_schema).map_err(schema_error)?,
                 task_support: tool.task_support,
                 rate_limiter: RateLimiter::new(
                     tool.rate_limit,
-                    all.as_ref(),
-                    was.and_then(|was| was.rate_limiter.as_deref()),
+                    shared_limit.as_ref(),
+                    previous_entry.and_then(|previous_entry| previous_entry.rate_limiter.as_deref()),
                 ),
                 call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.config.call_timeout_ms),
                 writes: tool.annotations.read_only == Some(false),
@@ -190,19 +191,18 @@ impl Registry {
         self.capabilities.list_changed |= catalog.list_changed;
         if let Some(text) = &catalog.instructions {
             match &mut self.capabilities.instructions {
-                Some(all) => {
-                    all.push_str("\n\n");
-                    all.push_str(text);
+                Some(instructions) => {
+                    instructions.push_str("\n\n");
+                    instructions.push_str(text);
                 }
                 none => *none = Some(text.clone()),
             }
         }
-        let (allowance, all) = (all, &mut self.catalog);
-        all.tools.extend_from_slice(&catalog.tools);
-        all.resources.extend_from_slice(&catalog.resources);
-        all.resource_templates.extend_from_slice(&catalog.resource_templates);
-        all.prompts.extend_from_slice(&catalog.prompts);
-        self.shared_limits.push(allowance);
+        self.catalog.tools.extend_from_slice(&catalog.tools);
+        self.catalog.resources.extend_from_slice(&catalog.resources);
+        self.catalog.resource_templates.extend_from_slice(&catalog.resource_templates);
+        self.catalog.prompts.extend_from_slice(&catalog.prompts);
+        self.shared_limits.push(shared_limit);
         Ok(())
     }
 
@@ -227,11 +227,11 @@ impl Registry {
         self.tools.get(name)
     }
 
-    /// Whose is it?
+    /// Finds the provider of a call.
     #[inline]
     pub(crate) fn route(&self, call: &Call) -> Result<CallRoute<'_>, CallError> {
         let name = call.name();
-        let unknown = |what| CallError::UnknownItem { kind: what, name: name.to_string() };
+        let unknown = |kind| CallError::UnknownItem { kind, name: name.to_string() };
         match call.target {
             CallTarget::Tool => {
                 self.tools.get(&*name).map(CallRoute::Tool).ok_or_else(|| unknown(ItemKind::Tool))
@@ -240,8 +240,8 @@ impl Registry {
                 let prompt = self.prompts.get(&*name).ok_or_else(|| unknown(ItemKind::Prompt))?;
                 for required in &prompt.required_arguments {
                     if call.text_argument(required).is_none() {
-                        let at = format!("params.arguments.{required}");
-                        return Err(CallError::InvalidParams { path: at, reason: "missing".into() });
+                        let path = format!("params.arguments.{required}");
+                        return Err(CallError::InvalidParams { path, reason: "missing".into() });
                     }
                 }
                 Ok(CallRoute::Provider(&prompt.provider))
@@ -274,10 +274,10 @@ impl Registry {
         }
     }
 
-    /// The rendered members of a page. `None`: no such page, so the cursor is not ours or is stale.
+    /// The rendered members of a page; `None` if the cursor is unknown or stale.
     pub(crate) fn page(&self, list: ListKind, version: Version, cursor: Option<&str>) -> Option<&[u8]> {
         let page = match cursor {
-            // Some clients say "from the start" with an empty cursor.
+            // Some clients send an empty cursor for the first page.
             None | Some("") => 0,
             Some(cursor) => self.parse_cursor(cursor)?,
         };
@@ -286,14 +286,14 @@ impl Registry {
         pages.get(page).map(Vec::as_slice)
     }
 
-    /// Whether a list reads the same to everybody.
+    /// Whether a list renders to the same bytes.
     pub(crate) fn has_same_list(&self, other: &Self, list: ListKind) -> bool {
         let version = Version::NEWEST;
-        let here =
+        let own_pages =
             self.page_cache[list as usize][version.index()].get_or_init(|| self.render_pages(list, version));
-        let there = other.page_cache[list as usize][version.index()]
+        let other_pages = other.page_cache[list as usize][version.index()]
             .get_or_init(|| other.render_pages(list, version));
-        here == there
+        own_pages == other_pages
     }
 
     fn render_pages(&self, list: ListKind, version: Version) -> Vec<Vec<u8>> {
@@ -332,9 +332,9 @@ fn tool_fingerprint(tool: &spile_core::Tool) -> u64 {
     foldhash::fast::FixedState::default().hash_one((&tool.name, words, schemas))
 }
 
-fn insert_unique<V>(map: &mut Map<V>, what: ItemKind, name: &str, value: V) -> Result<(), CatalogError> {
+fn insert_unique<V>(map: &mut Map<V>, kind: ItemKind, name: &str, value: V) -> Result<(), CatalogError> {
     match map.insert(name.into(), value) {
         None => Ok(()),
-        Some(_) => Err(CatalogError::Duplicate { kind: what, name: name.into() }),
+        Some(_) => Err(CatalogError::Duplicate { kind, name: name.into() }),
     }
 }

@@ -1,7 +1,7 @@
-//! Text that we hand out and get back: nobody can read, change or forge it, or use it elsewhere.
+//! Sealed text that clients carry for the server: they cannot read, change or forge it, or use it elsewhere.
 //!
-//! AES-256-GCM with a random nonce. What a seal is for, and what it is bound to, is authenticated but not
-//! carried: a seal opened for another purpose, caller or call does not open.
+//! AES-256-GCM with a random nonce. The purpose and the binding are authenticated but not included: a seal does not
+//! open for another purpose, caller or call.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,14 +19,14 @@ pub(crate) enum Purpose {
 
 pub(crate) struct Sealer(LessSafeKey);
 
-/// It was not sealed by us, for this, or not at all.
+/// The text was not sealed by this server for this purpose and binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InvalidSeal;
 
 impl Sealer {
-    pub(crate) fn new(world: &dyn Platform) -> Self {
+    pub(crate) fn new(platform: &dyn Platform) -> Self {
         let mut key = [0; 32];
-        world.fill_random(&mut key);
+        platform.fill_random(&mut key);
         let key = UnboundKey::new(&AES_256_GCM, &key).expect("the key has the algorithm's length");
         Self(LessSafeKey::new(key))
     }
@@ -34,52 +34,57 @@ impl Sealer {
     pub(crate) fn seal(
         &self,
         purpose: Purpose,
-        bound: &[u8],
-        mut plain: Vec<u8>,
-        world: &dyn Platform,
+        binding: &[u8],
+        mut payload: Vec<u8>,
+        platform: &dyn Platform,
     ) -> String {
         let mut nonce = [0; NONCE_LEN];
-        world.fill_random(&mut nonce);
-        let aad = Aad::from(associated_data(purpose, bound));
+        platform.fill_random(&mut nonce);
+        let aad = Aad::from(associated_data(purpose, binding));
         self.0
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut plain)
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut payload)
             .expect("far below the algorithm's length limit");
-        let mut whole = Vec::with_capacity(NONCE_LEN + plain.len());
-        whole.extend_from_slice(&nonce);
-        whole.append(&mut plain);
-        URL_SAFE_NO_PAD.encode(whole)
+        let mut sealed = Vec::with_capacity(NONCE_LEN + payload.len());
+        sealed.extend_from_slice(&nonce);
+        sealed.append(&mut payload);
+        URL_SAFE_NO_PAD.encode(sealed)
     }
 
-    pub(crate) fn open(&self, purpose: Purpose, bound: &[u8], sealed: &str) -> Result<Vec<u8>, InvalidSeal> {
-        let mut whole = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| InvalidSeal)?;
-        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(InvalidSeal)?;
+    pub(crate) fn open(
+        &self,
+        purpose: Purpose,
+        binding: &[u8],
+        sealed: &str,
+    ) -> Result<Vec<u8>, InvalidSeal> {
+        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| InvalidSeal)?;
+        let (nonce, body) = sealed.split_at_mut_checked(NONCE_LEN).ok_or(InvalidSeal)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| InvalidSeal)?;
-        let aad = Aad::from(associated_data(purpose, bound));
-        let plain = self.0.open_in_place(nonce, aad, body).map_err(|_| InvalidSeal)?;
-        let end = NONCE_LEN + plain.len();
-        whole.truncate(end);
-        whole.drain(..NONCE_LEN);
-        Ok(whole)
+        let aad = Aad::from(associated_data(purpose, binding));
+        let payload = self.0.open_in_place(nonce, aad, body).map_err(|_| InvalidSeal)?;
+        let end = NONCE_LEN + payload.len();
+        sealed.truncate(end);
+        sealed.drain(..NONCE_LEN);
+        Ok(sealed)
     }
 }
 
-fn associated_data(purpose: Purpose, bound: &[u8]) -> Vec<u8> {
-    let mut aad = Vec::with_capacity(1 + bound.len());
+fn associated_data(purpose: Purpose, binding: &[u8]) -> Vec<u8> {
+    let mut aad = Vec::with_capacity(1 + binding.len());
     aad.push(match purpose {
         Purpose::Session => b's',
         Purpose::RequestState => b'r',
         Purpose::Cursor => b'c',
     });
-    aad.extend_from_slice(bound);
+    aad.extend_from_slice(binding);
     aad
 }
 
-/// A digest of several pieces that no other pieces have.
-pub(crate) fn digest_parts(pieces: &[&[u8]]) -> [u8; 32] {
+/// SHA-256 of several parts. Each length is part of the input, so different parts never give the same digest.
+pub(crate) fn digest_parts(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
-    for piece in pieces {
-        context.update(&(piece.len() as u64).to_be_bytes());
-        context.update(piece);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
     }
     let mut out = [0; 32];
     out.copy_from_slice(context.finish().as_ref());
@@ -92,14 +97,14 @@ mod tests {
     use crate::platform::SystemPlatform;
 
     #[test]
-    fn a_seal_opens_only_as_it_was_made() {
-        let world = SystemPlatform::default();
-        let sealer = Sealer::new(&world);
-        let sealed = sealer.seal(Purpose::Session, b"alice", b"hello".to_vec(), &world);
+    fn a_seal_opens_only_with_its_key_purpose_and_binding() {
+        let platform = SystemPlatform::default();
+        let sealer = Sealer::new(&platform);
+        let sealed = sealer.seal(Purpose::Session, b"alice", b"hello".to_vec(), &platform);
         assert_eq!(sealer.open(Purpose::Session, b"alice", &sealed), Ok(b"hello".to_vec()));
         assert_eq!(sealer.open(Purpose::Session, b"bob", &sealed), Err(InvalidSeal));
         assert_eq!(sealer.open(Purpose::RequestState, b"alice", &sealed), Err(InvalidSeal));
-        assert_eq!(Sealer::new(&world).open(Purpose::Session, b"alice", &sealed), Err(InvalidSeal));
+        assert_eq!(Sealer::new(&platform).open(Purpose::Session, b"alice", &sealed), Err(InvalidSeal));
         for i in 0..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };

@@ -1,4 +1,4 @@
-//! One MCP server: what it serves, and everything it keeps while it does.
+//! One MCP server: its registry, its limits, and the state it keeps while it serves.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,21 +21,21 @@ use crate::sessions::{SessionError, SessionOwner, SessionTicket, Sessions};
 use crate::subscriptions::{Subscription, SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
-/// What a server is called and how much it allows.
+/// Name, limits and platform of a server.
 pub struct Config {
     pub name: String,
-    /// The contract's version: it tells one set of tools from another.
+    /// The contract's version. Clients see it as `serverInfo.version`.
     pub version: String,
     pub limits: Limits,
     pub platform: Arc<dyn Platform>,
 }
 
-/// What is served, and can be replaced while it is.
+/// The providers served together. [`Server::swap`] replaces them while the server runs.
 pub struct ProviderSet {
     /// The contract's version.
     pub version: String,
     pub providers: Vec<Arc<dyn Provider>>,
-    /// How long a call may take; else what the server's limits say.
+    /// Time limit of a call; `None` uses [`Limits::call_timeout_ms`].
     pub call_timeout_ms: Option<u64>,
 }
 
@@ -50,29 +50,29 @@ pub struct Server {
     pub(crate) counters: Counters,
     pub(crate) sessions: Sessions,
     registry: RwLock<Arc<Registry>>,
-    /// One change at a time: an older catalog must not replace a newer one.
+    /// Serializes changes of `registry`, so that an older catalog never replaces a newer one.
     swap_lock: Mutex<()>,
     last_reload: Mutex<Option<ReloadReport>>,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     started_ms: u64,
 }
 
-/// What came of the last change of what is served.
+/// The outcome of the last reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadReport {
     pub at_ms: u64,
     pub outcome: ReloadOutcome,
-    /// For whoever runs the server.
+    /// Text for the operator.
     pub message: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadOutcome {
-    /// It is served.
+    /// The new contract is served.
     Applied,
-    /// It comes to the same as what is served.
+    /// The new contract equals the old one.
     Unchanged,
-    /// It cannot be served, or must not; the last good one still is.
+    /// The new contract is invalid or breaking; the last good one is still served.
     Rejected,
 }
 
@@ -93,14 +93,14 @@ pub(crate) struct Counters {
     pub(crate) subscriptions: AtomicUsize,
 }
 
-/// Whose request it is and where it came from.
+/// Principal and network address of a request.
 #[derive(Debug, Clone, Default)]
 pub struct CallerIdentity {
     pub principal: Principal,
     pub address: Option<IpAddr>,
 }
 
-/// What `/status` tells.
+/// The content of `/status`.
 #[derive(Debug, Clone)]
 pub struct Status {
     pub version: String,
@@ -121,20 +121,20 @@ impl Server {
         Self::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms: None })
     }
 
-    /// The version is that of what is served.
-    pub fn with_provider_set(config: Config, served: ProviderSet) -> Result<Arc<Self>, CatalogError> {
-        let Config { name, version: _, limits, platform: world } = config;
-        let terms = registry::RegistryConfig {
+    /// Like [`Server::new`], with the version and the time limit of `provider_set`.
+    pub fn with_provider_set(config: Config, provider_set: ProviderSet) -> Result<Arc<Self>, CatalogError> {
+        let Config { name, version: _, limits, platform } = config;
+        let config = registry::RegistryConfig {
             name: name.clone(),
-            version: served.version,
-            call_timeout_ms: served.call_timeout_ms.unwrap_or(limits.call_timeout_ms),
+            version: provider_set.version,
+            call_timeout_ms: provider_set.call_timeout_ms.unwrap_or(limits.call_timeout_ms),
             page_items_max: limits.page_items_max,
             generation: 0,
         };
-        let registry = Registry::new(served.providers, terms, None)?;
+        let registry = Registry::new(provider_set.providers, config, None)?;
         let server = Arc::new(Self {
             scan_limits: ScanLimits { depth_max: limits.json_depth_max, slots_max: limits.json_slots_max },
-            sealer: Sealer::new(&*world),
+            sealer: Sealer::new(&*platform),
             subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
             counters: Counters::default(),
@@ -143,10 +143,10 @@ impl Server {
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
             observer: OnceLock::new(),
-            started_ms: world.now_ms(),
+            started_ms: platform.now_ms(),
             name,
             limits,
-            platform: world,
+            platform,
         });
         server.attach(&server.registry());
         Ok(server)
@@ -162,22 +162,22 @@ impl Server {
         }
     }
 
-    /// Serves something else from now on. Calls under way finish on what they started with; whoever listens is
-    /// told of each list that reads differently, once. If it cannot be served, nothing changes.
-    pub fn swap(self: &Arc<Self>, served: ProviderSet) -> Result<(), CatalogError> {
-        let alone = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Replaces the providers. Calls in flight finish with the old ones. Subscribers get one list-changed
+    /// notification for each list that differs. An invalid catalog changes nothing.
+    pub fn swap(self: &Arc<Self>, provider_set: ProviderSet) -> Result<(), CatalogError> {
+        let guard = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.registry();
-        let terms = registry::RegistryConfig {
-            version: served.version,
-            call_timeout_ms: served.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms),
+        let config = registry::RegistryConfig {
+            version: provider_set.version,
+            call_timeout_ms: provider_set.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms),
             generation: old.config.generation + 1,
             ..old.config.clone()
         };
-        let new = Arc::new(Registry::new(served.providers, terms, Some(&old))?);
+        let new = Arc::new(Registry::new(provider_set.providers, config, Some(&old))?);
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         self.attach(&new);
-        drop(alone);
-        // Before anybody hears of it, and asks.
+        drop(guard);
+        // Before the notifications go out: a client may react by reading the status.
         self.record_reload(ReloadOutcome::Applied, None);
         for (lists, change) in [
             (&[ListKind::Tools][..], CatalogChange::Tools),
@@ -191,16 +191,16 @@ impl Server {
         Ok(())
     }
 
-    /// Remembers what came of a change, for [`Server::status`].
-    pub fn record_reload(&self, outcome: ReloadOutcome, why: Option<String>) {
-        let reload = ReloadReport { at_ms: self.platform.now_ms(), outcome, message: why };
+    /// Records the outcome of a reload for [`Server::status`].
+    pub fn record_reload(&self, outcome: ReloadOutcome, reason: Option<String>) {
+        let reload = ReloadReport { at_ms: self.platform.now_ms(), outcome, message: reason };
         *self.last_reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
-    /// Tells `observer` of every call from now on. There can be one.
+    /// Reports every call to `observer` from now on. A server has at most one observer.
     pub fn set_observer(&self, observer: Arc<dyn CallObserver>) {
         if self.observer.set(observer).is_err() {
-            tracing::warn!("somebody observes the calls already");
+            tracing::warn!("a call observer is already set; the new one is ignored");
         }
     }
 
@@ -213,72 +213,72 @@ impl Server {
         self.with_registry(|registry| registry.capabilities.supports_method(method))
     }
 
-    /// A short look, without taking hold of it.
+    /// Reads the registry without cloning its `Arc`. `read` must be short: it holds the lock.
     #[inline]
-    pub(crate) fn with_registry<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
-        look(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn with_registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
+        read(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads one message.
+    /// Decodes one message.
     #[inline]
-    pub fn decode(&self, bytes: Vec<u8>, bare: Defaults<'_>) -> Decoded {
-        let terms = DecodeOptions {
+    pub fn decode(&self, bytes: Vec<u8>, defaults: Defaults<'_>) -> Decoded {
+        let options = DecodeOptions {
             scan_limits: self.scan_limits,
             batch_items_max: self.limits.batch_items_max,
             supports_method: &|method| self.serves(method),
         };
-        wire::decode(bytes, &terms, bare)
+        wire::decode(bytes, &options, defaults)
     }
 
-    /// What a message over a new pipe will be judged by.
+    /// Creates the state of a new pipe connection.
     pub fn open_pipe(&self) -> Arc<ConnectionState> {
-        let watch = Arc::new(Subscription::for_all_lists());
-        self.subscriptions.add(&watch);
+        let subscription = Arc::new(Subscription::for_all_lists());
+        self.subscriptions.add(&subscription);
         let mut key = [0; 16];
         self.platform.fill_random(&mut key);
-        Arc::new(ConnectionState::with_key(watch, key, self.platform.now_ms()))
+        Arc::new(ConnectionState::with_key(subscription, key, self.platform.now_ms()))
     }
 
-    /// A line that is one stream, and the messages that are posted to it: HTTP+SSE of 2024-11-05.
-    pub fn open_sse(self: &Arc<Self>, who: &CallerIdentity) -> Result<SseConnection, CallError> {
+    /// Opens an HTTP+SSE connection of 2024-11-05: one stream, and the messages posted to it.
+    pub fn open_sse(self: &Arc<Self>, identity: &CallerIdentity) -> Result<SseConnection, CallError> {
         let mut key = [0; 16];
         self.platform.fill_random(&mut key);
-        let owner = SessionOwner::new(&who.principal, who.address);
-        let live =
+        let owner = SessionOwner::new(&identity.principal, identity.address);
+        let connection =
             self.sessions.open_sse(key, owner, &self.limits, &self.subscriptions, self.platform.now_ms());
-        let live = live.map_err(|full| session_limit_error(&full))?;
-        Ok(SseConnection { server: self.clone(), connection: live, key })
+        let connection = connection.map_err(|error| session_limit_error(&error))?;
+        Ok(SseConnection { server: self.clone(), connection, key })
     }
 
-    /// The line of this name, if it is this caller's and its stream is still there.
-    pub fn sse_connection(&self, name: &str, who: &CallerIdentity) -> Option<Arc<ConnectionState>> {
-        self.sessions.sse_connection(&parse_connection_key(name)?, &who.principal)
+    /// Returns the HTTP+SSE connection with this id if it belongs to the caller and its stream is open.
+    pub fn sse_connection(&self, name: &str, identity: &CallerIdentity) -> Option<Arc<ConnectionState>> {
+        self.sessions.sse_connection(&parse_connection_key(name)?, &identity.principal)
     }
 
-    /// Reads a session id.
-    pub fn verify_session(&self, id: &str, who: &CallerIdentity) -> Option<SessionTicket> {
+    /// Opens a session id; `None` if it is invalid, expired, ended or another caller's.
+    pub fn verify_session(&self, id: &str, identity: &CallerIdentity) -> Option<SessionTicket> {
         let now_ms = self.platform.now_ms();
-        self.sessions.verify(&self.sealer, id, &who.principal, now_ms, self.limits.session_age_ms)
+        self.sessions.verify(&self.sealer, id, &identity.principal, now_ms, self.limits.session_age_ms)
     }
 
-    /// What a session has open, made now if need be.
+    /// Returns the state of a session, created now if it has none.
     pub fn ensure_session_state(
         &self,
         ticket: &SessionTicket,
-        who: &CallerIdentity,
+        identity: &CallerIdentity,
     ) -> Result<Arc<ConnectionState>, CallError> {
-        let owner = SessionOwner::new(&who.principal, who.address);
-        let live = self.sessions.get_or_create(
+        let owner = SessionOwner::new(&identity.principal, identity.address);
+        let connection = self.sessions.get_or_create(
             ticket,
             owner,
             &self.limits,
             &self.subscriptions,
             self.platform.now_ms(),
         );
-        live.map_err(|full| session_limit_error(&full))
+        connection.map_err(|error| session_limit_error(&error))
     }
 
-    /// What a session has open, if anything.
+    /// Returns the state of a session, if it has any.
     pub fn session_state(&self, ticket: &SessionTicket) -> Option<Arc<ConnectionState>> {
         self.sessions.get(ticket)
     }
@@ -287,8 +287,8 @@ impl Server {
         self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_age_ms);
     }
 
-    /// Something changed: the registry is made anew, and whoever wanted to know is told. A provider that was
-    /// replaced meanwhile has nothing to say any more.
+    /// Rebuilds the registry after a provider reported a change, and notifies subscribers. Ignores providers that
+    /// have been replaced since.
     fn apply_change(&self, change: &CatalogChange, generation: u64) {
         if !matches!(change, CatalogChange::Resource(_)) {
             let _alone = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -300,8 +300,8 @@ impl Server {
                 Ok(registry) => {
                     *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
                 }
-                Err(why) => {
-                    tracing::error!(%why, "a changed catalog cannot be served; the last good one stays");
+                Err(reason) => {
+                    tracing::error!(%reason, "invalid catalog after a change; still serving the last good one");
                     return;
                 }
             }
@@ -326,7 +326,7 @@ impl Server {
         }
     }
 
-    /// Ends what would go on for ever: subscriptions, streams, tasks. Calls under way are not touched.
+    /// Ends what has no end of its own: subscriptions, streams, tasks. Calls in flight go on.
     pub fn close(&self) {
         self.subscriptions.close();
         self.sessions.close();
@@ -334,14 +334,14 @@ impl Server {
     }
 }
 
-fn session_limit_error(full: &SessionError) -> CallError {
-    if *full == SessionError::TotalLimit {
-        tracing::warn!("no room for another session");
+fn session_limit_error(error: &SessionError) -> CallError {
+    if *error == SessionError::TotalLimit {
+        tracing::warn!("session limit reached; refusing a new session");
     }
     CallError::Busy { retry_after_ms: 1000 }
 }
 
-/// The stream's end of a line. Dropping it hangs up: whatever is under way is stopped.
+/// The server's end of an HTTP+SSE stream. Dropping it closes the connection and cancels its calls.
 pub struct SseConnection {
     server: Arc<Server>,
     pub connection: Arc<ConnectionState>,
@@ -349,7 +349,7 @@ pub struct SseConnection {
 }
 
 impl SseConnection {
-    /// What nobody can guess: whoever posts names the line by it.
+    /// The unguessable id that a client passes with each POST.
     pub fn connection_id(&self) -> String {
         hex(&self.key)
     }
@@ -361,12 +361,12 @@ impl SseConnection {
         }
         loop {
             match ready!(self.connection.subscription.poll_next(cx)) {
-                // Without a handshake there is nobody to tell.
+                // No notification may be sent before the handshake.
                 Some(SubscriptionEvent::Change(change)) if self.connection.peer().is_some() => {
                     return Poll::Ready(Some(encode::change_notification(&change, None)));
                 }
                 Some(SubscriptionEvent::Change(_) | SubscriptionEvent::Task(_)) => {}
-                // We are going; calls under way are answered first, and the last of them wakes us.
+                // Shutting down: calls in flight are answered first, and the last of them wakes this reader.
                 None if self.connection.call_count() > 0 => return Poll::Pending,
                 None => return Poll::Ready(None),
             }
@@ -390,7 +390,7 @@ fn parse_connection_key(name: &str) -> Option<[u8; 16]> {
     Some(key)
 }
 
-/// How a provider reaches the server that took it in, without keeping it alive.
+/// Passes a provider's changes to its server without keeping the server alive.
 struct ServerChangeListener {
     server: Weak<Server>,
     generation: u64,
@@ -404,7 +404,7 @@ impl ChangeListener for ServerChangeListener {
     }
 }
 
-/// Shown by a refusal at the door, where no request has been read.
-pub fn early_error_response(told: &RpcError, id: Option<&RequestId>) -> ErrorResponse {
-    ErrorResponse::new(told, id, wire::Version::NEWEST)
+/// An error response for a transport that refuses a message before decoding it.
+pub fn early_error_response(error: &RpcError, id: Option<&RequestId>) -> ErrorResponse {
+    ErrorResponse::new(error, id, wire::Version::NEWEST)
 }

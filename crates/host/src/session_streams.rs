@@ -1,8 +1,8 @@
-//! What a client of the handshake era reads over HTTP, and may come back for.
+//! Resumable SSE streams of a handshake-era session.
 //!
-//! A call that has to wait writes into a stream; a response reads from it. The two need not meet: when a
-//! connection breaks, the stream goes on, and a GET with `Last-Event-ID` takes it up where it was left.
-//! Each stream is bounded: notifications make way, answers and questions do not.
+//! A call that has to wait writes into a stream, and an HTTP response reads from it. The two are independent: when a
+//! connection breaks, the stream goes on, and a GET with `Last-Event-ID` resumes it. Each stream is bounded:
+//! notifications are dropped first; responses and requests are never dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use wire::frame::sse::EventId;
 
 use crate::connection_state::ConnectionState;
 
-/// The stream that a client opens with GET: what belongs to no request.
+/// The stream that a client opens with GET: messages that belong to no request.
 pub const GET_STREAM: u32 = 0;
 
-/// How many ended streams are kept for a client that comes back.
+/// How many ended streams are kept for a client that resumes.
 const ENDED_STREAMS_MAX: usize = 16;
 
 pub struct SessionStreams {
@@ -36,7 +36,7 @@ struct EventStream {
     bytes: usize,
     next_event_number: u64,
     ended: bool,
-    /// Who reads; a new reader takes the place of the old.
+    /// Incremented for each reader; a new reader replaces the old one.
     reader_generation: u64,
     attached: bool,
     waker: Option<Waker>,
@@ -48,9 +48,8 @@ struct BufferedEvent {
 }
 
 enum EventPayload {
-    /// May make way.
+    /// Dropped first when the stream is full.
     Notification(Arc<[u8]>),
-    /// A question.
     Request(Arc<[u8]>),
     Response {
         status: u16,
@@ -61,7 +60,7 @@ enum EventPayload {
     },
 }
 
-/// What a reader gets.
+/// One item for a reader.
 pub enum StreamItem {
     Message {
         id: EventId,
@@ -72,32 +71,33 @@ pub enum StreamItem {
         status: u16,
         body: Arc<[u8]>,
     },
-    /// Let go and come back later.
+    /// Close the connection; the client resumes after `retry_ms`.
     Pause {
         retry_ms: u64,
     },
 }
 
 impl SessionStreams {
-    /// Streams, and the events of the GET stream, are counted from behind `before`.
-    pub(crate) fn new(before: u32, events_max: usize, bytes_max: usize) -> Self {
-        let get = EventStream { next_event_number: u64::from(before) + 1, ..EventStream::new(GET_STREAM) };
-        let next = before.wrapping_add(1).max(GET_STREAM + 1);
-        let inner = StreamTable { next_id: next, streams: vec![get], closed: false };
-        Self { table: Mutex::new(inner), events_max, bytes_max }
+    /// Numbers streams, and the events of the GET stream, from `numbered_after + 1`.
+    pub(crate) fn new(numbered_after: u32, events_max: usize, bytes_max: usize) -> Self {
+        let get =
+            EventStream { next_event_number: u64::from(numbered_after) + 1, ..EventStream::new(GET_STREAM) };
+        let next = numbered_after.wrapping_add(1).max(GET_STREAM + 1);
+        let table = StreamTable { next_id: next, streams: vec![get], closed: false };
+        Self { table: Mutex::new(table), events_max, bytes_max }
     }
 
-    /// A stream for one request.
+    /// Opens a stream for one request.
     pub fn open(&self) -> u32 {
-        let mut inner = self.lock();
-        let id = inner.next_id;
-        inner.next_id = inner.next_id.wrapping_add(1).max(GET_STREAM + 1);
-        inner.evict_ended(ENDED_STREAMS_MAX, self.bytes_max);
-        inner.streams.push(EventStream::new(id));
+        let mut table = self.lock();
+        let id = table.next_id;
+        table.next_id = table.next_id.wrapping_add(1).max(GET_STREAM + 1);
+        table.evict_ended(ENDED_STREAMS_MAX, self.bytes_max);
+        table.streams.push(EventStream::new(id));
         id
     }
 
-    /// Forgets a stream that nobody needs to come back to.
+    /// Removes a stream that no client will resume.
     pub fn remove(&self, id: u32) {
         self.lock().streams.retain(|stream| stream.id != id || id == GET_STREAM);
     }
@@ -118,30 +118,34 @@ impl SessionStreams {
         self.push(id, EventPayload::Response { status, body: body.into() });
     }
 
-    /// Reads a stream from behind `after`, or from now on. `None` if there is no such stream (any more).
-    pub fn attach_reader(live: &Arc<ConnectionState>, id: u32, after: Option<u64>) -> Option<StreamReader> {
-        let mut inner = live.streams.lock();
-        let stream = inner.streams.iter_mut().find(|s| s.id == id)?;
+    /// Reads a stream after event `after`, or from now on. `None` if the stream does not exist (any more).
+    pub fn attach_reader(
+        connection: &Arc<ConnectionState>,
+        id: u32,
+        after: Option<u64>,
+    ) -> Option<StreamReader> {
+        let mut table = connection.streams.lock();
+        let stream = table.streams.iter_mut().find(|s| s.id == id)?;
         stream.reader_generation += 1;
         stream.attached = true;
         if let Some(waker) = stream.waker.take() {
             waker.wake();
         }
-        // A place that we never gave is no place: behind it nothing would ever come.
+        // An event number from the future would wait for ever; treat it as the newest.
         let newest = stream.next_event_number - 1;
         let after = after.map_or(newest, |after| after.min(newest));
         Some(StreamReader {
-            connection: live.clone(),
+            connection: connection.clone(),
             stream_id: id,
             last_event_number: after,
             generation: stream.reader_generation,
         })
     }
 
-    /// A broken call leaves no answer; its reader must not wait for one.
+    /// Ends a stream, so that its reader does not wait for the response of an aborted call.
     pub fn end(&self, id: u32) {
-        let mut inner = self.lock();
-        if let Some(stream) = inner.streams.iter_mut().find(|s| s.id == id) {
+        let mut table = self.lock();
+        if let Some(stream) = table.streams.iter_mut().find(|s| s.id == id) {
             stream.ended = true;
             if let Some(waker) = stream.waker.take() {
                 waker.wake();
@@ -150,9 +154,9 @@ impl SessionStreams {
     }
 
     pub(crate) fn close(&self) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        for stream in &mut inner.streams {
+        let mut table = self.lock();
+        table.closed = true;
+        for stream in &mut table.streams {
             if let Some(waker) = stream.waker.take() {
                 waker.wake();
             }
@@ -167,24 +171,24 @@ impl SessionStreams {
         self.lock().streams.iter().all(|stream| stream.id == GET_STREAM && stream.events.is_empty())
     }
 
-    fn push(&self, id: u32, what: EventPayload) {
-        let mut inner = self.lock();
-        let Some(stream) = inner.streams.iter_mut().find(|s| s.id == id) else { return };
-        if matches!(what, EventPayload::Pause { .. }) && !stream.attached {
+    fn push(&self, id: u32, payload: EventPayload) {
+        let mut table = self.lock();
+        let Some(stream) = table.streams.iter_mut().find(|s| s.id == id) else { return };
+        if matches!(payload, EventPayload::Pause { .. }) && !stream.attached {
             return;
         }
-        stream.ended |= matches!(what, EventPayload::Response { .. });
-        stream.bytes += what.bytes();
+        stream.ended |= matches!(payload, EventPayload::Response { .. });
+        stream.bytes += payload.bytes();
         let number = stream.next_event_number;
         stream.next_event_number += 1;
-        stream.events.push_back(BufferedEvent { number, payload: what });
+        stream.events.push_back(BufferedEvent { number, payload });
         while stream.events.len() > self.events_max || stream.bytes > self.bytes_max {
-            let Some(at) =
+            let Some(index) =
                 stream.events.iter().position(|e| matches!(e.payload, EventPayload::Notification(_)))
             else {
                 break;
             };
-            if let Some(event) = stream.events.remove(at) {
+            if let Some(event) = stream.events.remove(index) {
                 stream.bytes -= event.payload.bytes();
             }
         }
@@ -199,20 +203,20 @@ impl SessionStreams {
 }
 
 impl StreamTable {
-    /// Forgets ended streams that nobody reads, oldest first, until they are few and small: together they may
-    /// hold no more than one stream may.
+    /// Removes ended streams without a reader, oldest first, until at most `count_max` are left with at most
+    /// `bytes_max` in total.
     fn evict_ended(&mut self, count_max: usize, bytes_max: usize) {
-        let waits = |stream: &EventStream| stream.ended && !stream.attached;
-        let mut count = self.streams.iter().filter(|stream| waits(stream)).count();
+        let is_evictable = |stream: &EventStream| stream.ended && !stream.attached;
+        let mut count = self.streams.iter().filter(|stream| is_evictable(stream)).count();
         let mut bytes: usize =
-            self.streams.iter().filter(|stream| waits(stream)).map(|stream| stream.bytes).sum();
+            self.streams.iter().filter(|stream| is_evictable(stream)).map(|stream| stream.bytes).sum();
         self.streams.retain(|stream| {
-            let goes = waits(stream) && (count > count_max || bytes > bytes_max);
-            if goes {
+            let evict = is_evictable(stream) && (count > count_max || bytes > bytes_max);
+            if evict {
                 count -= 1;
                 bytes -= stream.bytes;
             }
-            !goes
+            !evict
         });
     }
 }
@@ -220,7 +224,7 @@ impl StreamTable {
 impl EventStream {
     fn new(id: u32) -> Self {
         let (events, waker) = (VecDeque::new(), None);
-        // Event 0 is the one that primes the stream.
+        // Event 0 primes the stream.
         Self {
             id,
             events,
@@ -260,37 +264,37 @@ impl StreamReader {
         self.stream_id
     }
 
-    /// The event that primes this reader: it stands for what was read already.
+    /// The id of the priming event: it stands for everything read so far.
     pub fn start_event_id(&self) -> EventId {
         EventId { stream: self.stream_id, event: self.last_event_number }
     }
 
-    /// The next part; `None` at the end, or when another reader took over.
+    /// The next item; `None` at the end, or when another reader took over.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
-        let mut inner = self.connection.streams.lock();
-        let closed = inner.closed;
-        let Some(stream) = inner.streams.iter_mut().find(|s| s.id == self.stream_id) else {
+        let mut table = self.connection.streams.lock();
+        let closed = table.closed;
+        let Some(stream) = table.streams.iter_mut().find(|s| s.id == self.stream_id) else {
             return Poll::Ready(None);
         };
         if stream.reader_generation != self.generation {
-            // On its way here it may have asked to be told of news in place of the new reader, who asks again.
+            // This reader may have registered its waker over the new reader's: wake, so that the new one registers again.
             if let Some(waker) = stream.waker.take() {
                 waker.wake();
             }
             return Poll::Ready(None);
         }
-        let Some(at) = stream.events.iter().position(|e| e.number > self.last_event_number) else {
-            // A call under way is answered even while we close; what would go on for ever ends.
+        let Some(index) = stream.events.iter().position(|e| e.number > self.last_event_number) else {
+            // On shutdown a call in flight is still answered; only the GET stream, which has no end of its own, ends.
             if stream.ended || (closed && stream.id == GET_STREAM) {
                 return Poll::Ready(None);
             }
             stream.waker = Some(cx.waker().clone());
             return Poll::Pending;
         };
-        let event = &stream.events[at];
+        let event = &stream.events[index];
         self.last_event_number = event.number;
         let id = EventId { stream: self.stream_id, event: event.number };
-        let part = match &event.payload {
+        let item = match &event.payload {
             EventPayload::Notification(body) | EventPayload::Request(body) => {
                 StreamItem::Message { id, body: body.clone() }
             }
@@ -299,25 +303,25 @@ impl StreamReader {
             }
             EventPayload::Pause { retry_ms } => {
                 let retry_ms = *retry_ms;
-                // Said once: whoever comes back must not be sent away again.
-                stream.events.remove(at);
+                // Sent once: a client that resumes must not be paused again.
+                stream.events.remove(index);
                 StreamItem::Pause { retry_ms }
             }
         };
-        Poll::Ready(Some(part))
+        Poll::Ready(Some(item))
     }
 }
 
 impl Drop for StreamReader {
     fn drop(&mut self) {
-        let mut inner = self.connection.streams.lock();
-        let Some(stream) = inner.streams.iter_mut().find(|s| s.id == self.stream_id) else { return };
+        let mut table = self.connection.streams.lock();
+        let Some(stream) = table.streams.iter_mut().find(|s| s.id == self.stream_id) else { return };
         if stream.reader_generation == self.generation {
             stream.attached = false;
             stream.waker = None;
         } else if let Some(waker) = stream.waker.take() {
-            // We may have been the last to look for news: whoever took our place must look once more, or
-            // the next news would wake us, who are gone.
+            // The stored waker may be this reader's. Wake the reader that took over, so that it registers its own;
+            // otherwise the next event would wake a reader that no longer exists.
             waker.wake();
         }
     }

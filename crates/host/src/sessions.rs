@@ -1,8 +1,8 @@
-//! Sessions of the handshake era that cost nothing until they are used.
+//! Sessions of the handshake era. They use no memory until they need state.
 //!
-//! A session id is a sealed ticket: it carries what was negotiated, so `initialize` leaves nothing behind
-//! and cannot be used to fill our memory. A [`Live`] is made when a session first needs one, is bounded in
-//! number, and is dropped when it holds nothing. Ended sessions are remembered until they would expire.
+//! A session id is a sealed ticket that carries what was negotiated, so a flood of `initialize` requests leaves nothing
+//! behind. A [`ConnectionState`] is created when a session first needs one. The number of states is bounded, and an
+//! unused one is dropped. Ended sessions are remembered until they would expire.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub struct SessionTicket {
 }
 
 impl SessionTicket {
-    /// What tells this session from others.
+    /// Identifies the session.
     pub(crate) fn key(&self) -> [u8; 16] {
         self.key
     }
@@ -34,7 +34,7 @@ impl SessionTicket {
 
 const TICKET_BYTES: usize = 1 + 2 + 8 + 16;
 
-/// Whose session it is, for counting.
+/// Whom a session counts against.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum SessionOwner {
     Named(Principal),
@@ -51,21 +51,21 @@ impl SessionOwner {
 
     fn sessions_max(&self, limits: &Limits) -> usize {
         match self {
-            // Whoever reaches a loopback address is on this machine: one address stands for many programs.
+            // A loopback address stands for all programs on this machine.
             Self::Anonymous(Some(address)) if !address.is_loopback() => limits.sessions_per_anonymous_max,
             Self::Named(_) | Self::Anonymous(_) => limits.sessions_per_principal_max,
         }
     }
 }
 
-/// Why there is no room.
+/// Why a session gets no state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionError {
-    /// This caller has too many.
+    /// The caller has too many sessions with state.
     OwnerLimit,
-    /// Everybody together has too many.
+    /// The server has too many sessions with state.
     TotalLimit,
-    /// Never again: it was ended while this caller was on the way.
+    /// The session was ended while this request was on its way.
     Ended,
 }
 
@@ -77,7 +77,8 @@ struct SessionTable {
     active: HashMap<[u8; 16], (SessionOwner, Arc<ConnectionState>)>,
     counts_by_owner: HashMap<SessionOwner, usize>,
     ended: HashMap<[u8; 16], u64>,
-    /// Everything issued up to here counts as ended: what is left of an `ended` that grew too large.
+    /// Sessions issued before this time count as ended unless they are active. Replaces `ended` when that grew too
+    /// large.
     ended_before_ms: u64,
     last_sweep_ms: u64,
 }
@@ -88,54 +89,54 @@ impl Sessions {
         sealer: &Sealer,
         peer: Peer,
         principal: &Principal,
-        world: &dyn Platform,
+        platform: &dyn Platform,
     ) -> String {
-        let mut plain = Vec::with_capacity(TICKET_BYTES + 16);
-        plain.push(peer.version.index() as u8);
-        plain.extend_from_slice(&peer.capabilities.bits().to_be_bytes());
-        plain.extend_from_slice(&world.now_ms().to_be_bytes());
+        let mut payload = Vec::with_capacity(TICKET_BYTES + 16);
+        payload.push(peer.version.index() as u8);
+        payload.extend_from_slice(&peer.capabilities.bits().to_be_bytes());
+        payload.extend_from_slice(&platform.now_ms().to_be_bytes());
         let mut key = [0; 16];
-        world.fill_random(&mut key);
-        plain.extend_from_slice(&key);
-        sealer.seal(Purpose::Session, principal.as_str().as_bytes(), plain, world)
+        platform.fill_random(&mut key);
+        payload.extend_from_slice(&key);
+        sealer.seal(Purpose::Session, principal.as_str().as_bytes(), payload, platform)
     }
 
-    /// Reads a session id; `None` if it is not ours, not this caller's, ended or too old.
+    /// Opens a session id; `None` if it is invalid, another caller's, ended or expired.
     pub(crate) fn verify(
         &self,
         sealer: &Sealer,
         id: &str,
-        who: &Principal,
+        principal: &Principal,
         now_ms: u64,
         age_ms: u64,
     ) -> Option<SessionTicket> {
-        let plain = sealer.open(Purpose::Session, who.as_str().as_bytes(), id).ok()?;
-        let plain: &[u8; TICKET_BYTES] = plain.as_slice().try_into().ok()?;
-        let (version, _) = Version::ALL.get(usize::from(plain[0]))?;
-        let caps = ClientCapabilities::from_bits(u16::from_be_bytes([plain[1], plain[2]]));
-        let issued_ms = u64::from_be_bytes(plain[3..11].try_into().ok()?);
-        let key: [u8; 16] = plain[11..].try_into().ok()?;
+        let payload = sealer.open(Purpose::Session, principal.as_str().as_bytes(), id).ok()?;
+        let payload: &[u8; TICKET_BYTES] = payload.as_slice().try_into().ok()?;
+        let (version, _) = Version::ALL.get(usize::from(payload[0]))?;
+        let capabilities = ClientCapabilities::from_bits(u16::from_be_bytes([payload[1], payload[2]]));
+        let issued_ms = u64::from_be_bytes(payload[3..11].try_into().ok()?);
+        let key: [u8; 16] = payload[11..].try_into().ok()?;
         if now_ms >= issued_ms.saturating_add(age_ms) {
             return None;
         }
-        let inner = self.lock();
-        if let Some((_, live)) = inner.active.get(&key) {
-            live.touch(now_ms);
+        let table = self.lock();
+        if let Some((_, connection)) = table.active.get(&key) {
+            connection.touch(now_ms);
         }
-        if inner.ended.contains_key(&key)
-            || (issued_ms <= inner.ended_before_ms && !inner.active.contains_key(&key))
+        if table.ended.contains_key(&key)
+            || (issued_ms <= table.ended_before_ms && !table.active.contains_key(&key))
         {
             return None;
         }
-        Some(SessionTicket { peer: Peer::negotiated(*version, caps), key, issued_ms })
+        Some(SessionTicket { peer: Peer::negotiated(*version, capabilities), key, issued_ms })
     }
 
-    /// What the session holds, if it holds anything.
+    /// The state of a session, if it has any.
     pub(crate) fn get(&self, ticket: &SessionTicket) -> Option<Arc<ConnectionState>> {
-        self.lock().active.get(&ticket.key).map(|(_, live)| live.clone())
+        self.lock().active.get(&ticket.key).map(|(_, connection)| connection.clone())
     }
 
-    /// What the session holds; made now if need be.
+    /// The state of a session, created now if it has none.
     pub(crate) fn get_or_create(
         &self,
         ticket: &SessionTicket,
@@ -144,28 +145,27 @@ impl Sessions {
         hub: &SubscriptionHub,
         now_ms: u64,
     ) -> Result<Arc<ConnectionState>, SessionError> {
-        let mut inner = self.lock();
-        if let Some((_, live)) = inner.active.get(&ticket.key) {
-            live.touch(now_ms);
-            return Ok(live.clone());
+        let mut table = self.lock();
+        if let Some((_, connection)) = table.active.get(&ticket.key) {
+            connection.touch(now_ms);
+            return Ok(connection.clone());
         }
-        if inner.ended.contains_key(&ticket.key) {
+        if table.ended.contains_key(&ticket.key) {
             return Err(SessionError::Ended);
         }
-        inner.make_room(&owner, limits, now_ms)?;
-        let watch = Arc::new(Subscription::for_all_lists());
-        hub.add(&watch);
-        // 2025-11-25, Resumability: an event id MUST be unique in its session, which may have held something
-        // before and lost it. Its age is a number that none of those streams came near.
-        let before = now_ms.saturating_sub(ticket.issued_ms) as u32;
-        let streams = SessionStreams::new(before, limits.stream_events_max, limits.stream_bytes_max);
-        let live = Arc::new(ConnectionState::new(watch, streams, now_ms));
-        inner.insert(ticket.key, owner, live.clone());
-        Ok(live)
+        table.make_room(&owner, limits, now_ms)?;
+        let subscription = Arc::new(Subscription::for_all_lists());
+        hub.add(&subscription);
+        // 2025-11-25, Resumability: an event id MUST be unique in its session. The session may have had state before
+        // and lost it. Its age in milliseconds is larger than any stream number used until then.
+        let first_number = now_ms.saturating_sub(ticket.issued_ms) as u32;
+        let streams = SessionStreams::new(first_number, limits.stream_events_max, limits.stream_bytes_max);
+        let connection = Arc::new(ConnectionState::new(subscription, streams, now_ms));
+        table.insert(ticket.key, owner, connection.clone());
+        Ok(connection)
     }
 
-    /// A line that is one stream and the messages posted to it. It counts among the sessions that hold
-    /// something, and is forgotten by [`Sessions::hang_up`] alone.
+    /// Opens an HTTP+SSE connection. It counts as a session with state, and only [`Sessions::close_sse`] removes it.
     pub(crate) fn open_sse(
         &self,
         key: [u8; 16],
@@ -174,41 +174,42 @@ impl Sessions {
         hub: &SubscriptionHub,
         now_ms: u64,
     ) -> Result<Arc<ConnectionState>, SessionError> {
-        let mut inner = self.lock();
-        inner.make_room(&owner, limits, now_ms)?;
-        let watch = Arc::new(Subscription::for_all_lists());
-        hub.add(&watch);
-        let mail = OutgoingQueue::new(limits.stream_events_max, limits.stream_bytes_max);
-        let live = Arc::new(ConnectionState::with_outgoing_queue(watch, mail, key, now_ms));
-        inner.insert(key, owner, live.clone());
-        Ok(live)
+        let mut table = self.lock();
+        table.make_room(&owner, limits, now_ms)?;
+        let subscription = Arc::new(Subscription::for_all_lists());
+        hub.add(&subscription);
+        let queue = OutgoingQueue::new(limits.stream_events_max, limits.stream_bytes_max);
+        let connection = Arc::new(ConnectionState::with_outgoing_queue(subscription, queue, key, now_ms));
+        table.insert(key, owner, connection.clone());
+        Ok(connection)
     }
 
-    /// The line of this key, for whoever picked it up and for nobody else.
-    pub(crate) fn sse_connection(&self, key: &[u8; 16], who: &Principal) -> Option<Arc<ConnectionState>> {
-        let inner = self.lock();
-        let (owner, live) = inner.active.get(key)?;
-        let theirs = match owner {
-            SessionOwner::Named(principal) => principal == who,
-            SessionOwner::Anonymous(_) => *who == Principal::Anonymous,
+    /// The HTTP+SSE connection with this key, if it belongs to `caller`.
+    pub(crate) fn sse_connection(&self, key: &[u8; 16], caller: &Principal) -> Option<Arc<ConnectionState>> {
+        let table = self.lock();
+        let (owner, connection) = table.active.get(key)?;
+        let is_owner = match owner {
+            SessionOwner::Named(principal) => principal == caller,
+            SessionOwner::Anonymous(_) => *caller == Principal::Anonymous,
         };
-        // Sessions with a ticket are in the same table, and are not to be had by their key.
-        (theirs && live.key().is_some() && !live.outgoing.is_closed()).then(|| live.clone())
+        // Sessions with a ticket are in the same table; their key alone gives no access.
+        (is_owner && connection.key().is_some() && !connection.outgoing.is_closed())
+            .then(|| connection.clone())
     }
 
     pub(crate) fn close_sse(&self, key: &[u8; 16]) {
-        let gone = self.lock().remove(key);
-        if let Some(live) = gone {
-            live.close();
+        let removed = self.lock().remove(key);
+        if let Some(connection) = removed {
+            connection.close();
         }
     }
 
     /// Ends a session for good.
     pub(crate) fn end(&self, ticket: &SessionTicket, now_ms: u64, age_ms: u64) {
-        let mut inner = self.lock();
-        inner.mark_ended(ticket.key, now_ms, ticket.issued_ms.saturating_add(age_ms));
-        if let Some(live) = inner.remove(&ticket.key) {
-            live.close();
+        let mut table = self.lock();
+        table.mark_ended(ticket.key, now_ms, ticket.issued_ms.saturating_add(age_ms));
+        if let Some(connection) = table.remove(&ticket.key) {
+            connection.close();
         }
     }
 
@@ -217,10 +218,10 @@ impl Sessions {
     }
 
     pub(crate) fn close(&self) {
-        let live: Vec<Arc<ConnectionState>> =
-            self.lock().active.values().map(|(_, live)| live.clone()).collect();
-        for live in live {
-            live.streams.close();
+        let connection: Vec<Arc<ConnectionState>> =
+            self.lock().active.values().map(|(_, connection)| connection.clone()).collect();
+        for connection in connection {
+            connection.streams.close();
         }
     }
 
@@ -229,14 +230,14 @@ impl Sessions {
     }
 }
 
-/// What nobody would miss is dropped at least this often, as long as sessions come.
+/// Unused and idle state is dropped at least this often while new sessions arrive.
 const SWEEP_INTERVAL_MS: u64 = 10_000;
 
 /// About 3 MiB.
 const ENDED_SESSIONS_MAX: usize = 65_536;
 
 impl SessionTable {
-    /// Room for one more of this owner's, if need be where others were.
+    /// Makes room for one more session of this owner, by dropping unused and idle ones where necessary.
     fn make_room(&mut self, owner: &SessionOwner, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
         if self.last_sweep_ms.saturating_add(SWEEP_INTERVAL_MS) <= now_ms {
             self.last_sweep_ms = now_ms;
@@ -258,17 +259,18 @@ impl SessionTable {
         Ok(())
     }
 
-    fn insert(&mut self, key: [u8; 16], owner: SessionOwner, live: Arc<ConnectionState>) {
+    fn insert(&mut self, key: [u8; 16], owner: SessionOwner, connection: Arc<ConnectionState>) {
         *self.counts_by_owner.entry(owner.clone()).or_default() += 1;
-        self.active.insert(key, (owner, live));
+        self.active.insert(key, (owner, connection));
     }
 
-    /// Drops what nobody would miss: what holds nothing, and what has been idle for long. A session that loses
-    /// something by it is over: its client is told so (404) and can make a new one, instead of waiting for
-    /// news that will never come.
+    /// Drops unused state, and state that has been idle for long. A session that loses something by it has ended: its
+    /// client gets 404 and initializes again, instead of waiting for notifications that never come.
     fn sweep(&mut self, now_ms: u64, limits: &Limits, owner: Option<&SessionOwner>) {
         self.remove_where(owner, ConnectionState::is_unused);
-        let idle = |live: &ConnectionState| !live.is_busy() && live.idle_ms(now_ms) >= limits.session_idle_ms;
+        let idle = |connection: &ConnectionState| {
+            !connection.is_busy() && connection.idle_ms(now_ms) >= limits.session_idle_ms
+        };
         for key in self.remove_where(owner, idle) {
             self.mark_ended(key, now_ms, now_ms.saturating_add(limits.session_age_ms));
         }
@@ -279,7 +281,7 @@ impl SessionTable {
             self.ended.retain(|_, expires_ms| *expires_ms > now_ms);
         }
         if self.ended.len() >= ENDED_SESSIONS_MAX {
-            // Rather end sessions that are not in use (their clients initialize again) than revive one.
+            // Better to end inactive sessions (their clients initialize again) than to revive an ended one.
             self.ended_before_ms = self.ended_before_ms.max(now_ms);
             self.ended.clear();
         }
@@ -291,28 +293,30 @@ impl SessionTable {
         owner: Option<&SessionOwner>,
         test: impl Fn(&ConnectionState) -> bool,
     ) -> Vec<[u8; 16]> {
-        let gone: Vec<[u8; 16]> = self
+        let removed: Vec<[u8; 16]> = self
             .active
             .iter()
-            .filter(|(_, (whose, live))| owner.is_none_or(|o| o == whose) && test(live))
-            // Whoever holds it is about to use it.
-            .filter(|(_, (_, live))| Arc::strong_count(live) == 1)
+            .filter(|(_, (session_owner, connection))| {
+                owner.is_none_or(|o| o == session_owner) && test(connection)
+            })
+            // A second reference means that a request is about to use it.
+            .filter(|(_, (_, connection))| Arc::strong_count(connection) == 1)
             .map(|(key, _)| *key)
             .collect();
-        for key in &gone {
+        for key in &removed {
             self.remove(key);
         }
-        gone
+        removed
     }
 
     fn remove(&mut self, key: &[u8; 16]) -> Option<Arc<ConnectionState>> {
-        let (owner, live) = self.active.remove(key)?;
+        let (owner, connection) = self.active.remove(key)?;
         if let Some(count) = self.counts_by_owner.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {
                 self.counts_by_owner.remove(&owner);
             }
         }
-        Some(live)
+        Some(connection)
     }
 }

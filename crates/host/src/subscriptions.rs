@@ -1,7 +1,7 @@
-//! Changes, told to whoever wants to know.
+//! Subscriptions to changes of lists, resources and tasks.
 //!
-//! A watcher holds what it has not been told yet as a set, not as a queue: ten changes of one list are one
-//! piece of news, so a watcher that never reads costs no more than its own wishes.
+//! A subscription keeps its pending events as a set, not as a queue: ten changes of one list are one event, so a
+//! client that never reads uses no more memory than its filter.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Waker};
 use spile_core::CatalogChange;
 use wire::NotificationFilter;
 
-/// Something that a watcher wanted to know.
+/// One event for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriptionEvent {
     Change(CatalogChange),
     Task(String),
 }
 
-/// One who wants to know.
+/// What one client subscribed to, and the events it has not received yet.
 #[derive(Debug, Default)]
 pub struct Subscription(Mutex<SubscriptionState>);
 
@@ -44,17 +44,17 @@ struct SubscriptionFilter {
 
 impl Subscription {
     pub(crate) fn new(filter: &NotificationFilter) -> Self {
-        let wants = SubscriptionFilter {
+        let filter = SubscriptionFilter {
             tools: filter.tools_list_changed,
             prompts: filter.prompts_list_changed,
             resources: filter.resources_list_changed,
             uris: filter.resource_uris.iter().cloned().collect(),
             tasks: filter.task_ids.iter().cloned().collect(),
         };
-        Self(Mutex::new(SubscriptionState { filter: wants, ..SubscriptionState::default() }))
+        Self(Mutex::new(SubscriptionState { filter, ..SubscriptionState::default() }))
     }
 
-    /// A client of the handshake era hears of every list, and of what it subscribes to.
+    /// A handshake-era client gets the changes of every list, and of the resources it subscribes to.
     pub(crate) fn for_all_lists() -> Self {
         Self::new(&NotificationFilter {
             tools_list_changed: true,
@@ -64,17 +64,17 @@ impl Subscription {
         })
     }
 
-    /// `false` if there are too many already.
+    /// Returns `false` if the limit is reached.
     pub(crate) fn subscribe(&self, uri: String, max: usize, bytes_max: usize) -> bool {
         let mut state = self.lock();
-        let wanted = &mut state.filter.uris;
-        if wanted.contains(&uri) {
+        let uris = &mut state.filter.uris;
+        if uris.contains(&uri) {
             return true;
         }
-        let bytes: usize = wanted.iter().map(String::len).sum();
-        let fits = wanted.len() < max && bytes + uri.len() <= bytes_max;
+        let bytes: usize = uris.iter().map(String::len).sum();
+        let fits = uris.len() < max && bytes + uri.len() <= bytes_max;
         if fits {
-            wanted.insert(uri);
+            uris.insert(uri);
         }
         fits
     }
@@ -89,7 +89,7 @@ impl Subscription {
         !self.lock().filter.uris.is_empty()
     }
 
-    /// The next piece of news; `None` once the server is going down.
+    /// The next event; `None` once the server shuts down.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<SubscriptionEvent>> {
         let mut state = self.lock();
         if std::mem::take(&mut state.tools_changed) {
@@ -119,7 +119,7 @@ impl Subscription {
 
     fn notify(&self, change: &CatalogChange) {
         let mut state = self.lock();
-        let told = match change {
+        let notified = match change {
             CatalogChange::Tools => set_if_wanted(state.filter.tools, &mut state.tools_changed),
             CatalogChange::Prompts => set_if_wanted(state.filter.prompts, &mut state.prompts_changed),
             CatalogChange::Resources => set_if_wanted(state.filter.resources, &mut state.resources_changed),
@@ -127,13 +127,13 @@ impl Subscription {
                 state.filter.uris.contains(&**uri) && state.changed_uris.insert(uri.clone())
             }
         };
-        wake(state, told);
+        wake(state, notified);
     }
 
     fn notify_task(&self, id: &str) {
         let mut state = self.lock();
-        let told = state.filter.tasks.contains(id) && state.changed_tasks.insert(id.to_owned());
-        wake(state, told);
+        let notified = state.filter.tasks.contains(id) && state.changed_tasks.insert(id.to_owned());
+        wake(state, notified);
     }
 
     pub(crate) fn close(&self) {
@@ -152,45 +152,45 @@ fn set_if_wanted(wanted: bool, flag: &mut bool) -> bool {
     wanted
 }
 
-fn wake(mut state: MutexGuard<'_, SubscriptionState>, told: bool) {
-    let waker = if told { state.waker.take() } else { None };
+fn wake(mut state: MutexGuard<'_, SubscriptionState>, notified: bool) {
+    let waker = if notified { state.waker.take() } else { None };
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
     }
 }
 
-/// All watchers. One that is dropped is forgotten at the next change.
+/// All subscriptions. Dropped ones are removed from time to time.
 #[derive(Debug, Default)]
 pub(crate) struct SubscriptionHub(Mutex<HubState>);
 
 #[derive(Debug, Default)]
 struct HubState {
     subscriptions: Vec<Weak<Subscription>>,
-    /// When the list has grown to this, the dead are cleared out.
+    /// The length at which dropped subscriptions are removed.
     sweep_at: usize,
     closed: bool,
 }
 
 impl SubscriptionHub {
-    pub(crate) fn add(&self, watch: &Arc<Subscription>) {
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if watchers.closed {
-            watch.close();
+    pub(crate) fn add(&self, subscription: &Arc<Subscription>) {
+        let mut hub = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if hub.closed {
+            subscription.close();
         }
-        if watchers.subscriptions.len() >= watchers.sweep_at {
-            watchers.subscriptions.retain(|w| w.strong_count() > 0);
-            watchers.sweep_at = (watchers.subscriptions.len() * 2).max(64);
+        if hub.subscriptions.len() >= hub.sweep_at {
+            hub.subscriptions.retain(|w| w.strong_count() > 0);
+            hub.sweep_at = (hub.subscriptions.len() * 2).max(64);
         }
-        watchers.subscriptions.push(Arc::downgrade(watch));
+        hub.subscriptions.push(Arc::downgrade(subscription));
     }
 
     pub(crate) fn notify(&self, change: &CatalogChange) {
-        self.for_each(|watch| watch.notify(change));
+        self.for_each(|subscription| subscription.notify(change));
     }
 
     pub(crate) fn notify_task(&self, id: &str) {
-        self.for_each(|watch| watch.notify_task(id));
+        self.for_each(|subscription| subscription.notify_task(id));
     }
 
     pub(crate) fn close(&self) {
@@ -198,14 +198,14 @@ impl SubscriptionHub {
         self.for_each(Subscription::close);
     }
 
-    /// Wakes outside the lock, so that a waker may come back to us.
+    /// Wakes outside the lock: a waker may call back into the hub.
     fn for_each(&self, f: impl Fn(&Subscription)) {
         let all: Vec<Arc<Subscription>> = {
-            let watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            watchers.subscriptions.iter().filter_map(Weak::upgrade).collect()
+            let hub = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            hub.subscriptions.iter().filter_map(Weak::upgrade).collect()
         };
-        for watch in all {
-            f(&watch);
+        for subscription in all {
+            f(&subscription);
         }
     }
 }

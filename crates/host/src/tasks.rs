@@ -1,7 +1,7 @@
-//! Calls that go on after they were answered.
+//! Tasks: calls that continue after their request was answered.
 //!
-//! A task belongs to whoever called; to anybody else it does not exist. It ends when its work does, when it
-//! is cancelled, or when its time is up. Questions inside a task wait here for `tasks/update`.
+//! A task belongs to its caller; for every other caller it does not exist. It ends when its work ends, when it is
+//! cancelled, or when its time to live is over. Its input requests wait here for `tasks/update`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,23 +23,23 @@ use crate::pipeline::{CallFailure, CallJob, finish_task_call, input_refused_erro
 use crate::registry::Registry;
 use crate::server::Server;
 
-/// Whose a task is. To anybody else it does not exist.
+/// The owner of a task. For every other caller the task does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskOwner {
     Named(Principal),
-    /// Nobody in particular, but always the same: a session, or a line among others.
+    /// An anonymous caller with a session or a connection of its own.
     Session([u8; 16]),
-    /// Whoever knows the id: over a pipe the one client there is, over HTTP a caller who proved nothing.
+    /// Any anonymous caller who knows the id: the only client of a pipe, or a stateless HTTP client.
     Bearer,
 }
 
 impl TaskOwner {
-    pub(crate) fn new(principal: &Principal, line: &ReplyChannel) -> Self {
-        match (principal, line) {
+    pub(crate) fn new(principal: &Principal, reply_channel: &ReplyChannel) -> Self {
+        match (principal, reply_channel) {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
-            (Principal::Anonymous, ReplyChannel::Pipe(live)) => {
-                live.key().map_or(Self::Bearer, Self::Session)
+            (Principal::Anonymous, ReplyChannel::Pipe(connection)) => {
+                connection.key().map_or(Self::Bearer, Self::Session)
             }
             (Principal::Anonymous, ReplyChannel::Stateless) => Self::Bearer,
         }
@@ -52,15 +52,15 @@ pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
 pub(crate) struct Task {
     id: String,
     owner: TaskOwner,
-    /// What it keeps: its request, then its result.
+    /// Size of its request, and later of its result.
     retained_bytes: AtomicUsize,
     created_ms: u64,
     ttl_ms: u64,
     poll_ms: u64,
     state: Mutex<TaskInner>,
-    /// Whether its end has been told to its holder.
+    /// Whether the owner has seen the final status.
     result_read: AtomicBool,
-    /// Rung when answers came, and when the state changed.
+    /// Notified when responses arrive and when the status changes.
     changed_notify: Notify,
 }
 
@@ -68,16 +68,16 @@ struct TaskInner {
     status: TaskStatus,
     updated_ms: u64,
     input_requests: Vec<TaskInputRequest>,
-    /// What the client said instead of an answer.
+    /// The message of the error that the client returned instead of a response.
     refusal: Option<String>,
-    /// Keys that were ever used: one must not mean two questions.
+    /// Every key used so far: two requests must not share a key.
     used_keys: Vec<String>,
     abort_handle: Option<AbortHandle>,
 }
 
-/// A question of a task.
+/// An input request of a task.
 struct TaskInputRequest {
-    /// Its key on the wire, which is never used twice.
+    /// Its key on the wire, used only once per task.
     wire_key: String,
     /// Its key in the journal.
     journal_key: String,
@@ -85,7 +85,7 @@ struct TaskInputRequest {
 }
 
 impl Tasks {
-    /// Takes the work over. When this returns, the task can be found.
+    /// Starts a task for the rest of a call. When this returns, the client can find the task.
     pub(crate) fn start(
         &self,
         server: &Arc<Server>,
@@ -95,7 +95,7 @@ impl Tasks {
     ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
         let now_ms = server.platform.now_ms();
-        let holder = TaskOwner::new(&job.caller.principal, &job.reply_channel);
+        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
         let bytes = job.call.doc().text().len();
         let mut tasks = self.lock();
         tasks.retain(|_, task| {
@@ -105,15 +105,15 @@ impl Tasks {
             }
             !expired
         });
-        let own = tasks.values().filter(|task| task.owner == holder && task.is_active()).count();
-        if own >= limits.tasks_per_principal_max {
+        let owned = tasks.values().filter(|task| task.owner == owner && task.is_active()).count();
+        if owned >= limits.tasks_per_principal_max {
             return Err(CallError::Busy { retry_after_ms: limits.task_poll_interval_ms });
         }
-        let kept = |tasks: &HashMap<String, Arc<Task>>| -> usize {
+        let retained_bytes = |tasks: &HashMap<String, Arc<Task>>| -> usize {
             tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
         };
-        while tasks.len() >= limits.tasks_max || kept(&tasks) + bytes > limits.tasks_bytes_max {
-            // Results that have been read make way before work is turned away; others are owed.
+        while tasks.len() >= limits.tasks_max || retained_bytes(&tasks) + bytes > limits.tasks_bytes_max {
+            // Drop results that their owner has read before refusing new work; unread results are kept.
             let read = tasks.values().filter(|task| task.result_read.load(Ordering::Relaxed));
             let oldest = read.min_by_key(|task| task.created_ms);
             let Some(oldest) = oldest.map(|task| task.id.clone()) else {
@@ -121,15 +121,15 @@ impl Tasks {
             };
             tasks.remove(&oldest);
         }
-        let wished = job.task_metadata.and_then(|wish| wish.ttl_ms).unwrap_or(limits.task_ttl_ms);
+        let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
         server.platform.fill_random(&mut random);
         let task = Arc::new(Task {
             id: hex(&random),
-            owner: holder,
+            owner,
             retained_bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,
-            ttl_ms: wished.min(limits.task_ttl_ms),
+            ttl_ms: ttl_ms.min(limits.task_ttl_ms),
             poll_ms: limits.task_poll_interval_ms,
             state: Mutex::new(TaskInner {
                 status: TaskStatus::Working,
@@ -145,40 +145,40 @@ impl Tasks {
         tasks.insert(task.id.clone(), task.clone());
         drop(tasks);
         let view = task.view();
-        // Progress and log messages have nowhere to go once the call is answered.
+        // Progress and log notifications belong to the call's request, which is answered now.
         job.events = EventSink::disabled();
         let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
         let handle = tokio::spawn(async move {
             let work = run_to_completion(&server, &registry, &driven, job, work);
-            let time_is_up = CallError::UnknownItem { kind: ItemKind::Task, name: driven.id.clone() };
+            let expired = CallError::UnknownItem { kind: ItemKind::Task, name: driven.id.clone() };
             let ttl = Duration::from_millis(driven.ttl_ms);
-            let detail = tokio::time::timeout(ttl, work).await.unwrap_or(TaskStatus::Failed(time_is_up));
-            driven.set_status(&server, detail);
+            let status = tokio::time::timeout(ttl, work).await.unwrap_or(TaskStatus::Failed(expired));
+            driven.set_status(&server, status);
         });
         let handle = handle.abort_handle();
         task.lock().abort_handle = Some(handle);
         Ok(view)
     }
 
-    /// The task, if it is this caller's.
-    pub(crate) fn find(&self, id: &str, who: &TaskOwner, now_ms: u64) -> Result<Arc<Task>, CallError> {
+    /// Returns the task if it belongs to this owner.
+    pub(crate) fn find(&self, id: &str, owner: &TaskOwner, now_ms: u64) -> Result<Arc<Task>, CallError> {
         let mut tasks = self.lock();
         match tasks.get(id) {
             Some(task) if task.is_expired(now_ms) => {
                 task.abort();
                 tasks.remove(id);
             }
-            Some(task) if task.owner == *who => return Ok(task.clone()),
+            Some(task) if task.owner == *owner => return Ok(task.clone()),
             Some(_) | None => {}
         }
         Err(CallError::UnknownItem { kind: ItemKind::Task, name: id.into() })
     }
 
-    /// This caller's tasks, oldest first.
-    pub(crate) fn list_for(&self, who: &TaskOwner, now_ms: u64) -> Vec<TaskSnapshot> {
+    /// The tasks of this owner, oldest first.
+    pub(crate) fn list_for(&self, owner: &TaskOwner, now_ms: u64) -> Vec<TaskSnapshot> {
         let tasks = self.lock();
-        let own = tasks.values().filter(|task| task.owner == *who && !task.is_expired(now_ms));
-        let mut views: Vec<TaskSnapshot> = own.map(|task| task.view()).collect();
+        let owned = tasks.values().filter(|task| task.owner == *owner && !task.is_expired(now_ms));
+        let mut views: Vec<TaskSnapshot> = owned.map(|task| task.view()).collect();
         views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         views
     }
@@ -214,16 +214,16 @@ impl Task {
         }
     }
 
-    /// Takes answers to open questions; others are ignored. What is answered is no longer asked, from now on.
-    pub(crate) fn provide_input(&self, server: &Server, answers: Vec<(String, Json)>) {
+    /// Stores responses to open input requests and closes those requests. Ignores other keys.
+    pub(crate) fn provide_input(&self, server: &Server, responses: Vec<(String, Json)>) {
         let mut state = self.lock();
-        let TaskStatus::InputRequired(asks) = &state.status else { return };
-        let mut open = asks.clone();
-        for (key, answer) in answers {
-            if let Some(question) =
+        let TaskStatus::InputRequired(requests) = &state.status else { return };
+        let mut open = requests.clone();
+        for (key, response) in responses {
+            if let Some(request) =
                 state.input_requests.iter_mut().find(|q| q.wire_key == key && q.response.is_none())
             {
-                question.response = Some(answer);
+                request.response = Some(response);
                 open = open.without(&key);
             }
         }
@@ -234,7 +234,7 @@ impl Task {
         server.subscriptions.notify_task(&self.id);
     }
 
-    /// Stops the work. What is over stays as it is.
+    /// Cancels the task. A finished task stays as it is.
     pub(crate) fn cancel(&self, server: &Server) {
         let stopped = {
             let mut state = self.lock();
@@ -252,7 +252,7 @@ impl Task {
         }
     }
 
-    /// Waits until the task is over.
+    /// Waits until the task has finished.
     pub(crate) async fn wait_until_done(&self) -> TaskSnapshot {
         loop {
             let changed = self.changed_notify.notified();
@@ -266,20 +266,20 @@ impl Task {
         }
     }
 
-    /// Waits like [`Task::over`], and puts the task's questions to the client that waits.
+    /// Like [`Task::wait_until_done`], and sends the task's input requests to the waiting client.
     pub(crate) async fn wait_until_done_relaying_input(
         &self,
         server: &Server,
-        live: &ConnectionState,
-        emit: &EventSink,
+        connection: &ConnectionState,
+        events: &EventSink,
     ) -> TaskSnapshot {
-        let mut asked: Vec<String> = Vec::new();
+        let mut sent_keys: Vec<String> = Vec::new();
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let view = self.view();
-            let TaskStatus::InputRequired(asks) = &view.status else {
+            let TaskStatus::InputRequired(requests) = &view.status else {
                 if matches!(view.status, TaskStatus::Working) {
                     changed.await;
                     continue;
@@ -287,93 +287,93 @@ impl Task {
                 return view;
             };
             let mut waiting = Vec::new();
-            for (key, ask) in asks.iter().filter(|(key, _)| !asked.iter().any(|a| a == key)) {
-                let (id, answer) = live.new_request();
-                emit.request_input(id, ask.clone(), Some(&self.id));
-                waiting.push((key.to_owned(), answer));
+            for (key, request) in requests.iter().filter(|(key, _)| !sent_keys.iter().any(|a| a == key)) {
+                let (id, response) = connection.new_request();
+                events.request_input(id, request.clone(), Some(&self.id));
+                waiting.push((key.to_owned(), response));
             }
             if waiting.is_empty() {
                 changed.await;
             }
-            for (key, answer) in waiting {
-                // The task may be over before its questions are answered: cancelled, or answered elsewhere.
-                let answer = tokio::select! {
-                    answer = answer => answer,
-                    over = self.wait_until_done() => return over,
+            for (key, response) in waiting {
+                // The task may finish before the response arrives: cancelled, or answered through another request.
+                let response = tokio::select! {
+                    response = response => response,
+                    view = self.wait_until_done() => return view,
                 };
-                match answer {
-                    Ok(Ok(answer)) => self.provide_input(server, vec![(key.clone(), answer)]),
+                match response {
+                    Ok(Ok(response)) => self.provide_input(server, vec![(key.clone(), response)]),
                     Ok(Err(message)) => self.refuse_input(message),
-                    // Whoever was asked is gone; somebody else may come and wait.
+                    // The client is gone; another request may wait for the task later.
                     Err(_) => {}
                 }
-                asked.push(key);
+                sent_keys.push(key);
             }
         }
     }
 
-    fn set_status(&self, server: &Server, detail: TaskStatus) {
+    fn set_status(&self, server: &Server, status: TaskStatus) {
         {
             let mut state = self.lock();
             if matches!(state.status, TaskStatus::Cancelled) {
                 return;
             }
-            if let TaskStatus::Completed(reply) = &detail {
-                self.retained_bytes.store(reply.size_bytes(), Ordering::Relaxed);
+            if let TaskStatus::Completed(result) = &status {
+                self.retained_bytes.store(result.size_bytes(), Ordering::Relaxed);
             }
-            state.status = detail;
+            state.status = status;
             state.updated_ms = server.platform.now_ms();
         }
         self.changed_notify.notify_waiters();
         server.subscriptions.notify_task(&self.id);
     }
 
-    /// The client will not answer: the work goes no further.
+    /// The client returned an error instead of a response: the task fails.
     fn refuse_input(&self, message: String) {
         self.lock().refusal = Some(message);
         self.changed_notify.notify_waiters();
     }
 
-    /// Puts questions up and waits for all answers.
+    /// Opens input requests and waits until all are answered.
     async fn request_input(
         &self,
         server: &Server,
-        asks: &InputRequests,
+        requests: &InputRequests,
     ) -> Result<Vec<(String, Json)>, String> {
         let mut shown = InputRequests::default();
         {
             let mut state = self.lock();
-            for (key, ask) in asks.iter() {
-                let mut on_wire = key.to_owned();
+            for (key, request) in requests.iter() {
+                let mut wire_key = key.to_owned();
                 let mut n = 2;
-                while state.used_keys.contains(&on_wire) {
-                    on_wire = format!("{key}-{n}");
+                while state.used_keys.contains(&wire_key) {
+                    wire_key = format!("{key}-{n}");
                     n += 1;
                 }
-                state.used_keys.push(on_wire.clone());
+                state.used_keys.push(wire_key.clone());
                 state.input_requests.push(TaskInputRequest {
-                    wire_key: on_wire.clone(),
+                    wire_key: wire_key.clone(),
                     journal_key: key.to_owned(),
                     response: None,
                 });
-                shown = shown.with(on_wire, ask.clone());
+                shown = shown.with(wire_key, request.clone());
             }
         }
         self.set_status(server, TaskStatus::InputRequired(shown));
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
-            // From here on a ring is not missed, even before the first poll.
+            // Enabled first, so that a notification before the first poll is not missed.
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
                 if let Some(message) = state.refusal.take() {
                     return Err(message);
                 }
-                if state.input_requests.iter().all(|question| question.response.is_some()) {
+                if state.input_requests.iter().all(|request| request.response.is_some()) {
                     let answered = state.input_requests.drain(..);
                     return Ok(answered
-                        .filter_map(|question| Some((question.journal_key, question.response?)))
+                        .filter_map(|request| Some((request.journal_key, request.response?)))
                         .collect());
                 }
             }
@@ -411,15 +411,15 @@ fn final_status(
     server: &Server,
     registry: &Registry,
     call: &Call,
-    came_of_it: Result<CallResult, CallFailure>,
+    outcome: Result<CallResult, CallFailure>,
 ) -> TaskStatus {
-    match finish_task_call(server, registry, call, came_of_it) {
-        Ok(reply) => TaskStatus::Completed(reply),
-        Err(fault) => TaskStatus::Failed(fault),
+    match finish_task_call(server, registry, call, outcome) {
+        Ok(result) => TaskStatus::Completed(result),
+        Err(error) => TaskStatus::Failed(error),
     }
 }
 
-/// Runs a task to its end.
+/// Runs a task until it finishes.
 async fn run_to_completion(
     server: &Server,
     registry: &Registry,
@@ -430,35 +430,35 @@ async fn run_to_completion(
     let mut outcome = CatchPanic(work).await;
     loop {
         match outcome {
-            Outcome::Done(reply) => return final_status(server, registry, &job.call, Ok(reply)),
-            Outcome::ToolFailed(problem) => {
-                return final_status(server, registry, &job.call, Err(CallFailure::Tool(problem)));
+            Outcome::Done(result) => return final_status(server, registry, &job.call, Ok(result)),
+            Outcome::ToolFailed(error) => {
+                return final_status(server, registry, &job.call, Err(CallFailure::Tool(error)));
             }
-            Outcome::Failed(fault) => {
-                return final_status(server, registry, &job.call, Err(CallFailure::Call(fault)));
+            Outcome::Failed(error) => {
+                return final_status(server, registry, &job.call, Err(CallFailure::Call(error)));
             }
             Outcome::Detach(work) => outcome = CatchPanic(work).await,
-            Outcome::InputRequired(asks) => {
-                let lacking = job.caller.capabilities.missing(asks.required_capabilities());
-                if !lacking.is_empty() {
-                    return TaskStatus::Failed(CallError::MissingCapability(lacking));
+            Outcome::InputRequired(requests) => {
+                let missing = job.caller.capabilities.missing(requests.required_capabilities());
+                if !missing.is_empty() {
+                    return TaskStatus::Failed(CallError::MissingCapability(missing));
                 }
-                job.journal.remove_all(&asks);
+                job.journal.remove_all(&requests);
                 job.journal.round += 1;
                 if job.journal.round > server.limits.input_rounds_max {
                     return TaskStatus::Failed(CallError::Internal {
-                        detail: "a task asked too often".into(),
+                        detail: "too many rounds of input requests in a task".into(),
                     });
                 }
-                match task.request_input(server, &asks).await {
-                    Ok(answers) => {
-                        for (key, answer) in answers {
-                            job.journal.record(&key, answer);
+                match task.request_input(server, &requests).await {
+                    Ok(responses) => {
+                        for (key, response) in responses {
+                            job.journal.record(&key, response);
                         }
                     }
                     Err(message) => {
-                        let problem = Box::new(input_refused_error(&message));
-                        return final_status(server, registry, &job.call, Err(CallFailure::Tool(problem)));
+                        let error = Box::new(input_refused_error(&message));
+                        return final_status(server, registry, &job.call, Err(CallFailure::Tool(error)));
                     }
                 }
                 outcome = run_task_round(server, registry, &job).await;

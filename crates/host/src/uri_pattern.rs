@@ -1,7 +1,7 @@
-//! Matching a URI with a template, for routing only: `{x}` is one segment, `{+x}` and `{x*}` are anything.
+//! Matches a URI against a template, for routing only: `{x}` is one segment, `{+x}` and `{x*}` match anything.
 
-/// A template taken apart once. Matching is linear in the URI for each wildcard, and never backtracks
-/// over more than one: a wildcard takes the shortest run that lets the next literal match.
+/// A parsed template. Matching is linear in the URI for each wildcard, and never backtracks over more than one: a
+/// wildcard takes the shortest run that lets the next literal match.
 #[derive(Debug, Clone)]
 pub(crate) struct UriPattern(Vec<PatternPart>);
 
@@ -14,29 +14,29 @@ enum PatternPart {
 
 impl UriPattern {
     pub(crate) fn new(template: &str) -> Self {
-        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
         let mut rest = template;
         while let Some(open) = rest.find('{') {
             let Some(close) = rest[open..].find('}') else { break };
             if open > 0 {
-                pieces.push(PatternPart::Literal(rest[..open].into()));
+                parts.push(PatternPart::Literal(rest[..open].into()));
             }
             let name = &rest[open + 1..open + close];
             let anything = name.starts_with('+') || name.ends_with('*');
-            pieces.push(if anything { PatternPart::Anything } else { PatternPart::Segment });
+            parts.push(if anything { PatternPart::Anything } else { PatternPart::Segment });
             rest = &rest[open + close + 1..];
         }
         if !rest.is_empty() {
-            pieces.push(PatternPart::Literal(rest.into()));
+            parts.push(PatternPart::Literal(rest.into()));
         }
-        Self(pieces)
+        Self(parts)
     }
 
     pub(crate) fn matches(&self, uri: &str) -> bool {
         let mut rest = uri;
-        let mut pieces = self.0.iter().peekable();
-        while let Some(piece) = pieces.next() {
-            let wild = match piece {
+        let mut parts = self.0.iter().peekable();
+        while let Some(part) = parts.next() {
+            let length_max = match part {
                 PatternPart::Literal(text) => match rest.strip_prefix(text.as_str()) {
                     Some(after) => {
                         rest = after;
@@ -47,10 +47,10 @@ impl UriPattern {
                 PatternPart::Segment => rest.find(['/', '?', '#']).unwrap_or(rest.len()),
                 PatternPart::Anything => rest.len(),
             };
-            let taken = match pieces.peek() {
-                None => wild,
+            let length = match parts.peek() {
+                None => length_max,
                 Some(PatternPart::Literal(next)) => match rest.get(1..).and_then(|r| r.find(next.as_str())) {
-                    Some(at) if at < wild => at + 1,
+                    Some(at) if at < length_max => at + 1,
                     _ => return false,
                 },
                 // Two wildcards in a row: the first takes one character.
@@ -58,10 +58,10 @@ impl UriPattern {
                     rest.chars().next().map_or(0, char::len_utf8)
                 }
             };
-            if taken == 0 {
+            if length == 0 {
                 return false;
             }
-            rest = &rest[taken..];
+            rest = &rest[length..];
         }
         rest.is_empty()
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::UriPattern;
 
     #[test]
-    fn templates_route() {
+    fn a_wildcard_matches_one_segment_or_anything() {
         for (template, uri, matches) in [
             ("test://template/{id}/data", "test://template/123/data", true),
             ("test://template/{id}/data", "test://template//data", false),

@@ -1,8 +1,7 @@
-//! The clients of the official SDKs, as tests drive them: the scripts beside this file, and `rust.rs`.
-//! The tests of `testkit` and of `spile` include it.
+//! Clients of the official SDKs, as the tests drive them: the scripts beside this file, and `rust.rs`. The tests of
+//! `testkit` and of `spile` include it.
 //!
-//! The SDKs come from the development cache: without it these tests fail, because a skipped test
-//! proves nothing.
+//! The SDKs come from the development cache. Without it these tests fail, because a skipped test proves nothing.
 
 mod rust;
 
@@ -27,11 +26,11 @@ pub enum Client {
 pub enum Door {
     Stdio,
     Http,
-    /// HTTP+SSE, which the Rust SDK has no client for.
+    /// HTTP+SSE; the Rust SDK has no client for it.
     Sse,
 }
 
-/// A test for each client over each door: `check` gets the two.
+/// A test for each client over each transport; `check` gets the two.
 macro_rules! every_client_over_every_door {
     ($check:path) => {
         $crate::clients::every_client_over_every_door! { $check;
@@ -64,12 +63,12 @@ pub enum Target {
     /// A command that the client starts itself.
     Command(Vec<String>),
     Url(String),
-    /// Where the stream of HTTP+SSE is.
+    /// The URL of the HTTP+SSE stream.
     Sse(String),
 }
 
 impl Client {
-    /// `auto` lets the client find out; it must end up with the newest version.
+    /// `auto` lets the client negotiate; it must end up with the newest version.
     fn protocols(self) -> &'static [&'static str] {
         match self {
             Self::TypeScript1 => &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
@@ -89,9 +88,9 @@ impl Client {
     }
 }
 
-/// All servers and protocols of this client over this door. Over HTTP the protocols share one server, which
-/// must tell the versions apart by itself. A server is what the client knows it as, and the arguments that
-/// start it.
+/// Tests all servers and protocols of this client over this transport. Over HTTP the protocols share one server, which
+/// must distinguish the versions itself. A server is its name for the client, and the arguments that start
+/// it.
 pub fn check(client: Client, door: Door, program: &str, servers: &[(&str, &[&str])]) {
     let mut failures = Vec::new();
     for (fixture, args) in servers {
@@ -127,7 +126,7 @@ fn script(
     target: &Target,
 ) -> Result<(), String> {
     let mut command = Command::new(program);
-    // From whichever crate includes us.
+    // From the crate that includes this file.
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/clients").join(script));
     command.args(["--fixture", fixture, "--protocol", protocol]);
     match target {
@@ -166,7 +165,7 @@ pub fn node() -> PathBuf {
     cached("node/node_modules/.bin/node")
 }
 
-/// A program from the development cache that `cargo xtask setup` makes.
+/// A program from the development cache that `cargo xtask setup` creates.
 pub fn cached(path: &str) -> PathBuf {
     let root = std::env::var_os("SPILE_DEV_CACHE").map(PathBuf::from).unwrap_or_else(|| {
         let home = std::env::var_os("HOME").expect("HOME is set");
@@ -177,7 +176,7 @@ pub fn cached(path: &str) -> PathBuf {
     program
 }
 
-/// A server on a free port; ends when dropped.
+/// A server on a free port; it ends when dropped.
 pub struct Server {
     child: Child,
     pub url: String,
@@ -195,7 +194,7 @@ impl Server {
             .expect("the server starts");
         let stderr = child.stderr.take().expect("stderr is piped");
         let (found, url) = sync_channel(1);
-        // Read to the end, so that the server never waits for someone to read its log.
+        // Read to the end, so that the server never blocks on its log.
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 if let Some(url) = url_in(&line) {

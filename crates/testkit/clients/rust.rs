@@ -1,4 +1,4 @@
-//! The official Rust SDK's client, linked in. Checks what the scripts in `clients/` check.
+//! The client of the official Rust SDK, linked in. It checks what the scripts in `clients/` check.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub fn run(fixture: &str, protocol: &str, target: &Target) -> Result<(), String>
     })
 }
 
-/// Answers questions and remembers what it was told.
+/// Answers requests and records notifications.
 #[derive(Clone)]
 struct User {
     offered: ProtocolVersion,
@@ -121,7 +121,7 @@ async fn connect(protocol: &str, target: &Target) -> Result<Connected, String> {
         }
         Target::Sse(_) => return Err("this SDK has no client for HTTP+SSE".into()),
         Target::Url(url) => {
-            // What is built beside it has TLS, and leaves it to each to say whose. Plain HTTP is all that is used.
+            // The build beside it has TLS and leaves the choice of provider open. Only plain HTTP is used here.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
             user.serve_with_lifecycle(transport, mode).await
@@ -144,7 +144,7 @@ async fn check_lookup(client: &Connected, version: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `examples/customers`: a record, what is wrong with a call, and every row once.
+/// `examples/customers`: a record, an error, and every row once.
 async fn check_customers(client: &Connected, version: &str) -> Result<(), String> {
     let structured = version >= STRUCTURED_SINCE;
     let ask = async |tool: &'static str, arguments: Value| {
@@ -199,7 +199,7 @@ async fn check_progress(client: &Connected) -> Result<(), String> {
     let seen = client.service().progress.clone();
     seen.lock().expect("no panic while locked").clear();
     call(client, "test_tool_with_progress", json!({})).await?;
-    // Notifications are handled on tasks of their own; the last may still be on its way.
+    // Notifications are handled on separate tasks; the last may still be on its way.
     for _ in 0..100 {
         if seen.lock().expect("no panic while locked").len() >= 3 {
             break;
@@ -237,7 +237,7 @@ async fn call(client: &Connected, tool: &'static str, arguments: Value) -> Resul
 
 fn text(result: &CallToolResult) -> Result<String, String> {
     match &result.content[..] {
-        // Without structured content the data comes behind the words.
+        // Without structured content the data follows the text.
         [only] | [_, only] => {
             only.as_text().map(|text| text.text.clone()).ok_or_else(|| format!("no text: {only:?}"))
         }

@@ -4,10 +4,10 @@
 //! rmcp-server stdio|http|plain
 //! ```
 //!
-//! Over HTTP the address is printed on stderr once the server listens. An example and not a binary, so that the
-//! SDK stays out of what others link.
+//! Over HTTP the address is printed on stderr once the server listens. This is an example and not a binary, so that the
+//! SDK is not linked into other tests.
 
-// Sampling, roots, logging and single subscriptions are on their way out of the protocol; clients still meet them.
+// Sampling, roots, logging and single subscriptions are deprecated in the protocol; clients still meet them.
 #![allow(deprecated)]
 
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ const TOOLS: [&str; 11] =
 
 static CANCELLED: Notify = Notify::const_new();
 static SUBSCRIBED: Mutex<bool> = Mutex::new(false);
-/// Tells whoever listens in the newest era.
+/// Notifies modern subscribers.
 static CHANGES: LazyLock<broadcast::Sender<()>> = LazyLock::new(|| broadcast::channel(8).0);
 static LISTENING: Mutex<Option<broadcast::Receiver<()>>> = Mutex::new(None);
 
@@ -108,7 +108,7 @@ fn is_newest(context: &Context) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// The answer to a question: in the newest era a round of its own, before that a request.
+/// The response to an input request: in the modern era in a new round, before that as a request.
 async fn answer(
     request: &CallToolRequestParams,
     context: &Context,
@@ -324,7 +324,7 @@ impl ServerHandler for ExampleServer {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // From here on nothing may be missed: the acknowledgement goes out before `listen` is called.
+        // From here on no change may be missed: the acknowledgement goes out before `listen` is called.
         *LISTENING.lock().unwrap_or_else(PoisonError::into_inner) = Some(CHANGES.subscribe());
         Some(requested.supported_by(&self.get_info().capabilities))
     }

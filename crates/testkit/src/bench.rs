@@ -1,8 +1,8 @@
-//! Ten small tools over ten thousand customers in memory: what is left when the work itself costs nothing.
+//! Ten small tools over ten thousand in-memory customers: measures the cost around a tool that costs nothing.
 //!
-//! `lookup_customer` is the one that is measured: one keyed lookup, one object written once. The others are
-//! what a server like this would have beside it. [`Bench::with_tools`] adds fillers, to show that a call costs
-//! the same among a thousand tools. No I/O, no question, no future: every answer is at hand.
+//! `lookup_customer` is the tool that the bench calls: one keyed lookup, one object written once. The others are
+//! what such a server would have beside it. [`BenchProvider::with_tools`] adds fillers, to show that a call costs
+//! the same among a thousand tools. No I/O, no input requests, no futures: every call returns at once.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use spile_core::{
 /// The bench provider.
 pub struct BenchProvider {
     catalog: Arc<Catalog>,
-    // The keys are ours, so nobody can choose them to collide; the seed is fixed, so that a call takes the
-    // same instructions in every run.
+    // Callers cannot choose the keys, so they cannot cause collisions. The seed is fixed, so that a call takes the
+    // same number of instructions in every run.
     customers: HashMap<Box<str>, Customer, foldhash::fast::FixedState>,
 }
 
@@ -48,7 +48,7 @@ impl Default for BenchProvider {
 }
 
 impl BenchProvider {
-    /// As many tools as wanted: the first of the ten, then fillers.
+    /// The first `count` of the ten tools, then fillers.
     pub fn with_tools(count: usize) -> Self {
         let fillers = (0..count.saturating_sub(TOOLS.len())).map(|i| {
             Tool::new(
@@ -82,7 +82,7 @@ impl Provider for BenchProvider {
         if call.target != CallTarget::Tool {
             return Run::now(CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() });
         }
-        // Ten comparisons at most, and one for the tool that is measured.
+        // Ten comparisons at most; one for the tool that the bench calls.
         if let Some(row) = TOOLS.iter().find(|row| row.name == name) {
             return (row.run)(self, call).map_or_else(|problem| Run::now(*problem), Run::now);
         }
@@ -95,7 +95,7 @@ impl Provider for BenchProvider {
 
 const FILLER: &str = "filler_";
 
-/// The second is the problem; both are answers.
+/// A result, or a tool error.
 type ToolReturn = Result<ToolResult, Box<ToolError>>;
 
 struct ToolSpec {
@@ -303,7 +303,7 @@ const CURRENCY: &str = "EUR";
 
 impl Customer {
     fn from_index(i: usize) -> Self {
-        // A thousand a year, 84 a month, three a day: in order, and no day that a month lacks.
+        // A thousand sign-ups a year, 84 a month, three a day: in order, and only days that every month has.
         let (year, month, day) = (2016 + i / 1000, 1 + i % 1000 / 84, 1 + i % 1000 % 84 / 3);
         Self { plan: &PLANS[i % 3], signup_date: format!("{year:04}-{month:02}-{day:02}").into() }
     }
@@ -318,15 +318,15 @@ fn plan_argument(call: &Call) -> Result<&'static Plan, Box<ToolError>> {
     PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| not_found("plan", "there is no such plan"))
 }
 
-fn not_found(field: &str, why: &str) -> Box<ToolError> {
-    Box::new(ToolError { field: Some(field.into()), ..ToolError::new(ToolErrorCode::NotFound, why) })
+fn not_found(field: &str, message: &str) -> Box<ToolError> {
+    Box::new(ToolError { field: Some(field.into()), ..ToolError::new(ToolErrorCode::NotFound, message) })
 }
 
 fn structured_result(fill: impl FnOnce(&mut write::ObjectWriter<'_>)) -> ToolResult {
     ToolResult::structured(Json::object(fill))
 }
 
-/// The keys are always the same, so they are written as they are.
+/// The keys are constant, so they need no escaping.
 #[inline]
 fn write_customer(out: &mut Vec<u8>, email: &str, customer: &Customer) {
     for (key, value) in [
@@ -346,7 +346,7 @@ fn write_plan(out: &mut Vec<u8>, plan: &Plan) {
     object.end();
 }
 
-/// JSON that stands in this source.
+/// A JSON constant of this source file.
 fn parse_constant(text: &str) -> Json {
     Json::parse(text).expect("a constant of the fixture is valid JSON")
 }

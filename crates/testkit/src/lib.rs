@@ -1,8 +1,8 @@
-//! What tests are made of: two fixture providers and a world that can be held still. Development only.
+//! Test fixtures: two providers, a platform with a clock that tests move, and invariants. Development only.
 //!
-//! [`conformance`] has everything that the official suite asks a server for, [`bench`] ten small tools in
-//! memory. Both are written as any provider is, against `call` alone: they know neither the protocol version
-//! nor the door, and nothing in the product may depend on them. `fixture` is the binary that serves them.
+//! [`conformance`] has everything that the official suite expects of a server, [`bench`] ten small in-memory
+//! tools. Both depend on `spile-core` alone, like any provider: they know neither the protocol version nor the
+//! transport. Nothing in the product may depend on them. The binary `fixture` serves them.
 
 pub mod bench;
 pub mod conformance;

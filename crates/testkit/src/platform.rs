@@ -1,10 +1,10 @@
-//! A clock that moves when told to, and dice that always fall the same way.
+//! A platform whose clock moves only when a test moves it, and whose random bytes depend on a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spile_core::Platform;
 
-/// The world of a test. Two worlds of the same seed hand out the same bytes in the same order.
+/// The platform of a test. Two platforms with the same seed return the same bytes in the same order.
 #[derive(Debug)]
 pub struct FakePlatform {
     now_ms: AtomicU64,
@@ -41,7 +41,7 @@ impl Platform for FakePlatform {
     }
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): good enough to look random, and anyone can guess it.
+// SplitMix64 (Steele, Lea, Flood 2014): looks random and is predictable, as a test needs it.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn splitmix64(mut z: u64) -> u64 {
@@ -54,9 +54,9 @@ fn splitmix64(mut z: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn bytes(world: &FakePlatform) -> [u8; 20] {
+    fn bytes(platform: &FakePlatform) -> [u8; 20] {
         let mut bytes = [0; 20];
-        world.fill_random(&mut bytes);
+        platform.fill_random(&mut bytes);
         bytes
     }
 
@@ -67,17 +67,17 @@ mod tests {
         assert_eq!(first, bytes(&b));
         assert_ne!(first, bytes(&a));
         assert_ne!(first, bytes(&c));
-        // The first word that SplitMix64 gives for the seed 0.
+        // The first output of SplitMix64 for seed 0.
         assert_eq!(bytes(&FakePlatform::new(0))[..8], 0xe220_a839_7b1d_cdaf_u64.to_le_bytes());
     }
 
     #[test]
-    fn the_clock_moves_only_when_told_to() {
-        let world = FakePlatform::new(0);
-        assert_eq!(world.now_ms(), FakePlatform::START_MS);
-        world.advance_ms(5);
-        assert_eq!(world.now_ms(), FakePlatform::START_MS + 5);
-        world.set_ms(7);
-        assert_eq!(world.now_ms(), 7);
+    fn the_clock_moves_only_when_a_test_moves_it() {
+        let platform = FakePlatform::new(0);
+        assert_eq!(platform.now_ms(), FakePlatform::START_MS);
+        platform.advance_ms(5);
+        assert_eq!(platform.now_ms(), FakePlatform::START_MS + 5);
+        platform.set_ms(7);
+        assert_eq!(platform.now_ms(), 7);
     }
 }

@@ -1,5 +1,5 @@
-//! Asking the user before something is written. What was asked is part of the question's key, and so is the state
-//! that the record was in: whoever said yes to something else is asked again.
+//! Asks the user to confirm a write. The key of the question covers the arguments and the record's state, so a user
+//! who agreed to something else is asked again.
 
 use contract::{Confirm, Tool};
 use json::Json;
@@ -10,53 +10,53 @@ use spile_core::{
 
 use crate::seal::digest_parts;
 
-/// What the user said to a question.
+/// The user's answer to a confirmation.
 pub(super) enum Confirmation {
     Accepted,
-    /// What the caller is told then.
+    /// With the message for the caller.
     Declined(&'static str),
-    /// Nothing yet, or nothing that is an answer.
+    /// No answer yet, or an invalid one.
     Unanswered,
 }
 
-/// Whether the user must be asked, and can be.
+/// Whether the user must confirm; an error if the client cannot ask.
 pub(super) fn requires_confirmation(tool: &Tool, dry_run: bool, caller: &Caller) -> Result<bool, ToolError> {
     match tool.confirm {
         Confirm::Never => Ok(false),
-        // Who only tries is not held up: nothing is written.
+        // A dry run writes nothing.
         Confirm::Ask if dry_run => Ok(false),
         Confirm::Ask if caller.capabilities.has(ClientCapabilities::ELICITATION_FORM) => Ok(true),
         Confirm::Ask => Err(ToolError::new(
             ToolErrorCode::Forbidden,
-            "the user must be asked before this is written, and this client shows no questions; use one that \
-             does (elicitation), or try it with `dry_run`",
+            "this write needs the user's confirmation, and the client does not support elicitation; use a client \
+             that does, or preview the change with `dry_run`",
         )),
     }
 }
 
-/// The key of a question: the same question about the same state has the same.
-pub(super) fn confirmation_key(tool: &Tool, state: &[u8], asked: &[u8]) -> String {
-    let digest = digest_parts(&[b"confirm", tool.name.as_bytes(), state, asked]);
+/// The key of a confirmation: equal for the same request about the same state.
+pub(super) fn confirmation_key(tool: &Tool, state: &[u8], request_digest: &[u8]) -> String {
+    let digest = digest_parts(&[b"confirm", tool.name.as_bytes(), state, request_digest]);
     let hex: String = digest[..12].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("confirm-{hex}")
 }
 
-/// An answer counts only if we asked: to a question that nobody put there is no yes.
+/// Reads the user's answer. It counts only in a call that this server has asked about: a client cannot volunteer it.
 pub(super) fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
-    let answer = journal.response(key).filter(|_| journal.call_id.is_some());
-    match answer.as_ref().and_then(InputResponse::elicit_result) {
+    let response = journal.response(key).filter(|_| journal.call_id.is_some());
+    match response.as_ref().and_then(InputResponse::elicit_result) {
         Some(ElicitResult::Accepted(content)) => {
-            match content.and_then(|content| content.get("confirm")).and_then(|yes| yes.bool()) {
+            match content.and_then(|content| content.get("confirm")).and_then(|value| value.bool()) {
                 Some(true) => Confirmation::Accepted,
                 Some(false) => Confirmation::Declined(DECLINED_MESSAGE),
-                // The form wants it, and a box that nobody ticks is left out by some clients. To ask again would give
-                // the same.
+                // The form requires `confirm`, but some clients leave out a box that is not ticked. Asking again would
+                // give the same answer.
                 None => Confirmation::Declined(MISSING_CONFIRM_MESSAGE),
             }
         }
         Some(ElicitResult::Declined) => Confirmation::Declined(DECLINED_MESSAGE),
         Some(ElicitResult::Cancelled) => {
-            Confirmation::Declined("the question was not answered; nothing was written")
+            Confirmation::Declined("the user did not answer; nothing was written")
         }
         None => Confirmation::Unanswered,
     }
@@ -75,9 +75,9 @@ pub(super) fn confirmation_request(key: String, message: String) -> Outcome {
     Outcome::InputRequired(InputRequests::single(key, InputRequest::Form { message, schema }))
 }
 
-const DECLINED_MESSAGE: &str = "the user said no; nothing was written";
-const MISSING_CONFIRM_MESSAGE: &str = "the form came back without `confirm`; nothing was written";
+const DECLINED_MESSAGE: &str = "the user declined; nothing was written";
+const MISSING_CONFIRM_MESSAGE: &str = "the answer has no `confirm`; nothing was written";
 
-pub(super) fn declined_outcome(why: &str) -> Outcome {
-    ToolError::new(ToolErrorCode::InputRefused, why).into()
+pub(super) fn declined_outcome(reason: &str) -> Outcome {
+    ToolError::new(ToolErrorCode::InputRefused, reason).into()
 }

@@ -1,4 +1,4 @@
-//! Why there is no answer, as callers are told it; what only the owner may know goes to the log.
+//! Errors of sources and writes as tool errors. Details that only the operator may see go to the log.
 
 use contract::Collection;
 use contract::bind::{BoundValue, WriteOptions};
@@ -8,28 +8,28 @@ use spile_core::{ArgumentErrorKind, CallError, Outcome, Platform, ToolError, Too
 
 use crate::pipeline::new_error_reference;
 
-pub(super) fn invalid_cursor_error(why: &str) -> ToolError {
+pub(super) fn invalid_cursor_error(reason: &str) -> ToolError {
     ToolError {
         field: Some("cursor".into()),
         reason: Some(ArgumentErrorKind::NotAllowed),
-        ..ToolError::new(ToolErrorCode::InvalidArguments, format!("`cursor`: {why}"))
+        ..ToolError::new(ToolErrorCode::InvalidArguments, format!("`cursor`: {reason}"))
     }
 }
 
-/// So much of a key is repeated to whoever asked for it.
+/// How much of a key value an error message repeats.
 const KEY_CHARS_MAX: usize = 100;
 
 pub(super) fn not_found_error(collection: &Collection, key: &[BoundValue<'_>]) -> ToolError {
     let parts = collection.key_fields().zip(key).map(|(field, value)| {
-        let mut words = format!("{} ", field.name);
-        field.write_readable(&mut words, value.as_value_ref());
-        match words.char_indices().nth(KEY_CHARS_MAX) {
-            Some((cut, _)) => format!("{}…", &words[..cut]),
-            None => words,
+        let mut text = String::new();
+        field.write_readable(&mut text, value.as_value_ref());
+        match text.char_indices().nth(KEY_CHARS_MAX) {
+            Some((cut, _)) => format!("{} `{}…`", field.name, &text[..cut]),
+            None => format!("{} `{text}`", field.name),
         }
     });
-    let words: Vec<String> = parts.collect();
-    let message = format!("nothing in {} has {}", collection.name, words.join(", "));
+    let parts: Vec<String> = parts.collect();
+    let message = format!("no record in `{}` has {}", collection.name, parts.join(", "));
     ToolError { field: first_key_field(collection), ..ToolError::new(ToolErrorCode::NotFound, message) }
 }
 
@@ -37,78 +37,79 @@ fn first_key_field(collection: &Collection) -> Option<String> {
     collection.key_fields().next().map(|field| field.name.clone())
 }
 
-/// Why nothing was written.
+/// The tool error of a failed write.
 #[cold]
 pub(super) fn write_error_outcome(
-    fault: &WriteError,
+    error: &WriteError,
     collection: &Collection,
     key: &[BoundValue<'_>],
-    again: RetrySafety,
-    world: &dyn Platform,
+    retry_safety: RetrySafety,
+    platform: &dyn Platform,
 ) -> Outcome {
-    let told = fault.to_string();
-    let conflict = |field: Option<String>, told: String| ToolError {
+    let message = error.to_string();
+    let conflict = |field: Option<String>, message: String| ToolError {
         field,
-        ..ToolError::new(ToolErrorCode::Conflict, told)
+        ..ToolError::new(ToolErrorCode::Conflict, message)
     };
-    let problem = match fault {
-        WriteError::Source(fault) => return source_error_outcome(fault, collection, world),
+    let tool_error = match error {
+        WriteError::Source(error) => return source_error_outcome(error, collection, platform),
         WriteError::NotFound => not_found_error(collection, key),
-        WriteError::AlreadyExists => conflict(first_key_field(collection), told),
+        WriteError::AlreadyExists => conflict(first_key_field(collection), message),
         WriteError::VersionConflict => {
-            let told = format!("{told}; read it again, and decide what it should be now");
-            conflict(Some("expected_version".into()), told)
+            let message = format!("{message}; read it again before you change it");
+            conflict(Some("expected_version".into()), message)
         }
         WriteError::IdempotencyKeyReused => {
-            let told = format!("{told}; choose another, or ask for the same again");
-            conflict(Some("idempotency_key".into()), told)
+            let message = format!("{message}; use a new key, or repeat the call with the same arguments");
+            conflict(Some("idempotency_key".into()), message)
         }
-        WriteError::OutcomeUnknown => conflict(Some("idempotency_key".into()), told),
-        WriteError::Rejected { column, reason: why } => rejected_value_error(
-            column.and_then(|at| collection.fields.get(at)).map(|field| &*field.name),
-            why,
+        WriteError::OutcomeUnknown => conflict(Some("idempotency_key".into()), message),
+        WriteError::Rejected { column, reason } => rejected_value_error(
+            column.and_then(|index| collection.fields.get(index)).map(|field| &*field.name),
+            reason,
         ),
-        WriteError::TooManyRows { .. } => ToolError::new(ToolErrorCode::Forbidden, told),
-        WriteError::ContractViolation => ToolError::new(ToolErrorCode::InvalidArguments, told),
-        WriteError::DurabilityUnknown { detail: log, .. } => {
-            let (told, retryable) = match again {
+        WriteError::TooManyRows { .. } => ToolError::new(ToolErrorCode::Forbidden, message),
+        WriteError::ContractViolation => ToolError::new(ToolErrorCode::InvalidArguments, message),
+        WriteError::DurabilityUnknown { detail, .. } => {
+            let (message, retryable) = match retry_safety {
                 RetrySafety::Idempotent => {
-                    (format!("{told}; ask for the same again, with the same idempotency_key"), true)
+                    (format!("{message}; repeat the call with the same `idempotency_key`"), true)
                 }
                 RetrySafety::NotIdempotent => {
-                    let told = format!(
-                        "{told}; read the record before you try again, and pass an idempotency_key next time"
+                    let message = format!(
+                        "{message}; read the record before you try again, and pass an `idempotency_key` next time"
                     );
-                    (told, false)
+                    (message, false)
                 }
             };
-            let problem = ToolError { retryable, ..ToolError::new(ToolErrorCode::SourceUnavailable, told) };
-            return logged_outcome(problem, collection, log, world);
+            let tool_error =
+                ToolError { retryable, ..ToolError::new(ToolErrorCode::SourceUnavailable, message) };
+            return logged_outcome(tool_error, collection, detail, platform);
         }
     };
-    problem.into()
+    tool_error.into()
 }
 
-/// What would come of it if a caller asked for the same again.
+/// What happens if a caller repeats a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RetrySafety {
-    /// What was told the first time: they gave a key.
+    /// The call has an idempotency key: the first result is returned again.
     Idempotent,
-    /// It would be done twice.
+    /// The write is applied twice.
     NotIdempotent,
 }
 
 impl RetrySafety {
-    pub(super) fn for_write(once: &WriteOptions<'_>) -> Self {
-        if once.idempotency_key.is_some() { Self::Idempotent } else { Self::NotIdempotent }
+    pub(super) fn for_write(options: &WriteOptions<'_>) -> Self {
+        if options.idempotency_key.is_some() { Self::Idempotent } else { Self::NotIdempotent }
     }
 }
 
-/// A value that the source will not keep.
-pub(super) fn rejected_value_error(name: Option<&str>, why: &str) -> ToolError {
+/// The source refused a value.
+pub(super) fn rejected_value_error(name: Option<&str>, reason: &str) -> ToolError {
     let message = match name {
-        Some(name) => format!("`{name}`: {why}"),
-        None => why.to_owned(),
+        Some(name) => format!("`{name}`: {reason}"),
+        None => reason.to_owned(),
     };
     ToolError {
         field: name.map(str::to_owned),
@@ -117,81 +118,83 @@ pub(super) fn rejected_value_error(name: Option<&str>, why: &str) -> ToolError {
     }
 }
 
-/// What the source said, told without its words; those are in the log.
+/// The tool error of a failed read. The source's own message goes to the log only.
 #[cold]
 pub(super) fn source_error_outcome(
-    fault: &SourceError,
+    error: &SourceError,
     collection: &Collection,
-    world: &dyn Platform,
+    platform: &dyn Platform,
 ) -> Outcome {
-    let told = fault.to_string();
-    let (problem, log) = match fault {
+    let message = error.to_string();
+    let (tool_error, detail) = match error {
         SourceError::Cancelled => return Outcome::Failed(CallError::Cancelled),
-        SourceError::StaleCursor => return invalid_cursor_error(&told).into(),
-        SourceError::InvalidArgument { reason: why, .. } => return rejected_value_error(None, why).into(),
-        SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, told), ""),
-        SourceError::Busy { detail: log } => (
-            ToolError { retry_after_ms: Some(100), ..ToolError::new(ToolErrorCode::SourceUnavailable, told) },
-            log.as_str(),
+        SourceError::StaleCursor => return invalid_cursor_error(&message).into(),
+        SourceError::InvalidArgument { reason, .. } => return rejected_value_error(None, reason).into(),
+        SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, message), ""),
+        SourceError::Busy { detail } => (
+            ToolError {
+                retry_after_ms: Some(100),
+                ..ToolError::new(ToolErrorCode::SourceUnavailable, message)
+            },
+            detail.as_str(),
         ),
-        SourceError::Unavailable { detail: log, .. } => (
-            ToolError { retryable: true, ..ToolError::new(ToolErrorCode::SourceUnavailable, told) },
-            log.as_str(),
+        SourceError::Unavailable { detail, .. } => (
+            ToolError { retryable: true, ..ToolError::new(ToolErrorCode::SourceUnavailable, message) },
+            detail.as_str(),
         ),
-        SourceError::Incompatible { detail: log, .. } => {
-            (ToolError::new(ToolErrorCode::SourceChanged, told), log.as_str())
+        SourceError::Incompatible { detail, .. } => {
+            (ToolError::new(ToolErrorCode::SourceChanged, message), detail.as_str())
         }
     };
-    logged_outcome(problem, collection, log, world)
+    logged_outcome(tool_error, collection, detail, platform)
 }
 
 #[cold]
 pub(super) fn record_error_outcome(
-    unfit: &RecordError,
+    error: &RecordError,
     collection: &Collection,
-    world: &dyn Platform,
+    platform: &dyn Platform,
 ) -> Outcome {
-    let told = match unfit {
+    let message = match error {
         RecordError::TypeMismatch { field, row } => {
-            let told = format!(
-                "a value of `{field}` is not what this server promised; the log of the server says in which row"
+            let message = format!(
+                "a value of `{field}` does not match the output schema; the server's log names the row"
             );
-            let log = format!("`{field}` does not fit the contract in the row with {row}");
+            let detail = format!("`{field}` does not match the contract in the row with {row}");
             return logged_outcome(
-                ToolError::new(ToolErrorCode::SourceChanged, told),
+                ToolError::new(ToolErrorCode::SourceChanged, message),
                 collection,
-                &log,
-                world,
+                &detail,
+                platform,
             );
         }
         RecordError::InvalidCursorValue { field } => format!(
-            "a page cannot end at this value of `{field}`, which is not text or too long for a cursor; sort by \
-             something else, or ask for more or fewer rows"
+            "the page cannot end at this value of `{field}`: it is not text, or too long for a cursor; sort by another \
+             field, or change `limit`"
         ),
         RecordError::TooLarge { bytes } => {
-            let most = RECORD_BYTES_MAX;
-            let why = format!(
-                "a record has {bytes} bytes, and more than {most} are not told; choose other `fields`"
+            let message = format!(
+                "a record of {bytes} bytes exceeds the limit of {RECORD_BYTES_MAX} bytes; request fewer `fields`"
             );
-            return ToolError::new(ToolErrorCode::TooLarge, why).into();
+            return ToolError::new(ToolErrorCode::TooLarge, message).into();
         }
     };
     logged_outcome(
-        ToolError::new(ToolErrorCode::SourceChanged, told),
+        ToolError::new(ToolErrorCode::SourceChanged, message),
         collection,
-        "a row does not fit its contract",
-        world,
+        "a row does not match the contract",
+        platform,
     )
 }
 
 fn logged_outcome(
-    mut problem: ToolError,
+    mut tool_error: ToolError,
     collection: &Collection,
-    log: &str,
-    world: &dyn Platform,
+    detail: &str,
+    platform: &dyn Platform,
 ) -> Outcome {
-    let reference = new_error_reference(world);
-    tracing::warn!(%reference, code = problem.code.as_str(), collection = %collection.name, source = %collection.source, log);
-    problem.log_reference = Some(reference);
-    problem.into()
+    let reference = new_error_reference(platform);
+    tracing::warn!(%reference, code = tool_error.code.as_str(), collection = %collection.name, source = %collection.source, detail);
+    tool_error.log_reference = Some(reference);
+    tool_error.into()
 }

@@ -1,7 +1,7 @@
-//! A compiled contract as a provider: bind, read or write, shape.
+//! A compiled contract as a provider: binds arguments, reads or writes, builds the result.
 //!
-//! A keyed read is short and is done where the call arrives. A long one, and whatever writes, goes to a thread that
-//! may block; a read is told to stop there when nobody waits for it any more.
+//! A short read runs inline, on the task that received the call. A long read and every write run on the blocking
+//! thread pool; a read there is cancelled when its caller has gone away.
 
 mod confirm;
 mod error;
@@ -26,16 +26,16 @@ use spile_core::{
 use self::read::ListRequest;
 use crate::seal::{Sealer, digest_parts};
 
-/// A contract together with what answers it.
+/// A contract together with its readers, writers and statements.
 pub struct ContractProvider(Arc<ProviderInner>);
 
-/// What answers a contract.
+/// The readers, writers and statements of a contract.
 pub struct ContractBackends {
-    /// One for each of the contract's collections, in their order.
+    /// One for each collection of the contract, in order.
     pub readers: Vec<Arc<dyn Reader>>,
-    /// The same; `None` where nothing is written.
+    /// One for each collection of the contract, in order; `None` if the collection is read-only.
     pub writers: Vec<Option<Arc<dyn Writer>>>,
-    /// One for each of the contract's statements, in their order.
+    /// One for each statement of the contract, in order.
     pub statements: Vec<Arc<dyn PreparedStatement>>,
 }
 
@@ -45,13 +45,14 @@ struct ProviderInner {
     tool_index: HashMap<Box<str>, usize, foldhash::quality::RandomState>,
     catalog: Arc<Catalog>,
     sealer: Arc<Sealer>,
-    /// What a cursor of each collection is bound to: it means nothing for other columns or another key.
+    /// Digest of the columns and the key of each collection. Cursors are bound to it.
     shape_digests: Vec<[u8; 32]>,
 }
 
 impl ContractProvider {
-    pub fn new(contract: Contract, answers: ContractBackends, world: &dyn Platform) -> Self {
-        let tools = contract.tools.iter().enumerate().map(|(at, tool)| (tool.name.as_str().into(), at));
+    pub fn new(contract: Contract, backends: ContractBackends, platform: &dyn Platform) -> Self {
+        let tool_index =
+            contract.tools.iter().enumerate().map(|(index, tool)| (tool.name.as_str().into(), index));
         let catalog = Catalog {
             tools: contract.tools.iter().map(|tool| tool.to_catalog_tool(&contract)).collect(),
             list_changed: true,
@@ -59,19 +60,21 @@ impl ContractProvider {
             rate_limit: contract.rate_limit,
             ..Catalog::default()
         };
-        let shapes =
-            contract.collections.iter().map(|one| digest_parts(&[format!("{:?}", one.shape).as_bytes()]));
+        let shape_digests = contract
+            .collections
+            .iter()
+            .map(|collection| digest_parts(&[format!("{:?}", collection.shape).as_bytes()]));
         Self(Arc::new(ProviderInner {
-            tool_index: tools.collect(),
+            tool_index: tool_index.collect(),
             catalog: Arc::new(catalog),
-            sealer: Arc::new(Sealer::new(world)),
-            shape_digests: shapes.collect(),
+            sealer: Arc::new(Sealer::new(platform)),
+            shape_digests: shape_digests.collect(),
             contract,
-            backends: answers,
+            backends,
         }))
     }
 
-    /// Takes the place of another: cursors of that one still open where they mean the same.
+    /// Accepts the cursors that `other` issued, where columns and key are the same.
     #[must_use]
     pub fn with_cursors_from(mut self, other: &Self) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -88,54 +91,57 @@ impl Provider for ContractProvider {
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         let name = call.name();
-        let Some(at) = self.0.tool_index.get(&*name).copied() else {
+        let Some(index) = self.0.tool_index.get(&*name).copied() else {
             return Run::now(CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() });
         };
-        if self.0.contract.tools[at].long_running && cx.events.wants_progress() {
-            return self.run_blocking(at, call, cx);
+        if self.0.contract.tools[index].long_running && cx.events.wants_progress() {
+            return self.run_blocking(index, call, cx);
         }
-        match self.0.execute(at, call, None, &**cx.platform) {
+        match self.0.execute(index, call, None, &**cx.platform) {
             Ok(Some(outcome)) => Run::Now(outcome),
-            Ok(None) => self.run_blocking(at, call, cx),
-            Err(problem) => Run::now(*problem),
+            Ok(None) => self.run_blocking(index, call, cx),
+            Err(error) => Run::now(*error),
         }
     }
 }
 
 impl ContractProvider {
-    /// Does on a thread that may block what would keep others waiting here. The arguments cannot travel there as
-    /// they lie, so the call is answered from its beginning.
-    fn run_blocking(&self, at: usize, call: &Call, cx: &CallContext<'_>) -> Run {
-        let (inner, call, world) = (self.0.clone(), call.clone(), cx.platform.clone());
-        let aside = Arc::new(BlockingContext {
+    /// Runs a call on the blocking thread pool. Bound arguments borrow from the call, so the call is cloned and its
+    /// arguments are bound again there.
+    fn run_blocking(&self, index: usize, call: &Call, cx: &CallContext<'_>) -> Run {
+        let (inner, call, platform) = (self.0.clone(), call.clone(), cx.platform.clone());
+        let blocking = Arc::new(BlockingContext {
             cancelled: AtomicBool::new(false),
             rows_scanned: AtomicU64::new(0),
             caller: cx.caller.clone(),
             journal: cx.journal.clone(),
         });
-        let stop = CancelOnDrop(aside.clone());
-        let long_running = self.0.contract.tools[at].long_running;
-        let emit = cx.events.clone();
+        let cancel_on_drop = CancelOnDrop(blocking.clone());
+        let long_running = self.0.contract.tools[index].long_running;
+        let events = cx.events.clone();
         Run::later(async move {
-            let there = aside.clone();
-            let work = tokio::task::spawn_blocking(move || inner.execute(at, &call, Some(&there), &*world));
-            let done = progress::await_with_progress(work, &emit, &aside.rows_scanned, long_running).await;
-            drop(stop);
-            let bug = |log: String| Outcome::Failed(CallError::Internal { detail: log });
-            match done {
-                Ok(Ok(outcome)) => outcome.unwrap_or_else(|| bug("nobody would answer".into())),
-                Ok(Err(problem)) => Outcome::ToolFailed(problem),
-                Err(error) => bug(error.to_string()),
+            let context = blocking.clone();
+            let work =
+                tokio::task::spawn_blocking(move || inner.execute(index, &call, Some(&context), &*platform));
+            let joined =
+                progress::await_with_progress(work, &events, &blocking.rows_scanned, long_running).await;
+            drop(cancel_on_drop);
+            let internal_error = |log: String| Outcome::Failed(CallError::Internal { detail: log });
+            match joined {
+                Ok(Ok(outcome)) => outcome
+                    .unwrap_or_else(|| internal_error("a call was refused on the blocking pool".into())),
+                Ok(Err(error)) => Outcome::ToolFailed(error),
+                Err(error) => internal_error(error.to_string()),
             }
         })
     }
 }
 
-/// What a call that is answered elsewhere takes along, and what is seen of it from here.
+/// What a call on a blocking thread takes with it, and what the async side sees of it.
 struct BlockingContext {
-    /// Rings when the call is given up.
+    /// Set when the caller has gone away; the work should stop.
     cancelled: AtomicBool,
-    /// How many rows were looked at.
+    /// Number of rows scanned so far, for progress notifications.
     rows_scanned: AtomicU64,
     caller: Caller,
     journal: Journal,
@@ -150,23 +156,24 @@ impl Drop for CancelOnDrop {
 }
 
 impl ProviderInner {
-    /// Answers a call. Not `aside`, only what is short: `None` is for somebody who may block.
+    /// Executes a call. Without `blocking` only a short read runs; `None` means that the call must run on the blocking
+    /// pool.
     #[inline]
     fn execute(
         &self,
-        at: usize,
+        index: usize,
         call: &Call,
-        aside: Option<&BlockingContext>,
-        world: &dyn Platform,
+        blocking: Option<&BlockingContext>,
+        platform: &dyn Platform,
     ) -> Result<Option<Outcome>, Box<ToolError>> {
-        let tool = &self.contract.tools[at];
+        let tool = &self.contract.tools[index];
         Ok(match &tool.operation {
             ToolOperation::Get { collection } => {
                 let (collection, reader) =
                     (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
                 let key = bind::key(collection, call.arguments())?;
-                (aside.is_some() || reader.can_run_inline(&ReadRequest::Get))
-                    .then(|| self.get_record(tool, collection, reader, &key, world))
+                (blocking.is_some() || reader.can_run_inline(&ReadRequest::Get))
+                    .then(|| self.get_record(tool, collection, reader, &key, platform))
             }
             ToolOperation::List { collection, arguments } => {
                 let (collection, reader) =
@@ -174,59 +181,65 @@ impl ProviderInner {
                 let listing = bind::list(collection, arguments, call.arguments())?;
                 let after = self.open_cursor(tool, &listing)?;
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-                let asked = ListRequest { listing, after, rows_max };
-                (aside.is_some() || reader.can_run_inline(&ReadRequest::List(&asked.query(None))))
-                    .then(|| self.list_page(tool, collection, reader, asked, aside, world))
+                let request = ListRequest { listing, after, rows_max };
+                (blocking.is_some() || reader.can_run_inline(&ReadRequest::List(&request.query(None))))
+                    .then(|| self.list_page(tool, collection, reader, request, blocking, platform))
             }
-            other => match (other, aside) {
-                (ToolOperation::Statement { statement }, aside) => {
-                    return self.run_statement(tool, *statement, call, aside, world);
+            operation => match (operation, blocking) {
+                (ToolOperation::Statement { statement }, blocking) => {
+                    return self.run_statement(tool, *statement, call, blocking, platform);
                 }
                 (_, None) => None,
-                (_, Some(aside)) => Some(self.execute_blocking(at, call, aside, world)?),
+                (_, Some(blocking)) => Some(self.execute_blocking(index, call, blocking, platform)?),
             },
         })
     }
 
-    /// Answers what is never short.
+    /// Executes searches and writes, which never run inline.
     fn execute_blocking(
         &self,
-        at: usize,
+        index: usize,
         call: &Call,
-        aside: &BlockingContext,
-        world: &dyn Platform,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
     ) -> Result<Outcome, Box<ToolError>> {
-        let tool = &self.contract.tools[at];
-        let of = |at: &usize| &self.contract.collections[*at];
+        let tool = &self.contract.tools[index];
+        let collection_at = |index: &usize| &self.contract.collections[*index];
         let arguments = call.arguments();
-        let (at, doing, writing) = match &tool.operation {
+        let (index, operation, write_arguments) = match &tool.operation {
             ToolOperation::Search { collection, fields, scan_rows_max } => {
-                let searching = bind::search(of(collection), arguments)?;
+                let arguments = bind::search(collection_at(collection), arguments)?;
                 let reader = &*self.backends.readers[*collection];
-                let within = read::SearchScope { fields, scan_rows_max: *scan_rows_max };
+                let scope = read::SearchScope { fields, scan_rows_max: *scan_rows_max };
                 return Ok(self.search_records(
                     tool,
-                    of(collection),
+                    collection_at(collection),
                     reader,
-                    &searching,
-                    &within,
-                    aside,
-                    world,
+                    &arguments,
+                    &scope,
+                    blocking,
+                    platform,
                 ));
             }
-            ToolOperation::Create { collection, fields } => {
-                (*collection, WriteOperation::Create, bind::create(of(collection), fields, arguments)?)
-            }
-            ToolOperation::Update { collection, fields } => {
-                (*collection, WriteOperation::Update, bind::update(of(collection), fields, arguments)?)
-            }
+            ToolOperation::Create { collection, fields } => (
+                *collection,
+                WriteOperation::Create,
+                bind::create(collection_at(collection), fields, arguments)?,
+            ),
+            ToolOperation::Update { collection, fields } => (
+                *collection,
+                WriteOperation::Update,
+                bind::update(collection_at(collection), fields, arguments)?,
+            ),
             ToolOperation::Delete { collection } => {
-                (*collection, WriteOperation::Delete, bind::delete(of(collection), arguments)?)
+                (*collection, WriteOperation::Delete, bind::delete(collection_at(collection), arguments)?)
             }
             ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Statement { .. } => {
-                return Ok(Outcome::Failed(CallError::Internal { detail: "answered before".into() }));
+                return Ok(Outcome::Failed(CallError::Internal {
+                    detail: "reads and statements are executed elsewhere".into(),
+                }));
             }
         };
-        Ok(self.write_record(tool, at, doing, &writing, aside, world))
+        Ok(self.write_record(tool, index, operation, &write_arguments, blocking, platform))
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller hears while their call is answered elsewhere.
+//! Progress notifications of a call on the blocking thread pool.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,41 +7,41 @@ use spile_core::EventSink;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
-/// Shorter work is not worth a word.
+/// Time between two progress notifications.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits for the work, and says about every second how many rows it has looked at. Work that is known to take long
-/// is spoken of in any case: when it begins, while it says nothing of itself, and when it is done.
+/// Waits for the work and reports the number of rows scanned about every second. A tool declared as long-running also
+/// reports its start, its end, and the elapsed time while it counts no rows.
 pub(super) async fn await_with_progress<T>(
     mut work: JoinHandle<T>,
-    emit: &EventSink,
+    events: &EventSink,
     rows: &AtomicU64,
     long_running: bool,
 ) -> Result<T, JoinError> {
-    if !emit.wants_progress() {
+    if !events.wants_progress() {
         return work.await;
     }
     if long_running {
-        emit.progress(0.0, None, Some("begun"));
+        events.progress(0.0, None, Some("started"));
     }
     let mut seconds: u64 = 0;
     loop {
-        let done = timeout(PROGRESS_INTERVAL, &mut work).await;
-        let seen = rows.load(Ordering::Relaxed);
-        match done {
-            Ok(done) => {
+        let joined = timeout(PROGRESS_INTERVAL, &mut work).await;
+        let rows_scanned = rows.load(Ordering::Relaxed);
+        match joined {
+            Ok(joined) => {
                 if long_running {
-                    let all = seen.max(seconds + 1) as f64;
-                    emit.progress(all, Some(all), Some("done"));
+                    let total = rows_scanned.max(seconds + 1) as f64;
+                    events.progress(total, Some(total), Some("done"));
                 }
-                return done;
+                return joined;
             }
             Err(_) => {
                 seconds += 1;
-                if seen > 0 {
-                    emit.progress(seen as f64, None, Some(&format!("{seen} rows looked at")));
+                if rows_scanned > 0 {
+                    events.progress(rows_scanned as f64, None, Some(&format!("{rows_scanned} rows scanned")));
                 } else if long_running {
-                    emit.progress(seconds as f64, None, Some(&format!("under way for {seconds} s")));
+                    events.progress(seconds as f64, None, Some(&format!("running for {seconds} s")));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Reading: one record by its key, a page of a list, what a search finds.
+//! Reads: one record by its key, a page of a list, the matches of a search.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -12,7 +12,7 @@ use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, 
 use super::{BlockingContext, ProviderInner};
 use crate::seal::{Purpose, digest_parts};
 
-/// A list as it was asked for, with its place found.
+/// A list request with its cursor opened.
 pub(super) struct ListRequest<'a> {
     pub(super) listing: ListArguments<'a>,
     pub(super) after: Option<CursorPosition>,
@@ -20,20 +20,20 @@ pub(super) struct ListRequest<'a> {
 }
 
 impl ListRequest<'_> {
-    pub(super) fn query<'q>(&'q self, aside: Option<&'q BlockingContext>) -> Query<'q> {
+    pub(super) fn query<'q>(&'q self, blocking: Option<&'q BlockingContext>) -> Query<'q> {
         Query {
             filters: self.listing.filters(),
             sort: self.listing.sort,
             after: self.after.as_ref(),
-            // One more than is told, to know whether there is more.
+            // One more than the page holds, to know whether there is another page.
             rows_max: self.rows_max + 1,
-            cancelled: aside.map(|aside| -> &AtomicBool { &aside.cancelled }),
-            progress: aside.map(|aside| -> &AtomicU64 { &aside.rows_scanned }),
+            cancelled: blocking.map(|blocking| -> &AtomicBool { &blocking.cancelled }),
+            progress: blocking.map(|blocking| -> &AtomicU64 { &blocking.rows_scanned }),
         }
     }
 }
 
-/// Where a search looks, and how far.
+/// The fields that a search looks at, and how many rows it scans.
 pub(super) struct SearchScope<'a> {
     pub(super) fields: &'a [usize],
     pub(super) scan_rows_max: usize,
@@ -47,28 +47,28 @@ impl ProviderInner {
         collection: &Collection,
         reader: &dyn Reader,
         key: &[BoundValue<'_>],
-        world: &dyn Platform,
+        platform: &dyn Platform,
     ) -> Outcome {
-        // Nearly every key has one part, which needs no vector.
-        let (one, many);
+        // Nearly every key has one part; that case needs no allocation.
+        let (single, many);
         let cells = match key {
             [only] => {
-                one = [only.as_value_ref()];
-                &one[..]
+                single = [only.as_value_ref()];
+                &single[..]
             }
-            several => {
-                many = several.iter().map(BoundValue::as_value_ref).collect::<Vec<_>>();
+            parts => {
+                many = parts.iter().map(BoundValue::as_value_ref).collect::<Vec<_>>();
                 &many
             }
         };
-        let mut reply: Option<Result<ToolResult, RecordError>> = None;
+        let mut result: Option<Result<ToolResult, RecordError>> = None;
         let read = reader.get(cells, &mut |cells| {
-            reply = Some(results::record(collection, tool.text_template.as_ref(), cells));
+            result = Some(results::record(collection, tool.text_template.as_ref(), cells));
         });
-        match (read, reply) {
-            (Err(fault), _) => source_error_outcome(&fault, collection, world),
-            (Ok(_), Some(Ok(reply))) => reply.into(),
-            (Ok(_), Some(Err(unfit))) => record_error_outcome(&unfit, collection, world),
+        match (read, result) {
+            (Err(error), _) => source_error_outcome(&error, collection, platform),
+            (Ok(_), Some(Ok(result))) => result.into(),
+            (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
             (Ok(_), None) => not_found_error(collection, key).into(),
         }
     }
@@ -78,71 +78,71 @@ impl ProviderInner {
         tool: &Tool,
         collection: &Collection,
         reader: &dyn Reader,
-        mut asked: ListRequest<'_>,
-        aside: Option<&BlockingContext>,
-        world: &dyn Platform,
+        mut request: ListRequest<'_>,
+        blocking: Option<&BlockingContext>,
+        platform: &dyn Platform,
     ) -> Outcome {
-        let shown = asked.listing.projection.take();
-        let sort = asked.listing.sort;
-        let mut page = Page::new(collection, tool.text_template.as_ref(), shown, sort, asked.rows_max);
-        let total = match reader.list(&asked.query(aside), &mut |cells, place| page.push(cells, place)) {
+        let projection = request.listing.projection.take();
+        let sort = request.listing.sort;
+        let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
+        let total = match reader.list(&request.query(blocking), &mut |cells, place| page.push(cells, place)) {
             Ok(total) => total,
-            Err(fault) => return source_error_outcome(&fault, collection, world),
+            Err(error) => return source_error_outcome(&error, collection, platform),
         };
-        let bound = self.cursor_binding(tool, &asked.listing);
+        let binding = self.cursor_binding(tool, &request.listing);
         let seal = |position: &CursorPosition| {
-            self.sealer.seal(Purpose::Cursor, &bound, cursor::encode(position), world)
+            self.sealer.seal(Purpose::Cursor, &binding, cursor::encode(position), platform)
         };
         match page.finish(total, seal) {
-            Ok(reply) => reply.into(),
-            Err(unfit) => record_error_outcome(&unfit, collection, world),
+            Ok(result) => result.into(),
+            Err(error) => record_error_outcome(&error, collection, platform),
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a search is, where, for whom")]
+    #[allow(clippy::too_many_arguments, reason = "each argument is used once, by one caller")]
     pub(super) fn search_records(
         &self,
         tool: &Tool,
         collection: &Collection,
         reader: &dyn Reader,
-        searching: &SearchArguments<'_>,
-        within: &SearchScope<'_>,
-        aside: &BlockingContext,
-        world: &dyn Platform,
+        arguments: &SearchArguments<'_>,
+        scope: &SearchScope<'_>,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
     ) -> Outcome {
-        let rows_max = searching.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
         let search = Search {
-            terms: searching.terms(),
-            columns: within.fields,
-            // One more than is told, to know whether there is more.
+            terms: arguments.terms(),
+            columns: scope.fields,
+            // One more than the page holds, to know whether there is another page.
             rows_max: rows_max + 1,
-            scan_rows_max: within.scan_rows_max,
-            cancelled: Some(&aside.cancelled),
-            progress: Some(&aside.rows_scanned),
+            scan_rows_max: scope.scan_rows_max,
+            cancelled: Some(&blocking.cancelled),
+            progress: Some(&blocking.rows_scanned),
         };
         let mut rows =
-            RowList::new(collection, tool.text_template.as_ref(), searching.projection.clone(), rows_max);
+            RowList::new(collection, tool.text_template.as_ref(), arguments.projection.clone(), rows_max);
         match reader.search(&search, &mut |cells| rows.push(cells)) {
-            Err(fault) => source_error_outcome(&fault, collection, world),
-            Ok(searched) => match rows.into_search_result(searched, within.scan_rows_max) {
-                Ok(reply) => reply.into(),
-                Err(unfit) => record_error_outcome(&unfit, collection, world),
+            Err(error) => source_error_outcome(&error, collection, platform),
+            Ok(outcome) => match rows.into_search_result(outcome, scope.scan_rows_max) {
+                Ok(result) => result.into(),
+                Err(error) => record_error_outcome(&error, collection, platform),
             },
         }
     }
 
-    /// The place that a cursor names. It opens for the same list only: the same tool, filters and order.
+    /// Opens a cursor. It is bound to the tool, the filters and the sort order.
     pub(super) fn open_cursor(
         &self,
         tool: &Tool,
         listing: &ListArguments<'_>,
     ) -> Result<Option<CursorPosition>, Box<ToolError>> {
         let Some(sealed) = &listing.cursor else { return Ok(None) };
-        let plain = self.sealer.open(Purpose::Cursor, &self.cursor_binding(tool, listing), sealed);
-        match plain.ok().as_deref().and_then(cursor::decode) {
+        let payload = self.sealer.open(Purpose::Cursor, &self.cursor_binding(tool, listing), sealed);
+        match payload.ok().as_deref().and_then(cursor::decode) {
             Some(position) => Ok(Some(position)),
             None => Err(Box::new(invalid_cursor_error(
-                "not a cursor of this list: pass `nextCursor` as it came, with the same filters and sort",
+                "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort",
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! Running an author's statement.
+//! Runs a statement that the manifest declares.
 
 use std::cell::RefCell;
 
@@ -20,25 +20,26 @@ use super::{BlockingContext, ProviderInner};
 use crate::seal::digest_parts;
 
 impl ProviderInner {
-    /// `None` is for somebody who may block.
+    /// `None` means that the statement must run on the blocking pool.
     pub(super) fn run_statement(
         &self,
         tool: &Tool,
-        at: usize,
+        index: usize,
         call: &Call,
-        aside: Option<&BlockingContext>,
-        world: &dyn Platform,
+        blocking: Option<&BlockingContext>,
+        platform: &dyn Platform,
     ) -> Result<Option<Outcome>, Box<ToolError>> {
-        let (statement, prepared) = (&self.contract.statements[at], &*self.backends.statements[at]);
-        if aside.is_none() && (statement.shape.writes || !prepared.can_run_inline()) {
+        let (statement, prepared) = (&self.contract.statements[index], &*self.backends.statements[index]);
+        if blocking.is_none() && (statement.shape.writes || !prepared.can_run_inline()) {
             return Ok(None);
         }
-        let (arguments, once) = bind::statement(statement, call.arguments())?;
-        let cells: Vec<ValueRef<'_>> = arguments.iter().map(BoundValue::as_value_ref).collect();
-        let run = StatementCall { tool, statement, prepared, bound_arguments: &arguments, values: &cells };
-        Ok(match aside {
-            Some(aside) if statement.shape.writes => Some(run.write(&once, aside, world)),
-            _ => Some(run.read(aside, world)),
+        let (bound_arguments, options) = bind::statement(statement, call.arguments())?;
+        let values: Vec<ValueRef<'_>> = bound_arguments.iter().map(BoundValue::as_value_ref).collect();
+        let run =
+            StatementCall { tool, statement, prepared, bound_arguments: &bound_arguments, values: &values };
+        Ok(match blocking {
+            Some(blocking) if statement.shape.writes => Some(run.write(&options, blocking, platform)),
+            _ => Some(run.read(blocking, platform)),
         })
     }
 }
@@ -48,129 +49,145 @@ struct StatementCall<'a> {
     statement: &'a Statement,
     prepared: &'a dyn PreparedStatement,
     bound_arguments: &'a [BoundValue<'a>],
-    /// The same, as a source takes it.
+    /// The bound arguments as the source takes them.
     values: &'a [ValueRef<'a>],
 }
 
 impl StatementCall<'_> {
-    fn read(&self, aside: Option<&BlockingContext>, world: &dyn Platform) -> Outcome {
-        let result = &self.statement.result;
-        let stop = aside.map(|aside| &aside.cancelled);
-        let reply: Result<ToolResult, RecordError> = match self.statement.returns {
+    fn read(&self, blocking: Option<&BlockingContext>, platform: &dyn Platform) -> Outcome {
+        let collection = &self.statement.result;
+        let cancelled = blocking.map(|blocking| &blocking.cancelled);
+        let result: Result<ToolResult, RecordError> = match self.statement.returns {
             Returns::Many => {
                 let mut rows = self.new_rows();
-                match self.prepared.read(self.values, stop, &mut |cells| rows.push(cells)) {
+                match self.prepared.read(self.values, cancelled, &mut |values| rows.push(values)) {
                     Ok(()) => rows.into_statement_result(),
-                    Err(fault) => return self.source_error(&fault, world),
+                    Err(error) => return self.source_error(&error, platform),
                 }
             }
             Returns::One => {
                 let mut record = None;
-                let read = self.prepared.read(self.values, stop, &mut |cells| {
+                let read = self.prepared.read(self.values, cancelled, &mut |values| {
                     record.get_or_insert_with(|| {
-                        results::record(result, self.tool.text_template.as_ref(), cells)
+                        results::record(collection, self.tool.text_template.as_ref(), values)
                     });
                     RowFlow::Stop
                 });
                 match (read, record) {
-                    (Err(fault), _) => return self.source_error(&fault, world),
-                    (Ok(()), Some(reply)) => reply,
+                    (Err(error), _) => return self.source_error(&error, platform),
+                    (Ok(()), Some(result)) => result,
                     (Ok(()), None) => return self.not_found_error().into(),
                 }
             }
         };
-        match reply {
-            Ok(reply) => reply.into(),
-            Err(unfit) => record_error_outcome(&unfit, result, world),
+        match result {
+            Ok(result) => result.into(),
+            Err(error) => record_error_outcome(&error, collection, platform),
         }
     }
 
-    /// What is wrong with an argument.
-    fn argument_error(&self, parameter: Option<usize>, why: &str) -> Outcome {
-        let argument = parameter.and_then(|at| self.statement.arguments.get(at));
-        rejected_value_error(argument.map(|argument| &*argument.field.name), why).into()
+    /// The source refused the value of an argument.
+    fn argument_error(&self, parameter: Option<usize>, reason: &str) -> Outcome {
+        let argument = parameter.and_then(|index| self.statement.arguments.get(index));
+        rejected_value_error(argument.map(|argument| &*argument.field.name), reason).into()
     }
 
-    fn source_error(&self, fault: &SourceError, world: &dyn Platform) -> Outcome {
-        match fault {
-            SourceError::InvalidArgument { parameter, reason: why } => self.argument_error(*parameter, why),
-            fault => source_error_outcome(fault, &self.statement.result, world),
+    fn source_error(&self, error: &SourceError, platform: &dyn Platform) -> Outcome {
+        match error {
+            SourceError::InvalidArgument { parameter, reason } => self.argument_error(*parameter, reason),
+            error => source_error_outcome(error, &self.statement.result, platform),
         }
     }
 
     fn new_rows(&self) -> RowList<'_> {
-        let result = &self.statement.result;
-        RowList::new(result, self.tool.text_template.as_ref(), None, result.rows_max)
+        let collection = &self.statement.result;
+        RowList::new(collection, self.tool.text_template.as_ref(), None, collection.rows_max)
     }
 
     fn not_found_error(&self) -> ToolError {
-        let message = format!("{} found nothing for these arguments", self.statement.result.name);
+        let message = format!("`{}` found no record for these arguments", self.statement.result.name);
         ToolError::new(ToolErrorCode::NotFound, message)
     }
 
-    fn write(&self, once: &WriteOptions<'_>, aside: &BlockingContext, world: &dyn Platform) -> Outcome {
-        let asks = match confirm::requires_confirmation(self.tool, once.dry_run, &aside.caller) {
-            Ok(asks) => asks,
-            Err(problem) => return problem.into(),
+    fn write(
+        &self,
+        options: &WriteOptions<'_>,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
+    ) -> Outcome {
+        let needs_confirmation =
+            match confirm::requires_confirmation(self.tool, options.dry_run, &blocking.caller) {
+                Ok(needs_confirmation) => needs_confirmation,
+                Err(error) => return error.into(),
+            };
+        let request_digest =
+            digest_parts(&[&bind::canonical_arguments(self.statement, self.bound_arguments)]);
+        let write_options = StatementWriteOptions {
+            capture: if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly },
+            idempotency_key: idempotency_key(self.tool, options, blocking, request_digest),
+            dry_run: options.dry_run,
+            now_ms: platform.now_ms(),
+            cancelled: Some(&blocking.cancelled),
         };
-        let asked = digest_parts(&[&bind::canonical_arguments(self.statement, self.bound_arguments)]);
-        let terms = StatementWriteOptions {
-            capture: if asks { CaptureMode::RowDigest } else { CaptureMode::CountOnly },
-            idempotency_key: idempotency_key(self.tool, once, aside, asked),
-            dry_run: once.dry_run,
-            now_ms: world.now_ms(),
-            cancelled: Some(&aside.cancelled),
-        };
-        // Rows come first and are told in the end, by two who know nothing of each other.
+        // One closure collects the rows, the other builds the result from them; both borrow at the same time.
         let (rows, first) = (RefCell::new(self.new_rows()), RefCell::new(None::<Vec<Value>>));
-        let (mut told, mut why) = (None, None);
+        let (mut result, mut rejection) = (None, None);
         let written = self.prepared.write(
             self.values,
-            &terms,
-            &mut |cells| match self.statement.returns {
-                Returns::Many => rows.borrow_mut().push(cells),
+            &write_options,
+            &mut |values| match self.statement.returns {
+                Returns::Many => rows.borrow_mut().push(values),
                 Returns::One => {
                     let mut first = first.borrow_mut();
-                    first.get_or_insert_with(|| cells.iter().map(|cell| cell.to_value()).collect());
+                    first.get_or_insert_with(|| values.iter().map(|cell| cell.to_value()).collect());
                     RowFlow::Stop
                 }
             },
             &mut |changes| {
-                let one = first.borrow();
-                let judged =
-                    self.build_result(changes.rows, &rows.borrow(), one.as_deref()).and_then(|told| {
-                        if asks { self.check_confirmed(changes, &asked, aside) } else { Ok(()) }
-                            .map(|()| told)
-                    });
-                match judged {
-                    Ok(made) => {
-                        let kept = made.structured.clone();
-                        told = Some(made);
-                        Ok(kept)
+                let first_row = first.borrow();
+                let checked = self.build_result(changes.rows, &rows.borrow(), first_row.as_deref()).and_then(
+                    |result| {
+                        if needs_confirmation {
+                            self.check_confirmed(changes, &request_digest, blocking)
+                        } else {
+                            Ok(())
+                        }
+                        .map(|()| result)
+                    },
+                );
+                match checked {
+                    Ok(built) => {
+                        let stored = built.structured.clone();
+                        result = Some(built);
+                        Ok(stored)
                     }
                     Err(reason) => {
-                        why = Some(reason);
+                        rejection = Some(reason);
                         Err(ContractViolation)
                     }
                 }
             },
         );
-        let result = &self.statement.result;
-        match (written, why, told) {
-            (Ok(WriteOutcome::Done), _, Some(told)) => results::write_tool_result(told, once.dry_run).into(),
-            (Ok(WriteOutcome::Done), _, None) => {
-                Outcome::Failed(CallError::Internal { detail: "a statement was run that nobody saw".into() })
+        let collection = &self.statement.result;
+        match (written, rejection, result) {
+            (Ok(WriteOutcome::Done), _, Some(result)) => {
+                results::write_tool_result(result, options.dry_run).into()
             }
-            (Ok(WriteOutcome::Replayed(kept)), _, _) => match results::replayed_tool_result(&kept) {
-                Some(reply) => reply.into(),
-                None => {
-                    Outcome::Failed(CallError::Internal { detail: "what a claim kept is no result".into() })
-                }
+            (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
+                detail: "the statement skipped the checks after the write".into(),
+            }),
+            (Ok(WriteOutcome::Replayed(stored)), _, _) => match results::replayed_tool_result(&stored) {
+                Some(result) => result.into(),
+                None => Outcome::Failed(CallError::Internal {
+                    detail: "the stored result of an idempotency key is invalid".into(),
+                }),
             },
-            (Err(WriteError::ContractViolation), Some(why), _) => why.into_outcome(result, world),
-            (Err(WriteError::Rejected { column, reason: why }), _, _) => self.argument_error(column, &why),
-            (Err(fault), _, _) => {
-                write_error_outcome(&fault, result, &[], RetrySafety::for_write(once), world)
+            (Err(WriteError::ContractViolation), Some(rejection), _) => {
+                rejection.into_outcome(collection, platform)
+            }
+            (Err(WriteError::Rejected { column, reason }), _, _) => self.argument_error(column, &reason),
+            (Err(error), _, _) => {
+                write_error_outcome(&error, collection, &[], RetrySafety::for_write(options), platform)
             }
         }
     }
@@ -187,9 +204,9 @@ impl StatementCall<'_> {
                 let Some(first) = first else {
                     return Err(WriteRejection::Outcome(self.not_found_error().into()));
                 };
-                let cells: Vec<ValueRef<'_>> = first.iter().map(Value::as_value_ref).collect();
-                let line = self.tool.text_template.as_ref();
-                WriteResult::statement_record(&self.statement.result, line, changed, &cells)
+                let values: Vec<ValueRef<'_>> = first.iter().map(Value::as_value_ref).collect();
+                let template = self.tool.text_template.as_ref();
+                WriteResult::statement_record(&self.statement.result, template, changed, &values)
                     .map_err(WriteRejection::InvalidRecord)
             }
         }
@@ -198,15 +215,15 @@ impl StatementCall<'_> {
     fn check_confirmed(
         &self,
         changes: &ChangeSummary,
-        asked: &[u8],
-        aside: &BlockingContext,
+        request_digest: &[u8],
+        blocking: &BlockingContext,
     ) -> Result<(), WriteRejection> {
         let state =
-            [&changes.rows.to_be_bytes()[..], changes.digest.as_ref().map_or(&[], |which| &which[..])];
-        let key = confirm::confirmation_key(self.tool, &state.concat(), asked);
-        match confirm::read_confirmation(&aside.journal, &key) {
+            [&changes.rows.to_be_bytes()[..], changes.digest.as_ref().map_or(&[], |digest| &digest[..])];
+        let key = confirm::confirmation_key(self.tool, &state.concat(), request_digest);
+        match confirm::read_confirmation(&blocking.journal, &key) {
             Confirmation::Accepted => Ok(()),
-            Confirmation::Declined(why) => Err(WriteRejection::Outcome(confirm::declined_outcome(why))),
+            Confirmation::Declined(reason) => Err(WriteRejection::Outcome(confirm::declined_outcome(reason))),
             Confirmation::Unanswered => {
                 let message = confirmation::statement_message(self.statement, changes.rows, self.values);
                 Err(WriteRejection::Outcome(confirm::confirmation_request(key, message)))

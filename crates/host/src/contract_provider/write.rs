@@ -1,4 +1,4 @@
-//! Writing one record: what stands by while its row is held, and what is told of it.
+//! Writes of one record: the checks while its row is locked, and the result.
 
 use contract::bind::{BoundValue, WriteArguments, WriteOptions};
 use contract::confirmation::{self, WriteOperation};
@@ -20,100 +20,100 @@ impl ProviderInner {
     pub(super) fn write_record(
         &self,
         tool: &Tool,
-        at: usize,
-        doing: WriteOperation,
-        writing: &WriteArguments<'_>,
-        aside: &BlockingContext,
-        world: &dyn Platform,
+        index: usize,
+        operation: WriteOperation,
+        arguments: &WriteArguments<'_>,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
     ) -> Outcome {
-        let collection = &self.contract.collections[at];
-        let Some(writer) = self.backends.writers.get(at).and_then(Option::as_ref) else {
-            return Outcome::Failed(CallError::Internal { detail: "nobody was made to write here".into() });
+        let collection = &self.contract.collections[index];
+        let Some(writer) = self.backends.writers.get(index).and_then(Option::as_ref) else {
+            return Outcome::Failed(CallError::Internal { detail: "this collection has no writer".into() });
         };
-        let dry_run = writing.options.dry_run;
-        let asks = match confirm::requires_confirmation(tool, dry_run, &aside.caller) {
-            Ok(asks) => asks,
-            Err(problem) => return problem.into(),
+        let dry_run = arguments.options.dry_run;
+        let needs_confirmation = match confirm::requires_confirmation(tool, dry_run, &blocking.caller) {
+            Ok(needs_confirmation) => needs_confirmation,
+            Err(error) => return error.into(),
         };
-        let asked = digest_parts(&[&writing.canonical_bytes(collection)]);
-        let cells: Vec<(usize, ValueRef<'_>)> =
-            writing.values.iter().map(|(at, arg)| (*at, arg.as_value_ref())).collect();
-        let key: Vec<ValueRef<'_>> = writing.key.iter().map(BoundValue::as_value_ref).collect();
-        let change = match doing {
-            WriteOperation::Create => RowChange::Create { values: &cells },
-            WriteOperation::Update => RowChange::Update { key: &key, values: &cells },
+        let request_digest = digest_parts(&[&arguments.canonical_bytes(collection)]);
+        let values: Vec<(usize, ValueRef<'_>)> =
+            arguments.values.iter().map(|(index, arg)| (*index, arg.as_value_ref())).collect();
+        let key: Vec<ValueRef<'_>> = arguments.key.iter().map(BoundValue::as_value_ref).collect();
+        let change = match operation {
+            WriteOperation::Create => RowChange::Create { values: &values },
+            WriteOperation::Update => RowChange::Update { key: &key, values: &values },
             WriteOperation::Delete => RowChange::Delete { key: &key },
         };
-        let claim = idempotency_key(tool, &writing.options, aside, asked);
+        let idempotency_key = idempotency_key(tool, &arguments.options, blocking, request_digest);
         let write = WriteRequest {
             change,
-            idempotency_key: claim,
+            idempotency_key,
             dry_run,
-            now_ms: world.now_ms(),
-            cancelled: Some(&aside.cancelled),
+            now_ms: platform.now_ms(),
+            cancelled: Some(&blocking.cancelled),
         };
-        let mut desk = RecordWriteChecks {
+        let mut checks = RecordWriteChecks {
             tool,
             collection,
-            operation: doing,
-            writing,
-            request_digest: &asked,
-            journal: asks.then_some(&aside.journal),
+            operation,
+            arguments,
+            request_digest: &request_digest,
+            journal: needs_confirmation.then_some(&blocking.journal),
             row_before: None,
             result: None,
             rejection: None,
         };
-        let written = writer.write(&write, &mut desk);
-        match (written, desk.rejection, desk.result) {
-            (Ok(WriteOutcome::Done), _, Some(told)) => results::write_tool_result(told, dry_run).into(),
-            (Ok(WriteOutcome::Done), _, None) => {
-                Outcome::Failed(CallError::Internal { detail: "a row was written that nobody saw".into() })
-            }
-            (Ok(WriteOutcome::Replayed(kept)), _, _) => match results::replayed_tool_result(&kept) {
-                Some(reply) => reply.into(),
-                None => {
-                    Outcome::Failed(CallError::Internal { detail: "what a claim kept is no result".into() })
-                }
+        let written = writer.write(&write, &mut checks);
+        match (written, checks.rejection, checks.result) {
+            (Ok(WriteOutcome::Done), _, Some(result)) => results::write_tool_result(result, dry_run).into(),
+            (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
+                detail: "the writer skipped the checks after the write".into(),
+            }),
+            (Ok(WriteOutcome::Replayed(stored)), _, _) => match results::replayed_tool_result(&stored) {
+                Some(result) => result.into(),
+                None => Outcome::Failed(CallError::Internal {
+                    detail: "the stored result of an idempotency key is invalid".into(),
+                }),
             },
-            (Err(WriteError::VersionConflict | WriteError::ContractViolation), Some(why), _) => {
-                why.into_outcome(collection, world)
+            (Err(WriteError::VersionConflict | WriteError::ContractViolation), Some(rejection), _) => {
+                rejection.into_outcome(collection, platform)
             }
-            (Err(fault), _, _) => write_error_outcome(
-                &fault,
+            (Err(error), _, _) => write_error_outcome(
+                &error,
                 collection,
-                &writing.key,
-                RetrySafety::for_write(&writing.options),
-                world,
+                &arguments.key,
+                RetrySafety::for_write(&arguments.options),
+                platform,
             ),
         }
     }
 }
 
-/// A try claims nothing: it leaves no trace. What the user said yes to is done once, however often the client comes
-/// back with that yes.
+/// The idempotency key of a write; `None` for a dry run, which leaves no trace. Without a key from the client the id of
+/// a confirmed call serves as one: what the user agreed to is done once, however often the client repeats the call.
 pub(super) fn idempotency_key(
     tool: &Tool,
-    once: &WriteOptions<'_>,
-    aside: &BlockingContext,
-    asked: [u8; 32],
+    options: &WriteOptions<'_>,
+    blocking: &BlockingContext,
+    request_digest: [u8; 32],
 ) -> Option<IdempotencyKey> {
-    if once.dry_run {
+    if options.dry_run {
         return None;
     }
-    let who = aside.caller.principal.as_str().as_bytes();
-    let id = match (&once.idempotency_key, &aside.journal.call_id) {
-        (Some(key), _) => digest_parts(&[b"claim", who, tool.name.as_bytes(), key.as_bytes()]),
-        (None, Some(call)) => digest_parts(&[b"call", who, tool.name.as_bytes(), call]),
+    let principal = blocking.caller.principal.as_str().as_bytes();
+    let key_digest = match (&options.idempotency_key, &blocking.journal.call_id) {
+        (Some(key), _) => digest_parts(&[b"claim", principal, tool.name.as_bytes(), key.as_bytes()]),
+        (None, Some(call)) => digest_parts(&[b"call", principal, tool.name.as_bytes(), call]),
         (None, None) => return None,
     };
-    Some(IdempotencyKey { key_digest: id, request_digest: asked })
+    Some(IdempotencyKey { key_digest, request_digest })
 }
 
-/// Why we would not have it written.
+/// Why the host refuses to write a row.
 pub(super) enum WriteRejection {
-    /// The user says so, or must be asked first.
+    /// The user declined, or must be asked first.
     Outcome(Outcome),
-    /// It would be kept as something else than was said.
+    /// The source would store another value than the caller passed.
     ValueAltered {
         field: String,
     },
@@ -121,83 +121,85 @@ pub(super) enum WriteRejection {
 }
 
 impl WriteRejection {
-    pub(super) fn into_outcome(self, collection: &Collection, world: &dyn Platform) -> Outcome {
+    pub(super) fn into_outcome(self, collection: &Collection, platform: &dyn Platform) -> Outcome {
         match self {
             Self::Outcome(outcome) => outcome,
             Self::ValueAltered { field } => {
                 let message =
-                    format!("`{field}`: the source would keep something else than this; nothing was written");
-                let problem = ToolError {
+                    format!("`{field}`: the source would store another value than this; nothing was written");
+                let error = ToolError {
                     field: Some(field),
                     reason: Some(ArgumentErrorKind::NotAllowed),
                     ..ToolError::new(ToolErrorCode::InvalidArguments, message)
                 };
-                problem.into()
+                error.into()
             }
             Self::InvalidRecord(RecordError::TypeMismatch { field, .. }) => {
-                let message =
-                    format!("`{field}` would not be what this server promises; nothing was written");
-                let problem = ToolError {
+                let message = format!(
+                    "`{field}`: the stored value would not match the output schema; nothing was written"
+                );
+                let error = ToolError {
                     field: Some(field),
                     reason: Some(ArgumentErrorKind::NotAllowed),
                     ..ToolError::new(ToolErrorCode::InvalidArguments, message)
                 };
-                problem.into()
+                error.into()
             }
-            Self::InvalidRecord(unfit) => record_error_outcome(&unfit, collection, world),
+            Self::InvalidRecord(error) => record_error_outcome(&error, collection, platform),
         }
     }
 }
 
-/// Stands by while a row is held.
+/// The checks that run while the row is locked.
 struct RecordWriteChecks<'a> {
     tool: &'a Tool,
     collection: &'a Collection,
     operation: WriteOperation,
-    writing: &'a WriteArguments<'a>,
+    arguments: &'a WriteArguments<'a>,
     request_digest: &'a [u8],
-    /// What was answered, where the user must be asked.
+    /// The journal with the user's answer, if the write needs a confirmation.
     journal: Option<&'a Journal>,
     row_before: Option<RowBefore>,
     result: Option<WriteResult>,
     rejection: Option<WriteRejection>,
 }
 
-/// The row as it was found.
+/// The row before the write.
 struct RowBefore {
     values: Vec<Value>,
-    /// `None` if it was nothing that can be told: then it may be mended.
+    /// `None` if the row does not match the contract; a write may repair it.
     version: Option<String>,
 }
 
 impl WriteChecks for RecordWriteChecks<'_> {
     fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
         (self.result, self.rejection) = (None, None);
-        let state = results::record_version(self.collection, row).ok();
-        let version = self.collection.write_policy.as_ref().map(|writes| writes.versioning);
-        if let Some(expected) = &self.writing.expected_version {
-            let is_it = match (version, expected) {
-                (Some(Versioning::Field(at)), expected) => {
-                    self.collection.fields[at].round_trips(expected.as_value_ref(), row[at])
+        let version = results::record_version(self.collection, row).ok();
+        let versioning = self.collection.write_policy.as_ref().map(|policy| policy.versioning);
+        if let Some(expected) = &self.arguments.expected_version {
+            let matches = match (versioning, expected) {
+                (Some(Versioning::Field(index)), expected) => {
+                    self.collection.fields[index].round_trips(expected.as_value_ref(), row[index])
                 }
                 (Some(Versioning::Digest) | None, BoundValue::Text(expected)) => {
-                    state.as_deref() == Some(expected.as_ref())
+                    version.as_deref() == Some(expected.as_ref())
                 }
                 (Some(Versioning::Digest) | None, _) => false,
             };
-            if !is_it {
+            if !matches {
                 return Err(VersionConflict);
             }
         }
         let fields = &self.collection.fields;
-        let stays =
-            |(at, said): &(usize, BoundValue<'_>)| fields[*at].round_trips(said.as_value_ref(), row[*at]);
-        let stays = self.writing.values.iter().all(stays);
+        let unchanged = |(index, value): &(usize, BoundValue<'_>)| {
+            fields[*index].round_trips(value.as_value_ref(), row[*index])
+        };
+        let unchanged = self.arguments.values.iter().all(unchanged);
         self.row_before =
-            Some(RowBefore { values: row.iter().map(|cell| cell.to_value()).collect(), version: state });
-        Ok(match (version, self.operation) {
-            (Some(Versioning::Field(at)), WriteOperation::Update) if !stays => {
-                vec![(at, Value::Integer(next_version(fields[at].data_type, row[at])))]
+            Some(RowBefore { values: row.iter().map(|cell| cell.to_value()).collect(), version });
+        Ok(match (versioning, self.operation) {
+            (Some(Versioning::Field(index)), WriteOperation::Update) if !unchanged => {
+                vec![(index, Value::Integer(next_version(fields[index].data_type, row[index])))]
             }
             _ => Vec::new(),
         })
@@ -206,13 +208,13 @@ impl WriteChecks for RecordWriteChecks<'_> {
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
         (self.result, self.rejection) = (None, None);
         match self.check_row(row) {
-            Ok(told) => {
-                let kept = told.structured.clone();
-                self.result = Some(told);
-                Ok(kept)
+            Ok(result) => {
+                let stored = result.structured.clone();
+                self.result = Some(result);
+                Ok(stored)
             }
-            Err(why) => {
-                self.rejection = Some(why);
+            Err(rejection) => {
+                self.rejection = Some(rejection);
                 Err(ContractViolation)
             }
         }
@@ -220,43 +222,44 @@ impl WriteChecks for RecordWriteChecks<'_> {
 }
 
 impl RecordWriteChecks<'_> {
-    /// What is told of the row as it will be, if everything is as it should be and the user agrees.
+    /// Checks the row as it will be and the user's confirmation, and builds the result.
     fn check_row(&self, row: &[ValueRef<'_>]) -> Result<WriteResult, WriteRejection> {
         let collection = self.collection;
         if self.operation != WriteOperation::Delete {
-            let other = |(at, said): &&(usize, BoundValue<'_>)| {
-                !collection.fields[*at].round_trips(said.as_value_ref(), row[*at])
+            let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
+                !collection.fields[*index].round_trips(value.as_value_ref(), row[*index])
             };
-            if let Some((at, _)) = self.writing.values.iter().find(other) {
-                return Err(WriteRejection::ValueAltered { field: collection.fields[*at].name.clone() });
+            if let Some((index, _)) = self.arguments.values.iter().find(is_altered) {
+                return Err(WriteRejection::ValueAltered { field: collection.fields[*index].name.clone() });
             }
         }
         let outcome = match self.operation {
             WriteOperation::Create => "created",
             WriteOperation::Delete => "deleted",
             WriteOperation::Update => {
-                let state =
+                let version =
                     results::record_version(collection, row).map_err(WriteRejection::InvalidRecord)?;
                 let before = self.row_before.as_ref().and_then(|before| before.version.as_ref());
-                if before == Some(&state) { "unchanged" } else { "updated" }
+                if before == Some(&version) { "unchanged" } else { "updated" }
             }
         };
-        let told = WriteResult::record(collection, self.tool.text_template.as_ref(), outcome, row)
+        let result = WriteResult::record(collection, self.tool.text_template.as_ref(), outcome, row)
             .map_err(WriteRejection::InvalidRecord)?;
         if let Some(journal) = self.journal.filter(|_| outcome != "unchanged") {
             self.check_confirmed(journal, row)?;
         }
-        Ok(told)
+        Ok(result)
     }
 
     fn check_confirmed(&self, journal: &Journal, row: &[ValueRef<'_>]) -> Result<(), WriteRejection> {
         let before: Vec<ValueRef<'_>> =
             self.row_before.iter().flat_map(|before| before.values.iter().map(Value::as_value_ref)).collect();
-        let state = self.row_before.as_ref().and_then(|before| before.version.as_deref()).unwrap_or_default();
-        let key = confirm::confirmation_key(self.tool, state.as_bytes(), self.request_digest);
+        let version =
+            self.row_before.as_ref().and_then(|before| before.version.as_deref()).unwrap_or_default();
+        let key = confirm::confirmation_key(self.tool, version.as_bytes(), self.request_digest);
         match confirm::read_confirmation(journal, &key) {
             Confirmation::Accepted => Ok(()),
-            Confirmation::Declined(why) => Err(WriteRejection::Outcome(confirm::declined_outcome(why))),
+            Confirmation::Declined(reason) => Err(WriteRejection::Outcome(confirm::declined_outcome(reason))),
             Confirmation::Unanswered => {
                 let message = confirmation::record_message(self.collection, self.operation, &before, row);
                 Err(WriteRejection::Outcome(confirm::confirmation_request(key, message)))
@@ -265,14 +268,14 @@ impl RecordWriteChecks<'_> {
     }
 }
 
-/// One more than the version there is; a row that had none has its first.
-fn next_version(kind: DataType, cell: ValueRef<'_>) -> i64 {
-    let now = match cell {
+/// The current version plus one; 1 if the row has no version.
+fn next_version(data_type: DataType, cell: ValueRef<'_>) -> i64 {
+    let current = match cell {
         ValueRef::Integer(n) => n,
         ValueRef::Text(text) => text.parse().unwrap_or(0),
         ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => 0,
     };
-    let most = if kind == DataType::Integer { SAFE_INTEGER_MAX } else { i64::MAX };
-    // What has counted so far begins again: it is another version all the same.
-    if now >= most { 1 } else { now + 1 }
+    let version_max = if data_type == DataType::Integer { SAFE_INTEGER_MAX } else { i64::MAX };
+    // Wraps around at the largest value: 1 still differs from the current version.
+    if current >= version_max { 1 } else { current + 1 }
 }

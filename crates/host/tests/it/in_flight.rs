@@ -1,4 +1,4 @@
-//! Calls under way can be counted and stopped, whatever their ids and however they came.
+//! Calls in flight are counted and cancelled, whatever their ids and however they arrived.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use host::{
     CallerIdentity, Config, ConnectionState, Dispatched, PendingResponse, ReplyChannel, Server, SessionTicket,
 };
 use json::Json;
-use spile_core::{Call, CallContext, Catalog, Limits, Provider, Run, Tool};
+use spile_core::{Call, CallContext, Catalog, Limits, Principal, Provider, Run, Tool};
 use testkit::FakePlatform;
 use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification, Peer, SessionLookup, Version};
 
-/// One tool that never answers.
+/// One tool that never returns.
 struct NeverProvider;
 
 impl Provider for NeverProvider {
     fn catalog(&self) -> Arc<Catalog> {
-        let tool = Tool::new("never", "never answers", Json::parse(r#"{"type":"object"}"#).expect("JSON"));
+        let tool = Tool::new("never", "never returns", Json::parse(r#"{"type":"object"}"#).expect("JSON"));
         Arc::new(Catalog { tools: vec![tool], ..Catalog::default() })
     }
 
@@ -33,37 +33,38 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
-        let world = Arc::new(FakePlatform::new(1));
-        let config =
-            Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform: world };
+        let platform = Arc::new(FakePlatform::new(1));
+        let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
         let server = Server::new(config, vec![Arc::new(NeverProvider)]).expect("a good catalog");
         let connection = server.open_pipe();
         Self { server, connection }
     }
 
-    /// Sends a message and lets everything run that can.
+    /// Sends a message and spawns the call it starts.
     async fn send(&self, message: &str) {
-        let line = ReplyChannel::Pipe(self.connection.clone());
+        let reply_channel = ReplyChannel::Pipe(self.connection.clone());
         let peer = Peer::from_version(Version::V2025_03_26);
-        let flow = match self.server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer))) {
+        let pending = match self.server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer))) {
             Decoded::Request(request) => {
-                match self.server.dispatch(request, &CallerIdentity::default(), line) {
-                    Dispatched::Call(serving) => Some(PendingResponse::Single(serving)),
+                match self.server.dispatch(request, &CallerIdentity::default(), reply_channel) {
+                    Dispatched::Call(in_flight) => Some(PendingResponse::Single(in_flight)),
                     Dispatched::Ready { .. }
                     | Dispatched::Initialized { .. }
                     | Dispatched::Subscription(_) => None,
                 }
             }
-            Decoded::Batch(batch) => self.server.dispatch_batch(batch, &CallerIdentity::default(), &line),
+            Decoded::Batch(batch) => {
+                self.server.dispatch_batch(batch, &CallerIdentity::default(), &reply_channel)
+            }
             Decoded::Notification(Notification::Cancelled(id)) => {
                 self.connection.cancel(&id);
                 None
             }
             Decoded::Notification(_) | Decoded::Response { .. } | Decoded::Rejected(_) => None,
         };
-        if let Some(mut flow) = flow {
-            assert!(flow.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
-            flow.spawn_into_stream(&self.connection, None);
+        if let Some(mut pending) = pending {
+            assert!(pending.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+            pending.spawn_into_stream(&self.connection, None);
         }
     }
 
@@ -84,7 +85,7 @@ fn cancel(id: u32) -> String {
 }
 
 #[tokio::test]
-async fn an_id_that_comes_again_at_once_is_a_call_of_its_own() {
+async fn an_id_reused_right_after_its_cancellation_starts_a_new_call() {
     let client = Client::new();
     // The runtime has no chance to drop the first call before the second takes its id.
     client.send(&call(1)).await;
@@ -98,60 +99,82 @@ async fn an_id_that_comes_again_at_once_is_a_call_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_batch_under_way_counts_and_ends_with_its_client() {
+async fn a_batch_counts_its_calls_and_ends_when_the_connection_closes() {
     let client = Client::new();
     client.send(&format!("[{},{}]", call(1), call(2))).await;
     client.expect_calls(2).await;
-    // One of several cannot be stopped without the others.
+    // A call of a batch cannot be cancelled alone.
     client.send(&cancel(1)).await;
     client.expect_calls(2).await;
     client.connection.close();
     client.expect_calls(0).await;
 }
 
-/// A session, as two requests that arrive at the same time both know it.
+/// The ticket of a new session.
 fn session(server: &Arc<Server>) -> SessionTicket {
     let message =
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
-    let bare = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(bare)) else {
+    let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
+    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(defaults))
+    else {
         panic!("a handshake is a request");
     };
     let Dispatched::Initialized { session, .. } =
         server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
     else {
-        panic!("a handshake makes a session");
+        panic!("a handshake creates a session");
     };
     server.verify_session(&session, &CallerIdentity::default()).expect("alive")
 }
 
 fn dispatch_call(server: &Arc<Server>, ticket: SessionTicket) -> PendingResponse {
-    let bare = Defaults::Batched(ticket.peer);
-    let Decoded::Request(request) = server.decode(call(1).into_bytes(), bare) else { panic!("a request") };
+    let defaults = Defaults::Batched(ticket.peer);
+    let Decoded::Request(request) = server.decode(call(1).into_bytes(), defaults) else {
+        panic!("a request")
+    };
     match server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Session(ticket)) {
-        Dispatched::Call(serving) => PendingResponse::Single(serving),
+        Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
         Dispatched::Ready { .. } | Dispatched::Initialized { .. } | Dispatched::Subscription(_) => {
-            panic!("it has to wait")
+            panic!("expected a call in flight")
         }
     }
 }
 
 #[tokio::test]
-async fn a_session_that_ends_while_a_call_begins_takes_it_along() {
+async fn a_call_that_starts_while_its_session_ends_is_aborted() {
     let client = Client::new();
     let ticket = session(&client.server);
-    let live = client.server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("room");
-    let flow = dispatch_call(&client.server, ticket);
+    let connection = client.server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("room");
+    let pending = dispatch_call(&client.server, ticket);
     client.server.end_session(&ticket);
-    flow.spawn_into_stream(&live, None);
+    pending.spawn_into_stream(&connection, None);
     client.expect_calls(0).await;
 }
 
 #[tokio::test]
-async fn a_session_that_has_ended_holds_nothing_again() {
+async fn an_ended_session_gets_no_new_state() {
     let client = Client::new();
     let ticket = session(&client.server);
     client.server.end_session(&ticket);
     assert!(client.server.ensure_session_state(&ticket, &CallerIdentity::default()).is_err());
     assert_eq!(client.server.status().sessions, 0);
+}
+
+#[tokio::test]
+async fn an_sse_connection_is_found_only_by_its_own_principal() {
+    let client = Client::new();
+    let named = |name: &str| CallerIdentity { principal: Principal::Named(name.into()), address: None };
+    let anonymous = CallerIdentity::default();
+    for (owner, others) in
+        [(named("ada"), [named("eve"), anonymous.clone()]), (anonymous, [named("ada"), named("eve")])]
+    {
+        let sse = client.server.open_sse(&owner).expect("room");
+        assert!(client.server.sse_connection(&sse.connection_id(), &owner).is_some());
+        for other in others {
+            assert!(
+                client.server.sse_connection(&sse.connection_id(), &other).is_none(),
+                "{owner:?} {other:?}"
+            );
+        }
+    }
 }

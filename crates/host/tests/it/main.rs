@@ -1,5 +1,5 @@
-//! What must hold whatever clients do, tried with chance. `cargo xtask fuzz` tries the same for longer.
-//! Each sentence that once was false stands here by itself.
+//! Tests of the host through its public interface, and invariants under random input. `cargo xtask fuzz` runs the same
+//! invariants for longer.
 
 mod in_flight;
 mod pair;
@@ -16,7 +16,7 @@ fn run_session(data: &[u8]) {
 }
 
 #[test]
-fn what_once_broke_an_invariant_does_not_any_more() {
+fn seeds_that_once_broke_an_invariant_hold_now() {
     invariants::check_seeds("session", run_session);
     invariants::check_seeds("pair", pair::run_pair);
     invariants::check_seeds("seal", invariants::seal);
@@ -27,14 +27,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn whoever_comes_and_goes_nothing_is_answered_twice_or_left_behind(
+    fn every_request_is_answered_once_and_nothing_leaks(
         data in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         run_session(&data);
     }
 
     #[test]
-    fn only_what_we_sealed_opens(data in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn only_a_genuine_seal_opens(data in prop::collection::vec(any::<u8>(), 0..40)) {
         invariants::seal(&data);
     }
 }

@@ -1,5 +1,5 @@
-//! What is served is replaced while it is: calls keep what they started with, and whoever listens hears of it once.
-//! And how often and how long calls may be.
+//! Swapping providers while serving: calls in flight keep theirs, and subscribers hear of each change once. Also rate
+//! limits and time limits.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use testkit::FakePlatform;
 use tokio::sync::Notify;
 use wire::{Decoded, Defaults, Peer, Version};
 
-/// Tools that all say the same word: at once, when told to, never, or after a question.
+/// Tools that return one word: at once, when released, never, or after an elicitation.
 #[derive(Default)]
 struct WordProvider {
     word: &'static str,
@@ -46,9 +46,9 @@ impl Provider for WordProvider {
         match &*call.name() {
             "say" => Run::now(ToolResult::text(word)),
             "wait" => {
-                let go = self.release.clone();
+                let release = self.release.clone();
                 Run::later(async move {
-                    go.notified().await;
+                    release.notified().await;
                     ToolResult::text(word).into()
                 })
             }
@@ -73,9 +73,12 @@ fn word_provider(word: &'static str, description: &'static str) -> WordProvider 
     WordProvider { word, description, ..WordProvider::default() }
 }
 
-fn provider_set(version: &str, says: WordProvider) -> (ProviderSet, Arc<WordProvider>) {
-    let says = Arc::new(says);
-    (ProviderSet { version: version.into(), providers: vec![says.clone()], call_timeout_ms: None }, says)
+fn provider_set(version: &str, provider: WordProvider) -> (ProviderSet, Arc<WordProvider>) {
+    let provider = Arc::new(provider);
+    (
+        ProviderSet { version: version.into(), providers: vec![provider.clone()], call_timeout_ms: None },
+        provider,
+    )
 }
 
 struct TestServer {
@@ -84,31 +87,28 @@ struct TestServer {
 }
 
 impl TestServer {
-    fn new(says: WordProvider) -> (Self, Arc<WordProvider>) {
-        let world = Arc::new(FakePlatform::new(1));
+    fn new(provider: WordProvider) -> (Self, Arc<WordProvider>) {
+        let platform = Arc::new(FakePlatform::new(1));
         let limits = Limits::default();
-        let config = Config { name: "t".into(), version: String::new(), limits, platform: world.clone() };
-        let (served, says) = provider_set("1.0.0", says);
+        let config = Config { name: "t".into(), version: String::new(), limits, platform: platform.clone() };
+        let (providers, provider) = provider_set("1.0.0", provider);
         (
-            Self {
-                server: Server::with_provider_set(config, served).expect("a good catalog"),
-                platform: world,
-            },
-            says,
+            Self { server: Server::with_provider_set(config, providers).expect("a good catalog"), platform },
+            provider,
         )
     }
 
-    fn dispatch(&self, message: &str, who: &CallerIdentity) -> Dispatched {
-        let bare = Defaults::Pipe(Some(Peer::from_version(Version::V2025_06_18)));
-        let Decoded::Request(request) = self.server.decode(message.as_bytes().to_vec(), bare) else {
+    fn dispatch(&self, message: &str, identity: &CallerIdentity) -> Dispatched {
+        let defaults = Defaults::Pipe(Some(Peer::from_version(Version::V2025_06_18)));
+        let Decoded::Request(request) = self.server.decode(message.as_bytes().to_vec(), defaults) else {
             panic!("a request: {message}");
         };
-        self.server.dispatch(request, who, ReplyChannel::Stateless)
+        self.server.dispatch(request, identity, ReplyChannel::Stateless)
     }
 
-    fn call(&self, tool: &str, era: Era, who: &CallerIdentity) -> PendingResponse {
-        match self.dispatch(&call(tool, era, ""), who) {
-            Dispatched::Call(serving) => PendingResponse::Single(serving),
+    fn call(&self, tool: &str, era: Era, identity: &CallerIdentity) -> PendingResponse {
+        match self.dispatch(&call(tool, era, ""), identity) {
+            Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
             Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
                 panic!("{}", String::from_utf8_lossy(&body))
             }
@@ -116,8 +116,8 @@ impl TestServer {
         }
     }
 
-    async fn call_text(&self, tool: &str, who: &CallerIdentity) -> String {
-        finish(self.call(tool, Era::Old, who)).await
+    async fn call_text(&self, tool: &str, identity: &CallerIdentity) -> String {
+        finish(self.call(tool, Era::Old, identity)).await
     }
 }
 
@@ -127,30 +127,30 @@ enum Era {
     New,
 }
 
-/// `more` are members of the parameters.
-fn call(tool: &str, era: Era, more: &str) -> String {
+/// A request; `params` are further members of its parameters.
+fn call(tool: &str, era: Era, params: &str) -> String {
     let meta = match era {
         Era::Old => "",
         Era::New => {
             r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#
         }
     };
-    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"{more}{meta}}}}}"#)
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"{params}{meta}}}}}"#)
 }
 
-async fn finish(mut flow: PendingResponse) -> String {
+async fn finish(mut pending: PendingResponse) -> String {
     loop {
-        if let OutgoingMessage::Response { body, .. } = poll_fn(|cx| flow.poll_next(cx)).await {
+        if let OutgoingMessage::Response { body, .. } = poll_fn(|cx| pending.poll_next(cx)).await {
             return String::from_utf8(body).expect("text");
         }
     }
 }
 
-/// What a watcher has not been told yet.
-fn pending_events(live: &ConnectionState) -> Vec<SubscriptionEvent> {
+/// The events that a client has not received yet.
+fn pending_events(connection: &ConnectionState) -> Vec<SubscriptionEvent> {
     let mut cx = Context::from_waker(Waker::noop());
-    std::iter::from_fn(|| match live.subscription.poll_next(&mut cx) {
-        Poll::Ready(news) => news,
+    std::iter::from_fn(|| match connection.subscription.poll_next(&mut cx) {
+        Poll::Ready(event) => event,
         Poll::Pending => None,
     })
     .collect()
@@ -159,56 +159,56 @@ fn pending_events(live: &ConnectionState) -> Vec<SubscriptionEvent> {
 const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
 
 #[tokio::test]
-async fn calls_finish_on_what_they_started_with() {
-    let (stand, old) = TestServer::new(word_provider("old", "a"));
-    let mut flow = stand.call("wait", Era::New, &ANONYMOUS);
-    assert!(flow.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
-    stand.server.swap(provider_set("1.1.0", word_provider("new", "b")).0).expect("a good catalog");
+async fn a_call_in_flight_finishes_with_the_provider_it_started_with() {
+    let (test, old) = TestServer::new(word_provider("old", "a"));
+    let mut pending = test.call("wait", Era::New, &ANONYMOUS);
+    assert!(pending.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+    test.server.swap(provider_set("1.1.0", word_provider("new", "b")).0).expect("a good catalog");
     old.release.notify_one();
-    let answer = finish(flow).await;
-    assert!(answer.contains(r#""text":"old""#) && answer.contains(r#""version":"1.0.0""#), "{answer}");
-    let answer = finish(stand.call("say", Era::New, &ANONYMOUS)).await;
-    assert!(answer.contains(r#""text":"new""#) && answer.contains(r#""version":"1.1.0""#), "{answer}");
-    assert_eq!(stand.server.status().version, "1.1.0");
+    let response = finish(pending).await;
+    assert!(response.contains(r#""text":"old""#) && response.contains(r#""version":"1.0.0""#), "{response}");
+    let response = finish(test.call("say", Era::New, &ANONYMOUS)).await;
+    assert!(response.contains(r#""text":"new""#) && response.contains(r#""version":"1.1.0""#), "{response}");
+    assert_eq!(test.server.status().version, "1.1.0");
 }
 
 #[test]
-fn whoever_listens_hears_of_each_list_once_and_only_if_it_reads_differently() {
-    let (stand, old) = TestServer::new(word_provider("old", "a"));
-    let live = stand.server.open_pipe();
-    let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-    let Dispatched::Subscription(mut listening) = stand.dispatch(listen, &ANONYMOUS) else {
+fn a_swap_notifies_once_for_each_list_that_differs() {
+    let (test, old) = TestServer::new(word_provider("old", "a"));
+    let connection = test.server.open_pipe();
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let Dispatched::Subscription(mut subscription) = test.dispatch(request, &ANONYMOUS) else {
         panic!("a subscription")
     };
-    let mut heard = || {
+    let mut read_messages = || {
         let mut cx = Context::from_waker(Waker::noop());
-        let mut all = Vec::new();
-        while let Poll::Ready(Some(message)) = listening.poll_next(&mut cx) {
-            all.push(String::from_utf8(message).expect("text"));
+        let mut messages = Vec::new();
+        while let Poll::Ready(Some(message)) = subscription.poll_next(&mut cx) {
+            messages.push(String::from_utf8(message).expect("text"));
         }
-        all
+        messages
     };
-    assert!(heard()[0].contains("acknowledged"));
-    stand.server.swap(provider_set("1.0.1", word_provider("new", "b")).0).expect("a good catalog");
-    stand.server.swap(provider_set("1.0.2", word_provider("new", "c")).0).expect("a good catalog");
-    assert_eq!(pending_events(&live), [SubscriptionEvent::Change(CatalogChange::Tools)]);
-    let told = heard();
-    assert!(told.len() == 1 && told[0].contains("notifications/tools/list_changed"), "{told:?}");
+    assert!(read_messages()[0].contains("acknowledged"));
+    test.server.swap(provider_set("1.0.1", word_provider("new", "b")).0).expect("a good catalog");
+    test.server.swap(provider_set("1.0.2", word_provider("new", "c")).0).expect("a good catalog");
+    assert_eq!(pending_events(&connection), [SubscriptionEvent::Change(CatalogChange::Tools)]);
+    let received = read_messages();
+    assert!(received.len() == 1 && received[0].contains("notifications/tools/list_changed"), "{received:?}");
 
     let (next, new) = provider_set("1.0.3", word_provider("other", "c"));
-    stand.server.swap(next).expect("a good catalog");
-    assert_eq!((pending_events(&live).len(), heard().len()), (0, 0), "the lists read the same");
+    test.server.swap(next).expect("a good catalog");
+    assert_eq!((pending_events(&connection).len(), read_messages().len()), (0, 0), "the lists are the same");
 
-    // Who was replaced has nothing to say; who is served has.
-    let tell = |says: &WordProvider| {
-        let listener = says.listener.lock().expect("no panic before").clone().expect("attached");
+    // Changes of a replaced provider are ignored.
+    let report_change = |provider: &WordProvider| {
+        let listener = provider.listener.lock().expect("no panic before").clone().expect("attached");
         listener.catalog_changed(CatalogChange::Tools);
     };
-    tell(&old);
-    assert_eq!((pending_events(&live).len(), heard().len()), (0, 0));
-    tell(&new);
-    assert_eq!((pending_events(&live).len(), heard().len()), (1, 1));
-    assert_eq!(stand.server.status().version, "1.0.3");
+    report_change(&old);
+    assert_eq!((pending_events(&connection).len(), read_messages().len()), (0, 0));
+    report_change(&new);
+    assert_eq!((pending_events(&connection).len(), read_messages().len()), (1, 1));
+    assert_eq!(test.server.status().version, "1.0.3");
 }
 
 /// Two tools of one name.
@@ -226,54 +226,56 @@ impl Provider for DuplicateTools {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_changes_nothing() {
-    let (stand, _) = TestServer::new(word_provider("old", "a"));
-    let live = stand.server.open_pipe();
+async fn an_invalid_catalog_changes_nothing() {
+    let (test, _) = TestServer::new(word_provider("old", "a"));
+    let connection = test.server.open_pipe();
     let bad = ProviderSet {
         version: "2.0.0".into(),
         providers: vec![Arc::new(DuplicateTools)],
         call_timeout_ms: None,
     };
-    assert!(stand.server.swap(bad).is_err());
-    assert_eq!((stand.server.status().version.as_str(), pending_events(&live).len()), ("1.0.0", 0));
-    assert!(stand.call_text("say", &ANONYMOUS).await.contains("old"));
+    assert!(test.server.swap(bad).is_err());
+    assert_eq!((test.server.status().version.as_str(), pending_events(&connection).len()), ("1.0.0", 0));
+    assert!(test.call_text("say", &ANONYMOUS).await.contains("old"));
 }
 
 #[tokio::test]
-async fn a_question_outlives_a_swap_if_its_tool_promises_the_same() {
-    let (stand, _) = TestServer::new(word_provider("old", "a"));
-    let asked = finish(stand.call("ask", Era::New, &ANONYMOUS)).await;
-    let state = Json::parse(&asked).expect("JSON");
+async fn a_request_state_survives_a_swap_if_the_tool_is_the_same() {
+    let (test, _) = TestServer::new(word_provider("old", "a"));
+    let first_response = finish(test.call("ask", Era::New, &ANONYMOUS)).await;
+    let state = Json::parse(&first_response).expect("JSON");
     let state = state
         .to_doc()
         .root()
         .get("result")
         .and_then(|result| result.get("requestState")?.str().map(String::from));
-    let state = state.unwrap_or_else(|| panic!("a question: {asked}"));
-    let answer = format!(
+    let state = state.unwrap_or_else(|| panic!("a question: {first_response}"));
+    let response = format!(
         r#","requestState":"{state}","inputResponses":{{"sure":{{"action":"accept","content":{{}}}}}}"#
     );
-    let again = call("ask", Era::New, &answer);
-    stand.server.swap(provider_set("1.1.0", word_provider("new", "a")).0).expect("a good catalog");
-    let Dispatched::Call(serving) = stand.dispatch(&again, &ANONYMOUS) else { panic!("it opens") };
-    let told = finish(PendingResponse::Single(serving)).await;
-    assert!(told.contains(r#""text":"new""#), "{told}");
-    stand.server.swap(provider_set("2.0.0", word_provider("new", "b")).0).expect("a good catalog");
-    let Dispatched::Ready { body, .. } = stand.dispatch(&again, &ANONYMOUS) else {
-        panic!("it does not open")
+    let resumed = call("ask", Era::New, &response);
+    test.server.swap(provider_set("1.1.0", word_provider("new", "a")).0).expect("a good catalog");
+    let Dispatched::Call(in_flight) = test.dispatch(&resumed, &ANONYMOUS) else {
+        panic!("the state must open")
+    };
+    let result = finish(PendingResponse::Single(in_flight)).await;
+    assert!(result.contains(r#""text":"new""#), "{result}");
+    test.server.swap(provider_set("2.0.0", word_provider("new", "b")).0).expect("a good catalog");
+    let Dispatched::Ready { body, .. } = test.dispatch(&resumed, &ANONYMOUS) else {
+        panic!("the state must not open")
     };
     assert!(String::from_utf8_lossy(&body).contains("requestState"));
 }
 
 #[tokio::test]
-async fn too_many_calls_are_told_when_to_come_again() {
+async fn a_rate_limited_call_says_when_to_try_again() {
     let rate = Some(RateLimit { calls: 2, per_ms: 60_000 });
-    let (stand, _) = TestServer::new(WordProvider { rate, ..word_provider("word", "a") });
+    let (test, _) = TestServer::new(WordProvider { rate, ..word_provider("word", "a") });
     let ada = CallerIdentity { principal: Principal::Named("ada".into()), address: None };
     for _ in 0..2 {
-        assert!(stand.call_text("say", &ada).await.contains(r#""text":"word""#));
+        assert!(test.call_text("say", &ada).await.contains(r#""text":"word""#));
     }
-    let told = stand.call_text("say", &ada).await;
+    let result = test.call_text("say", &ada).await;
     for part in [
         r#""isError":true"#,
         r#""code":"rate_limited""#,
@@ -281,53 +283,50 @@ async fn too_many_calls_are_told_when_to_come_again() {
         r#""retry_after_ms":30000"#,
         "try again in 30000 ms",
     ] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(result.contains(part), "{part} in {result}");
     }
-    // Of this tool, and for this caller.
+    // The limit holds for this tool and this caller only.
     assert!(
-        stand.call("wait", Era::Old, &ada).poll_next(&mut Context::from_waker(Waker::noop())).is_pending()
+        test.call("wait", Era::Old, &ada).poll_next(&mut Context::from_waker(Waker::noop())).is_pending()
     );
-    assert!(stand.call_text("say", &ANONYMOUS).await.contains(r#""text":"word""#));
-    stand.platform.advance_ms(30_000);
-    assert!(stand.call_text("say", &ada).await.contains(r#""text":"word""#));
-    assert!(stand.call_text("say", &ada).await.contains("rate_limited"));
-    // A new contract with the same limit is no way around it; one with another limit begins anew.
-    stand
-        .server
+    assert!(test.call_text("say", &ANONYMOUS).await.contains(r#""text":"word""#));
+    test.platform.advance_ms(30_000);
+    assert!(test.call_text("say", &ada).await.contains(r#""text":"word""#));
+    assert!(test.call_text("say", &ada).await.contains("rate_limited"));
+    // A swap with the same limit does not reset it; a swap with another limit does.
+    test.server
         .swap(provider_set("1.1.0", WordProvider { rate, ..word_provider("new", "b") }).0)
         .expect("a good catalog");
-    assert!(stand.call_text("say", &ada).await.contains("rate_limited"));
-    stand.server.swap(provider_set("1.2.0", word_provider("new", "b")).0).expect("a good catalog");
-    assert!(stand.call_text("say", &ada).await.contains(r#""text":"new""#));
+    assert!(test.call_text("say", &ada).await.contains("rate_limited"));
+    test.server.swap(provider_set("1.2.0", word_provider("new", "b")).0).expect("a good catalog");
+    assert!(test.call_text("say", &ada).await.contains(r#""text":"new""#));
 }
 
 #[tokio::test]
-async fn a_limit_of_all_holds_over_tools_and_callers() {
-    let rate_of_all = Some(RateLimit { calls: 2, per_ms: 10_000 });
-    let (stand, says) =
-        TestServer::new(WordProvider { shared_rate: rate_of_all, ..word_provider("word", "a") });
+async fn the_shared_limit_holds_for_all_tools_and_callers() {
+    let shared_rate = Some(RateLimit { calls: 2, per_ms: 10_000 });
+    let (test, provider) = TestServer::new(WordProvider { shared_rate, ..word_provider("word", "a") });
     let ada = CallerIdentity { principal: Principal::Named("ada".into()), address: None };
-    says.release.notify_one();
-    assert!(stand.call_text("wait", &ada).await.contains("word"));
-    assert!(stand.call_text("say", &ANONYMOUS).await.contains("word"));
-    for who in [&ada, &ANONYMOUS] {
-        let told = stand.call_text("say", who).await;
-        assert!(told.contains("rate_limited") && told.contains(r#""retry_after_ms":5000"#), "{told}");
+    provider.release.notify_one();
+    assert!(test.call_text("wait", &ada).await.contains("word"));
+    assert!(test.call_text("say", &ANONYMOUS).await.contains("word"));
+    for identity in [&ada, &ANONYMOUS] {
+        let result = test.call_text("say", identity).await;
+        assert!(result.contains("rate_limited") && result.contains(r#""retry_after_ms":5000"#), "{result}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_may_have_a_time_of_its_own() {
-    let (stand, _) =
-        TestServer::new(WordProvider { call_timeout_ms: Some(50), ..word_provider("word", "a") });
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 50 ms"));
-    stand.server.swap(provider_set("1", word_provider("word", "a")).0).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 30000 ms"));
+async fn a_tool_may_have_its_own_time_limit() {
+    let (test, _) = TestServer::new(WordProvider { call_timeout_ms: Some(50), ..word_provider("word", "a") });
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 50 ms"));
+    test.server.swap(provider_set("1", word_provider("word", "a")).0).expect("a good catalog");
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 30000 ms"));
     let (next, _) = provider_set("1", word_provider("word", "a"));
-    stand.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 700 ms"));
+    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 700 ms"));
     let (next, _) =
         provider_set("1", WordProvider { call_timeout_ms: Some(90_000), ..word_provider("word", "a") });
-    stand.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(stand.call_text("never", &ANONYMOUS).await.contains("no answer within 90000 ms"));
+    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 90000 ms"));
 }

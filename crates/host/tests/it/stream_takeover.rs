@@ -1,4 +1,4 @@
-//! A second reader of a stream takes the place of the first, and hears of everything from then on.
+//! A second reader of a stream replaces the first and receives every event from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use spile_core::{
 use testkit::FakePlatform;
 use wire::{Decoded, Defaults, Headers, HttpDefaults, SessionLookup, encode};
 
-/// Has nothing, but says that it changes.
+/// An empty catalog that reports changes.
 #[derive(Default)]
 struct ChangingProvider(std::sync::Mutex<Option<Arc<dyn ChangeListener>>>);
 
@@ -40,56 +40,59 @@ impl Wake for WakeCounter {
     }
 }
 
-/// As a response to GET does it; says how many events there were.
-fn read_events(attached: &mut StreamReader, waker: &Waker) -> usize {
+/// Reads all pending events, as the response to a GET does, and returns their number.
+fn read_events(reader: &mut StreamReader, waker: &Waker) -> usize {
     let mut cx = Context::from_waker(waker);
-    let live = attached.connection().clone();
-    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) = live.subscription.poll_next(&mut cx) {
-        live.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
+    let connection = reader.connection().clone();
+    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) =
+        connection.subscription.poll_next(&mut cx)
+    {
+        connection.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
     }
-    std::iter::from_fn(|| match attached.poll_next(&mut cx) {
-        Poll::Ready(Some(part)) => Some(part),
+    std::iter::from_fn(|| match reader.poll_next(&mut cx) {
+        Poll::Ready(Some(item)) => Some(item),
         Poll::Ready(None) | Poll::Pending => None,
     })
     .count()
 }
 
 #[test]
-fn news_reach_the_second_reader_even_if_the_first_looks_again() {
+fn events_reach_the_second_reader_even_if_the_first_polls_again() {
     let provider = Arc::new(ChangingProvider::default());
-    let world = Arc::new(FakePlatform::new(1));
-    let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform: world };
+    let platform = Arc::new(FakePlatform::new(1));
+    let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
     let server = Server::new(config, vec![provider.clone()]).expect("a good catalog");
     let message =
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
-    let bare = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(bare)) else {
+    let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
+    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(defaults))
+    else {
         panic!("a handshake is a request");
     };
     let host::Dispatched::Initialized { session, .. } =
         server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
     else {
-        panic!("a handshake makes a session");
+        panic!("a handshake creates a session");
     };
     let ticket = server.verify_session(&session, &CallerIdentity::default()).expect("alive");
-    let live = server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("room");
+    let connection = server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("room");
 
-    let (first_rung, second_rung) = (Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default()));
-    let (first_waker, second_waker) = (Waker::from(first_rung), Waker::from(second_rung.clone()));
+    let (first_wakes, second_wakes) = (Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default()));
+    let (first_waker, second_waker) = (Waker::from(first_wakes), Waker::from(second_wakes.clone()));
     let mut first =
-        SessionStreams::attach_reader(&live, GET_STREAM, None).expect("the stream is always there");
+        SessionStreams::attach_reader(&connection, GET_STREAM, None).expect("the GET stream always exists");
     read_events(&mut first, &first_waker);
     let mut second =
-        SessionStreams::attach_reader(&live, GET_STREAM, None).expect("the stream is always there");
+        SessionStreams::attach_reader(&connection, GET_STREAM, None).expect("the GET stream always exists");
     read_events(&mut second, &second_waker);
     read_events(&mut first, &first_waker);
-    // Whoever is rung looks again.
-    if second_rung.0.swap(0, Ordering::SeqCst) > 0 {
+    // A woken reader polls again.
+    if second_wakes.0.swap(0, Ordering::SeqCst) > 0 {
         read_events(&mut second, &second_waker);
     }
 
     let listener = provider.0.lock().expect("no panic before").clone().expect("attached");
     listener.catalog_changed(CatalogChange::Tools);
-    assert_eq!(second_rung.0.load(Ordering::SeqCst), 1, "the second reader is rung");
+    assert_eq!(second_wakes.0.load(Ordering::SeqCst), 1, "the second reader is woken");
     assert_eq!(read_events(&mut second, &second_waker), 1);
 }

@@ -1,4 +1,4 @@
-//! What is written, by whom, and what they are told of it: over the real path, on a table that keeps its promises.
+//! Writes through the whole host, on an in-memory table: results, conflicts, confirmations, idempotency, progress.
 
 mod client;
 mod table;
@@ -14,54 +14,60 @@ const ALL_OPERATIONS: &str =
     "operations = [\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]\n";
 const DANA: &str = r#"{"id":"d","name":"Dana","age":36}"#;
 
-/// A client of a server that can do everything, with Dana and Bob in its table.
-fn people(era: Era, more: &str) -> Client {
-    let client = Client::new(era, &format!("{ALL_OPERATIONS}{more}"));
+/// A client of a server with all operations; its table holds Dana and Bob.
+fn people(era: Era, manifest: &str) -> Client {
+    let client = Client::new(era, &format!("{ALL_OPERATIONS}{manifest}"));
     client.table.insert_person("d", "Dana");
     client.table.insert_person("b", "Bob");
     client
 }
 
-/// What is told under a name.
-fn member(told: &str, name: &str) -> Value {
-    let told: Value = serde_json::from_str(told).unwrap_or_else(|_| panic!("{told}"));
-    told[name].clone()
+/// A member of a JSON result.
+fn member(result: &str, name: &str) -> Value {
+    let result: Value = serde_json::from_str(result).unwrap_or_else(|_| panic!("{result}"));
+    result[name].clone()
 }
 
 async fn get(client: &mut Client, id: &str) -> Value {
-    let told = client.call("get_people", &json!({"id": id}).to_string()).await;
-    serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"))
+    let result = client.call("get_people", &json!({"id": id}).to_string()).await;
+    serde_json::from_str(&result).unwrap_or_else(|_| panic!("{result}"))
 }
 
 #[tokio::test]
 async fn a_record_is_created_changed_and_deleted() {
     let mut client = Client::new(Era::Newest, ALL_OPERATIONS);
-    let told = client.call("create_people", DANA).await;
-    assert_eq!(member(&told, "outcome"), "created");
-    let created = member(&told, "record");
+    let result = client.call("create_people", DANA).await;
+    assert_eq!(member(&result, "outcome"), "created");
+    let created = member(&result, "record");
     assert_eq!((&created["name"], &created["age"], &created["rev"]), (&json!("Dana"), &json!(36), &json!(0)));
     assert_eq!(get(&mut client, "d").await, created);
 
-    let told = client.call("update_people", r#"{"id":"d","name":"Diana","age":null}"#).await;
-    assert_eq!(member(&told, "outcome"), "updated");
-    let updated = member(&told, "record");
+    let result = client.call("update_people", r#"{"id":"d","name":"Diana","age":null}"#).await;
+    assert_eq!(member(&result, "outcome"), "updated");
+    let updated = member(&result, "record");
     assert_eq!((&updated["name"], &updated["age"]), (&json!("Diana"), &Value::Null));
     assert_ne!(updated["_version"], created["_version"]);
     assert_eq!(get(&mut client, "d").await, updated);
 
-    let told = client.call("update_people", r#"{"id":"d","name":"Diana"}"#).await;
-    assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("unchanged"), updated.clone()));
+    let result = client.call("update_people", r#"{"id":"d","name":"Diana"}"#).await;
+    assert_eq!(
+        (member(&result, "outcome"), member(&result, "record")),
+        (json!("unchanged"), updated.clone())
+    );
 
-    let told = client.call("delete_people", r#"{"id":"d"}"#).await;
-    assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("deleted"), updated));
-    assert_eq!(client.call("get_people", r#"{"id":"d"}"#).await, "not_found id nothing in people has id d");
+    let result = client.call("delete_people", r#"{"id":"d"}"#).await;
+    assert_eq!((member(&result, "outcome"), member(&result, "record")), (json!("deleted"), updated));
+    assert_eq!(
+        client.call("get_people", r#"{"id":"d"}"#).await,
+        "not_found id no record in `people` has id `d`"
+    );
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_there_already_is_not_written() {
+async fn a_missing_or_duplicate_key_or_an_empty_change_is_refused() {
     let mut client = people(Era::Newest, "");
     let exists = "conflict id there is a record with this key already";
-    let missing = "not_found id nothing in people has id x";
+    let missing = "not_found id no record in `people` has id `x`";
     for (tool, arguments, expected) in [
         ("create_people", DANA, exists),
         ("update_people", r#"{"id":"x","name":"X"}"#, missing),
@@ -87,14 +93,14 @@ async fn what_is_not_there_or_there_already_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_value_that_would_not_come_back_as_it_is_is_refused() {
+async fn a_value_that_the_source_would_alter_is_refused() {
     let mut client = people(Era::Newest, "");
-    for (value, field, why) in [
+    for (value, field, message) in [
         (json!({"name": "a\0b"}), "name", "a text here cannot have a NUL character"),
         (
             json!({"loose": "007"}),
             "loose",
-            "the source would keep something else than this; nothing was written",
+            "the source would store another value than this; nothing was written",
         ),
         (
             json!({"age": 9_007_199_254_740_993_i64}),
@@ -127,90 +133,93 @@ async fn a_value_that_would_not_come_back_as_it_is_is_refused() {
     ] {
         let mut arguments = value.clone();
         arguments["id"] = "d".into();
-        let expected = format!("invalid_arguments {field} `{field}`: {why}");
+        let expected = format!("invalid_arguments {field} `{field}`: {message}");
         assert_eq!(client.call("update_people", &arguments.to_string()).await, expected, "{value}");
     }
     assert_eq!(client.table.state().writes, 0);
 }
 
 #[tokio::test]
-async fn whoever_means_another_state_is_told_so() {
+async fn a_stale_expected_version_is_a_conflict() {
     let mut client = people(Era::Newest, "");
     let old = get(&mut client, "d").await["_version"].clone();
     let arguments = |version: &Value, name: &str| {
         json!({"id": "d", "name": name, "expected_version": version}).to_string()
     };
-    let told = client.call("update_people", &arguments(&old, "Di")).await;
-    assert_eq!(member(&told, "outcome"), "updated");
-    let stale = "conflict expected_version the record changed since it was read; read it again, and decide what \
-                 it should be now";
-    assert_eq!(client.call("update_people", &arguments(&old, "Do")).await, stale);
+    let result = client.call("update_people", &arguments(&old, "Di")).await;
+    assert_eq!(member(&result, "outcome"), "updated");
+    let conflict = "conflict expected_version the record changed since it was read; read it again before you \
+                 change it";
+    assert_eq!(client.call("update_people", &arguments(&old, "Do")).await, conflict);
     let delete = json!({"id": "d", "expected_version": old}).to_string();
-    assert_eq!(client.call("delete_people", &delete).await, stale);
-    // In a list too, and in a list of some fields only if it is asked for.
+    assert_eq!(client.call("delete_people", &delete).await, conflict);
+    // Lists have `_version` too; a list of some fields has it only on request.
     let listed = member(&client.call("list_people", "{}").await, "items");
-    let now = get(&mut client, "d").await["_version"].clone();
-    assert_eq!(listed[0]["_version"], now);
-    let some = member(&client.call("list_people", r#"{"fields":["name","_version"]}"#).await, "items");
-    assert_eq!(some[0], json!({"name": "Di", "_version": now}));
-    let some = member(&client.call("list_people", r#"{"fields":["name"]}"#).await, "items");
-    assert_eq!(some[0], json!({"name": "Di"}));
+    let version = get(&mut client, "d").await["_version"].clone();
+    assert_eq!(listed[0]["_version"], version);
+    let partial = member(&client.call("list_people", r#"{"fields":["name","_version"]}"#).await, "items");
+    assert_eq!(partial[0], json!({"name": "Di", "_version": version}));
+    let partial = member(&client.call("list_people", r#"{"fields":["name"]}"#).await, "items");
+    assert_eq!(partial[0], json!({"name": "Di"}));
     assert_eq!(client.table.state().writes, 1);
 }
 
 #[tokio::test]
-async fn a_version_of_its_own_grows_with_every_change() {
+async fn a_version_field_grows_with_every_change() {
     let mut client = people(Era::Newest, "version = \"rev\"\nversion_required = true\n");
-    let must = "invalid_arguments expected_version `expected_version` is required";
-    assert_eq!(client.call("update_people", r#"{"id":"d","name":"Di"}"#).await, must);
-    assert_eq!(client.call("delete_people", r#"{"id":"d"}"#).await, must);
-    let told = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":1}"#).await;
-    assert_eq!(member(&told, "record")["rev"], 2);
-    assert_eq!(member(&told, "record").get("_version"), None);
-    let told = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":2}"#).await;
-    assert_eq!((member(&told, "outcome"), &member(&told, "record")["rev"]), (json!("unchanged"), &json!(2)));
-    let told = client.call("update_people", r#"{"id":"d","name":"Do","expected_version":1}"#).await;
-    assert!(told.starts_with("conflict expected_version "), "{told}");
-    let told = client.call("create_people", r#"{"id":"n","name":"New"}"#).await;
-    assert_eq!(member(&told, "record")["rev"], 1);
-    let told = client.call("create_people", r#"{"id":"m","name":"New","rev":7}"#).await;
-    assert!(told.starts_with("invalid_arguments rev `rev`: unknown argument"), "{told}");
+    let required = "invalid_arguments expected_version `expected_version` is required";
+    assert_eq!(client.call("update_people", r#"{"id":"d","name":"Di"}"#).await, required);
+    assert_eq!(client.call("delete_people", r#"{"id":"d"}"#).await, required);
+    let result = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":1}"#).await;
+    assert_eq!(member(&result, "record")["rev"], 2);
+    assert_eq!(member(&result, "record").get("_version"), None);
+    let result = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":2}"#).await;
+    assert_eq!(
+        (member(&result, "outcome"), &member(&result, "record")["rev"]),
+        (json!("unchanged"), &json!(2))
+    );
+    let result = client.call("update_people", r#"{"id":"d","name":"Do","expected_version":1}"#).await;
+    assert!(result.starts_with("conflict expected_version "), "{result}");
+    let result = client.call("create_people", r#"{"id":"n","name":"New"}"#).await;
+    assert_eq!(member(&result, "record")["rev"], 1);
+    let result = client.call("create_people", r#"{"id":"m","name":"New","rev":7}"#).await;
+    assert!(result.starts_with("invalid_arguments rev `rev`: unknown argument"), "{result}");
 }
 
 #[tokio::test]
-async fn the_same_key_again_does_nothing_twice() {
+async fn a_repeated_idempotency_key_replays_the_first_result() {
     let mut client = people(Era::Newest, "");
-    let once = r#"{"id":"n","name":"New","idempotency_key":"k"}"#;
-    let first = client.call("create_people", once).await;
-    // In another order, it is the same.
+    let request = r#"{"id":"n","name":"New","idempotency_key":"k"}"#;
+    let first = client.call("create_people", request).await;
+    // The order of the arguments does not matter.
     let again = client.call("create_people", r#"{"idempotency_key":"k","name":"New","id":"n"}"#).await;
     assert_eq!(member(&again, "replayed"), true);
     assert_eq!(member(&again, "record"), member(&first, "record"));
-    let other = client.call("create_people", r#"{"id":"o","name":"New","idempotency_key":"k"}"#).await;
+    let conflict = client.call("create_people", r#"{"id":"o","name":"New","idempotency_key":"k"}"#).await;
     assert_eq!(
-        other,
-        "conflict idempotency_key this idempotency key was used for something else; choose another, or ask for \
-         the same again"
+        conflict,
+        "conflict idempotency_key this idempotency key was used for something else; use a new key, or repeat the \
+         call with the same arguments"
     );
-    // So is a number that is written in another way, and not another number.
+    // Neither does the notation of a number; another number does.
     let scored = |score: &str| format!(r#"{{"id":"d","score":{score},"age":7,"idempotency_key":"s"}}"#);
     assert_eq!(member(&client.call("update_people", &scored("1")).await, "outcome"), "updated");
     for same in ["1e0", "1.0", "10E-1"] {
         assert_eq!(member(&client.call("update_people", &scored(same)).await, "replayed"), true, "{same}");
     }
-    assert_eq!(client.call("update_people", &scored("1.5")).await, other);
-    // A delete that was done is told again, though there is nothing any more.
-    let gone = r#"{"id":"n","idempotency_key":"k"}"#;
-    assert_eq!(member(&client.call("delete_people", gone).await, "outcome"), "deleted");
-    assert_eq!(member(&client.call("delete_people", gone).await, "replayed"), true);
-    // Somebody else's key is another key.
+    assert_eq!(client.call("update_people", &scored("1.5")).await, conflict);
+    // A repeated delete replays its result although the record is gone.
+    let delete = r#"{"id":"n","idempotency_key":"k"}"#;
+    assert_eq!(member(&client.call("delete_people", delete).await, "outcome"), "deleted");
+    assert_eq!(member(&client.call("delete_people", delete).await, "replayed"), true);
+    // Keys belong to their caller.
     client.become_user("eve");
-    assert_eq!(member(&client.call("create_people", once).await, "outcome"), "created");
+    assert_eq!(member(&client.call("create_people", request).await, "outcome"), "created");
     assert_eq!(client.table.state().writes, 4);
 }
 
 #[tokio::test]
-async fn a_try_leaves_no_trace() {
+async fn a_dry_run_leaves_no_trace() {
     let mut client = people(Era::Newest, "confirm = \"ask\"\n").without_forms();
     let before = client.table.state().rows.clone();
     for (tool, arguments, outcome) in [
@@ -218,15 +227,15 @@ async fn a_try_leaves_no_trace() {
         ("update_people", r#"{"id":"d","name":"Di","dry_run":true,"idempotency_key":"k"}"#, "updated"),
         ("delete_people", r#"{"id":"d","dry_run":true}"#, "deleted"),
     ] {
-        let told = client.call(tool, arguments).await;
+        let result = client.call(tool, arguments).await;
         assert_eq!(
-            (member(&told, "outcome"), member(&told, "dry_run")),
+            (member(&result, "outcome"), member(&result, "dry_run")),
             (json!(outcome), json!(true)),
-            "{told}"
+            "{result}"
         );
     }
-    let told = client.call("create_people", r#"{"id":"d","name":"D","dry_run":true}"#).await;
-    assert!(told.starts_with("conflict id "), "{told}");
+    let result = client.call("create_people", r#"{"id":"d","name":"D","dry_run":true}"#).await;
+    assert!(result.starts_with("conflict id "), "{result}");
     let state = client.table.state();
     assert_eq!((&state.rows, state.idempotency_records.len(), state.writes), (&before, 0, 0));
 }
@@ -234,97 +243,95 @@ async fn a_try_leaves_no_trace() {
 const ASK: &str = "confirm = \"ask\"\n[collections.people.fields]\nsecret = { sensitive = true }\n";
 
 #[tokio::test]
-async fn the_user_is_asked_before_anything_is_written() {
+async fn the_user_is_asked_before_a_destructive_write() {
     for era in ERAS {
         let mut client = people(era, ASK);
         let change = r#"{"id":"d","name":"Di","age":7,"secret":"hush"}"#;
-        let told = client.call_with_user("update_people", change, &mut |_| accept()).await;
-        assert_eq!(member(&told, "outcome"), "updated", "{era:?}");
+        let result = client.call_with_user("update_people", change, &mut |_| accept()).await;
+        assert_eq!(member(&result, "outcome"), "updated", "{era:?}");
         assert_eq!(
             client.questions,
             [
                 "Change this record of people?\nid: d\nname: Dana → Di\nage: (nothing) → 7\nsecret: (nothing) → •••"
             ]
         );
-        let told = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| accept()).await;
-        assert_eq!(member(&told, "outcome"), "deleted", "{era:?}");
+        let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| accept()).await;
+        assert_eq!(member(&result, "outcome"), "deleted", "{era:?}");
         assert_eq!(
             client.questions[1],
             "Delete this record of people?\nid: d\nname: Di\nage: 7\nsecret: •••\nrev: 1"
         );
-        // What adds and destroys nothing is not asked for, nor what changes nothing, nor what was done before.
+        // A create, a change that changes nothing and a replay need no confirmation.
         client.call("create_people", DANA).await;
         client.call("update_people", r#"{"id":"b","name":"Bob"}"#).await;
-        let once = r#"{"id":"b","idempotency_key":"k"}"#;
-        client.call_with_user("delete_people", once, &mut |_| accept()).await;
-        assert_eq!(member(&client.call("delete_people", once).await, "replayed"), true);
+        let request = r#"{"id":"b","idempotency_key":"k"}"#;
+        client.call_with_user("delete_people", request, &mut |_| accept()).await;
+        assert_eq!(member(&client.call("delete_people", request).await, "replayed"), true);
     }
 }
 
 #[tokio::test]
-async fn who_says_no_has_nothing_written() {
+async fn a_declined_confirmation_writes_nothing() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        for (answer, why) in [
-            (json!({"action": "decline"}), "the user said no"),
-            (json!({"action": "cancel"}), "the question was not answered"),
-            (json!({"action": "accept", "content": {"confirm": false}}), "the user said no"),
-            (json!({"action": "accept"}), "the form came back without `confirm`"),
-            (json!({"action": "accept", "content": {}}), "the form came back without `confirm`"),
-            (
-                json!({"action": "accept", "content": {"confirm": "true"}}),
-                "the form came back without `confirm`",
-            ),
+        for (answer, message) in [
+            (json!({"action": "decline"}), "the user declined"),
+            (json!({"action": "cancel"}), "the user did not answer"),
+            (json!({"action": "accept", "content": {"confirm": false}}), "the user declined"),
+            (json!({"action": "accept"}), "the answer has no `confirm`"),
+            (json!({"action": "accept", "content": {}}), "the answer has no `confirm`"),
+            (json!({"action": "accept", "content": {"confirm": "true"}}), "the answer has no `confirm`"),
         ] {
-            let told = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
-            assert_eq!(told, format!("input_refused - {why}; nothing was written"), "{era:?}");
+            let result =
+                client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
+            assert_eq!(result, format!("input_refused - {message}; nothing was written"), "{era:?}");
         }
-        assert_eq!((client.questions.len(), client.table.state().writes), (6, 0), "each is asked once");
+        assert_eq!((client.questions.len(), client.table.state().writes), (6, 0), "each call asks once");
     }
 }
 
 #[tokio::test]
-async fn a_yes_is_for_the_record_that_was_shown() {
+async fn a_confirmation_holds_only_for_the_record_that_was_shown() {
     for era in ERAS {
         let mut client = people(era, ASK);
         let table = client.table.clone();
-        let mut times = 0;
-        let told = client
+        let mut rounds = 0;
+        let result = client
             .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| {
-                times += 1;
-                if times == 1 {
-                    // While the user thinks about it, somebody else writes.
+                rounds += 1;
+                if rounds == 1 {
+                    // Another client changes the record before the user answers.
                     table.state().rows[0][1] = contract::Value::Text("Diana".into());
                 }
                 accept()
             })
             .await;
-        assert_eq!(member(&told, "record")["name"], "Diana", "{era:?}");
+        assert_eq!(member(&result, "record")["name"], "Diana", "{era:?}");
         assert_eq!(client.questions.len(), 2, "{era:?}");
         assert!(client.questions[0].contains("name: Dana") && client.questions[1].contains("name: Diana"));
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_asked_for_again() {
+async fn an_invalid_answer_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
         let mut answers = [json!({"action": "perhaps"}), accept()].into_iter();
-        let told = client
+        let result = client
             .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice"))
             .await;
-        assert_eq!((member(&told, "outcome"), client.questions.len()), (json!("deleted"), 2), "{era:?}");
+        assert_eq!((member(&result, "outcome"), client.questions.len()), (json!("deleted"), 2), "{era:?}");
     }
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_ask_is_refused() {
+async fn a_client_without_elicitation_is_refused() {
     for era in ERAS {
         let mut client = people(era, ASK).without_forms();
         assert_eq!(
             client.call("delete_people", r#"{"id":"d"}"#).await,
-            "forbidden - the user must be asked before this is written, and this client shows no questions; use \
-             one that does (elicitation), or try it with `dry_run`",
+            "forbidden - this write needs the user's confirmation, and the client does not support elicitation; use a \
+             client that does, or preview the change with `dry_run`",
             "{era:?}"
         );
         assert_eq!(client.table.state().writes, 0);
@@ -332,13 +339,13 @@ async fn a_client_that_cannot_ask_is_refused() {
 }
 
 #[tokio::test]
-async fn a_record_is_found_by_its_words() {
+async fn search_finds_records_with_all_terms() {
     let mut client = people(Era::Newest, "search_rows_max = 2\n");
     client.table.insert_person("x", "Dana Scully");
     let found = async |client: &mut Client, arguments: &str| {
-        let told = client.call("search_people", arguments).await;
-        let told: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
-        (told["items"].clone(), told["truncated"].clone(), told["searched"].clone())
+        let result = client.call("search_people", arguments).await;
+        let result: Value = serde_json::from_str(&result).unwrap_or_else(|_| panic!("{result}"));
+        (result["items"].clone(), result["truncated"].clone(), result["searched"].clone())
     };
     let dana = json!([{"id": "d"}]);
     assert_eq!(
@@ -356,28 +363,28 @@ async fn a_record_is_found_by_its_words() {
     );
     assert_eq!(found(&mut client, r#"{"query":"zebra"}"#).await, (json!([]), json!(false), json!("all")));
     for blank in ["", " ", "\u{a0}\u{2003}"] {
-        let told = client.call("search_people", &json!({"query": blank}).to_string()).await;
-        assert!(told.starts_with("invalid_arguments query `query`: "), "{told}");
+        let result = client.call("search_people", &json!({"query": blank}).to_string()).await;
+        assert!(result.starts_with("invalid_arguments query `query`: "), "{result}");
     }
 }
 
 const RENAME: &str = "[tools.rename]\nsql = \"rename\"\nwrites = true\nchanges_max = 2\narguments.old = {}\narguments.new = {}\n";
 
 #[tokio::test]
-async fn what_may_have_been_done_is_tried_again_only_with_a_key() {
+async fn a_write_of_unknown_durability_is_retryable_only_with_an_idempotency_key() {
     let mut client = people(Era::Newest, "");
-    for (key, words, retryable) in [
-        ("", "read the record before you try again, and pass an idempotency_key next time", false),
-        (r#","idempotency_key":"k""#, "ask for the same again, with the same idempotency_key", true),
+    for (key, advice, retryable) in [
+        ("", "read the record before you try again, and pass an `idempotency_key` next time", false),
+        (r#","idempotency_key":"k""#, "repeat the call with the same `idempotency_key`", true),
     ] {
-        let told = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
-        assert_eq!(told, format!("source_unavailable - the disk did not confirm it; {words}"));
+        let result = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
+        assert_eq!(result, format!("source_unavailable - the disk did not confirm it; {advice}"));
         assert_eq!(client.last_error["retryable"], retryable);
     }
 }
 
 #[tokio::test]
-async fn a_statement_reads() {
+async fn a_statement_returns_rows() {
     let mut client = people(Era::Newest, "");
     client.table.insert_person("e", "Dana");
     assert_eq!(
@@ -389,47 +396,47 @@ async fn a_statement_reads() {
         r#"{"items":[{"name":"Bob","people":1}],"truncated":false}"#
     );
     assert_eq!(client.call("count", r#"{"name":"Zoe"}"#).await, r#"{"items":[],"truncated":false}"#);
-    // Nothing is said, however that is written.
+    // `null` equals a missing argument.
     assert_eq!(client.call("count", r#"{"name":null}"#).await, client.call("count", "{}").await);
-    let told = client.call("count", r#"{"name":7}"#).await;
-    assert_eq!(told, "invalid_arguments name `name`: expected null or string");
+    let result = client.call("count", r#"{"name":7}"#).await;
+    assert_eq!(result, "invalid_arguments name `name`: expected null or string");
 }
 
 #[tokio::test]
-async fn a_statement_that_is_for_one_record() {
+async fn a_statement_can_return_one_record() {
     let one = "[tools.one]\nsql = \"count\"\nreturns = \"one\"\narguments.name = {}\n";
     let mut client = people(Era::Newest, one);
     assert_eq!(client.call("one", r#"{"name":"Bob"}"#).await, r#"{"name":"Bob","people":1}"#);
     assert_eq!(
         client.call("one", r#"{"name":"Zoe"}"#).await,
-        "not_found - one found nothing for these arguments"
+        "not_found - `one` found no record for these arguments"
     );
 }
 
-/// A seal opens as often as it is brought back; what the user agreed to is done once.
+/// A client may send the same `requestState` twice; the confirmed write is applied once.
 #[tokio::test]
-async fn a_yes_that_comes_twice_is_one() {
+async fn a_confirmed_call_sent_twice_is_applied_once() {
     let mut client = people(Era::Newest, &format!("{RENAME}confirm = \"ask\"\n"));
-    let told = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
-    assert_eq!(member(&told, "changed"), 1);
-    // The same question would be asked of the same state.
+    let result = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
+    assert_eq!(member(&result, "changed"), 1);
+    // Restore the state that the user was asked about.
     client.table.insert_person("d", "Dana");
     assert_eq!(member(&client.resend().await, "replayed"), true);
     assert_eq!(client.table.state().writes, 1);
-    // Another call is another: it is asked about, and done.
-    let told = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
-    assert_eq!(member(&told, "changed"), 1);
+    // A new call asks again and is applied.
+    let result = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
+    assert_eq!(member(&result, "changed"), 1);
     assert_eq!((client.questions.len(), client.table.state().writes), (2, 2));
 }
 
-/// As many rows, and other ones: whoever agreed did not agree to that.
+/// The number of rows is the same, but they are other rows.
 #[tokio::test]
-async fn a_yes_to_other_rows_is_asked_again() {
+async fn a_confirmation_of_other_rows_is_asked_again() {
     for era in ERAS {
         let mut client = people(era, &format!("{RENAME}confirm = \"ask\"\n"));
         let table = client.table.clone();
         let mut rounds = 0;
-        let told = client
+        let result = client
             .call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| {
                 rounds += 1;
                 if rounds == 1 {
@@ -439,75 +446,75 @@ async fn a_yes_to_other_rows_is_asked_again() {
                 accept()
             })
             .await;
-        assert_eq!(told, r#"{"changed":1,"items":[{"id":"z"}],"truncated":false}"#, "{era:?}");
+        assert_eq!(result, r#"{"changed":1,"items":[{"id":"z"}],"truncated":false}"#, "{era:?}");
         assert_eq!((client.questions.len(), client.table.state().writes), (2, 1), "{era:?}");
     }
 }
 
 #[tokio::test]
-async fn an_argument_that_would_be_kept_as_something_else_is_named() {
+async fn an_argument_that_the_source_would_alter_is_named() {
     let mut client = people(Era::Newest, RENAME);
-    let told = client.call("rename", r#"{"old":"Dana","new":"007"}"#).await;
-    assert_eq!(told, "invalid_arguments new `new`: it would be kept as 7");
+    let result = client.call("rename", r#"{"old":"Dana","new":"007"}"#).await;
+    assert_eq!(result, "invalid_arguments new `new`: it would be kept as 7");
     assert_eq!(client.table.state().writes, 0);
 }
 
 #[tokio::test]
-async fn a_statement_writes_once_and_not_too_much() {
+async fn a_statement_writes_once_and_within_changes_max() {
     for era in ERAS {
         let mut client = people(era, &format!("{RENAME}confirm = \"ask\"\n"));
         client.table.insert_person("e", "Dana");
         let dry = client.call("rename", r#"{"old":"Dana","new":"Di","dry_run":true}"#).await;
         assert_eq!(member(&dry, "dry_run"), true);
         assert_eq!(client.table.state().writes, 0);
-        let once = r#"{"old":"Dana","new":"Di","idempotency_key":"k"}"#;
-        let told = client.call_with_user("rename", once, &mut |_| accept()).await;
-        assert_eq!(told, r#"{"changed":2,"items":[{"id":"d"},{"id":"e"}],"truncated":false}"#);
+        let request = r#"{"old":"Dana","new":"Di","idempotency_key":"k"}"#;
+        let result = client.call_with_user("rename", request, &mut |_| accept()).await;
+        assert_eq!(result, r#"{"changed":2,"items":[{"id":"d"},{"id":"e"}],"truncated":false}"#);
         assert_eq!(client.questions, ["Run rename? It would change 2 rows.\nold: Dana\nnew: Di"]);
-        assert_eq!(member(&client.call("rename", once).await, "replayed"), true);
+        assert_eq!(member(&client.call("rename", request).await, "replayed"), true);
         client.table.insert_person("f", "Di");
-        let told = client.call("rename", r#"{"old":"Di","new":"Do"}"#).await;
+        let result = client.call("rename", r#"{"old":"Di","new":"Do"}"#).await;
         assert_eq!(
-            told,
+            result,
             "forbidden - this would change 3 rows, and at most 2 are allowed; nothing was changed"
         );
         let other = r#"{"old":"Bob","new":"Rob"}"#;
-        let told = client.call_with_user("rename", other, &mut |_| json!({"action": "decline"})).await;
-        assert_eq!(told, "input_refused - the user said no; nothing was written");
+        let result = client.call_with_user("rename", other, &mut |_| json!({"action": "decline"})).await;
+        assert_eq!(result, "input_refused - the user declined; nothing was written");
         assert_eq!(client.table.state().writes, 1, "{era:?}");
     }
 }
 
 #[tokio::test]
-async fn results_are_cut_at_their_bounds() {
+async fn results_are_truncated_at_their_limits() {
     let mut client = people(Era::Newest, "rows_max = 3\nbytes_max = 1024\n");
     for i in 0..5 {
         client.table.insert_person(&format!("long {i}"), &"x".repeat(400));
     }
-    // Whatever is told here was held against what the tool promised.
+    // `call` validates every result against the output schema.
     for (tool, arguments) in [("list_people", "{}"), ("search_people", r#"{"query":"x"}"#)] {
-        let told = client.call(tool, arguments).await;
-        assert_eq!(member(&told, "truncated"), true, "{told}");
-        assert!(member(&told, "items").as_array().is_some_and(|items| (1..=3).contains(&items.len())));
+        let result = client.call(tool, arguments).await;
+        assert_eq!(member(&result, "truncated"), true, "{result}");
+        assert!(member(&result, "items").as_array().is_some_and(|items| (1..=3).contains(&items.len())));
     }
 }
 
 #[tokio::test]
-async fn long_work_says_how_far_it_is() {
+async fn a_long_running_tool_reports_its_start_and_end() {
     let long = "[tools.all]\nuses = \"people.list\"\nlong_running = true\n";
     let mut client = people(Era::Newest, long);
     client.call("all", "{}").await;
-    assert_eq!(client.progress, ["0 begun", "1000 done"]);
+    assert_eq!(client.progress, ["0 started", "1000 done"]);
     client.call("get_people", r#"{"id":"d"}"#).await;
-    assert_eq!(client.progress.len(), 2, "what is short says nothing");
+    assert_eq!(client.progress.len(), 2, "a short call reports no progress");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_read_is_told_of() {
+async fn a_long_read_reports_the_rows_scanned() {
     let mut client = people(Era::Newest, "");
     client.table.slow.store(true, Ordering::SeqCst);
     let table = client.table.clone();
-    let until = async {
+    let finish_after_two_seconds = async {
         while !table.entered.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
@@ -518,27 +525,27 @@ async fn a_long_read_is_told_of() {
         std::future::pending::<()>().await
     };
     tokio::select! {
-        told = client.call("list_people", "{}") => assert!(told.contains("Dana"), "{told}"),
-        () = until => unreachable!("it never ends"),
+        result = client.call("list_people", "{}") => assert!(result.contains("Dana"), "{result}"),
+        () = finish_after_two_seconds => unreachable!("it waits for ever"),
     }
-    assert_eq!(client.progress, ["1000 1000 rows looked at"]);
+    assert_eq!(client.progress, ["1000 1000 rows scanned"]);
 }
 
 #[tokio::test]
-async fn a_write_out_of_time_is_stopped_and_says_what_cannot_be_known() {
+async fn a_write_that_times_out_is_cancelled_and_says_that_it_may_have_been_applied() {
     let timed = |tool: &str, uses: &str| format!("[tools.{tool}]\n{uses}\ncall_timeout_ms = 50\n");
-    let unknowable = "timeout - no answer within 50 ms; it may have been done: read the record before you try again, \
-                      or pass an idempotency_key";
-    for (more, tool, arguments, expected) in [
-        (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknowable),
-        (timed("drop", "uses = \"people.delete\""), "drop", r#"{"id":"d"}"#, unknowable),
-        (format!("{RENAME}call_timeout_ms = 50\n"), "rename", r#"{"old":"Dana","new":"D"}"#, unknowable),
+    let unknown = "timeout - no result within 50 ms; the write may have been applied: read the record before you try \
+                   again, or pass an `idempotency_key`";
+    for (manifest, tool, arguments, expected) in [
+        (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknown),
+        (timed("drop", "uses = \"people.delete\""), "drop", r#"{"id":"d"}"#, unknown),
+        (format!("{RENAME}call_timeout_ms = 50\n"), "rename", r#"{"old":"Dana","new":"D"}"#, unknown),
         (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no answer within 50 ms"),
     ] {
-        let mut client = people(Era::Newest, &more);
+        let mut client = people(Era::Newest, &manifest);
         client.table.slow.store(true, Ordering::SeqCst);
         assert_eq!(client.call(tool, arguments).await, expected, "{tool}");
-        // Were it not told, this would never end.
+        // Ends only if the source was told to cancel.
         while !client.table.stopped.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
@@ -547,7 +554,7 @@ async fn a_write_out_of_time_is_stopped_and_says_what_cannot_be_known() {
 }
 
 #[tokio::test]
-async fn a_read_stops_when_nobody_waits() {
+async fn a_read_is_cancelled_when_its_caller_goes_away() {
     let mut client = people(Era::Newest, "");
     client.table.slow.store(true, Ordering::SeqCst);
     let table = client.table.clone();
@@ -557,10 +564,10 @@ async fn a_read_stops_when_nobody_waits() {
         }
     };
     tokio::select! {
-        told = client.call("list_people", "{}") => unreachable!("{told}"),
+        result = client.call("list_people", "{}") => unreachable!("{result}"),
         () = entered => {}
     }
-    // The call was dropped; were the read not told, this would never end.
+    // The call was dropped; this ends only if the source was told to cancel.
     while !table.stopped.load(Ordering::SeqCst) {
         tokio::task::yield_now().await;
     }
@@ -569,9 +576,9 @@ async fn a_read_stops_when_nobody_waits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever is written is read back identical, by whichever way it is asked for; or it is refused.
+    /// Get, list and the write itself return the same record.
     #[test]
-    fn what_is_written_is_what_is_read(
+    fn a_written_record_reads_back_identical(
         name in "[^\\x00]{0,12}",
         age in proptest::option::of(-9_007_199_254_740_991_i64..=9_007_199_254_740_991),
         balance in proptest::option::of("-?(0|[1-9][0-9]{0,22})(\\.[0-9]{1,6})?"),
@@ -584,10 +591,10 @@ proptest! {
         use base64::Engine;
         let extra: Value = match serde_json::from_str(&extra) {
             Ok(extra) => extra,
-            // A quote or a backslash in it: no JSON.
+            // A quote or a backslash makes it invalid JSON.
             Err(_) => Value::Null,
         };
-        let said = json!({
+        let record = json!({
             "id": "p", "name": name, "age": age, "balance": balance, "score": score,
             "big": big.map(|n| n.to_string()), "active": active, "extra": extra,
             "photo": photo.map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes)),
@@ -595,10 +602,10 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let mut client = Client::new(Era::Newest, ALL_OPERATIONS);
-            let told = client.call("create_people", &said.to_string()).await;
-            let created = member(&told, "record");
-            for (field, value) in said.as_object().expect("an object") {
-                // One number may be written in two ways.
+            let result = client.call("create_people", &record.to_string()).await;
+            let created = member(&result, "record");
+            for (field, value) in record.as_object().expect("an object") {
+                // Numbers may differ in notation.
                 let same = match (created[field].as_f64(), value.as_f64()) {
                     (Some(a), Some(b)) => a.to_bits() == b.to_bits(),
                     _ => &created[field] == value,
@@ -607,8 +614,8 @@ proptest! {
             }
             assert_eq!(get(&mut client, "p").await, created);
             assert_eq!(member(&client.call("list_people", "{}").await, "items")[0], created);
-            let told = client.call("update_people", &said.to_string()).await;
-            assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("unchanged"), created));
+            let result = client.call("update_people", &record.to_string()).await;
+            assert_eq!((member(&result, "outcome"), member(&result, "record")), (json!("unchanged"), created));
         });
     }
 }

@@ -1,7 +1,7 @@
-//! The client that the official conformance suite judges: the product's own, told what to do by the suite.
+//! The client that the official conformance suite tests: the product's own client, driven by the suite.
 //!
-//! The suite starts it with a URL; the environment names the scenario, the protocol version and, for some, what
-//! to call. Nothing of the protocol is done here.
+//! The suite starts it with a URL. The environment names the scenario, the protocol version and, for some, what to
+//! call. No part of the protocol is implemented here.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,15 +36,11 @@ async fn run() -> Result<()> {
         Ok(date) => VersionPolicy::Only(Version::parse(&date).context("an unknown protocol version")?),
         Err(_) => VersionPolicy::Any,
     };
-    let caps = ClientCapabilities::ELICITATION_FORM
+    let capabilities = ClientCapabilities::ELICITATION_FORM
         .with(ClientCapabilities::SAMPLING)
         .with(ClientCapabilities::ROOTS);
     let options = Options {
-        client_options: ClientOptions {
-            capabilities: caps,
-            version_policy: speak,
-            ..ClientOptions::default()
-        },
+        client_options: ClientOptions { capabilities, version_policy: speak, ..ClientOptions::default() },
         ..Options::default()
     };
     let server = Connection::open(&Target::parse(&url)?, options, Arc::new(AcceptingHandler)).await?;
@@ -56,7 +52,7 @@ async fn run() -> Result<()> {
 async fn run_scenario(server: &Connection, scenario: &str) -> Result<()> {
     match scenario {
         "sep-2322-client-request-state" => {
-            // While one of them is being asked something, the other must not get its answers.
+            // While one connection has an open input request, the other must not receive its responses.
             let (asked, unrelated) = tokio::join!(
                 call(server, "test_mrtr_echo_state", "{}"),
                 call(server, "test_mrtr_unrelated", "{}"),
@@ -112,11 +108,11 @@ async fn run_scenario(server: &Connection, scenario: &str) -> Result<()> {
             }
             Ok(())
         }
-        other => bail!("nobody knows what to do in the scenario `{other}`"),
+        other => bail!("unknown scenario `{other}`"),
     }
 }
 
-/// Arguments that a schema with a few plain properties takes.
+/// Arguments for a schema with a few plain properties.
 fn sample_arguments(schema: Node<'_>) -> String {
     let properties = schema.get("properties");
     Json::object(|out| {
@@ -160,7 +156,7 @@ fn item_name(item: &Json) -> String {
     item.to_doc().root().get("name").and_then(|name| name.str()).unwrap_or_default().into_owned()
 }
 
-/// Somebody who says yes to everything, with the defaults that a form has.
+/// A user who accepts every request, with the defaults of the form.
 struct AcceptingHandler;
 
 impl ClientHandler for AcceptingHandler {
@@ -191,7 +187,7 @@ impl ClientHandler for AcceptingHandler {
         Box::pin(async { InputReply::Result(answer) })
     }
 
-    fn on_event(&self, news: ConnectionEvent) {
-        eprintln!("{news:?}");
+    fn on_event(&self, event: ConnectionEvent) {
+        eprintln!("{event:?}");
     }
 }

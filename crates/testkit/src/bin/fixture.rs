@@ -1,4 +1,4 @@
-//! Serves a fixture provider as the product serves a real one: same options, same path.
+//! Serves a fixture provider exactly as the product serves a real one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Fixture {
-    /// What the official conformance suite asks for
+    /// Everything that the official conformance suite expects
     Conformance {
         #[command(flatten)]
         serve: ServeArgs,

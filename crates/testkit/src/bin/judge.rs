@@ -1,4 +1,4 @@
-//! `judge kill KIND --rounds N --seed N --spile FILE`: plays against a program that is built already.
+//! `judge kill KIND --rounds N --seed N --spile FILE`: runs crash tests against a program that is already built.
 #![allow(clippy::print_stdout, reason = "what it says is all it does")]
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     };
     let spile = spile.canonicalize().with_context(|| format!("`{}` is not there", spile.display()))?;
     let file = samples::initial_file(kept)?;
-    let game = CrashTest {
+    let simulation = CrashTest {
         spile: &spile,
         format: kept,
         initial_file: &file,
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
         rounds,
         seed,
     };
-    let tally = game.run()?;
+    let tally = simulation.run()?;
     println!(
         "{kind}: {} rounds, {} records acknowledged, {} replayed, {} done again: none lost, none twice",
         tally.rounds, tally.acknowledged, tally.replayed, tally.reapplied

@@ -1,7 +1,7 @@
-//! Tools that ask before they answer: forms, the client's model, its roots.
+//! Tools that request input before they answer: elicitation, sampling, roots.
 //!
-//! Each is a function of the journal: it reads the answers it needs, in order, and the first that is missing
-//! or makes no sense is asked for (again). Who declines a form is not asked twice.
+//! Each is a function of the journal: it reads the responses it needs, in order, and requests the first that is
+//! missing or invalid (again). A declined form is not requested twice.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn multi_round(cx: &CallContext<'_>) -> RoundResult {
 }
 
 fn multiple_inputs(cx: &CallContext<'_>) -> RoundResult {
-    // Read all before asking any, so that what is missing goes out together.
+    // Read all responses before requesting any, so that all missing ones are requested together.
     let name = user_name(cx);
     let greeting = input_response(cx, "greeting", InputResponse::sampled_text, || {
         sampling_request("Generate a greeting", 50)
@@ -134,33 +134,33 @@ fn capabilities(cx: &CallContext<'_>) -> RoundResult {
         (ClientCapabilities::SAMPLING, "sample_input", sampling_request("Sample request", 50)),
     ];
     let mut received = Vec::new();
-    let mut asks = InputRequests::default();
+    let mut requests = InputRequests::default();
     for (needed, key, ask) in questions {
         if cx.journal.response(key).is_some() {
             received.push(key);
         } else if cx.caller.capabilities.has(needed) {
-            asks = asks.with(key, ask);
+            requests = requests.with(key, ask);
         }
     }
-    match (asks.is_empty(), received.is_empty()) {
-        (false, _) => Err(Outcome::InputRequired(asks)),
+    match (requests.is_empty(), received.is_empty()) {
+        (false, _) => Err(Outcome::InputRequired(requests)),
         (true, false) => Ok(text_outcome(format!("capabilities-ok: received {}", received.join(",")))),
         (true, true) => Ok(text_outcome("No supported capabilities declared")),
     }
 }
 
-/// Whatever is on the stream before the question, the question is no request of its own there.
+/// Log messages come before the input request on the same stream.
 fn streaming_elicitation(_: &ConformanceProvider, _: &Call, cx: &CallContext<'_>) -> Run {
     let answered = user_name(cx).map(|name| text_outcome(format!("Streaming complete, {name}")));
-    let emit = cx.events.clone();
+    let events = cx.events.clone();
     Run::later(async move {
-        emit.progress(50.0, Some(100.0), None);
+        events.progress(50.0, Some(100.0), None);
         tokio::time::sleep(Duration::from_millis(20)).await;
         answered.unwrap_or_else(|instead| instead)
     })
 }
 
-/// The name of the user, from the question that half of these tools share.
+/// The user's name, from the form that half of these tools share.
 pub(super) fn user_name(cx: &CallContext<'_>) -> Result<String, Outcome> {
     text_field(cx, "user_name", "name", || form_request("What is your name?", NAME_SCHEMA))
 }
@@ -169,7 +169,7 @@ fn confirmation(cx: &CallContext<'_>) -> Result<bool, Outcome> {
     bool_field(cx, "confirm", "ok", || form_request("Please confirm", OK_SCHEMA))
 }
 
-/// What the user typed into a field of the form under `key`.
+/// The text in a field of the form `key`.
 pub(super) fn text_field(
     cx: &CallContext<'_>,
     key: &str,
@@ -179,7 +179,7 @@ pub(super) fn text_field(
     form_field(cx, key, field, |value| Some(value.str()?.into_owned()), ask)
 }
 
-/// What the user ticked in a field of the form under `key`.
+/// The checkbox in a field of the form `key`.
 pub(super) fn bool_field(
     cx: &CallContext<'_>,
     key: &str,
@@ -206,7 +206,7 @@ fn form_field<T>(
     value.ok_or_else(|| require_input(key, ask()))
 }
 
-/// What `read` finds in the answer under `key`.
+/// What `read` finds in the response to `key`.
 pub(super) fn input_response<T>(
     cx: &CallContext<'_>,
     key: &str,
@@ -216,7 +216,7 @@ pub(super) fn input_response<T>(
     cx.journal.response(key).as_ref().and_then(read).ok_or_else(|| require_input(key, ask()))
 }
 
-/// Asks, and repeats what the user did: refusing is an answer here.
+/// Requests a form and returns the action of the user; declining is a valid answer here.
 fn report_elicitation(cx: &CallContext<'_>, what: &str, ask: impl FnOnce() -> InputRequest) -> RoundResult {
     let (action, content) = input_response(
         cx,
@@ -232,13 +232,13 @@ fn report_elicitation(cx: &CallContext<'_>, what: &str, ask: impl FnOnce() -> In
     Ok(text_outcome(format!("{what}: action={action}, content={content}")))
 }
 
-/// Several reasons to end the round as one: the questions together, unless the user refused one of them.
+/// Combines the results of several requests: all missing input together, unless the user declined one.
 pub(super) fn merge_input_requests(instead: impl IntoIterator<Item = Option<Outcome>>) -> Outcome {
     let mut all = InputRequests::default();
     for outcome in instead.into_iter().flatten() {
         match outcome {
-            Outcome::InputRequired(asks) => {
-                all = asks.iter().fold(all, |all, (key, ask)| all.with(key, ask.clone()));
+            Outcome::InputRequired(requests) => {
+                all = requests.iter().fold(all, |all, (key, ask)| all.with(key, ask.clone()));
             }
             other => return other,
         }
@@ -302,7 +302,7 @@ const DEFAULTS_SCHEMA: &str = r#"{
     "required": []
 }"#;
 
-/// SEP-1330: one or many, with titles or without, and the old way with `enumNames`.
+/// SEP-1330: single and multiple choice, with and without titles, and the older `enumNames`.
 const ENUMS_SCHEMA: &str = r#"{
     "type": "object",
     "properties": {

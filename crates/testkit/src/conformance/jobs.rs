@@ -1,7 +1,7 @@
-//! Tools whose work may go on as a task.
+//! Tools whose work may continue as a task.
 //!
-//! A job returns [`Outcome::Detach`] in each round until it is done. Whether that becomes a task or the caller
-//! waits is decided by the host; a question inside a job is the outcome of its work.
+//! A job returns [`Outcome::Detach`] in each round until it is done. The host decides whether that becomes a task
+//! or the caller waits. An input request inside a job is the outcome of its work.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 ];
 
 fn slow_compute(_: &ConformanceProvider, call: &Call, _: &CallContext<'_>) -> Run {
-    // The schema has seen the number; what is no duration all the same is none.
+    // The schema has checked the number; a value that is still not a duration counts as zero.
     let seconds = call.arguments().and_then(|arguments| arguments.get("seconds"));
     let seconds = seconds.and_then(|seconds| seconds.raw().parse().ok()).unwrap_or(0.0);
     let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -96,7 +96,7 @@ fn detach(work: impl Future<Output = Outcome> + Send + 'static) -> Run {
     Run::Now(Outcome::Detach(Box::pin(work)))
 }
 
-/// JSON-RPC's.
+/// JSON-RPC error code.
 const INTERNAL_ERROR: i64 = -32603;
 
 const CONFIRM_SCHEMA: &str =

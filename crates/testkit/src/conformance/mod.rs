@@ -1,9 +1,9 @@
-//! Everything that the official conformance suite asks a server for, as one provider.
+//! Everything that the official conformance suite expects of a server, as one provider.
 //!
-//! The texts, keys and schemas are the documented ones; the suite compares some of them literally. What is
-//! here is one table: a row names a tool, its schema and the function that answers. A question to the user
-//! is [`Outcome::NeedInput`] in every protocol version, a job is [`Outcome::Detach`]; what travels, and
-//! whether the caller may be asked at all, is the host's business. Absent: skills.
+//! Texts, keys and schemas are the documented ones; the suite compares some of them literally. Each row of the
+//! table names a tool, its schema and its function. Input is requested with [`Outcome::InputRequired`] in every
+//! protocol version, and a job is [`Outcome::Detach`]; the host decides what goes over the wire and whether the
+//! client can be asked at all. Absent: skills.
 
 mod input_requests;
 mod jobs;
@@ -64,11 +64,11 @@ impl ToolSpec {
     }
 }
 
-/// In the order listed: the suite calls the first tool with `{}` and wants it to succeed.
+/// In list order: the suite calls the first tool with `{}` and expects it to succeed.
 const TOOLS: [&[ToolSpec]; 3] = [tools::TOOLS, input_requests::TOOLS, jobs::TOOLS];
 
-/// What is listed now. The two `bool`s are what the `test_trigger_*` tools switch, so that the lists really
-/// change when they say so.
+/// The current catalog. The two `bool`s are toggled by the `test_trigger_*` tools, so that the lists really change
+/// when a notification says so.
 struct CatalogState {
     extra_tool: bool,
     extra_prompt: bool,
@@ -133,7 +133,7 @@ impl ConformanceProvider {
         }
     }
 
-    /// Switches the tool that comes and goes.
+    /// Toggles the tool that is not always listed.
     fn toggle_extra_tool(&self) {
         self.edit_catalog(|offer, catalog| {
             offer.extra_tool = !offer.extra_tool;
@@ -145,7 +145,7 @@ impl ConformanceProvider {
         self.notify(CatalogChange::Tools);
     }
 
-    /// Switches the prompt that comes and goes.
+    /// Toggles the prompt that is not always listed.
     fn toggle_extra_prompt(&self) {
         self.edit_catalog(|offer, catalog| {
             offer.extra_prompt = !offer.extra_prompt;
@@ -157,7 +157,7 @@ impl ConformanceProvider {
         self.notify(CatalogChange::Prompts);
     }
 
-    /// The lock is gone before anybody is told: whoever is told reads the catalog.
+    /// Releases the lock before it notifies: the listener reads the catalog.
     fn edit_catalog(&self, change: impl FnOnce(&mut CatalogState, &mut Catalog)) {
         let mut offer = self.catalog_state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut catalog = Catalog::clone(&offer.catalog);
@@ -166,7 +166,7 @@ impl ConformanceProvider {
     }
 }
 
-/// An answer, or what ends the round before there is one: a question, a refusal, a fault.
+/// A result, or what ends the round without one: an input request, a refusal, an error.
 type RoundResult = Result<Outcome, Outcome>;
 
 fn run_now(answered: RoundResult) -> Run {
@@ -177,7 +177,7 @@ fn unknown(what: ItemKind, call: &Call) -> Outcome {
     CallError::UnknownItem { kind: what, name: call.name().into_owned() }.into()
 }
 
-/// JSON that stands in this source.
+/// A JSON constant of this source file.
 fn parse_constant(text: &str) -> Json {
     Json::parse(text).expect("a constant of the fixture is valid JSON")
 }

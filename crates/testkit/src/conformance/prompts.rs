@@ -1,4 +1,4 @@
-//! The prompts, and what their arguments complete to.
+//! The prompts, and the completions of their arguments.
 
 use json::Node;
 use spile_core::{
@@ -73,7 +73,7 @@ pub(super) fn get(call: &Call, cx: &CallContext<'_>) -> RoundResult {
     Ok(CallResult::Prompt(PromptResult { description: None, messages }).into())
 }
 
-/// Who refuses to say gets the prompt all the same.
+/// A user who declines gets the prompt all the same.
 fn context_from_response(answer: &InputResponse) -> Option<String> {
     match answer.elicit_result()? {
         ElicitResult::Accepted(_) => answer.text_field("context"),
@@ -81,7 +81,7 @@ fn context_from_response(answer: &InputResponse) -> Option<String> {
     }
 }
 
-/// Values that start with what was typed so far.
+/// The values that start with the typed prefix.
 pub(super) fn complete(call: &Call, of: CompletionRef, argument: Node<'_>, value: Node<'_>) -> RoundResult {
     let argument = argument.str().unwrap_or_default();
     let values: &[&str] = match (of, call.name().as_ref(), argument.as_ref()) {
@@ -100,7 +100,7 @@ pub(super) fn complete(call: &Call, of: CompletionRef, argument: Node<'_>, value
     Ok(CallResult::Completion(CompletionResult::from_values(matching.map(|value| value.to_string()))).into())
 }
 
-/// The host has made sure that what a prompt requires is there.
+/// The host has checked that required arguments are present.
 fn argument_text(call: &Call, name: &str) -> String {
     call.text_argument(name).unwrap_or_default().into_owned()
 }

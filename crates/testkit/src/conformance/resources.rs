@@ -1,4 +1,4 @@
-//! The resources: two that are listed, a template, and one that can be watched though it is not listed.
+//! The resources: two listed ones, a template, and one that can be subscribed to although it is not listed.
 
 use std::sync::atomic::Ordering;
 
@@ -62,7 +62,7 @@ pub(super) fn read(provider: &ConformanceProvider, call: &Call) -> RoundResult {
     Ok(CallResult::Resource(ResourceResult { contents: vec![body], ttl_ms: 0, public: true }).into())
 }
 
-/// What stands for `{id}` in a URI of the template: one path segment.
+/// The value of `{id}` in a URI of the template: one path segment.
 fn template_id(uri: &str) -> Option<&str> {
     let id = uri.strip_prefix("test://template/")?.strip_suffix("/data")?;
     (!id.is_empty() && !id.contains('/')).then_some(id)

@@ -1,4 +1,4 @@
-//! Tools that answer by themselves: content of every kind, progress, log messages, changes.
+//! Tools that need no input: content of every kind, progress, log messages, list changes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         provider.toggle_extra_prompt();
         text("Mutation triggered")
     }),
-    // Not the suite's, which never waits for an updated resource.
+    // Not part of the suite, which never waits for an updated resource.
     ToolSpec::new("test_trigger_resource_change", "Changes the watched resource", |provider, _, _| {
         provider.revision.fetch_add(1, Ordering::SeqCst);
         provider.notify(CatalogChange::Resource(resources::WATCHED.into()));
@@ -94,39 +94,39 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     }),
 ];
 
-/// Listed only after `test_trigger_tool_change`; it answers in any case.
+/// Listed only after `test_trigger_tool_change`; it can be called in any case.
 pub(super) static EXTRA_TOOL: ToolSpec =
     ToolSpec::new("test_dynamic_tool", "Comes and goes", |_, _, _| text("The dynamic tool is here."));
 
-async fn logging(emit: EventSink) -> Outcome {
-    log_info(&emit, "Tool execution started");
+async fn logging(events: EventSink) -> Outcome {
+    log_info(&events, "Tool execution started");
     sleep(STEP).await;
-    log_info(&emit, "Tool processing data");
+    log_info(&events, "Tool processing data");
     sleep(STEP).await;
-    log_info(&emit, "Tool execution completed");
+    log_info(&events, "Tool execution completed");
     ToolResult::text("Tool with logging executed successfully").into()
 }
 
-async fn progress(emit: EventSink) -> Outcome {
+async fn progress(events: EventSink) -> Outcome {
     for done in [0.0, 50.0, 100.0] {
         if done > 0.0 {
             sleep(STEP).await;
         }
-        emit.progress(done, Some(100.0), Some(&format!("Completed step {done} of 100")));
+        events.progress(done, Some(100.0), Some(&format!("Completed step {done} of 100")));
     }
     ToolResult::text("Tool with progress executed successfully").into()
 }
 
-async fn reconnection(emit: EventSink) -> Outcome {
-    emit.pause_stream(RETRY_MS);
+async fn reconnection(events: EventSink) -> Outcome {
+    events.pause_stream(RETRY_MS);
     sleep(STEP * 2).await;
     ToolResult::text("Reconnection test completed successfully: the stream ended and was taken up again")
         .into()
 }
 
-/// Between two signs of life.
+/// Time between two notifications.
 const STEP: Duration = Duration::from_millis(50);
-/// When to come back to a paused stream.
+/// When to resume a paused stream.
 const RETRY_MS: u64 = 500;
 
 fn text(text: impl Into<String>) -> Run {
@@ -149,10 +149,10 @@ fn embedded(uri: &str, mime: &str, text: &str) -> ContentBlock {
     })
 }
 
-fn log_info(emit: &EventSink, message: &str) {
+fn log_info(events: &EventSink, message: &str) {
     let mut data = Vec::new();
     write::string(&mut data, message);
-    emit.log(LogLevel::Info, None, Json::from_written_bytes(data));
+    events.log(LogLevel::Info, None, Json::from_written_bytes(data));
 }
 
 /// One sample of silence.

@@ -1,8 +1,9 @@
-//! Killed at any instant while it writes: nothing acknowledged is lost, nothing is done twice, no file is half.
+//! Kills the program at any instant while it writes: no acknowledged write is lost, none is applied twice, no file is
+//! torn.
 //!
-//! Each round starts the program, asks for many new records at once, each under a key of its own, and kills it
-//! after a moment that the seed chooses. The next start asks again for whatever got no answer, under the same
-//! keys. Then every record must be there exactly once, by the program's own lists and by another reader.
+//! Each round starts the program, sends many creates at once, each with its own idempotency key, and kills it at a time
+//! that the seed determines. The next round repeats unanswered calls with the same keys. Every record must then exist
+//! exactly once, in the lists of the program and for another reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::stdio_client::StdioClient;
 
-/// Where the records are kept.
+/// The format that stores the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageFormat {
     Csv,
@@ -44,13 +45,13 @@ impl StorageFormat {
     }
 }
 
-/// How it is played.
+/// One crash test.
 pub struct CrashTest<'a> {
     pub spile: &'a Path,
     pub format: StorageFormat,
-    /// The first state of the file: columns `id` and `word`, no rows or some.
+    /// The initial file: columns `id` and `word`, any number of rows.
     pub initial_file: &'a [u8],
-    /// Counts the records in a file by other means than ours, and says their ids.
+    /// Reads the ids in a file without our own reader.
     pub read_ids: &'a dyn Fn(&Path) -> Result<Vec<String>>,
     pub rounds: u32,
     pub seed: u64,
@@ -60,15 +61,15 @@ pub struct CrashTest<'a> {
 pub struct CrashReport {
     pub rounds: u32,
     pub acknowledged: u64,
-    /// Calls without an answer that had been done, and those that had not.
+    /// Unanswered calls that had been applied, and those that had not.
     pub replayed: u64,
     pub reapplied: u64,
 }
 
 const CALLS_PER_ROUND: u32 = 8;
-/// A kill comes after so long at most, counted from the first call.
+/// The longest time between the first call and the kill.
 const KILL_DELAY_US_MAX: u64 = 60_000;
-/// The whole is looked at every so many rounds, and at the end.
+/// All records are checked every so many rounds, and at the end.
 const CHECK_EVERY_ROUNDS: u32 = 20;
 
 impl CrashTest<'_> {
@@ -76,30 +77,30 @@ impl CrashTest<'_> {
         let folder = tempfile::tempdir()?;
         let path = self.write_project(folder.path())?;
         let mut tally = CrashReport::default();
-        // By id: what must be there.
-        let mut there = BTreeSet::new();
+        // The acknowledged ids.
+        let mut acknowledged = BTreeSet::new();
         let mut unanswered: Vec<Value> = Vec::new();
         let mut chance = self.seed;
         for round in 0..self.rounds {
             let mut pipe = StdioClient::start(self.spile, folder.path())?;
             for arguments in std::mem::take(&mut unanswered) {
-                let told =
-                    pipe.call("create_log", &arguments).context("what got no answer is asked for again")?;
-                match told["replayed"].as_bool() {
+                let result =
+                    pipe.call("create_log", &arguments).context("repeating an unanswered call")?;
+                match result["replayed"].as_bool() {
                     Some(true) => tally.replayed += 1,
                     _ => tally.reapplied += 1,
                 }
-                there.insert(record_id(&arguments));
+                acknowledged.insert(record_id(&arguments));
             }
             let mut sent = BTreeMap::new();
             let alive = Duration::from_micros(next_random(&mut chance) % KILL_DELAY_US_MAX);
-            // The first is waited for, so that the program is up: a kill before that proves little.
+            // Wait for the first response, so that the program is up: an earlier kill would prove little.
             let first = record(round, 0);
             pipe.call("create_log", &first)?;
-            there.insert(record_id(&first));
+            acknowledged.insert(record_id(&first));
             tally.acknowledged += 1;
-            for at in 1..CALLS_PER_ROUND {
-                let arguments = record(round, at);
+            for index in 1..CALLS_PER_ROUND {
+                let arguments = record(round, index);
                 let Some(id) = pipe.send("create_log", &arguments) else { break };
                 sent.insert(id, arguments);
             }
@@ -109,7 +110,7 @@ impl CrashTest<'_> {
                 match answered.get(&id) {
                     Some(Ok(_)) => {
                         tally.acknowledged += 1;
-                        there.insert(record_id(&arguments));
+                        acknowledged.insert(record_id(&arguments));
                     }
                     Some(Err(error)) => bail!("round {round}: {error}"),
                     None => unanswered.push(arguments),
@@ -117,19 +118,19 @@ impl CrashTest<'_> {
             }
             tally.rounds += 1;
             if round % CHECK_EVERY_ROUNDS == CHECK_EVERY_ROUNDS - 1 {
-                self.check_records(folder.path(), &path, &there, &unanswered)
+                self.check_records(folder.path(), &path, &acknowledged, &unanswered)
                     .with_context(|| format!("round {round}"))?;
             }
         }
         let mut pipe = StdioClient::start(self.spile, folder.path())?;
         for arguments in std::mem::take(&mut unanswered) {
             pipe.call("create_log", &arguments)?;
-            there.insert(record_id(&arguments));
+            acknowledged.insert(record_id(&arguments));
         }
         pipe.close()?;
-        self.check_records(folder.path(), &path, &there, &[])?;
+        self.check_records(folder.path(), &path, &acknowledged, &[])?;
         let left = temporary_files(folder.path())?;
-        ensure!(left.is_empty(), "half-made files are left: {left:?}");
+        ensure!(left.is_empty(), "temporary files are left: {left:?}");
         Ok(tally)
     }
 
@@ -146,62 +147,64 @@ impl CrashTest<'_> {
         Ok(path)
     }
 
-    /// Everything that was acknowledged is there once; what was not answered is there once or not at all; and
-    /// there is nothing else.
+    /// Checks that every acknowledged record exists once, every unanswered one at most once, and no other.
     fn check_records(
         &self,
         folder: &Path,
         path: &Path,
-        there: &BTreeSet<String>,
+        acknowledged: &BTreeSet<String>,
         open: &[Value],
     ) -> Result<()> {
         let mut pipe = StdioClient::start(self.spile, folder)?;
-        let mut ours = Vec::new();
+        let mut listed = Vec::new();
         let mut cursor = Value::Null;
         loop {
             let arguments = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
             let page = pipe.call("list_log", &arguments)?;
             let items = page["items"].as_array().context("a page has items")?;
-            ours.extend(items.iter().map(|item| item["id"].as_str().unwrap_or_default().to_owned()));
+            listed.extend(items.iter().map(|item| item["id"].as_str().unwrap_or_default().to_owned()));
             cursor = page["nextCursor"].clone();
             if cursor.is_null() {
                 break;
             }
         }
         pipe.close()?;
-        let theirs = (self.read_ids)(path).context("another reader")?;
-        let may: BTreeSet<String> = open.iter().map(record_id).collect();
-        for (who, ids) in [("our list", ours), ("another reader", theirs)] {
-            let mut seen = BTreeSet::new();
+        let read_elsewhere = (self.read_ids)(path).context("another reader")?;
+        let unanswered: BTreeSet<String> = open.iter().map(record_id).collect();
+        for (reader, ids) in [("our list", listed), ("another reader", read_elsewhere)] {
+            let mut unique = BTreeSet::new();
             for id in ids.into_iter().filter(|id| id != "first") {
-                ensure!(there.contains(&id) || may.contains(&id), "{who}: `{id}` was never asked for");
-                ensure!(seen.insert(id.clone()), "{who}: `{id}` is there twice");
+                ensure!(
+                    acknowledged.contains(&id) || unanswered.contains(&id),
+                    "{reader}: `{id}` was never created"
+                );
+                ensure!(unique.insert(id.clone()), "{reader}: `{id}` is there twice");
             }
-            if let Some(lost) = there.iter().find(|id| !seen.contains(*id)) {
-                bail!("{who}: `{lost}` was acknowledged and is lost");
+            if let Some(lost) = acknowledged.iter().find(|id| !unique.contains(*id)) {
+                bail!("{reader}: `{lost}` was acknowledged and is lost");
             }
         }
         Ok(())
     }
 }
 
-fn record(round: u32, at: u32) -> Value {
-    let id = format!("r{round}-{at}");
-    json!({ "id": id, "word": format!("word {at}, \"quoted\" é"), "idempotency_key": format!("key-{id}") })
+fn record(round: u32, index: u32) -> Value {
+    let id = format!("r{round}-{index}");
+    json!({ "id": id, "word": format!("word {index}, \"quoted\" é"), "idempotency_key": format!("key-{id}") })
 }
 
 fn record_id(arguments: &Value) -> String {
     arguments["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a kill in the middle of a write leaves until the next one.
+/// Temporary files that a kill in the middle of a write leaves until the next write.
 fn temporary_files(folder: &Path) -> Result<Vec<String>> {
     let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let names: Vec<String> = names.collect::<Result<_>>()?;
     Ok(names.into_iter().filter(|name| name.ends_with(".tmp") || name.contains("spile-tmp")).collect())
 }
 
-/// The next number of a sequence that a seed decides.
+/// The next number of the sequence that the seed determines.
 fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

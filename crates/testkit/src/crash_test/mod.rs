@@ -1,4 +1,4 @@
-//! What the real program must survive: judged from outside, with the files that it leaves.
+//! Crash tests of the real program, checked from outside through the files it leaves.
 //!
 //! A few rounds run in CI; `cargo xtask judges` runs all of it.
 

@@ -1,4 +1,4 @@
-//! The file that a game begins with, and how others read it.
+//! The initial file of a crash test, and readers of it that are not our own.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,9 +8,9 @@ use calamine::{Reader, Xlsx, open_workbook};
 
 use super::kill::StorageFormat;
 
-/// Two columns and one row, so that every kind of file has its columns.
-pub fn initial_file(kept: StorageFormat) -> Result<Vec<u8>> {
-    match kept {
+/// Two columns and one row, so that every format knows its columns.
+pub fn initial_file(format: StorageFormat) -> Result<Vec<u8>> {
+    match format {
         StorageFormat::Csv => Ok(b"id,word\nfirst,one\n".to_vec()),
         StorageFormat::JsonLines => Ok(b"{\"id\":\"first\",\"word\":\"one\"}\n".to_vec()),
         StorageFormat::Sqlite => {
@@ -28,9 +28,9 @@ pub fn initial_file(kept: StorageFormat) -> Result<Vec<u8>> {
     }
 }
 
-/// The ids in a file, in its order.
-pub fn read_ids(kept: StorageFormat, path: &Path) -> Result<Vec<String>> {
-    match kept {
+/// The ids in a file, in file order.
+pub fn read_ids(format: StorageFormat, path: &Path) -> Result<Vec<String>> {
+    match format {
         StorageFormat::Csv => {
             let text = std::fs::read_to_string(path)?;
             let first = |line: &str| line.split(',').next().unwrap_or_default().to_owned();
@@ -49,8 +49,8 @@ pub fn read_ids(kept: StorageFormat, path: &Path) -> Result<Vec<String>> {
                 let told: String = row.get(0)?;
                 if told == "ok" { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
             })?;
-            let mut all = database.prepare("SELECT id FROM log ORDER BY rowid")?;
-            let ids = all.query_map((), |row| row.get(0))?;
+            let mut statement = database.prepare("SELECT id FROM log ORDER BY rowid")?;
+            let ids = statement.query_map((), |row| row.get(0))?;
             Ok(ids.collect::<Result<_, _>>()?)
         }
         StorageFormat::Xlsx => {

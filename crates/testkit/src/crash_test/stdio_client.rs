@@ -1,4 +1,4 @@
-//! A server on stdin and stdout, asked without waiting for answers.
+//! A client of a server on stdio that sends calls without waiting for their responses.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,16 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// Nothing here takes this long unless it is broken.
+/// Far longer than anything here takes.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// More answers than this are not held.
+/// The most responses that are buffered.
 const BUFFERED_RESPONSES_MAX: usize = 1024;
 
 pub(super) struct StdioClient {
     child: Child,
     input: Option<ChildStdin>,
     responses: Receiver<Value>,
-    /// What came before it was asked for.
+    /// Responses that arrived before they were asked for.
     received: BTreeMap<u64, Value>,
     next_id: u64,
 }
@@ -36,10 +36,10 @@ impl StdioClient {
             .spawn()
             .with_context(|| format!("`{}` cannot be started", spile.display()))?;
         let output = child.stdout.take().context("its stdout is a pipe")?;
-        // Full, it makes the server wait, as a client that does not read does.
+        // When it is full, the server has to wait, as with a client that does not read.
         let (send, answers) = sync_channel(BUFFERED_RESPONSES_MAX);
         std::thread::spawn(move || {
-            // A line that was cut by the end is no answer.
+            // A line cut off by the end of the process is not a response.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let Ok(answer) = serde_json::from_str(&line) else { break };
                 if send.send(answer).is_err() {
@@ -51,7 +51,7 @@ impl StdioClient {
         Ok(Self { child, input, responses: answers, received: BTreeMap::new(), next_id: 1 })
     }
 
-    /// Calls a tool and returns the call's id; `None` if nobody reads any more.
+    /// Calls a tool and returns the request id; `None` if the server reads no more.
     pub(super) fn send(&mut self, tool: &str, arguments: &Value) -> Option<u64> {
         let id = self.next_id;
         self.next_id += 1;
@@ -87,7 +87,7 @@ impl StdioClient {
         self.wait_for_result(id)
     }
 
-    /// Kills it, and returns everything that it had answered, by id.
+    /// Kills the server and returns all its responses by id.
     pub(super) fn kill(mut self) -> Result<BTreeMap<u64, Result<Value>>> {
         self.child.kill()?;
         self.child.wait()?;
@@ -97,7 +97,7 @@ impl StdioClient {
         Ok(self.received.iter().map(|(id, answer)| (*id, structured_result(answer))).collect())
     }
 
-    /// Ends it as clients do.
+    /// Closes stdin and waits for the server to exit, as clients do.
     pub(super) fn close(mut self) -> Result<()> {
         drop(self.input.take());
         let status = self.child.wait()?;

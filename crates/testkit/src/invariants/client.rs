@@ -1,8 +1,8 @@
-//! The client's machine against any server at all: answers, questions and notices that fit or do not, statuses,
+//! The client's state machine against any server: responses, requests and notifications that fit or do not, statuses,
 //! streams that end, and silence.
 //!
-//! Each request ends at most once, and at the latest when the connection does; nothing comes after that. What it
-//! keeps is bounded, and so is what it makes of one thing that it hears. Whatever it sends is well formed.
+//! Each request ends at most once, and at the latest with the connection; nothing follows its end. The client's state
+//! is bounded, and so is its reaction to one message. Whatever it sends is well formed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,14 +20,14 @@ use wire::{ListKind, NotificationFilter};
 use super::FuzzInput;
 
 pub fn client(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let mut game = ClientSimulation::new(&mut dice);
-    game.client.start(0);
-    game.check_output(0);
-    while !dice.is_exhausted() {
-        game.step(&mut dice);
+    let mut input = FuzzInput::new(data);
+    let mut simulation = ClientSimulation::new(&mut input);
+    simulation.client.start(0);
+    simulation.check_output(0);
+    while !input.is_exhausted() {
+        simulation.step(&mut input);
     }
-    game.finish();
+    simulation.finish();
 }
 
 struct ClientSimulation {
@@ -39,30 +39,30 @@ struct ClientSimulation {
     tickets: Vec<CallId>,
     ended: BTreeSet<CallId>,
     requests: Vec<InputRequestId>,
-    /// Ids and exchanges that were used, the latest last.
+    /// Ids and exchanges used so far, the latest last.
     sent_ids: Vec<u64>,
     used_ids: BTreeSet<u64>,
     is_closed: bool,
 }
 
 impl ClientSimulation {
-    fn new(dice: &mut FuzzInput<'_>) -> Self {
-        let link = dice.choose(&[TransportKind::Pipe, TransportKind::Http]);
-        let speak = match dice.below(4) {
+    fn new(input: &mut FuzzInput<'_>) -> Self {
+        let link = input.choose(&[TransportKind::Pipe, TransportKind::Http]);
+        let speak = match input.below(4) {
             0 | 1 => VersionPolicy::Any,
             2 => VersionPolicy::HandshakeOnly,
-            _ => VersionPolicy::Only(dice.choose(&Version::ALL).0),
+            _ => VersionPolicy::Only(input.choose(&Version::ALL).0),
         };
-        let caps = dice.choose(&[
+        let capabilities = input.choose(&[
             ClientCapabilities::NONE,
             ClientCapabilities::ELICITATION_FORM,
             ClientCapabilities::ROOTS,
             ClientCapabilities::SAMPLING,
         ]);
-        let caps = caps.with(ClientCapabilities::ELICITATION_FORM);
-        let (calls_max, asks_max) = if dice.one_in(4) { (2, 1) } else { (8, 4) };
+        let capabilities = capabilities.with(ClientCapabilities::ELICITATION_FORM);
+        let (calls_max, asks_max) = if input.one_in(4) { (2, 1) } else { (8, 4) };
         let terms = ClientOptions {
-            capabilities: caps,
+            capabilities,
             version_policy: speak,
             calls_max,
             input_requests_max: asks_max,
@@ -85,39 +85,39 @@ impl ClientSimulation {
         }
     }
 
-    fn step(&mut self, dice: &mut FuzzInput<'_>) {
-        match dice.below(16) {
-            0..5 => self.act_as_caller(dice),
+    fn step(&mut self, input: &mut FuzzInput<'_>) {
+        match input.below(16) {
+            0..5 => self.act_as_caller(input),
             5 => {
-                self.now_ms += dice.choose(&[1, 1000, 3000, 30_000, 100_000]);
+                self.now_ms += input.choose(&[1, 1000, 3000, 30_000, 100_000]);
                 self.client.tick(self.now_ms);
                 self.check_output(0);
             }
-            6..9 if self.link == TransportKind::Http => self.report_exchange(dice),
+            6..9 if self.link == TransportKind::Http => self.report_exchange(input),
             _ => {
-                let frame = self.make_frame(dice);
-                let (len, exchange) = (frame.len(), self.pick_id(dice));
-                let exchange = (self.link == TransportKind::Http && dice.one_in(2)).then_some(exchange);
+                let frame = self.make_frame(input);
+                let (len, exchange) = (frame.len(), self.pick_id(input));
+                let exchange = (self.link == TransportKind::Http && input.one_in(2)).then_some(exchange);
                 self.client.receive(frame, exchange, self.now_ms);
                 self.check_output(len);
             }
         }
     }
 
-    fn act_as_caller(&mut self, dice: &mut FuzzInput<'_>) {
-        let timeout_ms = dice.choose(&[None, Some(1), Some(5000)]);
-        match dice.below(10) {
+    fn act_as_caller(&mut self, input: &mut FuzzInput<'_>) {
+        let timeout_ms = input.choose(&[None, Some(1), Some(5000)]);
+        match input.below(10) {
             0..4 => {
-                let method = dice.choose(&[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead]);
+                let method = input.choose(&[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead]);
                 let params = Json::parse(r#"{"name":"t","uri":"a:b","arguments":{"r":1}}"#).expect("JSON");
                 let call = ClientCall {
-                    wants_progress: dice.one_in(2),
+                    wants_progress: input.one_in(2),
                     timeout_ms,
                     ..ClientCall::new(method, params)
                 };
                 self.tickets.push(self.client.call(call, self.now_ms));
             }
-            4 => self.tickets.push(self.client.list(dice.choose(&LISTS), timeout_ms, self.now_ms)),
+            4 => self.tickets.push(self.client.list(input.choose(&LISTS), timeout_ms, self.now_ms)),
             5 => {
                 let filter = NotificationFilter {
                     tools_list_changed: true,
@@ -128,13 +128,13 @@ impl ClientSimulation {
             }
             6 => self.tickets.push(self.client.ping(timeout_ms, self.now_ms)),
             7 if !self.tickets.is_empty() => {
-                let at = dice.below(self.tickets.len().min(256));
+                let at = input.below(self.tickets.len().min(256));
                 self.client.cancel(self.tickets[at]);
             }
             8 if !self.requests.is_empty() => {
-                let ask = self.requests[dice.below(self.requests.len().min(256))];
+                let ask = self.requests[input.below(self.requests.len().min(256))];
                 let given = || InputReply::Result(Json::object(|_| ()));
-                let answer = if dice.one_in(2) { InputReply::Declined("no".into()) } else { given() };
+                let answer = if input.one_in(2) { InputReply::Declined("no".into()) } else { given() };
                 self.client.respond(ask, answer);
             }
             _ => self.client.set_level(LogLevel::Info, self.now_ms),
@@ -142,21 +142,21 @@ impl ClientSimulation {
         self.check_output(0);
     }
 
-    /// What a driver reports of an exchange.
-    fn report_exchange(&mut self, dice: &mut FuzzInput<'_>) {
-        let exchange = self.pick_id(dice);
+    /// What a driver reports about an exchange.
+    fn report_exchange(&mut self, input: &mut FuzzInput<'_>) {
+        let exchange = self.pick_id(input);
         let mut len = 0;
-        match dice.below(8) {
+        match input.below(8) {
             0 => self.client.exchange_failed(exchange, ClientError::ConnectionClosed("cut".into())),
             1 => {
-                let last_id = dice.one_in(2).then(|| "7".to_owned());
-                self.client.stream_ended(exchange, last_id, dice.choose(&[None, Some(5)]));
+                let last_id = input.one_in(2).then(|| "7".to_owned());
+                self.client.stream_ended(exchange, last_id, input.choose(&[None, Some(5)]));
             }
             2 => self.client.stream_active(exchange),
-            3 => self.client.set_session(exchange, dice.choose(&["S", "T"])),
+            3 => self.client.set_session(exchange, input.choose(&["S", "T"])),
             _ => {
-                let status = dice.choose(&[200, 200, 404, 400, 202, 401, 403, 405, 500, 301, 0]);
-                let body = if dice.one_in(4) { Vec::new() } else { self.make_frame(dice) };
+                let status = input.choose(&[200, 200, 404, 400, 202, 401, 403, 405, 500, 301, 0]);
+                let body = if input.one_in(4) { Vec::new() } else { self.make_frame(input) };
                 len = body.len();
                 self.client.http_response(
                     exchange,
@@ -168,58 +168,62 @@ impl ClientSimulation {
         self.check_output(len);
     }
 
-    /// An id that was used lately, or any.
-    fn pick_id(&self, dice: &mut FuzzInput<'_>) -> u64 {
-        match dice.below(8) {
-            7 => u64::from(dice.byte()),
+    /// A recently used id, or any id.
+    fn pick_id(&self, input: &mut FuzzInput<'_>) -> u64 {
+        match input.below(8) {
+            7 => u64::from(input.byte()),
             back => self.sent_ids.iter().rev().nth(back / 2).copied().unwrap_or_default(),
         }
     }
 
-    /// Something that a server could send.
-    fn make_frame(&self, dice: &mut FuzzInput<'_>) -> Vec<u8> {
+    /// A message that a server could send.
+    fn make_frame(&self, input: &mut FuzzInput<'_>) -> Vec<u8> {
         let mut out = String::new();
-        match dice.below(12) {
-            11 => return dice.bytes().to_vec(),
-            10 => dice.json(3, &mut out),
+        match input.below(12) {
+            11 => return input.bytes().to_vec(),
+            10 => input.json(3, &mut out),
             9 => {
                 out.push('[');
-                for i in 0..dice.below(5) {
+                for i in 0..input.below(5) {
                     out.push_str(if i > 0 { "," } else { "" });
-                    self.write_message(dice, &mut out);
+                    self.write_message(input, &mut out);
                 }
                 out.push(']');
             }
-            _ => self.write_message(dice, &mut out),
+            _ => self.write_message(input, &mut out),
         }
         out.into_bytes()
     }
 
-    fn write_message(&self, dice: &mut FuzzInput<'_>, out: &mut String) {
-        let id = self.pick_id(dice);
+    fn write_message(&self, input: &mut FuzzInput<'_>, out: &mut String) {
+        let id = self.pick_id(input);
         // Writing to a string does not fail.
-        let _ = match dice.below(12) {
-            0..6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, dice.choose(&RESULTS)),
-            6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, dice.choose(&ERRORS)),
-            7 => write!(out, r#"{{"jsonrpc":"2.0","id":null,"error":{}}}"#, dice.choose(&ERRORS)),
+        let _ = match input.below(12) {
+            0..6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, input.choose(&RESULTS)),
+            6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, input.choose(&ERRORS)),
+            7 => write!(out, r#"{{"jsonrpc":"2.0","id":null,"error":{}}}"#, input.choose(&ERRORS)),
             8 | 9 => {
                 let method =
-                    dice.choose(&["ping", "elicitation/create", "roots/list", "sampling/createMessage"]);
-                write!(out, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{{}}}}"#, dice.below(5))
+                    input.choose(&["ping", "elicitation/create", "roots/list", "sampling/createMessage"]);
+                write!(
+                    out,
+                    r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{{}}}}"#,
+                    input.below(5)
+                )
             }
             _ => {
-                let method = dice.choose(&NOTIFICATIONS);
+                let method = input.choose(&NOTIFICATIONS);
                 let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
                 write!(
                     out,
                     r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{"progressToken":{id},"requestId":{id},"progress":{},"uri":"a:b","level":"info","notifications":{{}},"_meta":{meta}}}}}"#,
-                    dice.below(4)
+                    input.below(4)
                 )
             }
         };
     }
 
-    /// What came of hearing `bytes`, all at once.
+    /// The client's events after receiving `bytes` at once.
     fn check_output(&mut self, bytes: usize) {
         let (mut made, mut written) = (0, 0);
         while let Some(todo) = self.client.next_action() {
@@ -242,8 +246,11 @@ impl ClientSimulation {
         let under_way = self.calls_max + self.asks_max;
         assert!(made <= 16 + 4 * under_way + 2 * bytes, "{bytes} bytes came to {made} things");
         assert!(written <= 4096 + 1024 * under_way + 64 * bytes, "{bytes} bytes came to {written}");
-        let [calls, ids, asks, due] = self.client.table_sizes();
-        assert!(calls <= self.calls_max && ids <= calls && asks <= self.asks_max, "{calls} {ids} {asks}");
+        let [calls, ids, requests, due] = self.client.table_sizes();
+        assert!(
+            calls <= self.calls_max && ids <= calls && requests <= self.asks_max,
+            "{calls} {ids} {requests}"
+        );
         assert!(due <= calls, "{due} deadlines of {calls}");
         let waiting = self.tickets.iter().filter(|ticket| !self.ended.contains(ticket)).count();
         assert!(waiting <= calls, "{waiting} wait, and it knows of {calls}");
@@ -288,7 +295,7 @@ impl ClientSimulation {
     }
 
     fn mark_ended(&mut self, ticket: CallId) {
-        // One that failed at once is told of before it is known.
+        // A request that fails at once reports its end before its id is known.
         assert!(self.ended.insert(ticket), "{ticket:?} ends twice");
     }
 

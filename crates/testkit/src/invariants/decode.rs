@@ -1,7 +1,7 @@
-//! The envelope: whatever comes is refused in good order, or means what `serde_json` would read in it.
+//! The envelope: any message is either rejected properly, or means what `serde_json` reads in it.
 //!
-//! Every refusal is a JSON-RPC error that echoes the id byte for byte; a request that is let in has the id,
-//! method and parameters that stand in the text; and over HTTP, where headers must match the body, they do.
+//! Every rejection is a JSON-RPC error that echoes the id byte for byte. An accepted request has the id, method
+//! and parameters of the text. Over HTTP, where headers must match the body, they do.
 
 use std::borrow::Cow;
 
@@ -20,38 +20,38 @@ use super::{FuzzInput, sample_messages};
 
 const BATCH_ITEMS_MAX: usize = 3;
 
-/// Headers and sessions are read from `data`, then a message is made of the rest or is the rest.
+/// Takes headers and sessions from `data`; the message is generated from the rest, or is the rest.
 pub fn decode_message(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let raw = dice.one_in(4);
-    let http = HttpInput::from_input(&mut dice);
-    let message = if raw { dice.rest().to_vec() } else { sample_messages::message(&mut dice).into_bytes() };
+    let mut input = FuzzInput::new(data);
+    let raw = input.one_in(4);
+    let http = HttpInput::from_input(&mut input);
+    let message = if raw { input.rest().to_vec() } else { sample_messages::message(&mut input).into_bytes() };
 
     let terms = DecodeOptions {
         scan_limits: ScanLimits::default(),
         batch_items_max: BATCH_ITEMS_MAX,
         supports_method: &|method| method != Method::Complete,
     };
-    let open = |bare: Defaults<'_>| wire::decode(message.clone(), &terms, bare);
-    let told = ExpectedMessage::new(&message);
-    told.check(&open(Defaults::Pipe(None)), None);
+    let open = |defaults: Defaults<'_>| wire::decode(message.clone(), &terms, defaults);
+    let expected = ExpectedMessage::new(&message);
+    expected.check(&open(Defaults::Pipe(None)), None);
     for version in handshake_versions() {
-        told.check(&open(Defaults::Pipe(Some(Peer::from_version(version)))), None);
+        expected.check(&open(Defaults::Pipe(Some(Peer::from_version(version)))), None);
     }
-    told.check(&open(Defaults::Batched(Peer::from_version(Version::UNSPECIFIED))), None);
-    for said in [&http.headers, &told.mirrored_headers()] {
-        let heads = to_headers(said);
-        let bare = HttpDefaults { headers: heads, lookup_session: &|| http.session };
-        told.check(&open(Defaults::Http(bare)), Some(&heads));
+    expected.check(&open(Defaults::Batched(Peer::from_version(Version::UNSPECIFIED))), None);
+    for headers in [&http.headers, &expected.mirrored_headers()] {
+        let headers_map = to_headers(headers);
+        let defaults = HttpDefaults { headers: headers_map, lookup_session: &|| http.session };
+        expected.check(&open(Defaults::Http(defaults)), Some(&headers_map));
     }
 }
 
-/// The versions that a handshake can end in.
+/// The versions that a handshake can negotiate.
 fn handshake_versions() -> impl Iterator<Item = Version> {
     Version::ALL.into_iter().map(|(version, _)| version).filter(|v| v.has(Feature::Handshake))
 }
 
-/// What HTTP says beside the body: version, method and name, and a session.
+/// What HTTP carries beside the body: version, method and name, and a session.
 struct HttpInput<'a> {
     headers: [HeaderInput<'a>; 3],
     session: SessionLookup,
@@ -82,23 +82,23 @@ fn to_headers<'h>([version, method, name]: &'h [HeaderInput<'_>; 3]) -> Headers<
 }
 
 impl<'a> HttpInput<'a> {
-    fn from_input(dice: &mut FuzzInput<'a>) -> Self {
-        let mut said = || match dice.below(8) {
+    fn from_input(input: &mut FuzzInput<'a>) -> Self {
+        let mut headers = || match input.below(8) {
             0 => HeaderInput::Repeated,
-            // No HTTP library lets control characters in.
-            1 => match dice.bytes() {
+            // HTTP libraries reject control characters.
+            1 => match input.bytes() {
                 value if value.iter().any(|c| c.is_ascii_control()) => HeaderInput::Absent,
                 value => HeaderInput::Value(value.into()),
             },
-            2 => HeaderInput::Value(dice.choose(&Method::TABLE).1.as_bytes().into()),
-            3..6 => HeaderInput::Value(dice.choose(&Version::ALL).1.as_bytes().into()),
+            2 => HeaderInput::Value(input.choose(&Method::TABLE).1.as_bytes().into()),
+            3..6 => HeaderInput::Value(input.choose(&Version::ALL).1.as_bytes().into()),
             _ => HeaderInput::Absent,
         };
-        let headers = [said(), said(), said()];
-        let session = match dice.below(4) {
+        let headers = [headers(), headers(), headers()];
+        let session = match input.below(4) {
             0 => SessionLookup::NotFound,
             1 => {
-                let version = dice.choose(&[Version::UNSPECIFIED, Version::NEWEST_WITH_HANDSHAKE]);
+                let version = input.choose(&[Version::UNSPECIFIED, Version::NEWEST_WITH_HANDSHAKE]);
                 SessionLookup::Found(Peer {
                     capabilities: ClientCapabilities::ROOTS,
                     ..Peer::from_version(version)
@@ -110,12 +110,12 @@ impl<'a> HttpInput<'a> {
     }
 }
 
-/// What stands in the text, as another reader sees it.
+/// The content of the text, as another parser reads it.
 struct ExpectedMessage {
     document: Option<Json>,
     raw_id: Option<String>,
     has_method: bool,
-    /// `None` if it is not JSON, or holds a number that serde cannot.
+    /// `None` if it is not JSON, or has a number that serde cannot hold.
     value: Option<Value>,
 }
 
@@ -132,7 +132,7 @@ impl ExpectedMessage {
         }
     }
 
-    /// Headers as a good client would send them with this message.
+    /// Headers that a correct client sends with this message.
     fn mirrored_headers(&self) -> [HeaderInput<'static>; 3] {
         let Some(value) = &self.value else {
             return [HeaderInput::Absent, HeaderInput::Absent, HeaderInput::Absent];
@@ -209,7 +209,7 @@ impl ExpectedMessage {
             method.into()
         };
         assert_eq!(method, method_for(&request.kind).as_str());
-        let text = |at: &Value| at.as_str().map(str::to_owned);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
         let named = match &request.kind {
             RequestKind::Call { call, resume, .. } => {
                 let name = match call.target {
@@ -256,8 +256,8 @@ impl ExpectedMessage {
                 Some(id.clone())
             }
             RequestKind::Initialize { requested_version: requested, .. } => {
-                let asked = params["protocolVersion"].as_str().expect("a version is asked for");
-                let same = Version::parse(asked).filter(|v| v.has(Feature::Handshake));
+                let in_text = params["protocolVersion"].as_str().expect("a requested version");
+                let same = Version::parse(in_text).filter(|v| v.has(Feature::Handshake));
                 assert_eq!(*requested, same.unwrap_or(Version::NEWEST_WITH_HANDSHAKE));
                 None
             }
@@ -270,11 +270,11 @@ impl ExpectedMessage {
             }
             RequestKind::Ping | RequestKind::Discover => None,
         };
-        if let (true, Some(heads)) = (version.has(Feature::MirrorHeaders), http) {
-            assert_eq!(decode_header(heads.version), Some(version.as_str().to_owned()));
-            assert_eq!(decode_header(heads.method), Some(method.into_owned()));
+        if let (true, Some(headers_map)) = (version.has(Feature::MirrorHeaders), http) {
+            assert_eq!(decode_header(headers_map.version), Some(version.as_str().to_owned()));
+            assert_eq!(decode_header(headers_map.method), Some(method.into_owned()));
             if named.is_some() {
-                assert_eq!(decode_header(heads.name), named);
+                assert_eq!(decode_header(headers_map.name), named);
             }
         }
     }

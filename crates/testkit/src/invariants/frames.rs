@@ -1,15 +1,15 @@
-//! Framing: the same stream is the same frames, however it is cut, and never takes more room than it may.
+//! Framing: a stream gives the same frames however it is split, and the buffer stays within its limit.
 
 use wire::frame::{Frame, FrameDecoder, Framing};
 
 use super::FuzzInput;
 
-/// The stream is all that is left of `data` once a limit and the sizes of the pieces are read from it.
+/// Takes a limit and chunk sizes from `data`; the rest is the stream.
 pub fn frames(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let frame_bytes_max = dice.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
-    let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
-    let stream = dice.rest();
+    let mut input = FuzzInput::new(data);
+    let frame_bytes_max = input.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
+    let cuts: Vec<usize> = input.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
+    let stream = input.rest();
 
     let whole = read_frames(stream, &[], frame_bytes_max);
     assert_eq!(read_frames(stream, &[1], frame_bytes_max), whole, "byte by byte");
@@ -33,7 +33,7 @@ pub fn frames(data: &[u8]) {
     check_roundtrip(stream, &cuts, frame_bytes_max);
 }
 
-/// Everything in a stream that arrives in pieces of these sizes, over and over; no sizes are one piece.
+/// All frames of a stream that arrives in chunks of these sizes, repeated; without sizes, in one chunk.
 fn read_frames(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
     read_frames_with(FrameDecoder::new(frame_bytes_max), stream, cuts, frame_bytes_max)
 }
@@ -69,10 +69,10 @@ fn read_frames_with(
 const HEAD_BYTES_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 512 << 10;
 
-/// What we write is read as it was, in both framings.
+/// A written message reads back unchanged, in both framings.
 fn check_roundtrip(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
     let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= frame_bytes_max).collect();
-    // Our messages are JSON: no white space around them, and no header in front.
+    // Our messages are JSON: no whitespace around them, and no header in front.
     let lines = || short.iter().copied().filter(|m| m.trim_ascii() == *m && !m.is_empty());
     let is_header = |m: &[u8]| {
         let begins = |name: &[u8]| m.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name));
@@ -88,7 +88,7 @@ fn check_roundtrip(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
         let messages: Vec<Frame> = messages.into_iter().map(|m| Frame::Message(m.to_vec())).collect();
         assert_eq!(found, messages, "{framing:?}");
     }
-    // Whoever knows that there are lines takes what looks like a header too.
+    // Once lines are detected, a line that looks like a header is a message too.
     let mut written = Vec::new();
     lines().for_each(|line| Framing::Lines.write(&mut written, line));
     let known = FrameDecoder::with_framing(Framing::Lines, frame_bytes_max);

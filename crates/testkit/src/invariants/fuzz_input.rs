@@ -1,8 +1,8 @@
-//! Bytes spent as decisions.
+//! Bytes spent as choices.
 
 use std::fmt::Write as _;
 
-/// When the bytes run out, every decision is 0, so a prefix of an input is an input.
+/// When the bytes run out, every choice is 0, so a prefix of an input is an input.
 pub struct FuzzInput<'a>(&'a [u8]);
 
 impl<'a> FuzzInput<'a> {
@@ -50,12 +50,12 @@ impl<'a> FuzzInput<'a> {
         self.0
     }
 
-    /// Any text.
+    /// Any string.
     pub fn text(&mut self) -> String {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// Any JSON, at most `depth` deep, without equal keys.
+    /// Any JSON, at most `depth` deep, without duplicate keys.
     pub fn json(&mut self, depth: u32, out: &mut String) {
         match self.below(if depth == 0 { 5 } else { 8 }) {
             0 => out.push_str("null"),
@@ -75,7 +75,7 @@ impl<'a> FuzzInput<'a> {
                 out.push('{');
                 for i in 0..self.below(5) {
                     out.push_str(if i > 0 { ", " } else { "" });
-                    // The number keeps keys apart.
+                    // The number makes keys unique.
                     let _ = write!(out, "\"{}{}\":", self.choose(&["", "a", "\\u0061", "é"]), i);
                     self.json(depth - 1, out);
                 }

@@ -1,5 +1,5 @@
-//! Headers that mirror the body: any text survives the way there and back, and a header is taken for the
-//! body's value only if it says exactly that.
+//! Headers that mirror the body: any text survives the round trip, and a header matches the body only if it has
+//! exactly the same value.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,11 +10,11 @@ use wire::headers::{HeaderField, check_matches_argument, check_matches_body, dec
 use super::FuzzInput;
 
 pub fn headers(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let header = dice.bytes();
+    let mut input = FuzzInput::new(data);
+    let header = input.bytes();
     let mut argument = String::new();
-    dice.json(1, &mut argument);
-    let text = String::from_utf8_lossy(dice.rest()).into_owned();
+    input.json(1, &mut argument);
+    let text = String::from_utf8_lossy(input.rest()).into_owned();
 
     check_decode(data);
     check_decode(header);
@@ -24,7 +24,7 @@ pub fn headers(data: &[u8]) {
     check_event_ids(&text);
 }
 
-/// A header is read as it is, or as base64; never as something else.
+/// A header is read literally or as base64, and as nothing else.
 fn check_decode(header: &[u8]) {
     match decode_header_value(header) {
         Some(value) if *value == *header => assert!(header.iter().all(|c| matches!(c, 0x20..=0x7e | b'\t'))),
@@ -33,7 +33,7 @@ fn check_decode(header: &[u8]) {
     }
 }
 
-/// 2026-07-28, Value Encoding, as a client does it.
+/// 2026-07-28, Value Encoding, as a client encodes it.
 pub(super) fn encode_header(text: &str) -> String {
     let visible = text.bytes().all(|c| matches!(c, 0x20..=0x7e | b'\t'));
     let marked = text.starts_with("=?base64?") && text.ends_with("?=");
@@ -62,7 +62,7 @@ fn check_roundtrip(text: &str) {
 }
 
 fn check_comparison(header: &[u8], text: &str) {
-    // No HTTP library lets control characters in.
+    // HTTP libraries reject control characters.
     if !header.iter().any(u8::is_ascii_control)
         && check_matches_body(HeaderField::Single(header), text).is_ok()
     {
@@ -70,18 +70,18 @@ fn check_comparison(header: &[u8], text: &str) {
     }
 }
 
-/// A number in a header is the argument only if it is the same number, digit by digit.
+/// A number in a header matches an argument only if it is the same number, digit by digit.
 fn check_number_mirror(header: &[u8], argument: &str) {
     let doc = json::scan(argument.as_bytes().to_vec(), &ScanLimits::default()).expect("made to be JSON");
     let node = doc.root();
     let taken = check_matches_argument(HeaderField::Single(header), Some(node)).is_ok();
-    let said = decode_header_value(header).map(|value| String::from_utf8_lossy(&value).into_owned());
+    let decoded = decode_header_value(header).map(|value| String::from_utf8_lossy(&value).into_owned());
     match node.kind() {
         json::NodeKind::Number if taken => {
-            let said = said.expect("taken, so readable");
+            let decoded = decoded.expect("taken, so readable");
             assert!(
-                decimal_parts(&said).is_some() && decimal_parts(&said) == decimal_parts(node.raw()),
-                "`{said}` is not {}",
+                decimal_parts(&decoded).is_some() && decimal_parts(&decoded) == decimal_parts(node.raw()),
+                "`{decoded}` is not {}",
                 node.raw()
             );
         }
@@ -90,14 +90,14 @@ fn check_number_mirror(header: &[u8], argument: &str) {
             assert_eq!(own, Ok(()), "{}", node.raw());
         }
         json::NodeKind::True | json::NodeKind::False => {
-            assert_eq!(taken, said.as_deref() == Some(node.raw()))
+            assert_eq!(taken, decoded.as_deref() == Some(node.raw()))
         }
-        json::NodeKind::String => assert_eq!(taken, said.as_deref() == node.str().as_deref()),
+        json::NodeKind::String => assert_eq!(taken, decoded.as_deref() == node.str().as_deref()),
         json::NodeKind::Null | json::NodeKind::Array | json::NodeKind::Object => assert!(!taken),
     }
 }
 
-/// A decimal number as sign, digits without zeros around them, and the power of ten of the last digit.
+/// A decimal number as sign, digits without leading and trailing zeros, and the exponent of the last digit.
 fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -109,13 +109,14 @@ fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     if whole.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }
-    let kept = digits.trim_end_matches('0');
-    let power = exponent.parse::<i64>().ok()? - fraction.len() as i64 + (digits.len() - kept.len()) as i64;
-    let kept = kept.trim_start_matches('0').to_owned();
-    if kept.is_empty() { Some((false, kept, 0)) } else { Some((negative, kept, power)) }
+    let significant = digits.trim_end_matches('0');
+    let power =
+        exponent.parse::<i64>().ok()? - fraction.len() as i64 + (digits.len() - significant.len()) as i64;
+    let significant = significant.trim_start_matches('0').to_owned();
+    if significant.is_empty() { Some((false, significant, 0)) } else { Some((negative, significant, power)) }
 }
 
-/// What comes back as `Last-Event-ID` is the place that was named, or no place at all.
+/// A `Last-Event-ID` that comes back is the position that was sent, or invalid.
 fn check_event_ids(text: &str) {
     let Some(id) = EventId::parse(text) else { return };
     let mut out = Vec::new();

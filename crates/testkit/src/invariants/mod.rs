@@ -1,8 +1,8 @@
-//! What must hold whatever a stranger sends: one function for each part that reads untrusted input.
+//! Invariants under untrusted input: one function for each part that reads it.
 //!
-//! Each takes bytes and panics if its invariant breaks. The fuzz targets hand in what the fuzzer found, the
-//! property tests what chance gave; both mean the same thing by the same bytes. Parts with structure spend
-//! the bytes as [`Dice`], so that mutation stays among inputs that get somewhere.
+//! Each function takes bytes and panics if its invariant is violated. Fuzz targets and property tests share them, so the
+//! same bytes mean the same input in both. Structured inputs are generated from the bytes by [`FuzzInput`], so that
+//! mutations stay meaningful.
 
 mod check;
 mod client;
@@ -36,7 +36,7 @@ pub use sheets::sheets;
 pub use sse::sse;
 pub use websocket::websocket;
 
-/// Shows an invariant all seeds of its fuzz target: what once broke it stays among them.
+/// Runs an invariant on all seeds of its fuzz target, which include every input that once violated it.
 pub fn check_seeds(target: &str, hold: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let seeds =

@@ -1,4 +1,4 @@
-//! Messages made from dice: mostly well formed, wrong in every place where a message can be wrong.
+//! Generated messages: mostly well formed, wrong in every place where a message can be wrong.
 
 use wire::Version;
 use wire::method::Method;
@@ -35,22 +35,22 @@ const IDS: [&str; 16] = [
 const META_PREFIX: &str = "io.modelcontextprotocol/";
 
 /// A message, or a batch of them.
-pub(super) fn message(dice: &mut FuzzInput<'_>) -> String {
+pub(super) fn message(input: &mut FuzzInput<'_>) -> String {
     let mut out = String::new();
-    if dice.one_in(8) {
+    if input.one_in(8) {
         out.push('[');
-        for i in 0..dice.below(5) {
+        for i in 0..input.below(5) {
             out.push_str(if i > 0 { "," } else { "" });
-            write_message(dice, &mut out);
+            write_message(input, &mut out);
         }
         out.push(']');
     } else {
-        write_message(dice, &mut out);
+        write_message(input, &mut out);
     }
     out
 }
 
-/// The members of one object; a key is written once in nearly every case.
+/// The members of one object; a key is nearly always written once.
 struct ObjectWriter<'o> {
     out: &'o mut String,
     is_empty: bool,
@@ -78,39 +78,39 @@ impl<'o> ObjectWriter<'o> {
     }
 }
 
-fn write_message(dice: &mut FuzzInput<'_>, out: &mut String) {
-    if dice.one_in(16) {
-        return dice.json(3, out);
+fn write_message(input: &mut FuzzInput<'_>, out: &mut String) {
+    if input.one_in(16) {
+        return input.json(3, out);
     }
     let mut message = ObjectWriter::new(out);
-    if !dice.one_in(16) {
-        message.key("jsonrpc").push_str(if dice.one_in(16) { "2.0" } else { r#""2.0""# });
+    if !input.one_in(16) {
+        message.key("jsonrpc").push_str(if input.one_in(16) { "2.0" } else { r#""2.0""# });
     }
-    if !dice.one_in(4) {
-        let id = dice.choose(&IDS);
-        message.key(if dice.one_in(16) { "\\u0069d" } else { "id" }).push_str(id);
+    if !input.one_in(4) {
+        let id = input.choose(&IDS);
+        message.key(if input.one_in(16) { "\\u0069d" } else { "id" }).push_str(id);
     }
-    if !dice.one_in(8) {
-        write_method(dice, message.key("method"));
+    if !input.one_in(8) {
+        write_method(input, message.key("method"));
     }
-    if !dice.one_in(8) {
+    if !input.one_in(8) {
         let value = message.key("params");
-        if dice.one_in(16) { dice.json(1, value) } else { write_params(dice, value) }
+        if input.one_in(16) { input.json(1, value) } else { write_params(input, value) }
     }
     for key in ["result", "error", "id"] {
-        if dice.one_in(16) {
-            dice.json(2, message.key(key));
+        if input.one_in(16) {
+            input.json(2, message.key(key));
         }
     }
     message.end();
 }
 
-fn write_method(dice: &mut FuzzInput<'_>, out: &mut String) {
-    match dice.below(8) {
-        0 => dice.json(1, out),
-        1 => write_quoted(out, dice.choose(&NOTIFICATIONS)),
-        2 => write_quoted(out, &dice.choose(&Method::TABLE).1.replace('/', ".")),
-        _ => write_quoted(out, dice.choose(&Method::TABLE).1),
+fn write_method(input: &mut FuzzInput<'_>, out: &mut String) {
+    match input.below(8) {
+        0 => input.json(1, out),
+        1 => write_quoted(out, input.choose(&NOTIFICATIONS)),
+        2 => write_quoted(out, &input.choose(&Method::TABLE).1.replace('/', ".")),
+        _ => write_quoted(out, input.choose(&Method::TABLE).1),
     }
 }
 
@@ -120,10 +120,10 @@ fn write_quoted(out: &mut String, plain: &str) {
     out.push('"');
 }
 
-fn write_params(dice: &mut FuzzInput<'_>, out: &mut String) {
+fn write_params(input: &mut FuzzInput<'_>, out: &mut String) {
     let mut params = ObjectWriter::new(out);
-    for _ in 0..dice.below(5) {
-        let key = dice.choose(&[
+    for _ in 0..input.below(5) {
+        let key = input.choose(&[
             "name",
             "arguments",
             "uri",
@@ -144,14 +144,14 @@ fn write_params(dice: &mut FuzzInput<'_>, out: &mut String) {
             "\\u006eame",
         ]);
         let value = params.key(key);
-        if dice.one_in(6) {
-            dice.json(2, value);
+        if input.one_in(6) {
+            input.json(2, value);
             continue;
         }
         match key {
-            "arguments" | "inputResponses" => write_object(dice, value),
+            "arguments" | "inputResponses" => write_object(input, value),
             "task" => value.push_str(r#"{"ttl":60}"#),
-            "ref" => value.push_str(dice.choose(&[
+            "ref" => value.push_str(input.choose(&[
                 r#"{"type":"ref/prompt","name":"p"}"#,
                 r#"{"type":"ref/resource","uri":"a:{b}"}"#,
                 r#"{"type":"ref/other"}"#,
@@ -162,48 +162,48 @@ fn write_params(dice: &mut FuzzInput<'_>, out: &mut String) {
                 value
                     .push_str(r#"{"toolsListChanged":true,"resourceSubscriptions":["a:b"],"taskIds":["t"]}"#);
             }
-            "requestId" => value.push_str(dice.choose(&IDS)),
-            "protocolVersion" => write_version(dice, value),
+            "requestId" => value.push_str(input.choose(&IDS)),
+            "protocolVersion" => write_version(input, value),
             "capabilities" => value.push_str(r#"{"roots":{},"elicitation":{},"tools":{}}"#),
-            "level" => write_quoted(value, dice.choose(&["debug", "error", "loud"])),
-            _ => write_quoted(value, dice.choose(&["a", "b:c", "", "é", "a\\nb", "\\u0061"])),
+            "level" => write_quoted(value, input.choose(&["debug", "error", "loud"])),
+            _ => write_quoted(value, input.choose(&["a", "b:c", "", "é", "a\\nb", "\\u0061"])),
         }
     }
-    if !dice.one_in(3) {
+    if !input.one_in(3) {
         let mut meta = ObjectWriter::new(params.key("_meta"));
-        if !dice.one_in(3) {
-            write_version(dice, meta.key(&format!("{META_PREFIX}protocolVersion")));
+        if !input.one_in(3) {
+            write_version(input, meta.key(&format!("{META_PREFIX}protocolVersion")));
         }
-        if !dice.one_in(4) {
+        if !input.one_in(4) {
             let value = meta.key(&format!("{META_PREFIX}clientCapabilities"));
-            if dice.one_in(8) { dice.json(1, value) } else { write_object(dice, value) }
+            if input.one_in(8) { input.json(1, value) } else { write_object(input, value) }
         }
-        if dice.one_in(4) {
-            write_quoted(meta.key(&format!("{META_PREFIX}logLevel")), dice.choose(&["info", "loud"]));
+        if input.one_in(4) {
+            write_quoted(meta.key(&format!("{META_PREFIX}logLevel")), input.choose(&["info", "loud"]));
         }
-        if dice.one_in(3) {
-            meta.key("progressToken").push_str(dice.choose(&IDS));
+        if input.one_in(3) {
+            meta.key("progressToken").push_str(input.choose(&IDS));
         }
         meta.end();
     }
     params.end();
 }
 
-fn write_object(dice: &mut FuzzInput<'_>, out: &mut String) {
+fn write_object(input: &mut FuzzInput<'_>, out: &mut String) {
     let mut object = ObjectWriter::new(out);
     for key in ["a", "b", "c"] {
-        if dice.one_in(2) {
-            dice.json(1, object.key(key));
+        if input.one_in(2) {
+            input.json(1, object.key(key));
         }
     }
     object.end();
 }
 
-fn write_version(dice: &mut FuzzInput<'_>, out: &mut String) {
-    match dice.below(8) {
+fn write_version(input: &mut FuzzInput<'_>, out: &mut String) {
+    match input.below(8) {
         0 => write_quoted(out, "2020-01-01"),
         1 => write_quoted(out, Version::NEWEST_WITH_HANDSHAKE.as_str()),
-        2 => write_quoted(out, dice.choose(&Version::ALL).1),
+        2 => write_quoted(out, input.choose(&Version::ALL).1),
         _ => write_quoted(out, Version::NEWEST.as_str()),
     }
 }

@@ -1,4 +1,4 @@
-//! The scanner: it takes what `serde_json` takes (but no key twice), and both read the same in it.
+//! The scanner accepts what `serde_json` accepts (except duplicate keys), and both read the same values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use wire::frame::sse::{self, EventId};
 
 /// The text is `data` itself.
 pub fn scan(data: &[u8]) {
-    let theirs = serde_json::from_slice::<StrictValue>(data);
+    let reference = serde_json::from_slice::<StrictValue>(data);
     match json::scan(data.to_vec(), &ScanLimits::default()) {
         Ok(doc) => {
             assert_eq!(doc.text().as_bytes(), data);
-            match theirs {
-                Ok(theirs) => assert_same_value(doc.root(), &theirs),
-                // Numbers beyond a float are JSON all the same.
+            match reference {
+                Ok(reference) => assert_same_value(doc.root(), &reference),
+                // Numbers beyond the range of a float are still JSON.
                 Err(error) => {
                     assert!(error.to_string().contains("out of range"), "we read what is wrong: {error}")
                 }
@@ -27,14 +27,14 @@ pub fn scan(data: &[u8]) {
             match bad.kind {
                 ScanErrorKind::TooDeep | ScanErrorKind::TooManyValues | ScanErrorKind::TooLong => {}
                 ScanErrorKind::InvalidUtf8 | ScanErrorKind::Syntax | ScanErrorKind::DuplicateKey => {
-                    assert!(theirs.is_err(), "we refuse what is right: {bad}");
+                    assert!(reference.is_err(), "we refuse what is right: {bad}");
                 }
             }
         }
     }
 }
 
-/// Compacting says the same on one line, and once is enough.
+/// Compacting keeps the value, fits on one line and is idempotent.
 fn check_compaction(root: Node<'_>) {
     let once = Json::from(root);
     assert!(!once.as_str().contains(['\n', '\r']));
@@ -44,7 +44,7 @@ fn check_compaction(root: Node<'_>) {
     check_single_event(once.as_str());
 }
 
-/// As a server-sent event it is one event with one line of data, whatever ends lines in the reader's eyes.
+/// As a server-sent event it is one event with one data line, whatever the reader takes for a line end.
 fn check_single_event(message: &str) {
     let mut out = Vec::new();
     let id = EventId { stream: 1, event: 2 };
@@ -71,39 +71,39 @@ fn assert_same_nodes(a: Node<'_>, b: Node<'_>) {
     }
 }
 
-fn assert_same_value(ours: Node<'_>, theirs: &StrictValue) {
-    match theirs {
-        StrictValue::Null => assert_eq!(ours.kind(), NodeKind::Null),
-        StrictValue::Bool(b) => assert_eq!(ours.bool(), Some(*b)),
-        StrictValue::U64(n) => assert_eq!(ours.u64(), Some(*n)),
-        StrictValue::Number => assert!(ours.kind() == NodeKind::Number && (ours.u64().is_none())),
+fn assert_same_value(node: Node<'_>, reference: &StrictValue) {
+    match reference {
+        StrictValue::Null => assert_eq!(node.kind(), NodeKind::Null),
+        StrictValue::Bool(b) => assert_eq!(node.bool(), Some(*b)),
+        StrictValue::U64(n) => assert_eq!(node.u64(), Some(*n)),
+        StrictValue::Number => assert!(node.kind() == NodeKind::Number && (node.u64().is_none())),
         StrictValue::String(s) => {
-            assert_eq!(ours.str().as_deref(), Some(s.as_str()));
-            assert!(ours.eq_str(s));
+            assert_eq!(node.str().as_deref(), Some(s.as_str()));
+            assert!(node.eq_str(s));
             let mut written = Vec::new();
             json::write::string(&mut written, s);
             let back = json::scan(written, &ScanLimits::default()).expect("what we write is JSON");
             assert_eq!(back.root().str().as_deref(), Some(s.as_str()));
         }
         StrictValue::Array(all) => {
-            assert_eq!((ours.kind(), ours.len()), (NodeKind::Array, all.len()));
-            ours.elements().zip(all).for_each(|(ours, theirs)| assert_same_value(ours, theirs));
+            assert_eq!((node.kind(), node.len()), (NodeKind::Array, all.len()));
+            node.elements().zip(all).for_each(|(node, reference)| assert_same_value(node, reference));
         }
         StrictValue::Object(all) => {
-            assert_eq!((ours.kind(), ours.len()), (NodeKind::Object, all.len()));
-            for (key, theirs) in all {
-                assert_same_value(ours.get(key).expect("the same keys"), theirs);
+            assert_eq!((node.kind(), node.len()), (NodeKind::Object, all.len()));
+            for (key, reference) in all {
+                assert_same_value(node.get(key).expect("the same keys"), reference);
             }
         }
     }
 }
 
-/// A value as serde reads it, with a key that comes twice as the error that it is to us.
+/// A value as serde reads it; a duplicate key is an error, as in our scanner.
 enum StrictValue {
     Null,
     Bool(bool),
     U64(u64),
-    /// Negative or not whole: looked at as text only.
+    /// Negative or fractional: compared as text only.
     Number,
     String(String),
     Array(Vec<StrictValue>),

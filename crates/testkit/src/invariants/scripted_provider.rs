@@ -1,4 +1,4 @@
-//! A provider that does what the arguments say, and keeps note of everything it did.
+//! A provider that does what the arguments say, and records everything it did.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use spile_core::{
     InputRequests, LogLevel, Outcome, Provider, Run, TaskSupport, Tool, ToolResult,
 };
 
-/// Each call has a number and a script, one letter for each thing to do:
-/// `l` log, `p` progress, `w` wait a second, `s` wait beyond the deadline, `z` let the caller go, `a` ask,
-/// `f` fail, `d` go on as a task.
+/// Each call has a number and a script, one letter for each action:
+/// `l` log, `p` progress, `w` wait a second, `s` wait beyond the time limit, `z` pause the stream, `a` request input,
+/// `f` fail, `d` continue as a task.
 #[derive(Default)]
 pub(super) struct ScriptedProvider {
     pub(super) log: Arc<Mutex<ScriptLog>>,
@@ -22,18 +22,18 @@ pub(super) struct ScriptedProvider {
 
 #[derive(Default)]
 pub(super) struct ScriptLog {
-    /// How many pieces of work of each call exist.
+    /// Number of running futures by call.
     pub(super) running: BTreeMap<u64, u32>,
-    /// What was logged, in order.
+    /// Log messages, in order.
     pub(super) logged: BTreeMap<u64, Vec<u64>>,
-    /// How often each round of each call was begun.
+    /// How often each round of each call started.
     pub(super) rounds_started: BTreeMap<(u64, u32), u32>,
-    /// How often the script of each call came to its end.
+    /// How often the script of each call ended.
     pub(super) finished: BTreeMap<u64, u32>,
 }
 
 impl ScriptedProvider {
-    /// The number of a call travels in a header as well.
+    /// The number of a call is mirrored in a header as well.
     pub(super) fn with_header_param() -> Self {
         Self { has_header_param: true, ..Self::default() }
     }
@@ -58,7 +58,7 @@ impl Provider for ScriptedProvider {
                 o.raw("properties", r#"{"n":{"type":"integer","x-mcp-header":"Number"}}"#);
             }
         });
-        let mut tool = Tool::new("t", "does what it is told", schema);
+        let mut tool = Tool::new("t", "Does what its script says", schema);
         tool.task_support = TaskSupport::Optional;
         Arc::new(Catalog {
             tools: vec![tool],
@@ -73,16 +73,16 @@ impl Provider for ScriptedProvider {
         let n = call.arguments().and_then(|a| a.get("n")).and_then(|n| n.u64()).unwrap_or_default();
         let script = call.text_argument("script").unwrap_or_default().into_owned();
         let round = cx.journal.round as usize;
-        // Each question ends a round.
+        // Each input request ends a round.
         let mut rounds = script.split('a').skip(round);
         let acts = rounds.next().unwrap_or_default().to_owned();
-        let asks = rounds.next().is_some().then(|| format!("q{round}"));
+        let requests = rounds.next().is_some().then(|| format!("q{round}"));
         *self.log().rounds_started.entry((n, cx.journal.round)).or_default() += 1;
         let part = ScriptRound {
             number: n,
             actions: acts,
-            request_key: asks,
-            emit: cx.events.clone(),
+            request_key: requests,
+            events: cx.events.clone(),
             log: self.log.clone(),
         };
         if part.actions.contains('d') {
@@ -109,7 +109,7 @@ struct ScriptRound {
     number: u64,
     actions: String,
     request_key: Option<String>,
-    emit: EventSink,
+    events: EventSink,
     log: Arc<Mutex<ScriptLog>>,
 }
 
@@ -121,11 +121,11 @@ impl ScriptRound {
                 'l' => self.emit_log(),
                 'p' => {
                     let said = lock(&self.log).logged.get(&self.number).map_or(0, Vec::len);
-                    self.emit.progress(said as f64, None, None);
+                    self.events.progress(said as f64, None, None);
                 }
                 'w' => tokio::time::sleep(Duration::from_secs(1)).await,
                 's' => tokio::time::sleep(Duration::from_secs(40)).await,
-                'z' => self.emit.pause_stream(10),
+                'z' => self.events.pause_stream(10),
                 'f' => {
                     return CallError::Provider {
                         code: -1,
@@ -154,7 +154,7 @@ impl ScriptRound {
     }
 
     fn emit_log(&self) {
-        if !self.emit.wants_log(LogLevel::Info) {
+        if !self.events.wants_log(LogLevel::Info) {
             return;
         }
         let i = {
@@ -167,11 +167,11 @@ impl ScriptRound {
         let data = Json::object(|o| {
             o.int("n", self.number as i64).int("i", i as i64);
         });
-        self.emit.log(LogLevel::Info, None, data);
+        self.events.log(LogLevel::Info, None, data);
     }
 }
 
-/// Work that exists.
+/// Counts a running future.
 struct RunningGuard(u64, Arc<Mutex<ScriptLog>>);
 
 impl RunningGuard {

@@ -1,5 +1,5 @@
-//! What we hand out and get back: a session id or a `requestState` opens only as it was sealed, for whoever
-//! it was sealed for, in the place it was sealed for, and until it is too old.
+//! Sealed text: a session id or a `requestState` opens only unchanged, for the caller it was sealed for, for its purpose,
+//! and until it expires.
 
 use std::sync::Arc;
 
@@ -13,48 +13,48 @@ use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
 pub fn seal(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let world = Arc::new(FakePlatform::new(u64::from(dice.byte())));
+    let mut input = FuzzInput::new(data);
+    let platform = Arc::new(FakePlatform::new(u64::from(input.byte())));
     let limits = Limits::default();
     let config =
-        Config { name: "s".into(), version: "1".into(), limits: limits.clone(), platform: world.clone() };
+        Config { name: "s".into(), version: "1".into(), limits: limits.clone(), platform: platform.clone() };
     let server = Server::new(config, vec![Arc::new(ScriptedProvider::default())])
         .expect("the script's catalog is good");
-    let (owner, other) = (random_identity(&mut dice), random_identity(&mut dice));
+    let (owner, other) = (random_identity(&mut input), random_identity(&mut input));
     let (session, state) = (new_session_id(&server, &owner), new_request_state(&server, &owner));
     let same_owner = owner.principal == other.principal;
 
-    let forged = tamper(&mut dice, &session, &state);
+    let forged = tamper(&mut input, &session, &state);
     assert_eq!(server.verify_session(&forged, &other).is_some(), forged == session && same_owner);
     let arguments =
-        dice.choose(&[r#"{"n":1,"script":"a"}"#, r#"{"n": 1, "script": "a"}"#, r#"{"n":2,"script":"a"}"#]);
+        input.choose(&[r#"{"n":1,"script":"a"}"#, r#"{"n": 1, "script": "a"}"#, r#"{"n":2,"script":"a"}"#]);
     let same_call = Value::is_object(&parse_json(arguments.as_bytes())) && !arguments.contains('2');
     let opens = is_state_accepted(&server, &other, &forged, arguments);
     assert_eq!(opens, forged == state && same_owner && same_call, "{forged} for {arguments}");
 
-    world.advance_ms(limits.input_timeout_ms);
+    platform.advance_ms(limits.input_timeout_ms);
     assert!(!is_state_accepted(&server, &owner, &state, r#"{"n":1,"script":"a"}"#), "too old");
     assert!(server.verify_session(&session, &owner).is_some());
-    world.advance_ms(limits.session_age_ms - limits.input_timeout_ms);
+    platform.advance_ms(limits.session_age_ms - limits.input_timeout_ms);
     assert!(server.verify_session(&session, &owner).is_none(), "too old");
-    assert!(world.now_ms() > FakePlatform::START_MS);
+    assert!(platform.now_ms() > FakePlatform::START_MS);
 }
 
-/// The real thing, one of the two with something changed, or anything at all.
-fn tamper(dice: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
-    let real = dice.choose(&[session, state]);
+/// A genuine seal, one with a change, or any text.
+fn tamper(input: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
+    let real = input.choose(&[session, state]);
     let mut text = real.as_bytes().to_vec();
-    match dice.below(8) {
-        0 => return dice.text(),
+    match input.below(8) {
+        0 => return input.text(),
         1 => return real.to_owned(),
-        2 => text.truncate(usize::from(dice.byte())),
-        3 => text.extend_from_slice(dice.bytes()),
-        4 => text.splice(..0, dice.bytes().iter().copied()).for_each(drop),
+        2 => text.truncate(usize::from(input.byte())),
+        3 => text.extend_from_slice(input.bytes()),
+        4 => text.splice(..0, input.bytes().iter().copied()).for_each(drop),
         _ => {
-            for _ in 0..=dice.below(3) {
-                let at = usize::from(dice.byte()) % text.len().max(1);
-                if let Some(byte) = text.get_mut(at) {
-                    *byte ^= 1 << dice.below(8);
+            for _ in 0..=input.below(3) {
+                let index = usize::from(input.byte()) % text.len().max(1);
+                if let Some(byte) = text.get_mut(index) {
+                    *byte ^= 1 << input.below(8);
                 }
             }
         }
@@ -62,8 +62,8 @@ fn tamper(dice: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn random_identity(dice: &mut FuzzInput<'_>) -> CallerIdentity {
-    let principal = match dice.below(3) {
+fn random_identity(input: &mut FuzzInput<'_>) -> CallerIdentity {
+    let principal = match input.below(3) {
         0 => Principal::Anonymous,
         1 => Principal::Named("a".into()),
         _ => Principal::Named("ab".into()),
@@ -71,16 +71,16 @@ fn random_identity(dice: &mut FuzzInput<'_>) -> CallerIdentity {
     CallerIdentity { principal, address: None }
 }
 
-fn new_session_id(server: &Arc<Server>, who: &CallerIdentity) -> String {
+fn new_session_id(server: &Arc<Server>, identity: &CallerIdentity) -> String {
     let params = json!({"protocolVersion": Version::NEWEST_WITH_HANDSHAKE.as_str(), "capabilities": {}});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-    let bare =
+    let defaults =
         HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Http(bare))
+    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Http(defaults))
     else {
         panic!("a handshake is a request");
     };
-    match server.dispatch(request, who, ReplyChannel::Stateless) {
+    match server.dispatch(request, identity, ReplyChannel::Stateless) {
         Dispatched::Initialized { session, .. } => session,
         Dispatched::Ready { .. } | Dispatched::Call(_) | Dispatched::Subscription(_) => {
             panic!("a handshake makes a session")
@@ -88,20 +88,20 @@ fn new_session_id(server: &Arc<Server>, who: &CallerIdentity) -> String {
     }
 }
 
-fn new_request_state(server: &Arc<Server>, who: &CallerIdentity) -> String {
-    let answer = call(server, who, None, r#"{"n":1,"script":"a"}"#);
-    answer["result"]["requestState"].as_str().expect("a call that asks gives a state").to_owned()
+fn new_request_state(server: &Arc<Server>, identity: &CallerIdentity) -> String {
+    let response = call(server, identity, None, r#"{"n":1,"script":"a"}"#);
+    response["result"]["requestState"].as_str().expect("a call that asks gives a state").to_owned()
 }
 
-/// Whether a call goes on from this state instead of refusing it.
-fn is_state_accepted(server: &Arc<Server>, who: &CallerIdentity, state: &str, arguments: &str) -> bool {
-    let answer = call(server, who, Some(state), arguments);
-    assert!(answer["error"].is_null() || answer["error"]["code"] == -32602);
-    // The state alone says that a round is over.
-    answer["error"].is_null()
+/// Whether a call continues from this state instead of being refused.
+fn is_state_accepted(server: &Arc<Server>, identity: &CallerIdentity, state: &str, arguments: &str) -> bool {
+    let response = call(server, identity, Some(state), arguments);
+    assert!(response["error"].is_null() || response["error"]["code"] == -32602);
+    // The state alone proves that a round is over.
+    response["error"].is_null()
 }
 
-fn call(server: &Arc<Server>, who: &CallerIdentity, state: Option<&str>, arguments: &str) -> Value {
+fn call(server: &Arc<Server>, identity: &CallerIdentity, state: Option<&str>, arguments: &str) -> Value {
     let mut params = json!({"name": "t", "arguments": parse_json(arguments.as_bytes()), "_meta": {
         "io.modelcontextprotocol/protocolVersion": Version::NEWEST.as_str(),
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
@@ -115,9 +115,9 @@ fn call(server: &Arc<Server>, who: &CallerIdentity, state: Option<&str>, argumen
         panic!("a call is a request");
     };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match server.dispatch(request, who, ReplyChannel::Stateless) {
+    match server.dispatch(request, identity, ReplyChannel::Stateless) {
         Dispatched::Ready { body, .. } => parse_json(&body),
-        Dispatched::Call(serving) => match PendingResponse::Single(serving).poll_next(&mut cx) {
+        Dispatched::Call(in_flight) => match PendingResponse::Single(in_flight).poll_next(&mut cx) {
             std::task::Poll::Ready(OutgoingMessage::Response { body, .. }) => parse_json(&body),
             _ => panic!("nothing in this call waits"),
         },

@@ -1,4 +1,4 @@
-//! Workbooks: whatever the bytes are, they are read or refused.
+//! Workbooks: any bytes are read or refused.
 
 use contract::manifest::WorkbookFormat;
 use source::sheets::try_bytes;
@@ -6,7 +6,7 @@ use source::sheets::try_bytes;
 const RELATIONSHIPS: &[u8] = br#"<Relationships><Relationship Id="a" Type="/officeDocument" Target="b"/><Relationship Id="r" Type="/worksheet" Target="s"/><Relationship Id="t" Type="/sharedStrings" Target="t"/><Relationship Id="y" Type="/styles" Target="y"/></Relationships>"#;
 const BOOK: &[u8] = br#"<workbook><sheets><sheet name="S" r:id="r"/></sheets></workbook>"#;
 
-/// The first byte says what `data` is: a whole file, or one part of a workbook that is otherwise sound.
+/// The first byte chooses what `data` is: a whole file, or one part of an otherwise valid workbook.
 pub fn sheets(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     let (kind, bytes) = match first % 7 {
@@ -19,7 +19,7 @@ pub fn sheets(data: &[u8]) {
         _ => (WorkbookFormat::Xlsx, book(b"<worksheet/>", b"<sst/>", data)),
     };
     let told = try_bytes(&bytes, kind);
-    // The same bytes are the same workbook.
+    // The same bytes give the same workbook.
     assert_eq!(told, try_bytes(&bytes, kind));
 }
 
@@ -34,7 +34,7 @@ fn book(sheet: &[u8], texts: &[u8], styles: &[u8]) -> Vec<u8> {
     ])
 }
 
-/// A package whose parts are stored as they are.
+/// A package whose parts are stored uncompressed.
 fn zip_stored(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut directory = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
     use contract::manifest::WorkbookFormat;
     use source::sheets::try_bytes;
 
-    /// Parts get past the container, or nothing but the container would be tried.
+    /// Parts get past the container; otherwise only the container would be tested.
     #[test]
     fn packages_are_sound() {
         let sheet = br#"<worksheet><sheetData><row><c t="str"><v>a</v></c></row><row><c t="s"><v>0</v></c></row></sheetData></worksheet>"#;

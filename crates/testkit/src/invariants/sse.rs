@@ -1,17 +1,17 @@
-//! Server-sent events, as a client reads them: the same stream is the same events, however it is cut; they are the
-//! events of the standard; and none takes more room than it may.
+//! Server-sent events as a client reads them: a stream gives the same events however it is split; they are the events of
+//! the standard; and the buffer stays within its limit.
 
 use wire::frame::sse::{self, EventId};
 use wire::frame::{SizeLimitExceeded, SseDecoder, SseEvent};
 
 use super::FuzzInput;
 
-/// The stream is all that is left of `data` once a limit and the sizes of the pieces are read from it.
+/// Takes a limit and chunk sizes from `data`; the rest is the stream.
 pub fn sse(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let event_bytes_max = dice.choose(&[0, 1, 2, 7, 16, 40, 300, 4096]);
-    let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
-    let stream = dice.rest();
+    let mut input = FuzzInput::new(data);
+    let event_bytes_max = input.choose(&[0, 1, 2, 7, 16, 40, 300, 4096]);
+    let cuts: Vec<usize> = input.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
+    let stream = input.rest();
 
     let whole = parse_in_pieces(stream, &[], event_bytes_max);
     assert_eq!(parse_in_pieces(stream, &[1], event_bytes_max), whole, "byte by byte");
@@ -40,7 +40,7 @@ fn parse_in_pieces(stream: &[u8], cuts: &[usize], event_bytes_max: usize) -> Par
         let (piece, after) = rest.split_at(sizes.next().unwrap_or(rest.len()).min(rest.len()));
         rest = after;
         took = parser.push(piece, |event| events.push(event));
-        // The line and the event under way, its name and its id; what is no UTF-8 takes three times its room.
+        // The current line and event, its name and its id; invalid UTF-8 takes three times its size.
         assert!(parser.buffered_bytes() <= 10 * event_bytes_max, "holds {}", parser.buffered_bytes());
     }
     assert!(events.iter().all(|event| event.data.len() <= event_bytes_max));
@@ -48,7 +48,7 @@ fn parse_in_pieces(stream: &[u8], cuts: &[usize], event_bytes_max: usize) -> Par
     ParsedStream { events, outcome: took, last_id, retry_ms }
 }
 
-/// HTML, "9.2.6 Interpreting an event stream", word by word and without a thought for room or pieces.
+/// HTML, "9.2.6 Interpreting an event stream", literally and without limits or chunks.
 fn parse_by_standard(stream: &[u8]) -> ParsedStream {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let mut lines = Vec::new();
@@ -86,7 +86,7 @@ fn parse_by_standard(stream: &[u8]) -> ParsedStream {
             b"data" => data.extend(value.iter().chain(b"\n")),
             b"id" if !value.contains(&0) => id = String::from_utf8_lossy(value).into_owned(),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                // Beyond all numbers is no number.
+                // A value beyond the range of numbers is not a number.
                 read.retry_ms = String::from_utf8_lossy(value).parse().ok();
             }
             _ => {}
@@ -95,7 +95,7 @@ fn parse_by_standard(stream: &[u8]) -> ParsedStream {
     read
 }
 
-/// What we write is read as it was, with the place to go on from.
+/// A written event reads back unchanged, with its id.
 fn check_roundtrip(data: &[u8], cuts: &[usize]) {
     let messages: Vec<&[u8]> = data.split(|c| matches!(c, b'\r' | b'\n')).collect();
     let mut written = Vec::new();

@@ -1,4 +1,4 @@
-//! A little of the game that `cargo xtask judges` plays for an hour.
+//! A few rounds of the crash test that `cargo xtask judges` runs for an hour.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn check(kept: StorageFormat) {
     let spile = Path::new(env!("CARGO_BIN_EXE_fixture")).with_file_name("spile");
     assert!(spile.exists(), "{} is missing: build it with `cargo build -p spile`", spile.display());
     let file = samples::initial_file(kept).expect("a file");
-    let game = CrashTest {
+    let simulation = CrashTest {
         spile: &spile,
         format: kept,
         initial_file: &file,
@@ -17,26 +17,26 @@ fn check(kept: StorageFormat) {
         rounds: 6,
         seed: 7,
     };
-    let tally = game.run().expect("nothing lost, nothing twice");
+    let tally = simulation.run().expect("nothing lost, nothing twice");
     assert!(tally.acknowledged >= 6, "{tally:?}");
 }
 
 #[test]
-fn a_csv_file_survives() {
+fn a_csv_file_survives_kills() {
     check(StorageFormat::Csv);
 }
 
 #[test]
-fn a_workbook_survives() {
+fn a_workbook_survives_kills() {
     check(StorageFormat::Xlsx);
 }
 
 #[test]
-fn a_database_survives() {
+fn a_database_survives_kills() {
     check(StorageFormat::Sqlite);
 }
 
 #[test]
-fn json_lines_survive() {
+fn json_lines_survive_kills() {
     check(StorageFormat::JsonLines);
 }

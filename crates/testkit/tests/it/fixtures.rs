@@ -1,4 +1,4 @@
-//! Each fixture answers as it is documented to, asked without host, wire or door.
+//! Each fixture provider behaves as documented, called without host, wire or transport.
 
 mod script;
 
@@ -11,7 +11,7 @@ use testkit::conformance::ConformanceProvider;
 use self::script::{run_script, validator};
 
 #[test]
-fn the_first_tool_takes_nothing() {
+fn the_first_tool_takes_no_arguments() {
     check(
         "
         > tool test_simple_text
@@ -24,7 +24,7 @@ fn the_first_tool_takes_nothing() {
 }
 
 #[test]
-fn content_of_every_kind() {
+fn tools_return_content_of_every_kind() {
     check(
         r#"
         > tool test_image_content {}
@@ -45,7 +45,7 @@ fn content_of_every_kind() {
 }
 
 #[test]
-fn progress_logs_and_a_pause_come_before_the_answer() {
+fn progress_logs_and_a_pause_come_before_the_result() {
     check(
         r#"
         > tool test_tool_with_logging {}
@@ -69,7 +69,7 @@ fn progress_logs_and_a_pause_come_before_the_answer() {
 }
 
 #[test]
-fn arguments_are_repeated() {
+fn a_tool_echoes_its_arguments() {
     check(
         r#"
         > tool json_schema_2020_12_tool {"name": "Ada", "email": "a@b.c"}
@@ -85,12 +85,12 @@ fn arguments_are_repeated() {
 }
 
 #[test]
-fn a_capability_can_be_missing() {
+fn a_missing_capability_is_an_error() {
     check(
         "
         can elicit_form
         > tool test_missing_capability {}
-        < fault MissingCapability(Caps(2))
+        < call_error MissingCapability(ClientCapabilities(2))
         can sampling
         > tool test_missing_capability {}
         < text Success
@@ -99,7 +99,7 @@ fn a_capability_can_be_missing() {
 }
 
 #[test]
-fn sampling_repeats_what_the_model_said() {
+fn sampling_returns_the_text_of_the_model() {
     check(
         r#"
         > tool test_sampling {"prompt": "Say \"hi\""}
@@ -111,7 +111,7 @@ fn sampling_repeats_what_the_model_said() {
 }
 
 #[test]
-fn elicitation_repeats_what_the_user_did() {
+fn elicitation_returns_the_action_of_the_user() {
     check(
         r#"
         > tool test_elicitation {"message": "Who are you?"}
@@ -137,7 +137,7 @@ fn elicitation_repeats_what_the_user_did() {
 }
 
 #[test]
-fn a_name_is_asked_for_until_there_is_one() {
+fn a_missing_name_is_requested_again() {
     check(
         r#"
         > tool test_input_required_result_elicitation {}
@@ -163,7 +163,7 @@ fn a_name_is_asked_for_until_there_is_one() {
 }
 
 #[test]
-fn the_model_and_the_roots_can_be_asked() {
+fn tools_request_sampling_and_roots() {
     check(
         r#"
         > tool test_input_required_result_sampling {}
@@ -181,7 +181,7 @@ fn the_model_and_the_roots_can_be_asked() {
 }
 
 #[test]
-fn what_was_asked_is_confirmed() {
+fn a_request_state_is_confirmed() {
     check(
         r#"
         > tool test_input_required_result_request_state {}
@@ -197,7 +197,7 @@ fn what_was_asked_is_confirmed() {
 }
 
 #[test]
-fn three_questions_at_once_and_only_the_open_ones_again() {
+fn three_inputs_are_requested_together_and_only_missing_ones_again() {
     check(
         r#"
         > tool test_input_required_result_multiple_inputs {}
@@ -216,7 +216,7 @@ fn three_questions_at_once_and_only_the_open_ones_again() {
 }
 
 #[test]
-fn one_question_after_the_other() {
+fn inputs_are_requested_one_after_the_other() {
     check(
         r#"
         > tool test_input_required_result_multi_round {}
@@ -230,7 +230,7 @@ fn one_question_after_the_other() {
 }
 
 #[test]
-fn only_what_the_client_can_answer_is_asked() {
+fn only_input_within_the_capabilities_of_the_client_is_requested() {
     check(
         r#"
         can sampling
@@ -250,7 +250,7 @@ fn only_what_the_client_can_answer_is_asked() {
 }
 
 #[test]
-fn a_stream_may_carry_something_before_the_question() {
+fn a_stream_may_carry_logs_before_the_input_request() {
     check(
         r#"
         > tool test_streaming_elicitation {}
@@ -279,13 +279,13 @@ fn jobs_detach_until_they_are_done() {
         < text The job failed, as it always does
         > tool protocol_error_job {}
         < detached
-        < fault Told { code: -32603, message: "the job ended in a protocol error, as it always does", data: None }
+        < call_error Provider { code: -32603, message: "the job ended in a protocol error, as it always does", data: None }
         "#,
     );
 }
 
 #[test]
-fn a_job_can_ask_while_it_runs() {
+fn a_job_can_request_input_while_it_runs() {
     check(
         r#"
         > tool confirm_delete {"filename": "a.txt"}
@@ -310,7 +310,7 @@ fn a_job_can_ask_while_it_runs() {
 }
 
 #[test]
-fn a_job_can_ask_before_it_becomes_one() {
+fn a_job_can_request_input_before_it_detaches() {
     check(
         r#"
         > tool test_tool_with_task {}
@@ -323,7 +323,7 @@ fn a_job_can_ask_before_it_becomes_one() {
 }
 
 #[test]
-fn a_tool_a_prompt_and_a_resource_can_change() {
+fn changes_of_tools_prompts_and_resources_are_reported() {
     let (conformance, heard) = (ConformanceProvider::default(), RecordingListener::default());
     conformance.set_change_listener(Arc::new(heard.clone()));
     let has = |name: &str| {
@@ -361,7 +361,7 @@ fn a_tool_a_prompt_and_a_resource_can_change() {
 }
 
 #[test]
-fn resources_are_read_and_the_template_is_filled() {
+fn resources_and_templates_can_be_read() {
     check(
         r#"
         > read test://static-text
@@ -371,17 +371,17 @@ fn resources_are_read_and_the_template_is_filled() {
         > read test://template/123/data
         < resource test://template/123/data application/json {"id":"123","templateTest":true,"data":"Data for ID: 123"}
         > read test://template//data
-        < fault Unknown { what: Resource, name: "test://template//data" }
+        < call_error UnknownItem { kind: Resource, name: "test://template//data" }
         > read test://template/1/2/data
-        < fault Unknown { what: Resource, name: "test://template/1/2/data" }
+        < call_error UnknownItem { kind: Resource, name: "test://template/1/2/data" }
         > read test://nonexistent
-        < fault Unknown { what: Resource, name: "test://nonexistent" }
+        < call_error UnknownItem { kind: Resource, name: "test://nonexistent" }
         "#,
     );
 }
 
 #[test]
-fn prompts_are_filled_in() {
+fn prompts_use_their_arguments() {
     check(
         r#"
         > prompt test_simple_prompt
@@ -401,13 +401,13 @@ fn prompts_are_filled_in() {
         = user_context {"action":"decline"}
         < user text Prompt with context: none
         > prompt nonesuch
-        < fault Unknown { what: Prompt, name: "nonesuch" }
+        < call_error UnknownItem { kind: Prompt, name: "nonesuch" }
         "#,
     );
 }
 
 #[test]
-fn arguments_complete_from_what_was_typed() {
+fn arguments_complete_from_a_prefix() {
     check(
         r#"
         > complete prompt test_prompt_with_arguments arg1 test
@@ -419,18 +419,18 @@ fn arguments_complete_from_what_was_typed() {
         > complete template test://template/{id}/data id 12
         < values 123, 124 of 2
         > complete prompt nonesuch arg1 x
-        < fault Unknown { what: Prompt, name: "nonesuch" }
+        < call_error UnknownItem { kind: Prompt, name: "nonesuch" }
         > complete template test://nonesuch id 1
-        < fault Unknown { what: Resource, name: "test://nonesuch" }
+        < call_error UnknownItem { kind: Resource, name: "test://nonesuch" }
         "#,
     );
 }
 
 #[test]
-fn an_unknown_tool_is_a_fault() {
+fn an_unknown_tool_is_an_error() {
     check(
         r#"> tool nonesuch {}
-             < fault Unknown { what: Tool, name: "nonesuch" }"#,
+             < call_error UnknownItem { kind: Tool, name: "nonesuch" }"#,
     );
 }
 
@@ -446,7 +446,7 @@ fn every_tool_and_prompt_has_its_script() {
 }
 
 #[test]
-fn every_listed_thing_is_as_the_suite_wants_it() {
+fn every_listed_item_follows_the_rules_of_the_suite() {
     let catalog = ConformanceProvider::default().catalog();
     for tool in &catalog.tools {
         // The suite's rule for names is stricter than the protocol's.
@@ -466,7 +466,7 @@ fn every_listed_thing_is_as_the_suite_wants_it() {
 }
 
 #[test]
-fn a_customer_is_looked_up() {
+fn lookup_customer_returns_the_customer() {
     run_script(
         &BenchProvider::default(),
         r#"
@@ -484,7 +484,7 @@ fn a_customer_is_looked_up() {
 }
 
 #[test]
-fn the_other_nine_know_the_same_customers() {
+fn the_other_nine_tools_use_the_same_customers() {
     run_script(
         &BenchProvider::default(),
         r#"
@@ -519,7 +519,7 @@ fn the_other_nine_know_the_same_customers() {
 }
 
 #[test]
-fn there_are_exactly_as_many_tools_as_wanted() {
+fn with_tools_gives_exactly_that_many_tools() {
     let names = |bench: BenchProvider| {
         let catalog = bench.catalog();
         catalog.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()

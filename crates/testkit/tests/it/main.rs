@@ -1,4 +1,4 @@
-//! The fixtures by themselves, and what others think of them.
+//! The fixture providers on their own, and official clients, servers and schemas against them.
 
 /// The official clients, shared with the tests of the binary.
 #[path = "../../clients/mod.rs"]

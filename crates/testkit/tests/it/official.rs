@@ -1,15 +1,15 @@
-//! The clients of the official SDKs against the fixture server: each over every door, at every
-//! protocol version it knows.
+//! Clients of the official SDKs against the fixture server: each over every transport, at every protocol version it
+//! supports.
 //!
-//! A client lists and calls, sees progress, answers a question, and is told about an unknown tool;
-//! what exactly is in `clients/`.
+//! A client lists and calls, receives progress, answers an elicitation, and gets an error for an unknown tool. The
+//! details are in `clients/`.
 
 use crate::clients::{self, Client, Door};
 
 clients::every_client_over_every_door!(check);
 
 /// One row of the table.
-fn check(client: Client, door: Door) {
+fn check(client: Client, transport: Door) {
     let program = env!("CARGO_BIN_EXE_fixture");
-    clients::check(client, door, program, &[("bench", &["bench"]), ("conformance", &["conformance"])]);
+    clients::check(client, transport, program, &[("bench", &["bench"]), ("conformance", &["conformance"])]);
 }

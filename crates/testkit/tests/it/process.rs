@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture");
 
-/// Nothing here takes this long unless it is broken.
+/// Far longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn fixture(args: &[&str]) -> Command {
@@ -23,7 +23,7 @@ fn fixture(args: &[&str]) -> Command {
     command
 }
 
-/// A process that ends with the test, and is waited for with patience, but not for ever.
+/// A process that ends with the test; waiting for it has a time limit.
 struct Process(Child);
 
 impl Process {
@@ -49,13 +49,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is over already, or the test failed.
+        // It has ended already, or the test failed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Lines of a pipe, each waited for with patience, but not for ever.
+/// Lines of a pipe; waiting for a line has a time limit.
 struct Lines(std::sync::mpsc::Receiver<String>);
 
 impl Lines {
@@ -94,7 +94,7 @@ impl Lines {
 
 enum Startup {
     Serves,
-    /// Says all of these on stderr, and nothing on stdout.
+    /// Prints all of these on stderr, and nothing on stdout.
     Fails(&'static [&'static str]),
 }
 use Startup::{Fails, Serves};
@@ -113,19 +113,19 @@ fn check(args: &[&str], env: &[(&str, &str)], then: &Startup) {
             process.signal(Signal::TERM);
             assert!(process.wait().success(), "{case}");
         }
-        Fails(words) => {
+        Fails(texts) => {
             assert!(!process.wait().success(), "{case}");
             let said: Vec<String> = std::iter::from_fn(|| stderr.next()).collect();
             let said = said.join("\n");
-            for word in *words {
-                assert!(said.contains(word), "{case}: no `{word}` in {said}");
+            for text in *texts {
+                assert!(said.contains(text), "{case}: no `{text}` in {said}");
             }
         }
     }
     assert_eq!(stdout.next(), None, "{case}");
 }
 
-/// A file with this text; it stays with what the build left behind.
+/// A file with this text, in the build directory.
 fn file(name: &str, text: &str) -> String {
     let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(&path, text).expect("it can be written");
@@ -133,7 +133,7 @@ fn file(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn an_open_door_to_the_network_has_to_be_asked_for() {
+fn a_public_address_without_a_token_needs_a_flag() {
     let token = &*file("token", "s3cret\n");
     let unasked = Fails(&["can be reached from other machines", "--token-file", "--no-auth"]);
     check(&["--bind", "127.0.0.1:0"], &[], &Serves);
@@ -147,7 +147,7 @@ fn an_open_door_to_the_network_has_to_be_asked_for() {
 }
 
 #[test]
-fn a_token_that_is_none_is_refused() {
+fn an_empty_or_unreadable_token_is_refused() {
     let empty = Fails(&["the token is empty"]);
     for text in ["", "\n", " \t\r\n"] {
         let token = file("token-empty", text);
@@ -156,13 +156,13 @@ fn a_token_that_is_none_is_refused() {
     }
     let missing = Fails(&["the token file /nowhere/token cannot be read"]);
     check(&["--bind", "127.0.0.1:0", "--token-file", "/nowhere/token"], &[], &missing);
-    // A file that was named is meant, even if there is another token at hand.
+    // A named token file is used even if another token is set.
     let named = ["--bind", "127.0.0.1:0", "--token-file", "/nowhere/token"];
     check(&named, &[("SPILE_TOKEN", "s3cret")], &missing);
 }
 
 #[test]
-fn an_origin_has_a_scheme_and_a_host_and_no_more() {
+fn an_allowed_origin_must_be_scheme_and_host_only() {
     for origin in ["https://app.example", "http://localhost:5173", "https://[::1]:8443"] {
         check(&["--bind", "127.0.0.1:0", "--allow-origin", origin], &[], &Serves);
     }
@@ -175,7 +175,7 @@ fn an_origin_has_a_scheme_and_a_host_and_no_more() {
 }
 
 #[test]
-fn settings_are_numbers_or_errors() {
+fn a_setting_that_is_not_a_number_is_an_error() {
     for name in [
         "SPILE_TOOL_TIMEOUT_MS",
         "SPILE_HEADER_TIMEOUT_MS",
@@ -192,13 +192,13 @@ fn settings_are_numbers_or_errors() {
 }
 
 #[test]
-fn a_port_in_use_is_said_to_be() {
+fn a_port_in_use_is_an_error_that_says_so() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
     check(&["--bind", &address], &[], &Fails(&["cannot listen on", "port 0"]));
 }
 
-// Ending, over HTTP.
+// Shutdown over HTTP.
 
 struct HttpFixture {
     process: Process,
@@ -235,7 +235,7 @@ fn rest(mut stream: TcpStream) -> String {
     text
 }
 
-/// Waits until so many calls are under way.
+/// Waits until so many calls are in flight.
 fn wait_until_active(address: SocketAddr, calls: u64) {
     let start = Instant::now();
     loop {
@@ -247,7 +247,7 @@ fn wait_until_active(address: SocketAddr, calls: u64) {
     }
 }
 
-/// Waits until nobody listens any more.
+/// Waits until the address refuses connections.
 fn wait_until_refused(address: SocketAddr) {
     let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
@@ -256,7 +256,7 @@ fn wait_until_refused(address: SocketAddr) {
 }
 
 #[test]
-fn told_to_stop_over_http_it_answers_what_is_under_way() {
+fn shutdown_over_http_answers_calls_in_flight() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut served = start_http(&[]);
         let address = served.address;
@@ -299,7 +299,7 @@ fn told_to_stop_over_http_it_answers_what_is_under_way() {
 }
 
 #[test]
-fn told_to_stop_while_idle_it_ends_at_once() {
+fn shutdown_while_idle_exits_at_once() {
     let mut served = start_http(&[]);
     let mut idle = TcpStream::connect(served.address).expect("it listens");
     idle.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
@@ -311,7 +311,7 @@ fn told_to_stop_while_idle_it_ends_at_once() {
     assert_eq!(served.process.wait().code(), Some(0));
 }
 
-// Ending, over stdio.
+// Shutdown over stdio.
 
 struct StdioFixture {
     process: Process,
@@ -344,7 +344,7 @@ impl StdioFixture {
         input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n")).expect("it reads");
     }
 
-    /// Starts a call that takes a moment, and waits until it is under way.
+    /// Starts a slow call, and waits until it is in flight.
     fn call(&mut self) {
         self.line(
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"test_tool_with_progress","arguments":{},"_meta":{"progressToken":7}}}"#,
@@ -360,7 +360,7 @@ impl StdioFixture {
 }
 
 #[test]
-fn told_to_stop_over_stdio_it_answers_what_is_under_way() {
+fn shutdown_over_stdio_answers_calls_in_flight() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut piped = start_stdio(&[]);
         piped.call();
@@ -373,7 +373,7 @@ fn told_to_stop_over_stdio_it_answers_what_is_under_way() {
 }
 
 #[test]
-fn told_to_stop_over_stdio_it_does_not_wait_for_ever() {
+fn shutdown_over_stdio_has_a_time_limit() {
     let mut piped = start_stdio(&[]);
     piped.line(
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":3600}}}"#,
@@ -386,7 +386,7 @@ fn told_to_stop_over_stdio_it_does_not_wait_for_ever() {
 }
 
 #[test]
-fn the_end_of_the_input_is_the_end() {
+fn the_server_exits_at_the_end_of_its_input() {
     let mut quiet = start_stdio(&[]);
     quiet.input = None;
     assert_eq!(quiet.process.wait().code(), Some(0));
@@ -407,9 +407,9 @@ fn the_end_of_the_input_is_the_end() {
     assert_eq!(endless.process.wait().code(), Some(0), "it is cancelled");
 }
 
-/// However much is said, stdout carries only messages: [`Lines::json`] would not read anything else.
+/// Whatever is logged, stdout carries only messages: [`Lines::json`] would fail on anything else.
 #[test]
-fn logs_go_to_stderr() {
+fn logs_go_to_stderr_and_stdout_has_only_messages() {
     for args in [&["-vv"][..], &["-vv", "--log-format", "json"]] {
         let mut piped = start_stdio(args);
         piped.line("no message at all");
@@ -422,9 +422,9 @@ fn logs_go_to_stderr() {
     }
 }
 
-/// The thread that reads is no worker: with one worker, what waits must still go on while we read.
+/// The reading thread is not a worker: with one worker, pending calls must go on while the server reads.
 #[test]
-fn one_worker_is_enough_over_stdio() {
+fn one_worker_thread_is_enough_over_stdio() {
     let mut piped = start_stdio_with(fixture(&[]).env("SPILE_WORKERS", "1"));
     piped.call();
     let answered = std::iter::from_fn(|| piped.output.json()).find(|message| message["id"] == 7);

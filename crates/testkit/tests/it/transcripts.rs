@@ -1,36 +1,36 @@
-//! Conversations with the server, line by line, over the real doors: each protocol version, both eras on one
-//! pipe, and the unhappy half as long as the happy one.
+//! Conversations with the server, line by line, over the real transports: each protocol version, both eras on one pipe,
+//! and as many error cases as successes.
 //!
 //! A transcript is a text file in `transcripts/`:
 //! ```text
 //! # What this shows.
-//! serves: conformance              fixture (default), or `stage`, `bench`; several are one server
-//! doors: stdio http sse            where it is played (default: stdio sse, which are both pipes)
-//! versions: 2025-06-18             what `<version>` stands for (default: the folder); played once for each
+//! serves: conformance              fixture (default), or `stage`, `bench`; several form one server
+//! transports: stdio http sse       the transports it runs on (default: stdio sse, which are both pipes)
+//! versions: 2025-06-18             what `<version>` stands for (default: the folder); one run for each
 //! limit: page_items_max 2          limits that differ from the defaults
 //! framing: content-length          on stdio, instead of lines
 //! let name = text                  `<name>` stands for the text from here on
 //!
 //! > {"jsonrpc":"2.0",…}            the client sends a message that conforms to its version's schema
-//! >! {"jsonrpc":"2.0",…}           …one that does not: it would be a mistake in the transcript if it did
+//! >! {"jsonrpc":"2.0",…}           …one that does not conform; if it does, the transcript is wrong
 //! >raw text\r\n\xff                …bytes as they are
-//! >h Mcp-Name: x                   headers of the next request over HTTP; `-Accept` leaves a standard one out
+//! >h Mcp-Name: x                   headers of the next request over HTTP; `-Accept` omits a standard one
 //! >get    >delete                  requests without a body
-//! < {"jsonrpc":"2.0",…}            the server answers this next
-//! <* {"jsonrpc":"2.0",…}           …this somewhere among the `<` lines around it
-//! <s 404    <h Allow: POST         status and header of the answer
-//! <e id: 1-1    <e data:           a field of an SSE event that is no message
+//! < {"jsonrpc":"2.0",…}            the server sends this next
+//! <* {"jsonrpc":"2.0",…}           …this anywhere among the `<` lines around it
+//! <s 404    <h Allow: POST         status and header of the response
+//! <e id: 1-1    <e data:           a field of an SSE event that is not a message
 //! <end                             the stream ends here
 //! ~ 50                             50 ms pass, on every clock
-//! close                            the client closes its end; without it, the end of the file does
-//! @name > …                        on a connection of its own, which is read by `@name < …`
+//! close                            the client closes its end; otherwise the end of the file does
+//! @name > …                        on a separate connection, which is read by `@name < …`
 //! ```
-//! In what is expected, `"<any>"`, `"<string>"` and `"<int>"` stand for what varies, `"<name=…>"` for a string
-//! that is called `<name>` from there on, and `"…"` for further members or elements. What is sent and what
-//! comes back is compared as JSON, except ids: those byte by byte.
+//! In expected lines, `"<any>"`, `"<string>"` and `"<int>"` stand for varying values, `"<name=…>"` for a string that is
+//! called `<name>` from there on, and `"…"` for further members or elements. Lines are compared as JSON, except ids:
+//! those byte by byte.
 //!
-//! Every message is also held against the official JSON Schema of its version ([`judge`]). Time stands still
-//! but for `~`, so nothing here depends on how fast the machine is.
+//! Every message is also validated with the official JSON Schema of its version ([`schema_checker`]). Time stands still
+//! except for `~`, so nothing depends on the speed of the machine.
 
 mod harness;
 mod http;
@@ -44,7 +44,7 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
-/// Plays every transcript of a folder, at each version it names, and reports all that differ.
+/// Runs every transcript of a folder, at each version it names, and reports all differences.
 #[track_caller]
 fn check(folder: &str) {
     let mut failures = Vec::new();
@@ -115,7 +115,7 @@ fn both_eras_and_what_belongs_to_none() {
 }
 
 #[test]
-fn every_folder_is_played() {
+fn every_folder_has_a_test() {
     let own = include_str!("transcripts.rs");
     let entries = std::fs::read_dir(folder_of("")).expect("the folder of transcripts is readable");
     for entry in entries.map(|entry| entry.expect("a folder is readable")) {

@@ -1,4 +1,4 @@
-//! A client of one era or the other, on the real path.
+//! A client of either era, connected to a server over the in-memory table.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -32,48 +32,47 @@ pub struct Client {
     connection: Arc<ConnectionState>,
     contract: Contract,
     era: Era,
-    caps: ClientCapabilities,
+    capabilities: ClientCapabilities,
     identity: CallerIdentity,
     /// The last request of the last call.
     last_params: Value,
-    /// The last failure, as a client gets it.
+    /// The structured content of the last error.
     pub last_error: Value,
-    /// What the user was asked, in order.
+    /// The messages of all elicitations, in order.
     pub questions: Vec<String>,
-    /// How far calls said they were.
+    /// All progress notifications, as `progress message`.
     pub progress: Vec<String>,
 }
 
 impl Client {
-    /// A client that shows forms, of a server with people and these lines more in its manifest.
-    pub fn new(era: Era, more: &str) -> Self {
+    /// A client with elicitation, of a server with the collection `people` and `manifest` appended to its section.
+    pub fn new(era: Era, manifest: &str) -> Self {
         let table = Table::default();
         let text = format!(
-            "[sources.s]\npath = \"people.db\"\n[collections.people]\n{more}\n\
+            "[sources.s]\npath = \"people.db\"\n[collections.people]\n{manifest}\n\
              [tools.count]\nsql = \"count\"\narguments.name = {{ required = false }}\n"
         );
         let contract = compile_contract(&table, &text);
-        let answers = ContractBackends {
+        let backends = ContractBackends {
             readers: contract
                 .collections
                 .iter()
-                .map(|one| table.reader(&one.shape).expect("a reader"))
+                .map(|item| table.reader(&item.shape).expect("a reader"))
                 .collect(),
             writers: contract
                 .collections
                 .iter()
-                .map(|one| Some(table.writer(&one.shape).expect("a writer")))
+                .map(|item| Some(table.writer(&item.shape).expect("a writer")))
                 .collect(),
             statements: contract
                 .statements
                 .iter()
-                .map(|one| table.prepare(&one.shape).expect("a statement"))
+                .map(|item| table.prepare(&item.shape).expect("a statement"))
                 .collect(),
         };
-        let world = Arc::new(FakePlatform::new(1));
-        let provider = ContractProvider::new(contract.clone(), answers, &*world);
-        let config =
-            Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform: world };
+        let platform = Arc::new(FakePlatform::new(1));
+        let provider = ContractProvider::new(contract.clone(), backends, &*platform);
+        let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
         let server = Server::new(config, vec![Arc::new(provider)]).expect("a good catalog");
         let connection = server.open_pipe();
         let (questions, progress) = (Vec::new(), Vec::new());
@@ -84,7 +83,7 @@ impl Client {
             connection,
             contract,
             era,
-            caps: ClientCapabilities::ELICITATION_FORM,
+            capabilities: ClientCapabilities::ELICITATION_FORM,
             identity,
             questions,
             last_params: Value::Null,
@@ -95,7 +94,7 @@ impl Client {
 
     #[must_use]
     pub fn without_forms(mut self) -> Self {
-        self.caps = ClientCapabilities::NONE;
+        self.capabilities = ClientCapabilities::NONE;
         self
     }
 
@@ -103,16 +102,17 @@ impl Client {
         self.identity.principal = Principal::Named(name.into());
     }
 
-    /// Calls a tool; nobody is expected to be asked.
+    /// Calls a tool that must not ask the user.
     pub async fn call(&mut self, tool: &str, arguments: &str) -> String {
-        let asked = self.questions.len();
-        let told = self.call_with_user(tool, arguments, &mut |_| panic!("nobody should be asked")).await;
-        assert_eq!(self.questions.len(), asked);
-        told
+        let question_count = self.questions.len();
+        let result =
+            self.call_with_user(tool, arguments, &mut |_| panic!("the user must not be asked")).await;
+        assert_eq!(self.questions.len(), question_count);
+        result
     }
 
-    /// Calls a tool, with a user who answers what they are asked. What it told: the typed part, which fits what the
-    /// tool promised; or a code, a field and a message.
+    /// Calls a tool; `user` answers its questions. Returns the structured content, validated against the output schema,
+    /// or code, field and message of an error.
     pub async fn call_with_user(
         &mut self,
         tool: &str,
@@ -122,9 +122,9 @@ impl Client {
         let arguments: Value = serde_json::from_str(arguments).expect("JSON");
         let mut params = json!({"name": tool, "arguments": arguments});
         let result = loop {
-            let answer = self.send(&params, user).await;
-            let result = &answer["result"];
-            assert!(result.is_object(), "{answer}");
+            let response = self.send(&params, user).await;
+            let result = &response["result"];
+            assert!(result.is_object(), "{response}");
             if result["resultType"] != "input_required" {
                 break result.clone();
             }
@@ -139,33 +139,33 @@ impl Client {
         self.read_result(tool, &result)
     }
 
-    /// Sends the last request of the last call once more, as a client does whose connection broke.
+    /// Repeats the last request of the last call, as a client does after a broken connection.
     pub async fn resend(&mut self) -> String {
         let params = self.last_params.clone();
-        let answer = self.send(&params, &mut |_| panic!("nobody should be asked")).await;
-        self.read_result(params["name"].as_str().expect("a name"), &answer["result"])
+        let response = self.send(&params, &mut |_| panic!("the user must not be asked")).await;
+        self.read_result(params["name"].as_str().expect("a name"), &response["result"])
     }
 
     fn answer_question(&mut self, params: &Value, user: &mut dyn FnMut(&str) -> Value) -> Value {
         let message = params["message"].as_str().expect("a message").to_owned();
-        let answer = user(&message);
+        let response = user(&message);
         self.questions.push(message);
-        answer
+        response
     }
 
     async fn send(&mut self, params: &Value, user: &mut dyn FnMut(&str) -> Value) -> Value {
         let mut params = params.clone();
         params["_meta"] = json!({"progressToken": 1});
         let peer = match self.era {
-            Era::Handshake => Some(Peer::negotiated(Version::V2025_11_25, self.caps)),
+            Era::Handshake => Some(Peer::negotiated(Version::V2025_11_25, self.capabilities)),
             Era::Newest => {
-                let can = if self.caps == ClientCapabilities::NONE {
+                let capabilities = if self.capabilities == ClientCapabilities::NONE {
                     json!({})
                 } else {
                     json!({"elicitation": {}})
                 };
                 params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-                params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = can;
+                params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
                 None
             }
         };
@@ -175,31 +175,31 @@ impl Client {
         else {
             panic!("a request");
         };
-        let Dispatched::Call(serving) =
+        let Dispatched::Call(in_flight) =
             self.server.dispatch(request, &self.identity, ReplyChannel::Pipe(self.connection.clone()))
         else {
             panic!("a call");
         };
-        let mut flow = PendingResponse::Single(serving);
+        let mut pending = PendingResponse::Single(in_flight);
         loop {
-            match poll_fn(|cx| flow.poll_next(cx)).await {
+            match poll_fn(|cx| pending.poll_next(cx)).await {
                 OutgoingMessage::Response { body, .. } => {
                     return serde_json::from_slice(&body).expect("JSON");
                 }
                 OutgoingMessage::Pause { .. } => {}
                 OutgoingMessage::Notification(message) => {
                     let message: Value = serde_json::from_slice(&message).expect("JSON");
-                    if let Some(said) = message["params"]["message"].as_str() {
-                        self.progress.push(format!("{} {said}", message["params"]["progress"]));
+                    if let Some(text) = message["params"]["message"].as_str() {
+                        self.progress.push(format!("{} {text}", message["params"]["progress"]));
                     }
                 }
                 OutgoingMessage::Request(question) => {
                     let question: Value = serde_json::from_slice(&question).expect("JSON");
-                    let answer = self.answer_question(&question["params"], user);
-                    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": answer});
-                    match self.server.decode(answer.to_string().into_bytes(), Defaults::Pipe(peer)) {
-                        Decoded::Response { id, result: answer } => {
-                            self.connection.deliver_response(id, answer)
+                    let response = self.answer_question(&question["params"], user);
+                    let response = json!({"jsonrpc": "2.0", "id": question["id"], "result": response});
+                    match self.server.decode(response.to_string().into_bytes(), Defaults::Pipe(peer)) {
+                        Decoded::Response { id, result: response } => {
+                            self.connection.deliver_response(id, response)
                         }
                         _ => panic!("an answer"),
                     }
@@ -209,37 +209,37 @@ impl Client {
     }
 
     fn read_result(&mut self, tool: &str, result: &Value) -> String {
-        let told = &result["structuredContent"];
-        let tool = self.contract.tools.iter().find(|one| one.name == tool).expect("the tool");
+        let structured = &result["structuredContent"];
+        let tool = self.contract.tools.iter().find(|item| item.name == tool).expect("the tool");
         let schema = CompiledSchema::compile(&tool.output_schema).expect("a schema");
-        assert!(schema.is_valid(&Json::parse(&told.to_string()).expect("JSON")), "{told}");
+        assert!(schema.is_valid(&Json::parse(&structured.to_string()).expect("JSON")), "{structured}");
         assert!(result["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()), "{result}");
         if result["isError"] == true {
-            self.last_error.clone_from(told);
-            let text = |key: &str| told[key].as_str().unwrap_or("-").to_owned();
+            self.last_error.clone_from(structured);
+            let text = |key: &str| structured[key].as_str().unwrap_or("-").to_owned();
             return format!("{} {} {}", text("code"), text("field"), text("message"));
         }
-        told.to_string()
+        structured.to_string()
     }
 }
 
 fn compile_contract(table: &Table, text: &str) -> Contract {
-    let (manifest, _) =
-        manifest::parse("spile.toml", text, &|_| None).unwrap_or_else(|found| panic!("{found:?}"));
+    let (manifest, _) = manifest::parse("spile.toml", text, &|_| None)
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"));
     let facts = table.introspect().expect("facts");
     let statements: Vec<_> = manifest
         .tools
         .iter()
         .filter_map(|tool| match &tool.body {
-            manifest::ToolBody::Statement(one) => {
-                Some((tool.name.value.as_str(), table.describe_statement(&one.sql.value)))
+            manifest::ToolBody::Statement(item) => {
+                Some((tool.name.value.as_str(), table.describe_statement(&item.sql.value)))
             }
             manifest::ToolBody::Uses(_) => None,
         })
         .collect();
     let known = [KnownSource { name: "s", facts: &facts, statements: &statements }];
-    let (contract, found) = compile(&manifest, &known, "people");
-    contract.unwrap_or_else(|| panic!("{found:?}"))
+    let (contract, diagnostics) = compile(&manifest, &known, "people");
+    contract.unwrap_or_else(|| panic!("{diagnostics:?}"))
 }
 
 pub fn accept() -> Value {

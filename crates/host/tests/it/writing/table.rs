@@ -1,5 +1,5 @@
-//! A table in memory that keeps what it promises: one row by its key, all or nothing, once for each claim. It has two
-//! whims, as real ones do: no text with a NUL, and `loose` takes what looks like a number for one.
+//! An in-memory table that writes atomically, one row by its key, once per idempotency key. Like real databases it has
+//! two peculiarities: it refuses text with a NUL, and the column `loose` stores numeric text as a number.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ pub const COLUMNS: [(&str, DataType); 14] = [
 pub struct TableState {
     pub rows: Vec<Vec<Value>>,
     pub idempotency_records: HashMap<[u8; 32], (IdempotencyKey, Vec<u8>)>,
-    /// How often something was kept.
+    /// Number of committed writes.
     pub writes: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct TableState {
 #[derive(Clone, Default)]
 pub struct Table {
     state: Arc<Mutex<TableState>>,
-    /// Whether lists and writes wait for somebody who stops them.
+    /// Whether lists and writes wait until they are cancelled.
     pub slow: Arc<AtomicBool>,
     pub entered: Arc<AtomicBool>,
     pub stopped: Arc<AtomicBool>,
@@ -53,11 +53,11 @@ impl Table {
         self.state.lock().expect("no panic before")
     }
 
-    /// Waits as long as it is slow and somebody waits for it.
-    fn wait_while_slow(&self, stop: Option<&AtomicBool>) -> Result<(), SourceError> {
+    /// Waits until `slow` is cleared or the caller has gone away.
+    fn wait_while_slow(&self, cancelled: Option<&AtomicBool>) -> Result<(), SourceError> {
         self.entered.store(true, Ordering::SeqCst);
         while self.slow.load(Ordering::SeqCst) {
-            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            if cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 self.stopped.store(true, Ordering::SeqCst);
                 return Err(SourceError::Cancelled);
             }
@@ -66,7 +66,7 @@ impl Table {
         Ok(())
     }
 
-    /// A person by id and name, without anything else.
+    /// Inserts a person with id and name only.
     pub fn insert_person(&self, id: &str, name: &str) {
         let mut row = vec![Value::Null; COLUMNS.len()];
         row[0] = Value::Text(id.into());
@@ -78,10 +78,10 @@ impl Table {
 
 impl Source for Table {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
-        let columns = COLUMNS.iter().enumerate().map(|(at, (name, kind))| ColumnFacts {
-            nullable: at > 1 && at != 12,
-            has_default: at == 12,
-            ..ColumnFacts::new(*name, *kind)
+        let columns = COLUMNS.iter().enumerate().map(|(index, (name, data_type))| ColumnFacts {
+            nullable: index > 1 && index != 12,
+            has_default: index == 12,
+            ..ColumnFacts::new(*name, *data_type)
         });
         let table = TableFacts {
             key: vec![0],
@@ -99,9 +99,9 @@ impl Source for Table {
         Ok(Arc::new(TableAccess { table: self.clone(), shape: shape.clone() }))
     }
 
-    /// Two statements are known: `count` tells how many have a name, `rename` gives everybody of one name another.
+    /// Two statements exist: `count` counts the people of each name, `rename` replaces one name by another.
     fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
-        let column = |name: &str, kind| ColumnFacts::new(name, kind);
+        let column = |name: &str, data_type| ColumnFacts::new(name, data_type);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match sql {
             "count" => Ok(StatementFacts {
@@ -115,7 +115,7 @@ impl Source for Table {
                 writes: true,
                 ..StatementFacts::default()
             }),
-            _ => Err(StatementError { message: "nobody knows this".into(), help: None, span: None }),
+            _ => Err(StatementError { message: "unknown statement".into(), help: None, span: None }),
         }
     }
 
@@ -136,20 +136,20 @@ impl TableAccess {
     }
 
     fn has_key(&self, row: &[Value], key: &[ValueRef<'_>]) -> bool {
-        let parts = self.shape.key.iter().map(|at| &self.shape.columns[*at]).zip(key);
+        let parts = self.shape.key.iter().map(|index| &self.shape.columns[*index]).zip(key);
         parts.into_iter().all(|(column, part)| {
             order::compare(column.data_type, row[column.source_index].as_value_ref(), *part).is_eq()
         })
     }
 
-    fn set(&self, row: &mut [Value], cells: &[(usize, ValueRef<'_>)]) -> Result<(), WriteError> {
-        for (at, cell) in cells {
-            let column = &self.shape.columns[*at];
+    fn set(&self, row: &mut [Value], values: &[(usize, ValueRef<'_>)]) -> Result<(), WriteError> {
+        for (index, cell) in values {
+            let column = &self.shape.columns[*index];
             if let ValueRef::Text(text) = cell
                 && text.contains('\0')
             {
-                let why = "a text here cannot have a NUL character".into();
-                return Err(WriteError::Rejected { column: Some(*at), reason: why });
+                let reason = "a text here cannot have a NUL character".into();
+                return Err(WriteError::Rejected { column: Some(*index), reason });
             }
             row[column.source_index] = match cell {
                 ValueRef::Text(text) if column.name == "loose" && text.parse::<i64>().is_ok() => {
@@ -169,7 +169,7 @@ impl Reader for TableAccess {
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
         let state = self.table.state();
-        let found = state.rows.iter().find(|one| self.has_key(one, key));
+        let found = state.rows.iter().find(|candidate| self.has_key(candidate, key));
         if let Some(found) = found {
             row(&self.cells(found));
         }
@@ -186,8 +186,8 @@ impl Reader for TableAccess {
         }
         self.table.wait_while_slow(query.cancelled)?;
         let state = self.table.state();
-        for one in &state.rows {
-            if row(&self.cells(one), RowPosition::default()) == RowFlow::Stop {
+        for candidate in &state.rows {
+            if row(&self.cells(candidate), RowPosition::default()) == RowFlow::Stop {
                 break;
             }
         }
@@ -200,15 +200,15 @@ impl Reader for TableAccess {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
         let state = self.table.state();
-        for one in state.rows.iter().take(search.scan_rows_max) {
-            let cells = self.cells(one);
-            let has = |word: &&str| {
-                search.columns.iter().any(|at| match cells[*at] {
-                    ValueRef::Text(text) => text.to_lowercase().contains(&word.to_lowercase()),
+        for candidate in state.rows.iter().take(search.scan_rows_max) {
+            let values = self.cells(candidate);
+            let has = |term: &&str| {
+                search.columns.iter().any(|index| match values[*index] {
+                    ValueRef::Text(text) => text.to_lowercase().contains(&term.to_lowercase()),
                     _ => false,
                 })
             };
-            if search.terms.iter().all(has) && row(&cells) == RowFlow::Stop {
+            if search.terms.iter().all(has) && row(&values) == RowFlow::Stop {
                 return Ok(SearchCoverage::Complete);
             }
         }
@@ -224,11 +224,11 @@ impl Writer for TableAccess {
     fn write(
         &self,
         write: &WriteRequest<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<WriteOutcome, WriteError> {
         self.table.wait_while_slow(write.cancelled)?;
-        if let RowChange::Create { values: cells } = &write.change
-            && cells.contains(&(1, ValueRef::Text("unsure")))
+        if let RowChange::Create { values } = &write.change
+            && values.contains(&(1, ValueRef::Text("unsure")))
         {
             return Err(WriteError::DurabilityUnknown {
                 message: "the disk did not confirm it".into(),
@@ -240,69 +240,67 @@ impl Writer for TableAccess {
             return Ok(replayed);
         }
         let mut rows = state.rows.clone();
-        let place = |key: &[ValueRef<'_>]| {
+        let position = |key: &[ValueRef<'_>]| {
             state.rows.iter().position(|row| self.has_key(row, key)).ok_or(WriteError::NotFound)
         };
-        let told = match &write.change {
-            RowChange::Create { values: cells } => {
+        let stored = match &write.change {
+            RowChange::Create { values } => {
                 let mut row = vec![Value::Null; COLUMNS.len()];
                 row[12] = Value::Integer(0);
-                self.set(&mut row, cells)?;
+                self.set(&mut row, values)?;
                 let key: Vec<ValueRef<'_>> = self
                     .shape
                     .key
                     .iter()
-                    .map(|at| row[self.shape.columns[*at].source_index].as_value_ref())
+                    .map(|index| row[self.shape.columns[*index].source_index].as_value_ref())
                     .collect();
                 if state.rows.iter().any(|other| self.has_key(other, &key)) {
                     return Err(WriteError::AlreadyExists);
                 }
-                let told = clerk.after_write(&self.cells(&row));
+                let stored = checks.after_write(&self.cells(&row));
                 rows.push(row);
-                told
+                stored
             }
-            RowChange::Update { key, values: cells } => {
-                let row = &mut rows[place(key)?];
-                let more = clerk.before_write(&self.cells(row)).map_err(|_| WriteError::VersionConflict)?;
-                let more: Vec<(usize, ValueRef<'_>)> =
-                    more.iter().map(|(at, value)| (*at, value.as_value_ref())).collect();
-                self.set(row, cells)?;
-                self.set(row, &more)?;
-                clerk.after_write(&self.cells(row))
+            RowChange::Update { key, values } => {
+                let row = &mut rows[position(key)?];
+                let additions =
+                    checks.before_write(&self.cells(row)).map_err(|_| WriteError::VersionConflict)?;
+                let additions: Vec<(usize, ValueRef<'_>)> =
+                    additions.iter().map(|(index, value)| (*index, value.as_value_ref())).collect();
+                self.set(row, values)?;
+                self.set(row, &additions)?;
+                checks.after_write(&self.cells(row))
             }
             RowChange::Delete { key } => {
-                let row = rows.remove(place(key)?);
-                clerk.before_write(&self.cells(&row)).map_err(|_| WriteError::VersionConflict)?;
-                clerk.after_write(&self.cells(&row))
+                let row = rows.remove(position(key)?);
+                checks.before_write(&self.cells(&row)).map_err(|_| WriteError::VersionConflict)?;
+                checks.after_write(&self.cells(&row))
             }
         };
-        let told = told.map_err(|_| WriteError::ContractViolation)?;
+        let stored = stored.map_err(|_| WriteError::ContractViolation)?;
         if !write.dry_run {
-            commit(&mut state, rows, write.idempotency_key, told);
+            commit(&mut state, rows, write.idempotency_key, stored);
         }
         Ok(WriteOutcome::Done)
     }
 }
 
-fn find_replay(
-    state: &TableState,
-    claim: Option<IdempotencyKey>,
-) -> Result<Option<WriteOutcome>, WriteError> {
-    let Some(claim) = claim else { return Ok(None) };
-    match state.idempotency_records.get(&claim.key_digest) {
-        Some((same, told)) if same.request_digest == claim.request_digest => {
-            Ok(Some(WriteOutcome::Replayed(told.clone())))
+fn find_replay(state: &TableState, key: Option<IdempotencyKey>) -> Result<Option<WriteOutcome>, WriteError> {
+    let Some(key) = key else { return Ok(None) };
+    match state.idempotency_records.get(&key.key_digest) {
+        Some((same, stored)) if same.request_digest == key.request_digest => {
+            Ok(Some(WriteOutcome::Replayed(stored.clone())))
         }
         Some(_) => Err(WriteError::IdempotencyKeyReused),
         None => Ok(None),
     }
 }
 
-fn commit(state: &mut TableState, rows: Vec<Vec<Value>>, claim: Option<IdempotencyKey>, told: Vec<u8>) {
+fn commit(state: &mut TableState, rows: Vec<Vec<Value>>, key: Option<IdempotencyKey>, stored: Vec<u8>) {
     state.rows = rows;
     state.writes += 1;
-    if let Some(claim) = claim {
-        state.idempotency_records.insert(claim.key_digest, (claim, told));
+    if let Some(key) = key {
+        state.idempotency_records.insert(key.key_digest, (key, stored));
     }
 }
 
@@ -331,15 +329,15 @@ impl PreparedStatement for TableStatement {
     ) -> Result<(), SourceError> {
         let state = self.table.state();
         let mut counts: Vec<(&Value, i64)> = Vec::new();
-        for one in state.rows.iter().map(|row| &row[1]) {
-            match counts.iter_mut().find(|(name, _)| *name == one) {
+        for candidate in state.rows.iter().map(|row| &row[1]) {
+            match counts.iter_mut().find(|(name, _)| *name == candidate) {
                 Some((_, count)) => *count += 1,
-                None => counts.push((one, 1)),
+                None => counts.push((candidate, 1)),
             }
         }
         for (name, count) in counts {
-            let wanted = arguments[0] == ValueRef::Null || arguments[0] == name.as_value_ref();
-            if wanted && row(&[name.as_value_ref(), ValueRef::Integer(count)]) == RowFlow::Stop {
+            let matches = arguments[0] == ValueRef::Null || arguments[0] == name.as_value_ref();
+            if matches && row(&[name.as_value_ref(), ValueRef::Integer(count)]) == RowFlow::Stop {
                 break;
             }
         }
@@ -349,45 +347,45 @@ impl PreparedStatement for TableStatement {
     fn write(
         &self,
         arguments: &[ValueRef<'_>],
-        terms: &StatementWriteOptions<'_>,
+        options: &StatementWriteOptions<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-        told: &mut dyn FnMut(&ChangeSummary) -> Result<Vec<u8>, ContractViolation>,
+        before_commit: &mut dyn FnMut(&ChangeSummary) -> Result<Vec<u8>, ContractViolation>,
     ) -> Result<WriteOutcome, WriteError> {
-        self.table.wait_while_slow(terms.cancelled)?;
+        self.table.wait_while_slow(options.cancelled)?;
         if arguments[1] == ValueRef::Text("007") {
             return Err(WriteError::Rejected { column: Some(1), reason: "it would be kept as 7".into() });
         }
         let mut state = self.table.state();
-        if let Some(replayed) = find_replay(&state, terms.idempotency_key)? {
+        if let Some(replayed) = find_replay(&state, options.idempotency_key)? {
             return Ok(replayed);
         }
         let mut rows = state.rows.clone();
         let changed: Vec<&mut Vec<Value>> =
             rows.iter_mut().filter(|row| row[1].as_value_ref() == arguments[0]).collect();
         let count = changed.len() as u64;
-        // A row is told by the first letter of its key.
+        // The digest holds the first letter of each key.
         let ids: Vec<u8> = changed.iter().map(|row| first_key_byte(&row[0])).collect();
-        let mut more = RowFlow::Continue;
-        for one in changed {
-            one[1] = arguments[1].to_value();
-            if more == RowFlow::Continue {
-                more = row(&[one[0].as_value_ref()]);
+        let mut flow = RowFlow::Continue;
+        for candidate in changed {
+            candidate[1] = arguments[1].to_value();
+            if flow == RowFlow::Continue {
+                flow = row(&[candidate[0].as_value_ref()]);
             }
         }
         if count > self.shape.changes_max {
             return Err(WriteError::TooManyRows { rows: count, max: self.shape.changes_max });
         }
-        let which = (terms.capture == CaptureMode::RowDigest).then(|| {
-            let mut which = [0; 32];
-            for (byte, id) in which.iter_mut().zip(ids) {
+        let digest = (options.capture == CaptureMode::RowDigest).then(|| {
+            let mut digest = [0; 32];
+            for (byte, id) in digest.iter_mut().zip(ids) {
                 *byte = id;
             }
-            which
+            digest
         });
-        let kept =
-            told(&ChangeSummary { rows: count, digest: which }).map_err(|_| WriteError::ContractViolation)?;
-        if !terms.dry_run {
-            commit(&mut state, rows, terms.idempotency_key, kept);
+        let stored = before_commit(&ChangeSummary { rows: count, digest })
+            .map_err(|_| WriteError::ContractViolation)?;
+        if !options.dry_run {
+            commit(&mut state, rows, options.idempotency_key, stored);
         }
         Ok(WriteOutcome::Done)
     }

@@ -1,4 +1,4 @@
-//! What somebody does with a client.
+//! What a user does with a client.
 
 use json::Json;
 use spile_core::LogLevel;
@@ -12,12 +12,12 @@ use super::{FuzzInput, PairSimulation};
 const ACTIONS: [char; 10] = ['l', 'p', 'w', 'p', 's', 'z', 'a', 'f', 'd', 'a'];
 
 impl PairSimulation {
-    pub(super) fn act_as_caller(&mut self, dice: &mut FuzzInput<'_>) {
-        match dice.below(12) {
-            0..=4 | 9 => self.call(dice),
+    pub(super) fn act_as_caller(&mut self, input: &mut FuzzInput<'_>) {
+        match input.below(12) {
+            0..=4 | 9 => self.call(input),
             5 => {
-                let list = if dice.one_in(4) { ListKind::Prompts } else { ListKind::Tools };
-                let timeout_ms = pick_timeout(dice);
+                let list = if input.one_in(4) { ListKind::Prompts } else { ListKind::Tools };
+                let timeout_ms = pick_timeout(input);
                 let ticket = self.client.list(list, timeout_ms, self.now_ms);
                 self.model.record_started(
                     ticket,
@@ -25,7 +25,7 @@ impl PairSimulation {
                 );
             }
             6 => {
-                let uris = if dice.one_in(2) { vec!["a:b".to_owned()] } else { Vec::new() };
+                let uris = if input.one_in(2) { vec!["a:b".to_owned()] } else { Vec::new() };
                 let filter = NotificationFilter {
                     tools_list_changed: true,
                     resource_uris: uris,
@@ -36,20 +36,20 @@ impl PairSimulation {
                     .record_started(ticket, PendingRequest::new(RequestType::Listen, None, self.now_ms));
             }
             7 => {
-                let timeout_ms = pick_timeout(dice);
+                let timeout_ms = pick_timeout(input);
                 let ticket = self.client.ping(timeout_ms, self.now_ms);
                 self.model
                     .record_started(ticket, PendingRequest::new(RequestType::Ping, timeout_ms, self.now_ms));
             }
             8 => {
-                if let Some(ticket) = self.model.any_ticket(dice) {
+                if let Some(ticket) = self.model.any_ticket(input) {
                     self.model.record_cancel(ticket);
                     self.client.cancel(ticket);
                 }
             }
             10 => {
-                if let Some(ask) = self.model.any_input_request(dice) {
-                    let answer = match dice.below(4) {
+                if let Some(ask) = self.model.any_input_request(input) {
+                    let answer = match input.below(4) {
                         0 => InputReply::Declined("not now".to_owned()),
                         _ => accept_response(),
                     };
@@ -57,13 +57,13 @@ impl PairSimulation {
                     self.client.respond(ask, answer);
                 }
             }
-            _ => self.client.set_level(dice.choose(&[LogLevel::Debug, LogLevel::Error]), self.now_ms),
+            _ => self.client.set_level(input.choose(&[LogLevel::Debug, LogLevel::Error]), self.now_ms),
         }
     }
 
-    fn call(&mut self, dice: &mut FuzzInput<'_>) {
-        let script: String = (0..dice.below(5)).map(|_| dice.choose(&ACTIONS)).collect();
-        let (progress, timeout_ms) = (dice.one_in(2), pick_timeout(dice));
+    fn call(&mut self, input: &mut FuzzInput<'_>) {
+        let script: String = (0..input.below(5)).map(|_| input.choose(&ACTIONS)).collect();
+        let (progress, timeout_ms) = (input.one_in(2), pick_timeout(input));
         let n = self.model.next_number();
         let params = Json::object(|params| {
             params.str("name", "t");
@@ -80,7 +80,7 @@ impl PairSimulation {
         );
     }
 
-    /// Answers every question that is open; `false` if none is.
+    /// Answers every open input request; `false` if there is none.
     pub(super) fn answer_all(&mut self) -> bool {
         let open = self.model.open_input_requests();
         for ask in &open {
@@ -90,7 +90,7 @@ impl PairSimulation {
         !open.is_empty()
     }
 
-    /// Ends what would go on for ever.
+    /// Ends what has no end of its own.
     pub(super) fn cancel_subscriptions(&mut self) {
         for ticket in self.model.open_subscriptions() {
             self.model.record_cancel(ticket);
@@ -103,6 +103,6 @@ fn accept_response() -> InputReply {
     InputReply::Result(Json::parse(r#"{"action":"accept","content":{"x":"y"}}"#).expect("JSON"))
 }
 
-fn pick_timeout(dice: &mut FuzzInput<'_>) -> Option<u64> {
-    dice.choose(&[None, Some(100_000), Some(2_000_000), None, Some(100_000), Some(1500), Some(1)])
+fn pick_timeout(input: &mut FuzzInput<'_>) -> Option<u64> {
+    input.choose(&[None, Some(100_000), Some(2_000_000), None, Some(100_000), Some(1500), Some(1)])
 }

@@ -1,7 +1,7 @@
-//! HTTP without sockets: each message is an exchange, answered with a body or a stream that may be cut.
+//! HTTP without sockets: each message is an exchange, answered with a body or a stream that may break.
 //!
-//! The server's side does with the host what `door` does; each response is a task that writes, so that timers
-//! and wakers are the real ones.
+//! The server side uses the host as the `transport` crate does. Each response is a task that writes, so that timers and
+//! wakers are real.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -32,9 +32,9 @@ pub(super) struct SimulatedHttp {
     /// Requests on their way, and when they leave.
     in_transit: Vec<(u64, Request)>,
     responses: Vec<Response>,
-    /// Every session that was ever given.
+    /// Every session that was ever issued.
     sessions: Vec<String>,
-    /// Exchanges whose streams have a place to go on from.
+    /// Exchanges whose streams can be resumed.
     resumable: BTreeSet<u64>,
 }
 
@@ -53,10 +53,10 @@ impl Request {
     }
 }
 
-/// An answer under way; dropping it is closing the connection.
+/// A response in progress; dropping it closes the connection.
 struct Response {
     exchange: u64,
-    /// Whether the server takes the end of the connection for the end of the call.
+    /// Whether the server cancels the call when the connection closes.
     owns_call: bool,
     body: ResponseBody,
     writer: Option<AbortHandle>,
@@ -117,8 +117,8 @@ impl ResponseBody {
 }
 
 impl SimulatedHttp {
-    pub(super) fn new(server: &Arc<Server>, knows: KnownVersions, dice: &mut FuzzInput<'_>) -> Self {
-        let legacy_server = LegacyServer::new(knows, dice);
+    pub(super) fn new(server: &Arc<Server>, knows: KnownVersions, input: &mut FuzzInput<'_>) -> Self {
+        let legacy_server = LegacyServer::new(knows, input);
         let (in_transit, responses, sessions) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             server: server.clone(),
@@ -130,95 +130,96 @@ impl SimulatedHttp {
         }
     }
 
-    /// The client wants something done.
-    pub(super) fn send(&mut self, todo: Action, book: &mut PairModel, now: u64) {
+    /// Performs an action of the client.
+    pub(super) fn send(&mut self, todo: Action, model: &mut PairModel, now: u64) {
         match todo {
             Action::Send(send) => self.in_transit.push((now, Request::Post(send))),
             Action::Get { exchange, delay_ms: after_ms, last_event_id: last_id, headers: heads } => {
-                book.trace(format_args!("        GET {exchange} after {after_ms} from {last_id:?}"));
+                model.trace(format_args!("        GET {exchange} after {after_ms} from {last_id:?}"));
                 self.in_transit.push((now + after_ms, Request::Get { exchange, last_id, heads }));
             }
             Action::Abort(exchange) => {
                 self.in_transit.retain(|(_, request)| request.exchange() != exchange);
-                if let Some(at) = self.responses.iter().position(|r| r.exchange == exchange)
-                    && self.responses.swap_remove(at).owns_call
+                if let Some(index) = self.responses.iter().position(|r| r.exchange == exchange)
+                    && self.responses.swap_remove(index).owns_call
                 {
-                    book.mark_stopped(exchange);
+                    model.mark_stopped(exchange);
                 }
             }
         }
     }
 
-    /// A request arrives, or a piece of a response; `false` if nothing is on its way.
+    /// Delivers a request or a piece of a response; `false` if nothing is on its way.
     pub(super) fn deliver(
         &mut self,
         client: &mut Client,
-        book: &mut PairModel,
+        model: &mut PairModel,
         now: u64,
-        dice: &mut FuzzInput<'_>,
+        input: &mut FuzzInput<'_>,
     ) -> bool {
-        let due: Vec<usize> = (0..self.in_transit.len()).filter(|at| self.in_transit[*at].0 <= now).collect();
+        let due: Vec<usize> =
+            (0..self.in_transit.len()).filter(|index| self.in_transit[*index].0 <= now).collect();
         let ready: Vec<usize> =
-            (0..self.responses.len()).filter(|at| self.responses[*at].is_readable()).collect();
-        if ready.is_empty() || (!due.is_empty() && dice.one_in(2)) {
+            (0..self.responses.len()).filter(|index| self.responses[*index].is_readable()).collect();
+        if ready.is_empty() || (!due.is_empty() && input.one_in(2)) {
             if due.is_empty() {
                 return false;
             }
-            let (_, request) = self.in_transit.remove(due[dice.below(due.len())]);
-            self.serve_request(request, book);
+            let (_, request) = self.in_transit.remove(due[input.below(due.len())]);
+            self.serve_request(request, model);
         } else {
-            let at = ready[dice.below(ready.len())];
-            if self.responses[at].read(client, book, &mut self.sessions, now, dice) {
-                let response = self.responses.swap_remove(at);
+            let index = ready[input.below(ready.len())];
+            if self.responses[index].read(client, model, &mut self.sessions, now, input) {
+                let response = self.responses.swap_remove(index);
                 self.resumable.extend(response.finish(client, now));
             }
         }
         true
     }
 
-    /// A connection breaks, with or without something in it.
+    /// Breaks a connection, with or without data in it.
     pub(super) fn break_connection(
         &mut self,
         client: &mut Client,
-        book: &mut PairModel,
+        model: &mut PairModel,
         now: u64,
-        dice: &mut FuzzInput<'_>,
+        input: &mut FuzzInput<'_>,
     ) {
-        // Rather a stream, and rather one in which there is something to be lost.
+        // Prefer a stream, and one with data that can be lost.
         let is_stream = |response: &Response| response.reader.as_ref().is_some_and(HttpExchange::is_stream);
         let is_full = |response: &Response| is_stream(response) && response.is_readable();
         let all = || 0..self.responses.len();
-        let streams: Vec<usize> = all().filter(|at| is_stream(&self.responses[*at])).collect();
-        let full: Vec<usize> = all().filter(|at| is_full(&self.responses[*at])).collect();
-        let at = match dice.below(8) {
+        let streams: Vec<usize> = all().filter(|index| is_stream(&self.responses[*index])).collect();
+        let full: Vec<usize> = all().filter(|index| is_full(&self.responses[*index])).collect();
+        let index = match input.below(8) {
             _ if self.responses.is_empty() => return,
-            0..=5 if !full.is_empty() => full[dice.below(full.len())],
-            0..=6 if !streams.is_empty() => streams[dice.below(streams.len())],
-            // A connection that breaks before anything is settled ends the game.
+            0..=5 if !full.is_empty() => full[input.below(full.len())],
+            0..=6 if !streams.is_empty() => streams[input.below(streams.len())],
+            // A connection that breaks before the handshake is complete ends the simulation.
             0..=5 => return,
-            _ => dice.below(self.responses.len()),
+            _ => input.below(self.responses.len()),
         };
-        let mut response = self.responses.swap_remove(at);
+        let mut response = self.responses.swap_remove(index);
         let exchange = response.exchange;
-        // Some lines of it arrive: streams are cut in the middle of events.
+        // Deliver some lines of it: streams are cut in the middle of events.
         let bytes = response.body.lock().bytes.clone();
-        let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
+        let ends: Vec<usize> = (0..bytes.len()).filter(|index| bytes[*index] == b'\n').collect();
         if response.reader.is_some() && !ends.is_empty() {
-            let until = ends[dice.below(ends.len().min(256))];
-            response.read_bytes(until + 1, client, book, now);
+            let until = ends[input.below(ends.len().min(256))];
+            response.read_bytes(until + 1, client, model, now);
         }
         if response.owns_call {
-            book.mark_stopped(exchange);
+            model.mark_stopped(exchange);
         }
         let stream = response.reader.take().filter(HttpExchange::is_stream);
         let then = stream.map(|reader| reader.finish(None));
-        book.trace(format_args!("        {exchange} is cut: {then:?}"));
-        // What has a place to go on from is taken up again, and comes to its end.
+        model.trace(format_args!("        {exchange} is cut: {then:?}"));
+        // A resumable stream is resumed and read to its end.
         if let Some(ExchangeEnd::StreamEnded { last_event_id: Some(_), .. }) = then {
             self.resumable.insert(exchange);
         }
         if !self.resumable.contains(&exchange) {
-            book.disconnect_one(exchange);
+            model.disconnect_one(exchange);
         }
         match then {
             Some(ExchangeEnd::StreamEnded { last_event_id: last_id, retry_ms }) => {
@@ -230,12 +231,12 @@ impl SimulatedHttp {
         }
     }
 
-    /// The server forgets a session, as one does that is restarted.
-    pub(super) fn forget_session(&mut self, book: &mut PairModel) {
+    /// The server forgets a session, as after a restart.
+    pub(super) fn forget_session(&mut self, model: &mut PairModel) {
         let Some(id) = self.sessions.last() else { return };
         if let Some(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
-            book.lost_sessions += 1;
-            book.disconnect_all();
+            model.lost_sessions += 1;
+            model.disconnect_all();
             self.server.end_session(&ticket);
         }
     }
@@ -261,9 +262,9 @@ impl SimulatedHttp {
         }
     }
 
-    // The server's side.
+    // Server side.
 
-    fn serve_request(&mut self, request: Request, book: &mut PairModel) {
+    fn serve_request(&mut self, request: Request, model: &mut PairModel) {
         let written = ResponseBody::default();
         let mut response = Response {
             exchange: request.exchange(),
@@ -281,7 +282,7 @@ impl SimulatedHttp {
                 match self.legacy_server.intercept(&send.body, &message) {
                     Interception::Forward(body) => {
                         let (opened, ticket) = self.decode(body, &send.headers);
-                        book.server_received(&message, &opened);
+                        model.server_received(&message, &opened);
                         self.post(opened, ticket, &send.headers, &mut response);
                     }
                     Interception::Respond(status, body) => written.write_complete(status, &body),
@@ -329,19 +330,19 @@ impl SimulatedHttp {
         let head = |name: &str| {
             header_value(heads, name).map_or(HeaderField::Absent, |v| HeaderField::Single(v.as_bytes()))
         };
-        let live = ticket.and_then(|ticket| self.server.session_state(&ticket));
+        let connection = ticket.and_then(|ticket| self.server.session_state(&ticket));
         let request = match opened {
             Decoded::Request(request) => request,
             Decoded::Rejected(refusal) => return written.write_complete(refusal.http_status, &refusal.body),
             Decoded::Notification(notice) => {
-                if let (Notification::Cancelled(id), Some(live)) = (notice, live) {
-                    live.cancel(&id);
+                if let (Notification::Cancelled(id), Some(connection)) = (notice, connection) {
+                    connection.cancel(&id);
                 }
                 return written.write_complete(202, b"");
             }
             Decoded::Response { id, result: answer } => {
-                if let Some(live) = live {
-                    live.deliver_response(id, answer);
+                if let Some(connection) = connection {
+                    connection.deliver_response(id, answer);
                 }
                 return written.write_complete(202, b"");
             }
@@ -356,7 +357,9 @@ impl SimulatedHttp {
                 written.lock().session = Some(session);
                 written.write_complete(200, &body);
             }
-            Dispatched::Call(serving) => self.run_pending(PendingResponse::Single(serving), ticket, response),
+            Dispatched::Call(in_flight) => {
+                self.run_pending(PendingResponse::Single(in_flight), ticket, response)
+            }
             Dispatched::Subscription(mut listening) => {
                 response.owns_call = true;
                 let work = async move {
@@ -406,13 +409,14 @@ impl SimulatedHttp {
             written.write_complete(404, b"");
             return None;
         };
-        let live =
+        let connection =
             self.server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("there is room");
         let last = last_id.map(|id| EventId::parse(id).expect("an id that we gave"));
         let resumed =
-            last.and_then(|last| SessionStreams::attach_reader(&live, last.stream, Some(last.event)));
-        let attached =
-            resumed.or_else(|| SessionStreams::attach_reader(&live, GET_STREAM, None)).expect("always there");
+            last.and_then(|last| SessionStreams::attach_reader(&connection, last.stream, Some(last.event)));
+        let attached = resumed
+            .or_else(|| SessionStreams::attach_reader(&connection, GET_STREAM, None))
+            .expect("always there");
         let mut first = Vec::new();
         if ticket.peer.version.has(Feature::Priming) {
             sse::write_priming(&mut first, attached.start_event_id());
@@ -471,7 +475,7 @@ async fn serve_stateless(
     }
 }
 
-/// A call that belongs to a session: it goes on whether or not somebody reads.
+/// A call that belongs to a session: it goes on whether or not the client reads.
 async fn serve_in_session(
     server: Arc<Server>,
     flow: PendingResponse,
@@ -479,12 +483,12 @@ async fn serve_in_session(
     ticket: SessionTicket,
     written: ResponseBody,
 ) {
-    let Ok(live) = server.ensure_session_state(&ticket, &CallerIdentity::default()) else {
+    let Ok(connection) = server.ensure_session_state(&ticket, &CallerIdentity::default()) else {
         return written.write_complete(404, b"");
     };
-    let stream = flow.spawn_into_stream(&live, first);
+    let stream = flow.spawn_into_stream(&connection, first);
     let mut attached =
-        SessionStreams::attach_reader(&live, stream, Some(0)).expect("a new stream can be read");
+        SessionStreams::attach_reader(&connection, stream, Some(0)).expect("a new stream can be read");
     let mut head = Vec::new();
     if ticket.peer.version.has(Feature::Priming) {
         sse::write_priming(&mut head, attached.start_event_id());
@@ -497,7 +501,7 @@ async fn serve_in_session(
     .await;
     match part {
         Some(Some(StreamItem::Response { status, body, .. })) => {
-            live.streams.remove(stream);
+            connection.streams.remove(stream);
             return written.write_complete(status, &body);
         }
         Some(Some(StreamItem::Message { id, body })) => {
@@ -520,17 +524,19 @@ async fn serve_in_session(
     write_stream(attached, written, server.limits.keep_alive_ms).await;
 }
 
-/// Shows a stream of a session until it ends.
+/// Writes a stream of a session until it ends.
 async fn write_stream(mut attached: StreamReader, written: ResponseBody, keep_alive_ms: u64) {
     loop {
         let mut silence = pin!(tokio::time::sleep(Duration::from_millis(keep_alive_ms)));
         let part = poll_fn(|cx| {
             if attached.stream_id() == GET_STREAM {
-                let live = attached.connection();
+                let connection = attached.connection();
                 while let Poll::Ready(Some(SubscriptionEvent::Change(change))) =
-                    live.subscription.poll_next(cx)
+                    connection.subscription.poll_next(cx)
                 {
-                    live.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
+                    connection
+                        .streams
+                        .push_notification(GET_STREAM, encode::change_notification(&change, None));
                 }
             }
             match attached.poll_next(cx) {
@@ -562,7 +568,7 @@ fn header_value<'h>(heads: &'h [(String, String)], name: &str) -> Option<&'h str
     value
 }
 
-// The client's side.
+// Client side.
 
 impl Response {
     fn is_readable(&self) -> bool {
@@ -577,10 +583,10 @@ impl Response {
     fn read(
         &mut self,
         client: &mut Client,
-        book: &mut PairModel,
+        model: &mut PairModel,
         sessions: &mut Vec<String>,
         now: u64,
-        dice: &mut FuzzInput<'_>,
+        input: &mut FuzzInput<'_>,
     ) -> bool {
         let written = self.body.clone();
         let mut pages = written.lock();
@@ -600,31 +606,31 @@ impl Response {
         if pages.bytes.is_empty() {
             return pages.is_finished;
         }
-        let count = match dice.below(4) {
+        let count = match input.below(4) {
             0 | 1 => pages.bytes.len(),
-            2 => usize::from(dice.byte()).clamp(1, pages.bytes.len()),
+            2 => usize::from(input.byte()).clamp(1, pages.bytes.len()),
             _ => 1,
         };
         let is_whole = pages.is_finished && pages.bytes.len() == count;
         drop(pages);
-        self.read_bytes(count, client, book, now);
+        self.read_bytes(count, client, model, now);
         is_whole
     }
 
     /// Reads some of the body.
-    fn read_bytes(&mut self, count: usize, client: &mut Client, book: &mut PairModel, now: u64) {
+    fn read_bytes(&mut self, count: usize, client: &mut Client, model: &mut PairModel, now: u64) {
         let Some(reader) = &mut self.reader else { return };
         let bytes: Vec<u8> = self.body.lock().bytes.drain(..count).collect();
         let mut messages = Vec::new();
         reader.push(&bytes, |message| messages.push(message)).expect("no answer is so long");
         for message in messages {
             client.stream_active(self.exchange);
-            book.server_sent(&parse_json(&message));
+            model.server_sent(&parse_json(&message));
             client.receive(message, Some(self.exchange), now);
         }
     }
 
-    /// The exchange, if it was a stream with a place to go on from.
+    /// The exchange, if it was a resumable stream.
     fn finish(mut self, client: &mut Client, now: u64) -> Option<u64> {
         match self.reader.take()?.finish(None) {
             ExchangeEnd::Response(reply) => {

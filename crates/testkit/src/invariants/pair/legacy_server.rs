@@ -1,11 +1,11 @@
-//! A server that knows one version only, as real ones of its time behave.
+//! A server that supports one version only, as real servers of that time behave.
 
 use serde_json::{Value, json};
 use wire::version::{Feature, Version};
 
 use super::FuzzInput;
 
-/// What a server knows.
+/// What a server supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownVersions {
     All,
@@ -13,26 +13,26 @@ pub(super) enum KnownVersions {
 }
 
 impl KnownVersions {
-    pub(super) fn pick(dice: &mut FuzzInput<'_>) -> Self {
-        match dice.below(3) {
+    pub(super) fn pick(input: &mut FuzzInput<'_>) -> Self {
+        match input.below(3) {
             0 | 1 => Self::All,
-            _ => Self::Only(dice.choose(&Version::ALL).0),
+            _ => Self::Only(input.choose(&Version::ALL).0),
         }
     }
 }
 
-/// It stands before the host and keeps from it what it would not have understood.
+/// Stands before the host and keeps from it messages that the older server would not understand.
 pub(super) struct LegacyServer {
     known_versions: KnownVersions,
     refusal_style: usize,
 }
 
-/// What becomes of a message.
+/// What happens to a message.
 pub(super) enum Interception {
     Forward(Vec<u8>),
-    /// The answer, and its status over HTTP.
+    /// The response, and its status over HTTP.
     Respond(u16, Vec<u8>),
-    /// Something that is no answer at all.
+    /// Something that is not a response.
     Garbage(&'static [u8]),
     Drop,
 }
@@ -40,8 +40,8 @@ pub(super) enum Interception {
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 impl LegacyServer {
-    pub(super) fn new(known_versions: KnownVersions, dice: &mut FuzzInput<'_>) -> Self {
-        Self { known_versions, refusal_style: dice.below(12) }
+    pub(super) fn new(known_versions: KnownVersions, input: &mut FuzzInput<'_>) -> Self {
+        Self { known_versions, refusal_style: input.below(12) }
     }
 
     pub(super) fn intercept(&self, body: &[u8], message: &Value) -> Interception {
@@ -62,7 +62,7 @@ impl LegacyServer {
                 return match self.refusal_style {
                     0 => Interception::Drop,
                     1 => Interception::Garbage(b"Error: unknown method"),
-                    // It complains of an id that nobody gave.
+                    // It complains about an id that was never sent.
                     2 => Interception::Respond(
                         400,
                         br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"bad request"}}"#

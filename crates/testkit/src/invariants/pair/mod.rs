@@ -1,10 +1,10 @@
-//! Our client and our server, joined in memory, on one clock that is moved by hand.
+//! Our client and our server, connected in memory, on one clock that the test moves.
 //!
-//! Bytes are cut, delayed and lost, requests overtake each other, servers are older than they say or ill
-//! mannered, and somebody calls, cancels, answers and leaves. Whatever happens: each request ends once and
-//! with its own result, each round of a call is begun once, what is cancelled stops and is told to nobody,
-//! neither side says anything that the other must refuse, the newest version that both know is spoken, and in
-//! the end nothing is left on either side.
+//! Bytes are split, delayed and lost, requests overtake each other, servers are older than they claim or violate the
+//! protocol, and a user calls, cancels, answers and leaves. Whatever happens: each request ends once, with its own
+//! result; each round of a call starts once; a cancelled call stops and its result is not delivered; neither side sends
+//! a message that the other must refuse; both use the newest version that both support; and in the end no state is left
+//! on either side.
 
 mod caller;
 mod http;
@@ -28,27 +28,27 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// The game that a seed stands for.
+/// The input that a seed stands for.
 pub fn input_for_seed(seed: u64) -> Vec<u8> {
     use spile_core::Platform as _;
-    let world = FakePlatform::new(seed);
+    let platform = FakePlatform::new(seed);
     let mut len = [0];
-    world.fill_random(&mut len);
+    platform.fill_random(&mut len);
     let mut data = vec![0; 40 + usize::from(len[0])];
-    world.fill_random(&mut data);
+    platform.fill_random(&mut data);
     data
 }
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn pair(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = FuzzInput::new(data);
-    let mut game = PairSimulation::new(&mut dice);
-    game.client.start(game.now_ms);
-    game.check_state(&mut dice).await;
-    while !dice.is_exhausted() && !game.client.is_closed() {
-        game.step(&mut dice, &advance).await;
+    let mut input = FuzzInput::new(data);
+    let mut simulation = PairSimulation::new(&mut input);
+    simulation.client.start(simulation.now_ms);
+    simulation.check_state(&mut input).await;
+    while !input.is_exhausted() && !simulation.client.is_closed() {
+        simulation.step(&mut input, &advance).await;
     }
-    game.finish(&mut dice, &advance).await;
+    simulation.finish(&mut input, &advance).await;
 }
 
 struct PairSimulation {
@@ -63,18 +63,18 @@ struct PairSimulation {
     has_frequent_faults: bool,
 }
 
-/// What lies between the two.
+/// The transport between the two.
 enum SimulatedLink {
     Pipe(SimulatedPipe),
     Http(SimulatedHttp),
 }
 
-/// How a game ends.
+/// How a simulation ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndMode {
-    /// Everything that was begun is waited for.
+    /// Waits for every call.
     WhenIdle,
-    /// In the middle of it.
+    /// In the middle of calls.
     Immediately,
 }
 
@@ -88,7 +88,7 @@ const VERSION_PREFERENCES: [VersionPolicy; 7] = [
     VersionPolicy::Only(Version::V2026_07_28),
 ];
 
-/// The newest version that both know.
+/// The newest version that both support.
 fn expected_version(speak: VersionPolicy, knows: KnownVersions) -> Option<Version> {
     let spoken = |version: &Version| match speak {
         VersionPolicy::Any => true,
@@ -103,19 +103,19 @@ fn expected_version(speak: VersionPolicy, knows: KnownVersions) -> Option<Versio
 }
 
 impl PairSimulation {
-    fn new(dice: &mut FuzzInput<'_>) -> Self {
-        let speak = if dice.one_in(2) { dice.choose(&VERSION_PREFERENCES) } else { VersionPolicy::Any };
-        let knows = KnownVersions::pick(dice);
-        let is_tight = dice.one_in(4);
-        let caps =
-            if dice.one_in(5) { ClientCapabilities::NONE } else { ClientCapabilities::ELICITATION_FORM };
-        let link = if dice.one_in(2) { TransportKind::Http } else { TransportKind::Pipe };
-        let end_mode = if dice.one_in(3) { EndMode::Immediately } else { EndMode::WhenIdle };
-        let mirrors = dice.one_in(2);
-        let has_frequent_faults = dice.one_in(3);
+    fn new(input: &mut FuzzInput<'_>) -> Self {
+        let speak = if input.one_in(2) { input.choose(&VERSION_PREFERENCES) } else { VersionPolicy::Any };
+        let knows = KnownVersions::pick(input);
+        let is_tight = input.one_in(4);
+        let capabilities =
+            if input.one_in(5) { ClientCapabilities::NONE } else { ClientCapabilities::ELICITATION_FORM };
+        let link = if input.one_in(2) { TransportKind::Http } else { TransportKind::Pipe };
+        let end_mode = if input.one_in(3) { EndMode::Immediately } else { EndMode::WhenIdle };
+        let mirrors = input.one_in(2);
+        let has_frequent_faults = input.one_in(3);
 
         let (mut terms, mut limits) = (
-            ClientOptions { capabilities: caps, version_policy: speak, ..ClientOptions::default() },
+            ClientOptions { capabilities, version_policy: speak, ..ClientOptions::default() },
             Limits::default(),
         );
         if is_tight {
@@ -131,8 +131,8 @@ impl PairSimulation {
         let config = Config { name: "pair".into(), version: "1".into(), limits, platform: platform.clone() };
         let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
         let simulated = match link {
-            TransportKind::Pipe => SimulatedLink::Pipe(SimulatedPipe::new(&server, knows, dice)),
-            TransportKind::Http => SimulatedLink::Http(SimulatedHttp::new(&server, knows, dice)),
+            TransportKind::Pipe => SimulatedLink::Pipe(SimulatedPipe::new(&server, knows, input)),
+            TransportKind::Http => SimulatedLink::Http(SimulatedHttp::new(&server, knows, input)),
         };
         let model = PairModel::new(provider.clone(), link, expected_version(speak, knows), is_tight, &terms);
         let client = Client::new(terms, link);
@@ -149,30 +149,30 @@ impl PairSimulation {
         }
     }
 
-    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
-        // In some games nothing holds for long.
-        if self.has_frequent_faults && dice.one_in(4) {
-            self.inject_fault(dice);
-            return self.check_state(dice).await;
+    async fn step(&mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+        // In some simulations connections break often.
+        if self.has_frequent_faults && input.one_in(4) {
+            self.inject_fault(input);
+            return self.check_state(input).await;
         }
-        match dice.below(17) {
-            0..=4 => self.act_as_caller(dice),
+        match input.below(17) {
+            0..=4 => self.act_as_caller(input),
             5..=12 => {
-                self.deliver(dice);
+                self.deliver(input);
             }
-            13 | 14 => self.inject_fault(dice),
+            13 | 14 => self.inject_fault(input),
             _ => {
-                let ms = dice.choose(&[10, 1, 200, 1000, 2000, 3000, 1000, 2000, 10, 31_000]);
+                let ms = input.choose(&[10, 1, 200, 1000, 2000, 3000, 1000, 2000, 10, 31_000]);
                 self.advance_time(ms, advance).await;
             }
         }
-        self.check_state(dice).await;
+        self.check_state(input).await;
     }
 
     async fn advance_time(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
         self.now_ms += ms;
         self.platform.advance_ms(ms);
-        // What waits a second four times over has waited when a minute is gone, and not longer.
+        // Four waits of a second have ended after a minute.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
@@ -182,29 +182,29 @@ impl PairSimulation {
         self.client.tick(self.now_ms);
     }
 
-    /// Moves something on its way; `false` if nothing is.
-    fn deliver(&mut self, dice: &mut FuzzInput<'_>) -> bool {
-        let Self { link: joint, client, model: book, now_ms: now, .. } = self;
+    /// Delivers something on its way; `false` if nothing is.
+    fn deliver(&mut self, input: &mut FuzzInput<'_>) -> bool {
+        let Self { link: joint, client, model, now_ms: now, .. } = self;
         match joint {
-            SimulatedLink::Pipe(pipe) => pipe.deliver(client, book, *now, dice),
-            SimulatedLink::Http(http) => http.deliver(client, book, *now, dice),
+            SimulatedLink::Pipe(pipe) => pipe.deliver(client, model, *now, input),
+            SimulatedLink::Http(http) => http.deliver(client, model, *now, input),
         }
     }
 
-    fn inject_fault(&mut self, dice: &mut FuzzInput<'_>) {
-        match (&mut self.link, dice.below(8)) {
+    fn inject_fault(&mut self, input: &mut FuzzInput<'_>) {
+        match (&mut self.link, input.below(8)) {
             (_, 0) => self.provider.notify(CatalogChange::Tools),
             (_, 1) => self.provider.notify(CatalogChange::Resource("a:b".into())),
             (SimulatedLink::Http(http), 2..=6) => {
-                http.break_connection(&mut self.client, &mut self.model, self.now_ms, dice)
+                http.break_connection(&mut self.client, &mut self.model, self.now_ms, input)
             }
             (SimulatedLink::Http(http), _) => http.forget_session(&mut self.model),
             (SimulatedLink::Pipe(_), _) => {}
         }
     }
 
-    /// Lets everything run that can, hands over what came of it, and compares it with the book.
-    async fn check_state(&mut self, dice: &mut FuzzInput<'_>) {
+    /// Runs everything that can run, delivers the results and checks them against the model.
+    async fn check_state(&mut self, input: &mut FuzzInput<'_>) {
         run_until_idle().await;
         while let Some(todo) = self.client.next_action() {
             match (&mut self.link, todo) {
@@ -224,44 +224,44 @@ impl PairSimulation {
         while let Some(event) = self.client.next_event() {
             self.model.client_event(event, self.now_ms);
         }
-        // What was given up just now stops now.
+        // Calls cancelled just now stop now.
         run_until_idle().await;
         if let SimulatedLink::Pipe(pipe) = &mut self.link {
-            pipe.collect_output(&mut self.model, self.now_ms, dice);
+            pipe.collect_output(&mut self.model, self.now_ms, input);
         }
         self.model.check_consistent(&self.client);
     }
 
-    async fn finish(mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+    async fn finish(mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         if self.end_mode == EndMode::WhenIdle {
-            self.wait_until_idle(dice, advance).await;
+            self.wait_until_idle(input, advance).await;
         }
         match &mut self.link {
-            SimulatedLink::Pipe(pipe) => pipe.close(&mut self.client, &mut self.model, self.now_ms, dice),
+            SimulatedLink::Pipe(pipe) => pipe.close(&mut self.client, &mut self.model, self.now_ms, input),
             SimulatedLink::Http(http) => http.close(&self.client),
         }
-        self.check_state(dice).await;
+        self.check_state(input).await;
         self.model.mark_closing();
-        self.client.connection_closed("somebody left");
-        self.check_state(dice).await;
+        self.client.connection_closed("the peer left");
+        self.check_state(input).await;
         self.link.drop_all();
         self.server.close();
         run_until_idle().await;
         self.model.check_final_state(&self.client);
         let status = self.server.status();
         let left = (status.sessions, status.calls_active, status.subscriptions);
-        assert_eq!(left, (0, 0, 0), "somebody is still at the server");
+        assert_eq!(left, (0, 0, 0), "the server still has state");
         let notes = self.provider.log();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
-    /// As long as the link is up and time passes, everything ends.
-    async fn wait_until_idle(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+    /// Everything ends as long as the link is up and time passes.
+    async fn wait_until_idle(&mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         for ms in [10, 1000, 3000, 31_000, 31_000, 601_000, 31_000, 3000].into_iter().flat_map(|ms| [ms; 4]) {
             for _ in 0..5000 {
                 let had_questions = self.answer_all();
-                let moved = self.deliver(dice);
-                self.check_state(dice).await;
+                let moved = self.deliver(input);
+                self.check_state(input).await;
                 if !moved && !had_questions {
                     break;
                 }
@@ -271,17 +271,17 @@ impl PairSimulation {
                 break;
             }
             self.advance_time(ms, advance).await;
-            self.check_state(dice).await;
+            self.check_state(input).await;
         }
         self.cancel_subscriptions();
-        self.check_state(dice).await;
-        while self.deliver(dice) {
-            self.check_state(dice).await;
+        self.check_state(input).await;
+        while self.deliver(input) {
+            self.check_state(input).await;
         }
         if !self.client.is_closed() {
             self.model.check_all_ended();
             let running = &self.provider.log().running;
-            assert!(running.values().all(|count| *count == 0), "nobody waits, and it works on: {running:?}");
+            assert!(running.values().all(|count| *count == 0), "calls run on without a caller: {running:?}");
         }
     }
 
@@ -299,7 +299,7 @@ impl SimulatedLink {
     }
 }
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What was begun, asked and said, and whether it fits together.
+//! The expected state: what was started, requested and sent, and whether it is consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct PairModel {
     provider: Arc<ScriptedProvider>,
     is_traced: bool,
     link: TransportKind,
-    /// The version that both know.
+    /// The version that both support.
     expected_version: Option<Version>,
     has_tight_limits: bool,
     calls_max: usize,
@@ -32,21 +32,21 @@ pub(super) struct PairModel {
     input_requests: BTreeMap<InputRequestId, InputRequestRecord>,
     /// Requests of the client by id, as they were sent.
     sent_requests: BTreeMap<u64, SentRequest>,
-    /// Questions of the server by id, and whether they were answered.
+    /// Requests of the server by id, and whether they were answered.
     server_requests: BTreeMap<u64, bool>,
-    /// Calls that must not work any more.
+    /// Calls that must not run any more.
     stopped: BTreeSet<u64>,
     handshakes: u32,
-    /// How often the server forgot a session, and how often a connection was cut.
+    /// How often the server forgot a session, and how often a connection broke.
     pub(super) lost_sessions: u32,
     cuts: u32,
-    /// Whether somebody is rude enough for the client to complain.
+    /// Whether a peer violates the protocol so that the client complains.
     pub(super) has_misbehaved: bool,
     is_closing: bool,
     closed_with: Option<ClientError>,
 }
 
-/// A request that somebody waits for.
+/// A request with a waiting caller.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     kind: RequestType,
@@ -54,7 +54,7 @@ pub(super) struct PendingRequest {
     deadline_ms: Option<u64>,
     ended: bool,
     cancelled: bool,
-    /// The connection or the session that it was in is gone.
+    /// The connection or session of the request is gone.
     is_disconnected: bool,
     progress: Option<f64>,
 }
@@ -93,9 +93,9 @@ struct SentRequest {
     number: Option<u64>,
     arrived: bool,
     answered: bool,
-    /// The client has said that nobody waits.
+    /// The client has sent a cancellation.
     cancel_sent: bool,
-    /// The server knows that nobody waits.
+    /// The server has received a cancellation.
     cancel_received: bool,
 }
 
@@ -131,14 +131,14 @@ impl PairModel {
         }
     }
 
-    /// Shows a game that is played alone.
+    /// Prints the steps of a simulation that runs alone.
     pub(super) fn trace(&self, what: std::fmt::Arguments<'_>) {
         if self.is_traced {
             eprintln!("{what}");
         }
     }
 
-    // What somebody does.
+    // Actions of the user.
 
     pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
@@ -154,22 +154,22 @@ impl PairModel {
         line.cancelled |= !line.ended;
     }
 
-    pub(super) fn any_ticket(&self, dice: &mut FuzzInput<'_>) -> Option<CallId> {
-        // The latest more often than others.
-        let nth = dice.below(4).min(self.pending.len().checked_sub(1)?);
+    pub(super) fn any_ticket(&self, input: &mut FuzzInput<'_>) -> Option<CallId> {
+        // The latest are chosen more often.
+        let nth = input.below(4).min(self.pending.len().checked_sub(1)?);
         self.pending.keys().rev().nth(nth).copied()
     }
 
-    /// Any question that was ever put.
-    pub(super) fn any_input_request(&self, dice: &mut FuzzInput<'_>) -> Option<InputRequestId> {
-        let nth = dice.below(3).min(self.input_requests.len().checked_sub(1)?);
+    /// Any input request that was ever sent.
+    pub(super) fn any_input_request(&self, input: &mut FuzzInput<'_>) -> Option<InputRequestId> {
+        let nth = input.below(3).min(self.input_requests.len().checked_sub(1)?);
         self.input_requests.keys().rev().nth(nth).copied()
     }
 
     pub(super) fn record_answer(&mut self, ask: InputRequestId) {
         let ask = self.input_requests.get_mut(&ask).expect("a question that was put");
         ask.is_open = false;
-        // Another round counts from its own beginning.
+        // Another round is counted separately.
         if let Some(line) = ask.ticket.and_then(|of| self.pending.get_mut(&of)) {
             line.progress = None;
         }
@@ -188,7 +188,7 @@ impl PairModel {
         self.pending.values().all(|line| line.ended || line.kind == RequestType::Listen)
     }
 
-    // What happens to the link.
+    // Events of the link.
 
     /// Something broke that all requests may have depended on.
     pub(super) fn disconnect_all(&mut self) {
@@ -197,23 +197,23 @@ impl PairModel {
         self.pending.values_mut().for_each(|line| line.is_disconnected = true);
     }
 
-    /// A connection broke in which this request cannot be answered any more.
+    /// A connection broke on which this request was to be answered.
     pub(super) fn disconnect_one(&mut self, id: u64) {
         self.trace(format_args!("        the connection of {id} breaks"));
         self.cuts += 1;
-        let Some(asked) = self.sent_requests.get(&id) else { return };
-        let Some(n) = asked.number else { return self.disconnect_all() };
+        let Some(request) = self.sent_requests.get(&id) else { return };
+        let Some(n) = request.number else { return self.disconnect_all() };
         let is_it =
             |line: &&mut PendingRequest| matches!(line.kind, RequestType::Call { n: own, .. } if own == n);
         self.pending.values_mut().filter(is_it).for_each(|line| line.is_disconnected = true);
     }
 
-    /// Nobody waits for this request any more, and the server has seen that.
+    /// The caller of this request has gone away, and the server has seen that.
     pub(super) fn mark_stopped(&mut self, id: u64) {
-        if let Some(asked) = self.sent_requests.get_mut(&id) {
-            asked.cancel_received = true;
-            if asked.arrived && !asked.answered {
-                self.stopped.extend(asked.number);
+        if let Some(request) = self.sent_requests.get_mut(&id) {
+            request.cancel_received = true;
+            if request.arrived && !request.answered {
+                self.stopped.extend(request.number);
             }
         }
     }
@@ -222,9 +222,9 @@ impl PairModel {
         self.is_closing = true;
     }
 
-    // What is said.
+    // Messages.
 
-    /// The client sends something.
+    /// The client sends a message.
     pub(super) fn client_sent(&mut self, body: &[u8]) {
         self.trace(format_args!("        > {}", String::from_utf8_lossy(body)));
         assert!(self.closed_with.is_none(), "said after the end: {}", String::from_utf8_lossy(body));
@@ -232,31 +232,31 @@ impl PairModel {
         assert_eq!(message["jsonrpc"], "2.0");
         if let (Some(method), Some(id)) = (message["method"].as_str(), message["id"].as_u64()) {
             let n = message["params"]["arguments"]["n"].as_u64();
-            let asked = SentRequest { method: method.to_owned(), number: n, ..SentRequest::default() };
-            assert!(self.sent_requests.insert(id, asked).is_none(), "the id {id} is used twice");
+            let request = SentRequest { method: method.to_owned(), number: n, ..SentRequest::default() };
+            assert!(self.sent_requests.insert(id, request).is_none(), "the id {id} is used twice");
         } else if message["method"] == "notifications/cancelled" {
             let id = message["params"]["requestId"].as_u64().expect("our ids are numbers");
             self.sent_requests.get_mut(&id).expect("what was asked").cancel_sent = true;
         }
     }
 
-    /// Something of the client's reached the host.
+    /// A message of the client reached the host.
     pub(super) fn server_received(&mut self, message: &Value, opened: &Decoded) {
         self.trace(format_args!("        at the server: {} {}", message["id"], message["method"]));
         match opened {
             Decoded::Request(_) => {
                 let id = message["id"].as_u64().expect("our ids are numbers");
-                let asked = self.sent_requests.get_mut(&id).expect("what comes was sent");
-                assert!(!std::mem::replace(&mut asked.arrived, true), "{message} came twice");
-                // Whoever shook hands is told of changes, even if the newest version is spoken after all.
+                let request = self.sent_requests.get_mut(&id).expect("what comes was sent");
+                assert!(!std::mem::replace(&mut request.arrived, true), "{message} came twice");
+                // A client that did the handshake gets list changes, even if it uses the newest version afterwards.
                 self.has_misbehaved |=
-                    asked.method == "initialize" && self.expected_version == Some(Version::NEWEST);
+                    request.method == "initialize" && self.expected_version == Some(Version::NEWEST);
             }
             Decoded::Notification(Notification::Initialized) => {}
             Decoded::Notification(Notification::Cancelled(_)) => {
                 let id = message["params"]["requestId"].as_u64().expect("our ids are numbers");
-                let asked = self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
-                assert!(asked.method != "initialize", "a handshake is not cancelled");
+                let request = self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
+                assert!(request.method != "initialize", "a handshake is not cancelled");
                 self.mark_stopped(id);
             }
             Decoded::Response { id, .. } => {
@@ -269,68 +269,69 @@ impl PairModel {
                 let code = parse_json(&refusal.body)["error"]["code"].as_i64().unwrap_or_default();
                 let is_expected = match (refusal.http_status, code) {
                     (404, code) if code == ErrorCode::SessionNotFound.number() => self.lost_sessions > 0,
-                    // There are no prompts here.
+                    // The server has no prompts.
                     (_, code) if code == ErrorCode::MethodNotFound.number() => {
                         message["method"] == "prompts/list"
                     }
                     _ => false,
                 };
-                let told = String::from_utf8_lossy(&refusal.body);
-                assert!(is_expected, "{message} is refused with {} {told}", refusal.http_status);
+                let body = String::from_utf8_lossy(&refusal.body);
+                assert!(is_expected, "{message} is refused with {} {body}", refusal.http_status);
             }
             Decoded::Notification(Notification::Other) => {
-                panic!("a notification that nobody knows: {message}")
+                panic!("an unknown notification: {message}")
             }
             Decoded::Batch(_) => panic!("we send no batches: {message}"),
         }
     }
 
-    /// The server said something: on a pipe as it leaves, over HTTP as it arrives.
+    /// The server sent a message: recorded on a pipe when it leaves, over HTTP when it arrives.
     pub(super) fn server_sent(&mut self, message: &Value) {
         self.trace(format_args!("        < {message}"));
         let id = message["id"].as_u64();
-        let asked = |id: u64| self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
+        let request =
+            |id: u64| self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
         if message["method"] == "notifications/progress" {
             let token = message["params"]["progressToken"].as_u64().expect("our tokens are numbers");
-            let asked = asked(token);
-            assert!(!asked.answered, "{message} comes after the answer");
+            let request = request(token);
+            assert!(!request.answered, "{message} comes after the answer");
             assert!(
-                !asked.cancel_received || self.link == TransportKind::Http,
+                !request.cancel_received || self.link == TransportKind::Http,
                 "{message} comes after it was cancelled"
             );
         } else if message["method"].is_string() {
             if let Some(id) = id {
-                // What a session had on its way when it was forgotten may have an id of the next.
+                // A message of a forgotten session may carry an id of the next one.
                 let is_new = self.server_requests.insert(id, false).is_none();
                 assert!(is_new || self.lost_sessions > 0, "{message} is asked twice");
             }
         } else {
             let id = id.unwrap_or_else(|| panic!("{message} answers nothing"));
-            let asked = asked(id);
-            assert!(!asked.answered, "{message} answers again");
+            let request = request(id);
+            assert!(!request.answered, "{message} answers again");
             assert!(
-                !asked.cancel_received || self.link == TransportKind::Http,
+                !request.cancel_received || self.link == TransportKind::Http,
                 "{message} comes after it was cancelled"
             );
             self.sent_requests.entry(id).or_default().answered = true;
         }
     }
 
-    // What the client makes of it.
+    // Events of the client.
 
     pub(super) fn client_event(&mut self, event: ClientEvent, now: u64) {
         self.trace(format_args!("{now:>7} ! {event:?}"));
         match event {
             ClientEvent::Ready(greeting) => {
                 self.handshakes += 1;
-                // Another session counts its questions anew.
+                // A new session numbers its requests anew.
                 self.server_requests.clear();
                 assert_eq!(
                     Some(greeting.protocol_version),
                     self.expected_version,
                     "not the newest that both know"
                 );
-                assert!(self.handshakes <= 1 + self.lost_sessions, "greeted again, and nobody forgot");
+                assert!(self.handshakes <= 1 + self.lost_sessions, "a second handshake without a lost session");
             }
             ClientEvent::Done { ticket, result } => {
                 let line = self.mark_ended(ticket);
@@ -361,7 +362,7 @@ impl PairModel {
                 assert!(!line.ended, "progress after the end of {line:?}");
                 assert!(
                     matches!(line.kind, RequestType::Call { progress: true, .. }),
-                    "nobody asked for progress"
+                    "progress without a token"
                 );
                 assert!(line.progress.is_none_or(|last| progress > last), "progress goes back: {line:?}");
                 line.progress = Some(progress);
@@ -392,7 +393,7 @@ impl PairModel {
                     || self.cuts > 0
                     || self.lost_sessions > 0
                     || self.is_closing
-                    // A request that nobody waits for took too long.
+                    // A cancelled request timed out.
                     || now >= self.handshake_ms;
                 assert!(is_excused, "the client complains: {what}");
             }
@@ -403,9 +404,9 @@ impl PairModel {
                     ClientError::ConnectionClosed(_) => self.is_closing || self.cuts > 0,
                     _ => self.lost_sessions > 0 && self.cuts > 0,
                 };
-                assert!(may, "at {now}: it is over: {why:?}");
-                assert!(self.closed_with.is_none(), "it is over twice");
-                assert!(self.pending.values().all(|line| line.ended), "over, and somebody waits");
+                assert!(may, "at {now}: unexpected end: {why:?}");
+                assert!(self.closed_with.is_none(), "ended twice");
+                assert!(self.pending.values().all(|line| line.ended), "ended with a waiting caller");
                 self.closed_with = Some(why);
             }
         }
@@ -438,15 +439,15 @@ impl PairModel {
         }
     }
 
-    /// A call that nobody waits for any more is one that the server is told of, if it has not answered.
+    /// The client cancels an unanswered call whose caller has gone away.
     fn check_cancel_sent(&self, ticket: CallId) {
         let RequestType::Call { n, .. } = self.pending[&ticket].kind else { return };
-        // In a session that is gone nothing is left to be told.
+        // In a session that is gone there is nothing to cancel.
         let is_told = self.lost_sessions > 0
             || (self.link == TransportKind::Http && self.expected_version == Some(Version::NEWEST));
-        let last = self.sent_requests.iter().rev().find(|(_, asked)| asked.number == Some(n));
-        if let Some((id, asked)) = last.filter(|_| !is_told) {
-            assert!(asked.answered || asked.cancel_sent, "{id} is given up in silence");
+        let last = self.sent_requests.iter().rev().find(|(_, request)| request.number == Some(n));
+        if let Some((id, request)) = last.filter(|_| !is_told) {
+            assert!(request.answered || request.cancel_sent, "{id} is dropped without a cancellation");
         }
     }
 
@@ -459,9 +460,9 @@ impl PairModel {
                     line.timeout_ms == Some(*after_ms) && line.deadline_ms.is_some_and(|by| by <= now);
                 is_due || (*after_ms == self.handshake_ms && now >= self.handshake_ms)
             }
-            ClientError::Server(told) => {
-                let is_busy = self.has_tight_limits && told.code == ErrorCode::Busy.number();
-                let is_left = told.code == ErrorCode::SessionNotFound.number() && line.is_disconnected;
+            ClientError::Server(body) => {
+                let is_busy = self.has_tight_limits && body.code == ErrorCode::Busy.number();
+                let is_left = body.code == ErrorCode::SessionNotFound.number() && line.is_disconnected;
                 line.script_has(&['a', 's', 'f'])
                     || line.kind == RequestType::List(ListKind::Prompts)
                     || is_busy
@@ -478,22 +479,22 @@ impl PairModel {
 
     fn record_input_request(&mut self, question: IncomingInputRequest) {
         if let Some(of) = question.call {
-            assert!(!self.pending[&of].ended, "a question of a call that is over");
+            assert!(!self.pending[&of].ended, "an input request of an ended call");
         }
         let ask = InputRequestRecord { ticket: question.call, is_open: true };
         assert!(self.input_requests.insert(question.id, ask).is_none(), "one id for two questions");
     }
 
-    // Whether it fits together.
+    // Consistency.
 
-    /// Nobody waits for something that the client has forgotten, and what was stopped does not work.
+    /// The client has not forgotten a request with a waiting caller, and cancelled calls do not run.
     pub(super) fn check_consistent(&self, client: &Client) {
-        let [calls, ids, asks, due] = client.table_sizes();
+        let [calls, ids, requests, due] = client.table_sizes();
         let waiting = self.pending.values().filter(|line| !line.ended).count();
         assert!(calls >= waiting, "{waiting} wait, and the client knows of {calls}");
-        let fits = calls <= self.calls_max && ids <= calls && due <= calls && asks <= self.asks_max;
-        assert!(fits, "{calls} calls, {ids} ids, {due} deadlines, {asks} questions");
-        assert_eq!(asks, self.input_requests.values().filter(|ask| ask.is_open).count());
+        let fits = calls <= self.calls_max && ids <= calls && due <= calls && requests <= self.asks_max;
+        assert!(fits, "{calls} calls, {ids} ids, {due} deadlines, {requests} questions");
+        assert_eq!(requests, self.input_requests.values().filter(|ask| ask.is_open).count());
         let notes = self.provider.log();
         for n in &self.stopped {
             let works = notes.running.get(n).is_some_and(|count| *count > 0);
@@ -509,7 +510,7 @@ impl PairModel {
             assert!(line.ended, "the link is up, and this never ends: {line:?}");
         }
         assert!(self.handshakes > 0, "the client is neither ready nor over");
-        assert_eq!(self.open_input_requests(), [], "questions that nobody wants answered");
+        assert_eq!(self.open_input_requests(), [], "input requests of ended calls");
     }
 
     pub(super) fn check_final_state(&self, client: &Client) {

@@ -1,4 +1,4 @@
-//! A pipe: bytes both ways, cut anywhere. The server's end of it does what the door does.
+//! A pipe: bytes both ways, split anywhere. The server's end behaves like the `transport` crate.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -27,11 +27,11 @@ pub(super) struct SimulatedPipe {
     server_end: ServerEnd,
     legacy_server: LegacyServer,
     misbehavior: Misbehavior,
-    /// Answers that take their time, and when they go out.
+    /// Delayed responses, and when they go out.
     delayed: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// How a server treats what it has to say. All of it is seen in the wild.
+/// How a server orders and delays its messages. All of these exist in practice.
 struct Misbehavior {
     prints_noise: bool,
     repeats_notifications: bool,
@@ -41,14 +41,14 @@ struct Misbehavior {
 }
 
 impl SimulatedPipe {
-    pub(super) fn new(server: &Arc<Server>, knows: KnownVersions, dice: &mut FuzzInput<'_>) -> Self {
-        let framing = if dice.one_in(3) { Framing::ContentLength } else { Framing::Lines };
+    pub(super) fn new(server: &Arc<Server>, knows: KnownVersions, input: &mut FuzzInput<'_>) -> Self {
+        let framing = if input.one_in(3) { Framing::ContentLength } else { Framing::Lines };
         let misbehavior = Misbehavior {
-            prints_noise: dice.one_in(4) && framing == Framing::Lines,
-            repeats_notifications: dice.one_in(4),
-            delays_answers: dice.one_in(4),
-            reorders_answers: dice.one_in(4),
-            batches_output: dice.one_in(2),
+            prints_noise: input.one_in(4) && framing == Framing::Lines,
+            repeats_notifications: input.one_in(4),
+            delays_answers: input.one_in(4),
+            reorders_answers: input.one_in(4),
+            batches_output: input.one_in(2),
         };
         Self {
             framing,
@@ -57,7 +57,7 @@ impl SimulatedPipe {
             server_frames: FrameDecoder::new(FRAME_BYTES_MAX),
             client_frames: FrameDecoder::with_framing(framing, FRAME_BYTES_MAX),
             server_end: ServerEnd::new(server),
-            legacy_server: LegacyServer::new(knows, dice),
+            legacy_server: LegacyServer::new(knows, input),
             misbehavior,
             delayed: VecDeque::new(),
         }
@@ -68,58 +68,64 @@ impl SimulatedPipe {
         self.framing.write(&mut self.to_server, body);
     }
 
-    /// A few bytes arrive at one end or the other; `false` if none are on their way.
+    /// Delivers a few bytes at one end or the other; `false` if none are on their way.
     pub(super) fn deliver(
         &mut self,
         client: &mut Client,
-        book: &mut PairModel,
+        model: &mut PairModel,
         now: u64,
-        dice: &mut FuzzInput<'_>,
+        input: &mut FuzzInput<'_>,
     ) -> bool {
         let to_server = match (self.to_server.is_empty(), self.to_client.is_empty()) {
             (true, true) => return false,
-            (is_empty, other) => !is_empty && (other || dice.one_in(2)),
+            (is_empty, other) => !is_empty && (other || input.one_in(2)),
         };
         let way = if to_server { &mut self.to_server } else { &mut self.to_client };
-        let count = match dice.below(4) {
+        let count = match input.below(4) {
             0 | 1 => way.len(),
-            2 => usize::from(dice.byte()).clamp(1, way.len()),
+            2 => usize::from(input.byte()).clamp(1, way.len()),
             _ => 1,
         };
         let bytes: Vec<u8> = way.drain(..count).collect();
         if to_server {
-            self.deliver_to_server(&bytes, book, now, dice)
+            self.deliver_to_server(&bytes, model, now, input)
         } else {
             self.deliver_to_client(&bytes, client, now)
         }
         true
     }
 
-    fn deliver_to_server(&mut self, bytes: &[u8], book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
+    fn deliver_to_server(
+        &mut self,
+        bytes: &[u8],
+        model: &mut PairModel,
+        now: u64,
+        input: &mut FuzzInput<'_>,
+    ) {
         fill(&mut self.server_frames, bytes);
         while let Some(frame) = self.server_frames.next() {
             let Frame::Message(body) = frame else { panic!("what we wrote cannot be read: {frame:?}") };
-            self.serve_message(body, book, now, dice);
+            self.serve_message(body, model, now, input);
         }
     }
 
-    fn serve_message(&mut self, body: Vec<u8>, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
-        // What it said before this counts as said before this.
-        self.collect_output(book, now, dice);
+    fn serve_message(&mut self, body: Vec<u8>, model: &mut PairModel, now: u64, input: &mut FuzzInput<'_>) {
+        // Messages sent before this count as sent before this.
+        self.collect_output(model, now, input);
         let message = parse_json(&body);
         match self.legacy_server.intercept(&body, &message) {
             Interception::Forward(body) => {
                 let opened =
                     self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
-                book.server_received(&message, &opened);
+                model.server_received(&message, &opened);
                 self.server_end.handle_message(opened);
             }
             Interception::Respond(_, body) => {
-                book.has_misbehaved = true;
+                model.has_misbehaved = true;
                 self.framing.write(&mut self.to_client, &body);
             }
             Interception::Garbage(line) => {
-                book.has_misbehaved = true;
+                model.has_misbehaved = true;
                 if self.framing == Framing::Lines {
                     self.framing.write(&mut self.to_client, line);
                 }
@@ -136,8 +142,8 @@ impl SimulatedPipe {
         }
     }
 
-    /// Takes what the server has said, and lets it out as its manners are.
-    pub(super) fn collect_output(&mut self, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
+    /// Takes the server's messages and sends them as its behaviour says.
+    pub(super) fn collect_output(&mut self, model: &mut PairModel, now: u64, input: &mut FuzzInput<'_>) {
         let said =
             std::mem::take(&mut *self.server_end.output.lock().unwrap_or_else(PoisonError::into_inner));
         let mut batch: Vec<Vec<u8>> = Vec::new();
@@ -145,30 +151,30 @@ impl SimulatedPipe {
             && self.server_end.connection.peer().is_some_and(|peer| peer.version == Version::V2025_03_26);
         for body in said {
             let message = parse_json(&body);
-            book.server_sent(&message);
+            model.server_sent(&message);
             let is_answer = message["method"].is_null();
             let is_opening = message["result"]["supportedVersions"].is_array()
                 || message["result"]["protocolVersion"].is_string();
-            if self.misbehavior.prints_noise && dice.one_in(2) {
-                book.has_misbehaved = true;
+            if self.misbehavior.prints_noise && input.one_in(2) {
+                model.has_misbehaved = true;
                 let line =
-                    dice.choose(&["Connecting to the database…", "", "{", "ready", "[1] 77", "\"ok\""]);
+                    input.choose(&["Connecting to the database…", "", "{", "ready", "[1] 77", "\"ok\""]);
                 self.framing.write(&mut self.to_client, line.as_bytes());
             }
             if may_batch && !is_opening {
                 batch.push(body);
             } else if is_answer && self.misbehavior.delays_answers {
-                // What it says next may overtake its own greeting.
-                book.has_misbehaved |= is_opening;
-                let due = now + dice.choose(&[0, 1, 1000, 4000]);
+                // Its next message may overtake its handshake response.
+                model.has_misbehaved |= is_opening;
+                let due = now + input.choose(&[0, 1, 1000, 4000]);
                 let last = self.delayed.back().map_or(0, |(due, _)| *due);
-                self.delay(due.max(last), body, is_opening, dice);
+                self.delay(due.max(last), body, is_opening, input);
             } else if self.misbehavior.repeats_notifications && message["id"].is_null() != is_answer {
                 self.framing.write(&mut self.to_client, &body);
                 self.framing.write(&mut self.to_client, &body);
             } else if is_answer && !self.delayed.is_empty() {
                 let last = self.delayed.back().map_or(0, |(due, _)| *due);
-                self.delay(last, body, is_opening, dice);
+                self.delay(last, body, is_opening, input);
             } else {
                 self.framing.write(&mut self.to_client, &body);
             }
@@ -189,9 +195,9 @@ impl SimulatedPipe {
         }
     }
 
-    /// An answer waits; if order means nothing here, before others that came first.
-    fn delay(&mut self, due: u64, body: Vec<u8>, is_opening: bool, dice: &mut FuzzInput<'_>) {
-        let overtakes = self.misbehavior.reorders_answers && !is_opening && dice.one_in(2);
+    /// Queues a response; without ordering, before older ones.
+    fn delay(&mut self, due: u64, body: Vec<u8>, is_opening: bool, input: &mut FuzzInput<'_>) {
+        let overtakes = self.misbehavior.reorders_answers && !is_opening && input.one_in(2);
         match self.delayed.pop_back() {
             Some((other_due, other)) if overtakes => {
                 self.delayed.push_back((other_due, body));
@@ -201,26 +207,26 @@ impl SimulatedPipe {
         }
     }
 
-    /// The client leaves: what is on its way arrives in part, and then no more.
+    /// The client leaves: only part of what is on its way arrives.
     pub(super) fn close(
         &mut self,
         client: &mut Client,
-        book: &mut PairModel,
+        model: &mut PairModel,
         now: u64,
-        dice: &mut FuzzInput<'_>,
+        input: &mut FuzzInput<'_>,
     ) {
         let half = self.to_server.len() / 2;
         let first: Vec<u8> = self.to_server.drain(..half).collect();
         self.to_server.clear();
-        self.deliver_to_server(&first, book, now, dice);
+        self.deliver_to_server(&first, model, now, input);
         if let Some(Frame::Message(body)) = self.server_frames.finish() {
-            // Half a message is refused, and that is all.
+            // Half a message is rejected, and nothing else happens.
             let opened =
                 self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
             let is_half = matches!(opened, Decoded::Rejected(_));
             assert!(is_half || !first.is_empty());
         }
-        book.mark_closing();
+        model.mark_closing();
         let half = self.to_client.len() / 2;
         let rest: Vec<u8> = self.to_client.drain(..half).collect();
         self.deliver_to_client(&rest, client, now);
@@ -242,7 +248,7 @@ fn fill(frames: &mut FrameDecoder, bytes: &[u8]) {
     frames.advance(bytes.len());
 }
 
-/// The server's end, as `door` has it: looked at once, then left to itself.
+/// The server's end, as in the `transport` crate: polled once, then spawned.
 struct ServerEnd {
     server: Arc<Server>,
     connection: Arc<ConnectionState>,
@@ -250,7 +256,7 @@ struct ServerEnd {
     event_task: AbortHandle,
 }
 
-/// Whole messages in the order in which they were written.
+/// Complete messages in the order in which they were written.
 type Output = Arc<Mutex<Vec<Vec<u8>>>>;
 
 fn write(out: &Output, body: Vec<u8>) {
@@ -271,7 +277,7 @@ impl ServerEnd {
                 Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
                     write(&self.output, body)
                 }
-                Dispatched::Call(serving) => self.run_pending(PendingResponse::Single(serving)),
+                Dispatched::Call(in_flight) => self.run_pending(PendingResponse::Single(in_flight)),
                 Dispatched::Subscription(listening) => self.run_subscription(listening),
             },
             Decoded::Notification(Notification::Cancelled(id)) => self.connection.cancel(&id),
@@ -325,9 +331,9 @@ impl ServerEnd {
     }
 }
 
-async fn forward_events(live: Arc<ConnectionState>, out: Output) {
-    while let Some(news) = poll_fn(|cx| live.subscription.poll_next(cx)).await {
-        if let (SubscriptionEvent::Change(change), Some(_)) = (news, live.peer()) {
+async fn forward_events(connection: Arc<ConnectionState>, out: Output) {
+    while let Some(event) = poll_fn(|cx| connection.subscription.poll_next(cx)).await {
+        if let (SubscriptionEvent::Change(change), Some(_)) = (event, connection.peer()) {
             write(&out, encode::change_notification(&change, None));
         }
     }

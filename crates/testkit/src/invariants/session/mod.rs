@@ -1,8 +1,8 @@
-//! The session machine: any sequence of what clients can do, against one server and a scripted provider.
+//! The session machine: any sequence of client actions against one server and a scripted provider.
 //!
-//! No call is answered twice, or after it was cancelled while under way. A stream shows each event once and
-//! under one number, whoever reads it and however often they come back; where there is room, none is lost.
-//! Whoever leaves takes their work along, and in the end every counter is zero.
+//! No call is answered twice, or after it was cancelled in flight. A stream shows each event once and under one number,
+//! whoever reads it and however often they resume; within the limits, no event is lost. A client that leaves ends its
+//! work, and in the end every counter is zero.
 
 mod http;
 mod pipe;
@@ -23,33 +23,33 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn session(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = FuzzInput::new(data);
-    let mut game = SessionSimulation::new(dice.one_in(2));
-    while !dice.is_exhausted() {
-        game.step(&mut dice, &advance).await;
+    let mut input = FuzzInput::new(data);
+    let mut simulation = SessionSimulation::new(input.one_in(2));
+    while !input.is_exhausted() {
+        simulation.step(&mut input, &advance).await;
     }
-    game.finish(&advance).await;
+    simulation.finish(&advance).await;
 }
 
 struct SessionSimulation {
     server: Arc<Server>,
     platform: Arc<FakePlatform>,
     provider: Arc<ScriptedProvider>,
-    /// Whether the limits are so wide that nothing has to make way.
+    /// Whether the limits are so wide that nothing is dropped.
     has_ample_limits: bool,
     call_count: u64,
     sessions: Vec<SessionClient>,
     readers: Vec<AttachedReader>,
     pipe: PipeClient,
-    /// Calls of the newest era, each in the hands of whoever waits for it.
+    /// Modern calls, each held by its caller.
     stateless: Vec<(u64, PendingResponse)>,
     request_states: Vec<String>,
     tasks: Vec<String>,
     answered: BTreeSet<u64>,
     cancelled: BTreeSet<u64>,
-    /// Calls that may go on as tasks, beyond whoever made them.
+    /// Calls that may continue as tasks after their caller has left.
     detached: BTreeSet<u64>,
 }
 
@@ -102,52 +102,52 @@ impl SessionSimulation {
         }
     }
 
-    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
-        match dice.below(20) {
-            0 => self.initialize(dice),
-            1..5 => self.call_in_session(dice),
-            5 => self.batch_in_session(dice),
-            6 | 7 => self.read_stream(dice),
+    async fn step(&mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+        match input.below(20) {
+            0 => self.initialize(input),
+            1..5 => self.call_in_session(input),
+            5 => self.batch_in_session(input),
+            6 | 7 => self.read_stream(input),
             8 => {
                 if !self.readers.is_empty() {
-                    let at = dice.below(self.readers.len());
+                    let at = input.below(self.readers.len());
                     self.readers.swap_remove(at);
                 }
             }
-            9 | 10 => self.resume_stream(dice),
-            11 => self.cancel_in_session(dice),
-            12 => self.answer_in_session(dice),
-            13 => self.delete_session(dice).await,
-            14 => self.step_pipe(dice),
-            15 | 16 => self.step_stateless(dice),
-            17 => self.step_task(dice),
-            18 => self.provider.notify(if dice.one_in(2) {
+            9 | 10 => self.resume_stream(input),
+            11 => self.cancel_in_session(input),
+            12 => self.answer_in_session(input),
+            13 => self.delete_session(input).await,
+            14 => self.step_pipe(input),
+            15 | 16 => self.step_stateless(input),
+            17 => self.step_task(input),
+            18 => self.provider.notify(if input.one_in(2) {
                 CatalogChange::Tools
             } else {
                 CatalogChange::Resource("a:b".into())
             }),
             _ => {
-                let ms = [1, 1000, 31_000, 600_000, 9 * 3_600_000][dice.below(5)];
+                let ms = [1, 1000, 31_000, 600_000, 9 * 3_600_000][input.below(5)];
                 self.platform.advance_ms(ms);
                 advance(Duration::from_millis(ms)).await;
             }
         }
-        if dice.one_in(2) {
+        if input.one_in(2) {
             run_until_idle().await;
             self.check_counts();
         }
     }
 
-    /// Every call under way is known to whoever could stop it, and none is that was stopped.
+    /// Every call in flight is registered with its connection, and no cancelled call is.
     fn check_counts(&self) {
         let of_sessions: usize = self
             .sessions
             .iter()
             .filter_map(|s| self.server.session_state(&s.ticket))
-            .map(|live| live.call_count())
+            .map(|connection| connection.call_count())
             .sum();
         let status = self.server.status();
-        // Those of a batch stay in the books until the last is over.
+        // The calls of a batch stay registered until the last has ended.
         assert!(
             status.calls_active <= of_sessions + self.pipe.connection.call_count() + self.stateless.len()
         );
@@ -159,10 +159,10 @@ impl SessionSimulation {
     }
 
     /// A new call of the script: its number, its request id from a small pool, and the request.
-    fn new_call(&mut self, dice: &mut FuzzInput<'_>, more: Value) -> (u64, u64, Value) {
+    fn new_call(&mut self, input: &mut FuzzInput<'_>, more: Value) -> (u64, u64, Value) {
         self.call_count += 1;
-        let (n, id) = (self.call_count, dice.below(5) as u64);
-        let script: String = (0..dice.below(6)).map(|_| dice.choose(&ACTIONS)).collect();
+        let (n, id) = (self.call_count, input.below(5) as u64);
+        let script: String = (0..input.below(6)).map(|_| input.choose(&ACTIONS)).collect();
         if script.contains('d') {
             self.detached.insert(n);
         }
@@ -176,7 +176,7 @@ impl SessionSimulation {
         (n, id, json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
     }
 
-    /// An answer to a call has reached whoever called.
+    /// A response has reached its caller.
     fn record_answer(&mut self, n: u64, body: &[u8]) {
         assert!(self.answered.insert(n), "call {n} is answered twice");
         assert!(!self.cancelled.contains(&n), "call {n} is answered after it was cancelled");
@@ -198,31 +198,31 @@ impl SessionSimulation {
         }
     }
 
-    /// A call that is under way can be cancelled.
-    fn cancel(&mut self, live: &ConnectionState, named: &RequestId, calls: &[(u64, u64)], id: u64) {
+    /// A call in flight can be cancelled.
+    fn cancel(&mut self, connection: &ConnectionState, named: &RequestId, calls: &[(u64, u64)], id: u64) {
         let last = calls.iter().rev().find(|(_, own)| *own == id).map(|(n, _)| *n);
-        let before = live.call_count();
-        live.cancel(named);
-        if live.call_count() < before {
+        let before = connection.call_count();
+        connection.cancel(named);
+        if connection.call_count() < before {
             self.cancelled.insert(last.expect("a call of this id was made"));
         } else if let Some(n) = last {
             assert!(self.cancelled.contains(&n) || !self.is_running(n), "call {n} cannot be cancelled");
         }
     }
 
-    /// Whether work of a call exists that is no task.
+    /// Whether a call runs that is not a task.
     fn is_running(&self, n: u64) -> bool {
         !self.detached.contains(&n) && self.provider.log().running.get(&n).is_some_and(|count| *count > 0)
     }
 
-    /// Everybody waits until all calls are over, reads what is left, and leaves.
+    /// Waits until all calls have ended, reads what is left, and leaves.
     async fn finish(mut self, advance: &impl AsyncFn(Duration)) {
         run_until_idle().await;
         self.check_counts();
         for mut reader in std::mem::take(&mut self.readers) {
             self.drain(&mut reader);
         }
-        // Every wait of a script, then every question that nobody answered, then what came after those.
+        // Every wait of a script, then every unanswered input request, then what followed.
         for ms in [31_000, 601_000, 31_000, 31_000].into_iter().flat_map(|ms| [ms; 6]) {
             self.platform.advance_ms(ms);
             advance(Duration::from_millis(ms)).await;
@@ -242,7 +242,7 @@ impl SessionSimulation {
         run_until_idle().await;
         let status = self.server.status();
         let left = (status.sessions, status.calls_active, status.subscriptions);
-        assert_eq!(left, (0, 0, 0), "somebody is still there");
+        assert_eq!(left, (0, 0, 0), "state is left after all clients have left");
         let notes = self.provider.log();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
@@ -250,7 +250,7 @@ impl SessionSimulation {
 
 const ACTIONS: [char; 9] = ['l', 'p', 'w', 'l', 's', 'z', 'a', 'f', 'd'];
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -261,9 +261,9 @@ fn parse_json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("what we send is JSON")
 }
 
-fn initialize_request(dice: &mut FuzzInput<'_>) -> Value {
-    let capabilities = if dice.one_in(4) { json!({}) } else { json!({"elicitation": {}}) };
-    let version = dice.choose(&VERSIONS).as_str();
+fn initialize_request(input: &mut FuzzInput<'_>) -> Value {
+    let capabilities = if input.one_in(4) { json!({}) } else { json!({"elicitation": {}}) };
+    let version = input.choose(&VERSIONS).as_str();
     let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": {}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
@@ -272,13 +272,13 @@ fn cancelled_notification(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }
 
-/// An answer to a question that was asked, or to none.
-fn random_response(dice: &mut FuzzInput<'_>, questions: &mut Vec<u64>) -> Value {
+/// A response to an open request, or to none.
+fn random_response(input: &mut FuzzInput<'_>, questions: &mut Vec<u64>) -> Value {
     let id = match questions.len() {
-        0 => u64::from(dice.byte()),
-        len => questions.swap_remove(dice.below(len.min(256))),
+        0 => u64::from(input.byte()),
+        len => questions.swap_remove(input.below(len.min(256))),
     };
-    match dice.below(4) {
+    match input.below(4) {
         0 => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}),
         _ => json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"x": "y"}}}),
     }

@@ -1,4 +1,4 @@
-//! A client of the handshake era on a pipe.
+//! A handshake-era client on a pipe.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,28 +15,28 @@ use super::{
 pub(super) struct PipeClient {
     pub(super) connection: Arc<ConnectionState>,
     pub(super) calls: Vec<(u64, u64)>,
-    /// What came out, with the number of the call.
+    /// The output, with the number of the call.
     pub(super) output: Arc<Mutex<Vec<(u64, OutgoingMessage)>>>,
     pub(super) server_requests: Vec<u64>,
 }
 
 impl SessionSimulation {
-    pub(super) fn step_pipe(&mut self, dice: &mut FuzzInput<'_>) {
-        let message = match dice.below(6) {
-            0 => initialize_request(dice),
-            1 => cancelled_notification(dice.below(5) as u64),
-            2 => random_response(dice, &mut self.pipe.server_requests),
+    pub(super) fn step_pipe(&mut self, input: &mut FuzzInput<'_>) {
+        let message = match input.below(6) {
+            0 => initialize_request(input),
+            1 => cancelled_notification(input.below(5) as u64),
+            2 => random_response(input, &mut self.pipe.server_requests),
             _ => {
-                let (n, id, message) = self.new_call(dice, Value::Null);
+                let (n, id, message) = self.new_call(input, Value::Null);
                 if let Decoded::Request(request) = self.decode_on_pipe(&message)
-                    && let Dispatched::Call(serving) = self.server.dispatch(
+                    && let Dispatched::Call(in_flight) = self.server.dispatch(
                         request,
                         &CallerIdentity::default(),
                         ReplyChannel::Pipe(self.pipe.connection.clone()),
                     )
                 {
                     self.pipe.calls.push((n, id));
-                    self.pipe.run_pending(n, PendingResponse::Single(serving));
+                    self.pipe.run_pending(n, PendingResponse::Single(in_flight));
                 }
                 return self.take_output();
             }
@@ -50,9 +50,9 @@ impl SessionSimulation {
                 );
             }
             Decoded::Notification(Notification::Cancelled(named)) => {
-                let (live, calls) = (self.pipe.connection.clone(), self.pipe.calls.clone());
+                let (connection, calls) = (self.pipe.connection.clone(), self.pipe.calls.clone());
                 let id = message["params"]["requestId"].as_u64().unwrap_or_default();
-                self.cancel(&live, &named, &calls, id);
+                self.cancel(&connection, &named, &calls, id);
             }
             Decoded::Response { id, result: answer } => self.pipe.connection.deliver_response(id, answer),
             Decoded::Notification(_) | Decoded::Batch(_) | Decoded::Rejected(_) => {}
@@ -83,7 +83,7 @@ impl PipeClient {
         Self { connection, calls: Vec::new(), output: Arc::default(), server_requests: Vec::new() }
     }
 
-    /// As the door does it: looked at once, then left to itself.
+    /// Like the transport: polled once, then spawned.
     fn run_pending(&self, n: u64, mut flow: PendingResponse) {
         let output = self.output.clone();
         let put = move |out| output.lock().unwrap_or_else(PoisonError::into_inner).push((n, out));

@@ -1,4 +1,4 @@
-//! Clients of the newest era: each request stands alone.
+//! Modern clients: each request stands alone.
 
 use std::task::{Context, Poll, Waker};
 
@@ -9,30 +9,30 @@ use wire::{Decoded, Defaults, Version};
 use super::{FuzzInput, SessionSimulation, parse_json};
 
 impl SessionSimulation {
-    /// A call of the newest era: made, looked at, or given up.
-    pub(super) fn step_stateless(&mut self, dice: &mut FuzzInput<'_>) {
-        let choice = dice.below(4);
+    /// A modern call: made, polled, or dropped.
+    pub(super) fn step_stateless(&mut self, input: &mut FuzzInput<'_>) {
+        let choice = input.below(4);
         if choice < 2 {
-            let mut more = json!({"_meta": newest_meta(dice)});
-            if !self.request_states.is_empty() && dice.one_in(3) {
+            let mut more = json!({"_meta": newest_meta(input)});
+            if !self.request_states.is_empty() && input.one_in(3) {
                 more["requestState"] =
-                    self.request_states[dice.below(self.request_states.len().min(256))].clone().into();
+                    self.request_states[input.below(self.request_states.len().min(256))].clone().into();
                 more["inputResponses"] = json!({"q0": {"action": "accept", "content": {}}});
             }
-            let (n, _, message) = self.new_call(dice, more);
+            let (n, _, message) = self.new_call(input, more);
             if let Decoded::Request(request) =
                 self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
-                && let Dispatched::Call(serving) =
+                && let Dispatched::Call(in_flight) =
                     self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
             {
-                self.stateless.push((n, PendingResponse::Single(serving)));
+                self.stateless.push((n, PendingResponse::Single(in_flight)));
             }
         } else if !self.stateless.is_empty() {
-            let at = dice.below(self.stateless.len().min(256));
+            let at = input.below(self.stateless.len().min(256));
             let (n, mut flow) = self.stateless.swap_remove(at);
             if choice == 3 {
                 drop(flow);
-                assert!(!self.is_running(n), "whoever made call {n} is gone, and it works on");
+                assert!(!self.is_running(n), "call {n} runs on after its caller has left");
                 return;
             }
             loop {
@@ -47,26 +47,26 @@ impl SessionSimulation {
         }
     }
 
-    pub(super) fn step_task(&mut self, dice: &mut FuzzInput<'_>) {
+    pub(super) fn step_task(&mut self, input: &mut FuzzInput<'_>) {
         if self.tasks.is_empty() {
             return;
         }
-        let id = self.tasks[dice.below(self.tasks.len().min(256))].clone();
-        let method = dice.choose(&["tasks/get", "tasks/cancel", "tasks/update"]);
-        let params = json!({"taskId": id, "inputResponses": {"q0": {}}, "_meta": newest_meta(dice)});
+        let id = self.tasks[input.below(self.tasks.len().min(256))].clone();
+        let method = input.choose(&["tasks/get", "tasks/cancel", "tasks/update"]);
+        let params = json!({"taskId": id, "inputResponses": {"q0": {}}, "_meta": newest_meta(input)});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         if let Decoded::Request(request) =
             self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
         {
             let begun = self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless);
-            let Dispatched::Ready { body, .. } = begun else { panic!("what is asked of a task is at hand") };
+            let Dispatched::Ready { body, .. } = begun else { panic!("a task request is answered at once") };
             assert_eq!(parse_json(&body)["id"], 1);
         }
     }
 }
 
-fn newest_meta(dice: &mut FuzzInput<'_>) -> Value {
-    let capabilities = match dice.below(3) {
+fn newest_meta(input: &mut FuzzInput<'_>) -> Value {
+    let capabilities = match input.below(3) {
         0 => json!({}),
         1 => json!({"elicitation": {}}),
         _ => json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}),

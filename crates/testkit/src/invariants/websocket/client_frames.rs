@@ -1,4 +1,4 @@
-//! What a client sends: texts with a meaning, in frames that are as they should be, or nearly.
+//! What a client sends: messages in frames that are correct, or nearly.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::{AnswerTiming, MessageKind};
 #[derive(Default)]
 pub(super) struct ClientFrames {
     request_count: u64,
-    /// What the texts mean that were sent.
+    /// The meaning of the texts that were sent.
     kinds: BTreeMap<Vec<u8>, MessageKind>,
 }
 
@@ -21,44 +21,44 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// The bit of the last piece.
+/// The FIN bit.
 const FIN: u8 = 0x80;
 
 impl ClientFrames {
-    /// Nothing else in these games has such an id.
+    /// No other message in these simulations has such an id.
     const FIRST_ID: u64 = 1_000_000;
 
     pub(super) fn kind_of(&self, text: &[u8]) -> MessageKind {
         self.kinds.get(text).copied().unwrap_or(MessageKind::Unknown)
     }
 
-    /// A message, or what should be one, whole or in pieces.
-    pub(super) fn text(&mut self, dice: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
-        let (mut text, meaning) = self.message(dice);
-        let spaces = if dice.one_in(8) { dice.choose(&[100, 60, 300, 2000, 66_000]) } else { 0 };
+    /// A message, or something like one, whole or fragmented.
+    pub(super) fn text(&mut self, input: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
+        let (mut text, meaning) = self.message(input);
+        let spaces = if input.one_in(8) { input.choose(&[100, 60, 300, 2000, 66_000]) } else { 0 };
         text.extend(std::iter::repeat_n(' ', spaces));
         self.kinds.insert(text.clone().into_bytes(), meaning);
-        write_fragments(dice, TEXT, text.as_bytes(), out);
+        write_fragments(input, TEXT, text.as_bytes(), out);
     }
 
-    pub(super) fn binary(&self, dice: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
-        let bytes = dice.bytes();
-        let kind = if dice.one_in(2) { BINARY } else { TEXT };
-        write_fragments(dice, kind, bytes, out);
+    pub(super) fn binary(&self, input: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
+        let bytes = input.bytes();
+        let kind = if input.one_in(2) { BINARY } else { TEXT };
+        write_fragments(input, kind, bytes, out);
     }
 
-    pub(super) fn control(&self, dice: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
-        let kind = dice.choose(&[PING, PONG, PING, CLOSE]);
+    pub(super) fn control(&self, input: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
+        let kind = input.choose(&[PING, PONG, PING, CLOSE]);
         let mut payload = Vec::new();
-        if kind == CLOSE && !dice.one_in(8) {
-            payload.extend(dice.choose(&CLOSE_CODES).to_be_bytes());
+        if kind == CLOSE && !input.one_in(8) {
+            payload.extend(input.choose(&CLOSE_CODES).to_be_bytes());
         }
-        payload.extend_from_slice(dice.bytes());
-        // Mostly as long as may be.
-        if !dice.one_in(8) {
+        payload.extend_from_slice(input.bytes());
+        // Mostly as long as allowed.
+        if !input.one_in(8) {
             payload.truncate(125);
         }
-        write_frame_or_corrupt(dice, kind, &payload, out);
+        write_frame_or_corrupt(input, kind, &payload, out);
     }
 
     pub(super) fn ping(&self, payload: &[u8], out: &mut Vec<u8>) {
@@ -69,22 +69,22 @@ impl ClientFrames {
         write_frame(Length::Short, CLOSE, Some([0; 4]), &1000_u16.to_be_bytes(), out);
     }
 
-    fn message(&mut self, dice: &mut FuzzInput<'_>) -> (String, MessageKind) {
+    fn message(&mut self, input: &mut FuzzInput<'_>) -> (String, MessageKind) {
         let id = Self::FIRST_ID + self.request_count;
         let newest = Version::NEWEST.as_str();
         let mut text = String::new();
-        let (method, params, answer) = match dice.below(16) {
+        let (method, params, answer) = match input.below(16) {
             0..=3 => ("ping", "{}".to_owned(), AnswerTiming::Immediate),
             4..=8 => {
-                let script = dice.choose(&["", "l", "w", "lwl", "f", "s", "pwwp", "z"]);
+                let script = input.choose(&["", "l", "w", "lwl", "f", "s", "pwwp", "z"]);
                 let waits = script.contains(['w', 's']);
-                let meta = if dice.one_in(2) { meta(newest) } else { r#"{"progressToken":1}"#.into() };
+                let meta = if input.one_in(2) { meta(newest) } else { r#"{"progressToken":1}"#.into() };
                 let params =
                     format!(r#"{{"name":"t","arguments":{{"n":{id},"script":"{script}"}},"_meta":{meta}}}"#);
                 ("tools/call", params, if waits { AnswerTiming::Eventual } else { AnswerTiming::Immediate })
             }
             9 => {
-                let version = dice.choose(&Version::ALL).1;
+                let version = input.choose(&Version::ALL).1;
                 let params = format!(
                     r#"{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}"#
                 );
@@ -96,7 +96,7 @@ impl ClientFrames {
                 ("subscriptions/listen", params, AnswerTiming::Optional)
             }
             11 => {
-                let id = id.saturating_sub(u64::from(dice.byte() % 4) + 1);
+                let id = id.saturating_sub(u64::from(input.byte() % 4) + 1);
                 let _ = write!(
                     text,
                     r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
@@ -107,9 +107,9 @@ impl ClientFrames {
                 text.push_str(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
                 return (text, MessageKind::Notification);
             }
-            13 => return (dice.choose(&MALFORMED_TEXTS).into(), MessageKind::Malformed),
-            14 => return (dice.text(), MessageKind::Unknown),
-            _ => return (sample_messages::message(dice), MessageKind::Unknown),
+            13 => return (input.choose(&MALFORMED_TEXTS).into(), MessageKind::Malformed),
+            14 => return (input.text(), MessageKind::Unknown),
+            _ => return (sample_messages::message(input), MessageKind::Unknown),
         };
         self.request_count += 1;
         let _ = write!(text, r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
@@ -127,65 +127,65 @@ const MALFORMED_TEXTS: [&str; 6] = ["", "hello", "{", "{}{}", r#"{"a":1,"a":2}"#
 const CLOSE_CODES: [u16; 16] =
     [1000, 1001, 1003, 1011, 1014, 3000, 4999, 0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000];
 
-/// A message in one frame or in several, with control frames in between.
-fn write_fragments(dice: &mut FuzzInput<'_>, kind: u8, message: &[u8], out: &mut Vec<u8>) {
-    let count = if dice.one_in(3) { dice.below(5) } else { 0 };
+/// A message in one frame or several, with control frames in between.
+fn write_fragments(input: &mut FuzzInput<'_>, kind: u8, message: &[u8], out: &mut Vec<u8>) {
+    let count = if input.one_in(3) { input.below(5) } else { 0 };
     let (mut kind, mut rest) = (kind, message);
     for _ in 0..count {
-        let (piece, after) = rest.split_at(usize::from(dice.byte()).min(rest.len()));
-        write_frame_or_corrupt(dice, kind & !FIN, piece, out);
-        if dice.one_in(3) {
-            write_frame_or_corrupt(dice, interleaved_control(piece), b"between", out);
+        let (piece, after) = rest.split_at(usize::from(input.byte()).min(rest.len()));
+        write_frame_or_corrupt(input, kind & !FIN, piece, out);
+        if input.one_in(3) {
+            write_frame_or_corrupt(input, interleaved_control(piece), b"between", out);
         }
         (kind, rest) = (FIN, after);
     }
-    write_frame_or_corrupt(dice, kind, rest, out);
+    write_frame_or_corrupt(input, kind, rest, out);
 }
 
-/// A ping, or a pong that nobody asked for.
+/// A ping, or an unsolicited pong.
 fn interleaved_control(piece: &[u8]) -> u8 {
     if piece.len().is_multiple_of(2) { PING } else { PONG }
 }
 
-/// A frame as a client sends it; now and then not quite.
-fn write_frame_or_corrupt(dice: &mut FuzzInput<'_>, first: u8, payload: &[u8], out: &mut Vec<u8>) {
-    let mask = if dice.one_in(4) { [0; 4] } else { [dice.byte(), 0xfa, 0x21, 0x3d] };
-    if !dice.one_in(16) {
+/// A frame as a client sends it; sometimes not quite correct.
+fn write_frame_or_corrupt(input: &mut FuzzInput<'_>, first: u8, payload: &[u8], out: &mut Vec<u8>) {
+    let mask = if input.one_in(4) { [0; 4] } else { [input.byte(), 0xfa, 0x21, 0x3d] };
+    if !input.one_in(16) {
         return write_frame(Length::Short, first, Some(mask), payload, out);
     }
-    match dice.below(8) {
-        // Longer than need be: no server minds.
+    match input.below(8) {
+        // Longer than necessary: servers accept it.
         0 => write_frame(Length::In16Bits, first, Some(mask), payload, out),
         1 => write_frame(Length::In64Bits, first, Some(mask), payload, out),
         2 => write_frame(Length::Short, first, None, payload, out),
         3 => write_frame(
             Length::Short,
-            first ^ dice.choose(&[0x40, 0x20, 0x10, 0x70]),
+            first ^ input.choose(&[0x40, 0x20, 0x10, 0x70]),
             Some(mask),
             payload,
             out,
         ),
         4 => write_frame(Length::Short, first ^ FIN, Some(mask), payload, out),
-        5 => write_frame(Length::Short, first ^ (dice.byte() & 0x0f), Some(mask), payload, out),
+        5 => write_frame(Length::Short, first ^ (input.byte() & 0x0f), Some(mask), payload, out),
         6 => {
-            let length = dice.choose(&[u64::MAX, i64::MAX as u64, 1 << 32, 70_001, 2001, 1, 0]);
+            let length = input.choose(&[u64::MAX, i64::MAX as u64, 1 << 32, 70_001, 2001, 1, 0]);
             write_frame(Length::Declared(length), first, Some(mask), payload, out);
         }
         _ => {
             let end = out.len();
             write_frame(Length::Short, first, Some(mask), payload, out);
-            let cut = usize::from(dice.byte()) % (out.len() - end);
+            let cut = usize::from(input.byte()) % (out.len() - end);
             out.truncate(end + cut);
         }
     }
 }
 
-/// How the length of a frame is written.
+/// How the length of a frame is encoded.
 enum Length {
     Short,
     In16Bits,
     In64Bits,
-    /// Something else is written, in 64 bits.
+    /// A wrong length, in 64 bits.
     Declared(u64),
 }
 

@@ -1,10 +1,10 @@
-//! A WebSocket at the door, from its first frame to its last, on a clock that is moved by hand.
+//! A WebSocket connection of the transport, from its first frame to its last, on a clock that the test moves.
 //!
-//! A client sends messages in pieces of any kind, pings, goodbyes, frames that break the rules and bytes that are
-//! no frames, cut anywhere; it reads or does not, leaves, or the server goes. Whatever happens: each message that
-//! asks something is answered once, each ping too; what the server writes keeps the rules; what breaks them ends it
-//! with the code for that, and behind a goodbye there is nothing. A client that does not read is not read from for
-//! long, and in the end nothing is left.
+//! A client sends messages in fragments of any kind, pings, close frames, invalid frames and arbitrary bytes, split
+//! anywhere; it reads or does not, leaves, or the server shuts down. Whatever happens: each request and each ping is
+//! answered once; the server's output follows the RFC; a violation closes the connection with the right code, and nothing
+//! follows a close frame. The server soon stops reading from a client that does not read, and in the end no state is
+//! left.
 
 mod client_frames;
 mod oracle;
@@ -29,14 +29,14 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn websocket(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = FuzzInput::new(data);
-    let mut game = WebSocketSimulation::new(&mut dice);
-    while !dice.is_exhausted() {
-        game.step(&mut dice, &advance).await;
+    let mut input = FuzzInput::new(data);
+    let mut simulation = WebSocketSimulation::new(&mut input);
+    while !input.is_exhausted() {
+        simulation.step(&mut input, &advance).await;
     }
-    game.finish(&advance).await;
+    simulation.finish(&advance).await;
 }
 
 struct WebSocketSimulation {
@@ -51,38 +51,38 @@ struct WebSocketSimulation {
     unsent: Vec<u8>,
     client: ClientFrames,
     oracle: WebSocketOracle,
-    /// How much of what the judge heard is in the book.
+    /// How much of the oracle's messages the model has recorded.
     oracle_checked: usize,
     request_log: RequestLog,
     output: ServerOutput,
-    /// How many of the messages were looked at.
+    /// How many of the messages have been checked.
     output_checked: usize,
     state: PeerState,
     /// Whether the client reads while time passes.
     reads_while_waiting: bool,
-    /// Whether it may have missed the end because it did not.
+    /// Whether the client may have missed the end because it did not read.
     may_miss_close: bool,
 }
 
-/// How it stands with the connection, as the client can know.
+/// The state of the connection, as the client can know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PeerState {
     Open,
-    /// The server was told to go.
+    /// The server was told to shut down.
     ServerClosing,
-    /// The client stopped sending without a goodbye, or is gone.
+    /// The client stopped sending without a close frame, or is gone.
     ClientLeft,
 }
 
-/// What was asked, and what came of it.
+/// What was requested, and the responses.
 #[derive(Default)]
 struct RequestLog {
     requests: BTreeMap<u64, SentRequest>,
     pings: Vec<Vec<u8>>,
-    /// Texts that were no messages, and errors that named no request.
+    /// Texts that were not messages, and errors without an id.
     malformed_count: usize,
     unnamed_errors: usize,
-    /// Whether messages came of which nobody knows what they ask.
+    /// Whether messages were sent whose meaning is unknown.
     has_unknown: bool,
 }
 
@@ -112,22 +112,22 @@ enum MessageKind {
     Unknown,
 }
 
-/// What a server takes in beside its queue for a client that does not read: a batch of answers, what is read at one
-/// look, and what the pipes between us hold.
+/// What a server buffers beside its queue for a client that does not read: a batch of responses, one read, and what the
+/// pipes between the two hold.
 const UNREAD_BYTES_MAX: usize = 512 << 10;
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl WebSocketSimulation {
-    fn new(dice: &mut FuzzInput<'_>) -> Self {
+    fn new(input: &mut FuzzInput<'_>) -> Self {
         let limits = Limits {
-            frame_bytes_max: dice.choose(&[2000, 300, 70_000]),
-            stream_bytes_max: dice.choose(&[20_000, 1000]),
-            calls_per_peer_max: dice.choose(&[256, 2]),
+            frame_bytes_max: input.choose(&[2000, 300, 70_000]),
+            stream_bytes_max: input.choose(&[20_000, 1000]),
+            calls_per_peer_max: input.choose(&[256, 2]),
             keep_alive_ms: 15_000,
             ..Limits::default()
         };
-        let held_bytes = dice.choose(&[4096, 1 << 16, 200, 17]);
+        let held_bytes = input.choose(&[4096, 1 << 16, 200, 17]);
         let provider = Arc::new(ScriptedProvider::default());
         let config = Config {
             name: "websocket".into(),
@@ -162,55 +162,55 @@ impl WebSocketSimulation {
         }
     }
 
-    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
-        match dice.below(32) {
-            0..=11 => self.client.text(dice, &mut self.unsent),
-            12 | 13 => self.client.control(dice, &mut self.unsent),
-            14 => self.client.binary(dice, &mut self.unsent),
-            15 => self.unsent.extend_from_slice(dice.bytes()),
+    async fn step(&mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+        match input.below(32) {
+            0..=11 => self.client.text(input, &mut self.unsent),
+            12 | 13 => self.client.control(input, &mut self.unsent),
+            14 => self.client.binary(input, &mut self.unsent),
+            15 => self.unsent.extend_from_slice(input.bytes()),
             16..=22 => {
-                let most = match dice.below(4) {
+                let bytes_max = match input.below(4) {
                     0 | 1 => usize::MAX,
-                    2 => usize::from(dice.byte()),
+                    2 => usize::from(input.byte()),
                     _ => 1,
                 };
-                self.send(most);
+                self.send(bytes_max);
             }
             23..=26 => {
-                let most = if dice.one_in(2) { usize::from(dice.byte()) } else { usize::MAX };
-                self.read(most);
+                let bytes_max = if input.one_in(2) { usize::from(input.byte()) } else { usize::MAX };
+                self.read(bytes_max);
             }
             27 => {
-                let ms = dice.choose(&[1, 100, 1000, 3000, 16_000, 31_000]);
-                self.reads_while_waiting = !dice.one_in(2);
+                let ms = input.choose(&[1, 100, 1000, 3000, 16_000, 31_000]);
+                self.reads_while_waiting = !input.one_in(2);
                 self.advance_time(ms, advance).await;
                 self.reads_while_waiting = true;
             }
             28 => self.provider.notify(CatalogChange::Tools),
             29 => self.flood().await,
-            30 if dice.one_in(4) && self.state == PeerState::Open => {
+            30 if input.one_in(4) && self.state == PeerState::Open => {
                 self.state = PeerState::ServerClosing;
                 self.shutdown.trigger();
             }
-            31 if dice.one_in(4) => self.disconnect(dice),
+            31 if input.one_in(4) => self.disconnect(input),
             _ => {}
         }
         run_until_idle().await;
         self.check_state();
     }
 
-    /// Sends some of what is to be sent; `false` if the server does not take any.
-    fn send(&mut self, most: usize) -> bool {
+    /// Sends some of the pending bytes; `false` if the server does not read.
+    fn send(&mut self, bytes_max: usize) -> bool {
         let Some(io) = &mut self.io else {
             self.unsent.clear();
             return false;
         };
-        let most = most.min(self.unsent.len());
-        if most == 0 || self.state == PeerState::ClientLeft {
+        let bytes_max = bytes_max.min(self.unsent.len());
+        if bytes_max == 0 || self.state == PeerState::ClientLeft {
             return false;
         }
         let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(io).poll_write(&mut cx, &self.unsent[..most]) {
+        match Pin::new(io).poll_write(&mut cx, &self.unsent[..bytes_max]) {
             Poll::Ready(Ok(sent)) => {
                 self.oracle.receive(&self.unsent[..sent]);
                 self.unsent.drain(..sent);
@@ -224,19 +224,19 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Reads some of what the server said; `false` if there is nothing.
-    fn read(&mut self, most: usize) -> bool {
+    /// Reads some of the server's output; `false` if there is none.
+    fn read(&mut self, bytes_max: usize) -> bool {
         let Some(io) = &mut self.io else { return false };
         let mut bytes = [0; 4096];
         let mut cx = Context::from_waker(Waker::noop());
-        let (mut read, mut most) = (false, most);
-        while most > 0 {
-            let room = most.min(bytes.len());
+        let (mut read, mut bytes_max) = (false, bytes_max);
+        while bytes_max > 0 {
+            let room = bytes_max.min(bytes.len());
             let mut space = ReadBuf::new(&mut bytes[..room]);
             match Pin::new(&mut *io).poll_read(&mut cx, &mut space) {
                 Poll::Ready(Ok(())) if !space.filled().is_empty() => {
                     self.output.read(space.filled());
-                    most -= space.filled().len();
+                    bytes_max -= space.filled().len();
                     read = true;
                 }
                 Poll::Ready(_) | Poll::Pending => break,
@@ -249,10 +249,10 @@ impl WebSocketSimulation {
         if self.reads_while_waiting {
             self.read_all().await;
         } else if self.state != PeerState::Open || self.oracle.expected_close != ExpectedClose::StaysOpen {
-            // Last words are kept for a moment only.
+            // A close frame waits only for a moment.
             self.may_miss_close = true;
         }
-        // What waits a second four times over has waited when a minute is gone, and not longer.
+        // Four waits of a second have ended after a minute.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
@@ -264,7 +264,7 @@ impl WebSocketSimulation {
         advance(Duration::from_millis(ms - 1000 * steps)).await;
     }
 
-    /// Pings without end, and nobody reads the answers: at some time the server must stop reading.
+    /// Sends pings without end and reads no pongs: at some point the server must stop reading.
     async fn flood(&mut self) {
         let is_open = self.state == PeerState::Open
             && !self.server_task.is_finished()
@@ -284,16 +284,16 @@ impl WebSocketSimulation {
                 refused += 1;
                 run_until_idle().await;
             }
-            let most = self.limits.stream_bytes_max + UNREAD_BYTES_MAX;
-            assert!(taken < most, "it takes {taken} bytes of which nobody reads the answers");
+            let bytes_max = self.limits.stream_bytes_max + UNREAD_BYTES_MAX;
+            assert!(taken < bytes_max, "the server read {taken} bytes from a client that reads nothing");
         }
     }
 
-    /// The client stops sending, or is gone altogether.
-    fn disconnect(&mut self, dice: &mut FuzzInput<'_>) {
+    /// The client stops sending, or leaves altogether.
+    fn disconnect(&mut self, input: &mut FuzzInput<'_>) {
         self.state = PeerState::ClientLeft;
         self.unsent.clear();
-        if dice.one_in(2) {
+        if input.one_in(2) {
             self.io = None;
         } else if let Some(io) = &mut self.io {
             let mut cx = Context::from_waker(Waker::noop());
@@ -301,10 +301,10 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Compares what was heard with what was said.
+    /// Compares the server's output with the model.
     fn check_state(&mut self) {
-        for heard in &self.oracle.received[self.oracle_checked..] {
-            match heard {
+        for received in &self.oracle.received[self.oracle_checked..] {
+            match received {
                 ReceivedMessage::Ping(payload) => self.request_log.pings.push(payload.clone()),
                 ReceivedMessage::Text(text) => self.request_log.record_request(self.client.kind_of(text)),
             }
@@ -340,7 +340,7 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Whatever is on its way arrives, and all is read.
+    /// Delivers everything on its way, and reads everything.
     async fn deliver_all(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
@@ -378,7 +378,7 @@ impl WebSocketSimulation {
         self.io = None;
         self.advance_time(3000, advance).await;
         run_until_idle().await;
-        assert!(self.server_task.is_finished(), "somebody is still served");
+        assert!(self.server_task.is_finished(), "the server task has not ended");
         self.server_task.await.expect("it does not panic");
         let status = self.server.status();
         assert_eq!(
@@ -390,7 +390,7 @@ impl WebSocketSimulation {
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
-    /// As long as the connection lasts and time passes, everything is answered.
+    /// Everything is answered as long as the connection lasts and time passes.
     async fn wait_until_answered(&mut self, advance: &impl AsyncFn(Duration)) {
         for ms in [0, 1000, 4000, 31_000, 31_000] {
             self.advance_time(ms, advance).await;
@@ -405,11 +405,11 @@ impl WebSocketSimulation {
         assert!(
             self.request_log.has_unknown
                 || self.request_log.unnamed_errors == self.request_log.malformed_count,
-            "what is no message is told"
+            "an invalid message is answered with an error"
         );
     }
 
-    /// Says goodbye, or leaves if that would be in the middle of a frame.
+    /// Sends a close frame, or leaves if it is in the middle of a frame.
     async fn close(&mut self) {
         if self.oracle.is_between_frames() {
             self.client.close(&mut self.unsent);
@@ -421,7 +421,7 @@ impl WebSocketSimulation {
     }
 }
 
-/// RFC 6455, 7.4.1: a server that is going down.
+/// RFC 6455, 7.4.1: the server is going away.
 const CLOSE_GOING_AWAY: u16 = 1001;
 
 impl RequestLog {
@@ -431,8 +431,8 @@ impl RequestLog {
                 self.requests.insert(id, SentRequest { timing: answer, answer_count: 0 });
             }
             MessageKind::Cancel(id) => {
-                if let Some(asked) = self.requests.get_mut(&id) {
-                    asked.timing = AnswerTiming::Optional;
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.timing = AnswerTiming::Optional;
                 }
             }
             MessageKind::Notification => {}
@@ -449,30 +449,32 @@ impl RequestLog {
         assert!(message["result"].is_object() != message["error"].is_object(), "{message}");
         if message["id"].is_null() {
             self.unnamed_errors += 1;
-        } else if let Some(asked) = message["id"].as_u64().and_then(|id| self.requests.get_mut(&id)) {
-            asked.answer_count += 1;
-            assert_eq!(asked.answer_count, 1, "answered twice: {message}");
+        } else if let Some(request) = message["id"].as_u64().and_then(|id| self.requests.get_mut(&id)) {
+            request.answer_count += 1;
+            assert_eq!(request.answer_count, 1, "answered twice: {message}");
         } else {
-            // It may also be one of ours, but for the pieces of which it was made.
-            assert!(self.has_unknown, "nobody asked: {message}");
+            // It may also be one of ours in other fragments.
+            assert!(self.has_unknown, "a response without a request: {message}");
         }
     }
 
     fn all_answered(&self) -> bool {
-        self.requests.values().all(|asked| asked.timing == AnswerTiming::Optional || asked.answer_count == 1)
+        self.requests
+            .values()
+            .all(|request| request.timing == AnswerTiming::Optional || request.answer_count == 1)
     }
 
     fn check_immediate_answers(&self) {
-        for (id, asked) in &self.requests {
+        for (id, request) in &self.requests {
             assert!(
-                asked.timing != AnswerTiming::Immediate || asked.answer_count == 1,
+                request.timing != AnswerTiming::Immediate || request.answer_count == 1,
                 "{id} is not answered"
             );
         }
     }
 }
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;

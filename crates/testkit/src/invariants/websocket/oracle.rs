@@ -1,11 +1,11 @@
-//! RFC 6455 once more, as a reader of all that a client has sent: what a server heard, and how it has to end.
+//! RFC 6455 once more, as a reader of everything a client has sent: what a server received, and how it must end.
 
-/// Written without a thought for speed, and apart from the library that it judges.
+/// Written for clarity, not for speed, and independent of the library it checks.
 pub(super) struct WebSocketOracle {
     message_bytes_max: usize,
-    /// Of a frame that is not complete.
+    /// An incomplete frame.
     bytes: Vec<u8>,
-    /// What a message in pieces is made of so far.
+    /// The fragments of a message so far.
     fragments: Option<(MessageType, Vec<u8>)>,
     pub(super) received: Vec<ReceivedMessage>,
     pub(super) expected_close: ExpectedClose,
@@ -21,7 +21,7 @@ pub(super) enum ReceivedMessage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ExpectedClose {
     StaysOpen,
-    /// What is wrong with a frame may show before all of it is there.
+    /// An error in a frame may show before the frame is complete.
     MayClose(Vec<u16>),
     MustClose(Vec<u16>),
 }
@@ -32,7 +32,7 @@ enum MessageType {
     Binary,
 }
 
-/// A code of its own for a goodbye without one, as RFC 6455, 7.1.5 has it.
+/// The code for a close frame without one, as in RFC 6455, 7.1.5.
 pub(super) const CLOSE_NO_STATUS: u16 = 1005;
 
 const CLOSE_PROTOCOL_ERROR: u16 = 1002;
@@ -67,7 +67,7 @@ impl WebSocketOracle {
             let end =
                 usize::try_from(head.length).ok().and_then(|length| head.payload_offset.checked_add(length));
             let Some(end) = end.filter(|end| *end <= self.bytes.len()) else {
-                // So long a frame is not waited for.
+                // The server does not wait for so long a frame.
                 let is_too_long = head.length > self.message_bytes_max as u64;
                 self.expected_close = match (wrong.is_empty(), is_too_long) {
                     (true, _) => ExpectedClose::StaysOpen,
@@ -91,7 +91,7 @@ impl WebSocketOracle {
         matches!(self.expected_close, ExpectedClose::MustClose(_))
     }
 
-    /// Whether nothing has begun: neither a frame nor a message.
+    /// Whether neither a frame nor a message has begun.
     pub(super) fn is_between_messages(&self) -> bool {
         self.is_between_frames() && self.fragments.is_none()
     }
@@ -140,7 +140,7 @@ impl WebSocketOracle {
         let is_last = first & 0x80 != 0;
         let is_text = match std::str::from_utf8(&message) {
             Ok(_) => true,
-            // Half a character may become one.
+            // Half a character may be completed later.
             Err(error) => error.error_len().is_none() && !is_last,
         };
         match (kind, is_last) {
@@ -153,7 +153,7 @@ impl WebSocketOracle {
     }
 }
 
-/// 7.4: what is said back to a goodbye.
+/// 7.4: the code that answers a close frame.
 fn close_reply_codes(payload: &[u8]) -> Vec<u16> {
     match payload {
         [] => vec![CLOSE_NO_STATUS],
@@ -162,7 +162,7 @@ fn close_reply_codes(payload: &[u8]) -> Vec<u16> {
             let code = u16::from_be_bytes([*high, *low]);
             let mut codes = match code {
                 1000..=1003 | 1007..=1013 | 3000..=4999 => vec![code],
-                // Given since, to gateways; not every library knows.
+                // Registered later, for gateways; not every library knows it.
                 1014 => vec![code, CLOSE_PROTOCOL_ERROR],
                 _ => vec![CLOSE_PROTOCOL_ERROR],
             };
@@ -175,7 +175,7 @@ fn close_reply_codes(payload: &[u8]) -> Vec<u16> {
     }
 }
 
-/// 5.2. `None` as long as it is not complete.
+/// 5.2. `None` until it is complete.
 fn parse_frame_header(bytes: &[u8]) -> Option<FrameHeader> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     let (length, behind) = match second & 0x7f {

@@ -1,4 +1,4 @@
-//! What a server said, frame by frame, and whether a server may.
+//! The server's output, frame by frame, and whether it follows the RFC.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::oracle::CLOSE_NO_STATUS;
 
 #[derive(Default)]
 pub(super) struct ServerOutput {
-    /// Of a frame that is not complete.
+    /// An incomplete frame.
     bytes: Vec<u8>,
-    /// Messages, one by one also where they came as a batch.
+    /// Messages, one by one even if they came as a batch.
     pub(super) messages: Vec<Value>,
     pub(super) pongs: Vec<Vec<u8>>,
     pub(super) pings: usize,
-    /// With which code it was closed.
+    /// The code of the close frame.
     pub(super) close_code: Option<u16>,
 }
 
@@ -26,7 +26,7 @@ impl ServerOutput {
         }
     }
 
-    /// Whether it ends with a whole frame.
+    /// Whether it ends with a complete frame.
     pub(super) fn is_frame_complete(&self) -> bool {
         self.bytes.is_empty()
     }

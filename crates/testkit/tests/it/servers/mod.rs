@@ -1,9 +1,9 @@
-//! Our client against servers written with the official SDKs: each over every door that the SDK has, at every
-//! protocol version it knows.
+//! Our client against servers written with the official SDKs: each over every transport the SDK has, at every
+//! protocol version it supports.
 //!
-//! The servers are in `servers/` of this crate, and `examples/rmcp-server.rs`. All of them are the same desk,
-//! written the way its SDK wants it written. What a visitor does there is in `visit.rs`; what an SDK cannot do is
-//! in [`GAPS`], with the reason, and everything else must work.
+//! The servers are in `servers/` of this crate, and `examples/rmcp-server.rs`. All of them implement the same fixture,
+//! in the style of their SDK. What the client does is in `scenarios.rs`; what an SDK cannot do is in [`GAPS`], with the
+//! reason, and everything else must work.
 
 mod scenarios;
 mod sdk_server;
@@ -30,29 +30,29 @@ enum Sdk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransportKind {
     Stdio,
-    /// HTTP with sessions and streams, as the SDKs have it unless they are told otherwise.
+    /// HTTP with sessions and streams, the default of the SDKs.
     Http,
-    /// HTTP as servers that are many have it: each request is answered with one body, and nothing is kept.
+    /// HTTP for replicated servers: each request is answered with one body, and the server keeps no state.
     StatelessHttp,
-    /// HTTP of the oldest kind: POSTs, and a stream of events beside them.
+    /// HTTP+SSE: POSTs, and a stream of events beside them.
     Sse,
     WebSocket,
 }
 
-/// What a visitor may want that needs more than one answer to one question.
+/// Behaviour that needs more than one response to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behavior {
-    /// To hear how far a call is, and what the server notes about it.
+    /// Progress and log notifications.
     Progress,
-    /// To be asked something.
+    /// Input requests.
     InputRequests,
-    /// To hear of changes.
+    /// List changes and resource updates.
     Changes,
-    /// To give up a call.
+    /// Cancellation.
     Cancellation,
 }
 
-/// What a server does not do over a door, and why. It is not the client's fault.
+/// What a server does not support over a transport, and why. It is not the client's fault.
 struct SdkGap {
     sdks: &'static [Sdk],
     transport: TransportKind,
@@ -82,7 +82,7 @@ const GAPS: &[SdkGap] = &[
         transport: TransportKind::StatelessHttp,
         versions: |version| version.has(Feature::Envelope),
         behaviors: &[Behavior::Progress, Behavior::Cancellation],
-        reason: "one body has room for one answer; that a call has begun is told by its progress",
+        reason: "one body has room for one response; the start of a call shows in its progress",
     },
 ];
 
@@ -94,21 +94,21 @@ impl Sdk {
         }
     }
 
-    /// What a client ends up with that leaves it to the two of them.
-    fn negotiated_version(self, door: TransportKind) -> Version {
-        match (door, self.supports_version(Version::NEWEST)) {
-            // Whoever opens the oldest door is taken for somebody of that time.
+    /// The version that an automatic client negotiates.
+    fn negotiated_version(self, transport: TransportKind) -> Version {
+        match (transport, self.supports_version(Version::NEWEST)) {
+            // A client of HTTP+SSE is taken for one of 2024-11-05.
             (TransportKind::Sse, _) | (_, false) => Version::NEWEST_WITH_HANDSHAKE,
             (_, true) => Version::NEWEST,
         }
     }
 
-    fn supports(self, wish: Behavior, door: TransportKind, version: Version) -> bool {
+    fn supports(self, behavior: Behavior, transport: TransportKind, version: Version) -> bool {
         !GAPS.iter().any(|gap| {
             gap.sdks.contains(&self)
-                && gap.transport == door
+                && gap.transport == transport
                 && (gap.versions)(version)
-                && gap.behaviors.contains(&wish)
+                && gap.behaviors.contains(&behavior)
         })
     }
 }
@@ -124,8 +124,8 @@ macro_rules! every_server_over_every_transport {
     };
 }
 
-// Only the Python SDK 1 has a WebSocket; only it, its successor and the TypeScript SDK 1 still serve the oldest kind
-// of HTTP in the package that is there for servers.
+// Only the Python SDK 1 has a WebSocket; only it, its successor and the TypeScript SDK 1 still serve HTTP+SSE in their
+// server package.
 every_server_over_every_transport! {
     python_1_over_stdio: Python1 Stdio,
     python_1_over_http: Python1 Http,
@@ -148,30 +148,30 @@ every_server_over_every_transport! {
     rust_over_plain_http: Rust StatelessHttp,
 }
 
-/// One row of the table: every version, the one that is found out, and those that must be refused. Over HTTP
-/// they share one server, which has to tell them apart.
-fn check(sdk: Sdk, door: TransportKind) {
+/// Tests every version, automatic negotiation, and the versions that must be refused. Over HTTP they share one server,
+/// which has to distinguish them.
+fn check(sdk: Sdk, transport: TransportKind) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime can be made").block_on(async {
         let mut failures = Vec::new();
-        let mut server = SdkServer::start(sdk, door).await;
-        let found = sdk.negotiated_version(door);
+        let mut server = SdkServer::start(sdk, transport).await;
+        let found = sdk.negotiated_version(transport);
         let versions = Version::ALL.iter().map(|(version, _)| *version);
-        for (speak, version) in
+        for (version_policy, version) in
             versions.map(|v| (VersionPolicy::Only(v), v)).chain([(VersionPolicy::Any, found)])
         {
             let visited = match sdk.supports_version(version) {
-                true => run_scenarios(sdk, door, &mut server, speak, version).await,
-                false => check_refusal(&mut server, speak).await,
+                true => run_scenarios(sdk, transport, &mut server, version_policy, version).await,
+                false => check_refusal(&mut server, version_policy).await,
             };
-            if let Err(why) = visited {
-                failures.push(format!("{sdk:?} over {door:?}, {speak:?}: {why}"));
+            if let Err(reason) = visited {
+                failures.push(format!("{sdk:?} over {transport:?}, {version_policy:?}: {reason}"));
             }
         }
         // A server that dies, in both eras.
         for version in BTreeSet::from([found, Version::NEWEST_WITH_HANDSHAKE]) {
-            if let Err(why) = check_server_death(sdk, door, VersionPolicy::Only(version)).await {
-                failures.push(format!("{sdk:?} over {door:?}, {version:?}, dying: {why}"));
+            if let Err(reason) = check_server_death(sdk, transport, VersionPolicy::Only(version)).await {
+                failures.push(format!("{sdk:?} over {transport:?}, {version:?}, dying: {reason}"));
             }
         }
         assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
@@ -180,19 +180,19 @@ fn check(sdk: Sdk, door: TransportKind) {
 
 async fn run_scenarios(
     sdk: Sdk,
-    door: TransportKind,
+    transport: TransportKind,
     server: &mut SdkServer,
-    speak: VersionPolicy,
+    version_policy: VersionPolicy,
     version: Version,
 ) -> Result<(), String> {
-    let (visitor, watch) = (RecordingHandler::new(), RecordingTap::new());
-    let opened = open(server, speak, &visitor, &watch).await?;
+    let (handler, tap) = (RecordingHandler::new(), RecordingTap::new());
+    let opened = open(server, version_policy, &handler, &tap).await?;
     let (connection, process) = (opened.0.map_err(|error| format!("opening: {error}"))?, opened.1);
-    scenarios::run_all(sdk, door, version, &connection, &visitor, &watch).await?;
+    scenarios::run_all(sdk, transport, version, &connection, &handler, &tap).await?;
     scenarios::within("closing", connection.close()).await?;
     // 2025-11-25, Session Management: clients "SHOULD send an HTTP DELETE", and all of these servers take it.
-    if door == TransportKind::Http && version.has(Feature::Sessions) {
-        watch.session_ended()?;
+    if transport == TransportKind::Http && version.has(Feature::Sessions) {
+        tap.session_ended()?;
     }
     match process {
         Some(process) => process.wait_exit().await,
@@ -200,25 +200,29 @@ async fn run_scenarios(
     }
 }
 
-/// A version that the server does not know is not spoken to it.
-async fn check_refusal(server: &mut SdkServer, speak: VersionPolicy) -> Result<(), String> {
-    match open(server, speak, &RecordingHandler::new(), &RecordingTap::new()).await?.0 {
+/// A version that the server does not support is refused.
+async fn check_refusal(server: &mut SdkServer, version_policy: VersionPolicy) -> Result<(), String> {
+    match open(server, version_policy, &RecordingHandler::new(), &RecordingTap::new()).await?.0 {
         Err(OpenError::Failed(ClientError::UnsupportedVersion(_))) => Ok(()),
         Err(other) => Err(format!("refused for another reason: {other}")),
         Ok(_) => Err("not refused".to_owned()),
     }
 }
 
-/// The server ends in the middle of a call, and the call does not wait for ever.
-async fn check_server_death(sdk: Sdk, door: TransportKind, speak: VersionPolicy) -> Result<(), String> {
-    let mut server = SdkServer::start(sdk, door).await;
-    let opened = open(&mut server, speak, &RecordingHandler::new(), &RecordingTap::new()).await?;
+/// The server ends in the middle of a call, and the call must not wait for ever.
+async fn check_server_death(
+    sdk: Sdk,
+    transport: TransportKind,
+    version_policy: VersionPolicy,
+) -> Result<(), String> {
+    let mut server = SdkServer::start(sdk, transport).await;
+    let opened = open(&mut server, version_policy, &RecordingHandler::new(), &RecordingTap::new()).await?;
     let connection = opened.0.map_err(|error| format!("opening: {error}"))?;
     match scenarios::within("dying", scenarios::tool(&connection, "die", "{}")).await? {
-        Err(ClientError::ConnectionClosed(why)) if !why.is_empty() => {}
+        Err(ClientError::ConnectionClosed(reason)) if !reason.is_empty() => {}
         other => return Err(format!("the call ended with {other:?}")),
     }
-    // And so does whatever is asked for after that.
+    // Later requests must fail too.
     match scenarios::within("asking the dead", scenarios::tool(&connection, "add", r#"{"a":1,"b":2}"#))
         .await?
     {
@@ -231,31 +235,31 @@ type OpenResult = (Result<Connection, OpenError>, Option<sdk_server::Process>);
 
 async fn open(
     server: &mut SdkServer,
-    speak: VersionPolicy,
-    visitor: &Arc<RecordingHandler>,
-    watch: &Arc<RecordingTap>,
+    version_policy: VersionPolicy,
+    handler: &Arc<RecordingHandler>,
+    tap: &Arc<RecordingTap>,
 ) -> Result<OpenResult, String> {
-    let caps = spile_core::ClientCapabilities::ELICITATION_FORM
+    let capabilities = spile_core::ClientCapabilities::ELICITATION_FORM
         .with(spile_core::ClientCapabilities::SAMPLING)
         .with(spile_core::ClientCapabilities::ROOTS);
-    let terms = ClientOptions { capabilities: caps, version_policy: speak, ..ClientOptions::default() };
-    let options = Options { client_options: terms, trace: Some(watch.clone()), ..Options::default() };
+    let terms = ClientOptions { capabilities, version_policy, ..ClientOptions::default() };
+    let options = Options { client_options: terms, trace: Some(tap.clone()), ..Options::default() };
     let opening = async {
         match server {
             SdkServer::Command(command) => {
                 let (process, input, output) = sdk_server::Process::spawn(command);
-                let opened = Connection::over_pipe(input, output, options, visitor.clone()).await;
+                let opened = Connection::over_pipe(input, output, options, handler.clone()).await;
                 (opened, Some(process))
             }
-            // Where the stream beside the POSTs is all there is, that is known, or found out.
+            // A client of HTTP+SSE is told so, or finds out.
             SdkServer::Listening { url, .. } => {
                 let target = match Target::parse(url).expect("a server prints its address") {
-                    Target::Http(url) if speak != VersionPolicy::Any && url.path() == "/sse" => {
+                    Target::Http(url) if version_policy != VersionPolicy::Any && url.path() == "/sse" => {
                         Target::Sse(url)
                     }
                     target => target,
                 };
-                (Connection::open(&target, options, visitor.clone()).await, None)
+                (Connection::open(&target, options, handler.clone()).await, None)
             }
         }
     };

@@ -1,4 +1,4 @@
-//! What a visitor does at the desk, and what must come of it.
+//! What the client does with each server, and the expected results.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -18,7 +18,7 @@ use wire::{Feature, ListKind, NotificationFilter, Version};
 
 use super::{Behavior, Sdk, TransportKind};
 
-/// Longer than anything takes: whatever hangs is named.
+/// Longer than anything takes: a scenario that hangs is named.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const TOOLS: [&str; 11] =
@@ -28,38 +28,38 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> Result<T, S
     tokio::time::timeout(TIMEOUT, work).await.map_err(|_| format!("{what}: not done within {TIMEOUT:?}"))
 }
 
-/// Everything, in one conversation.
+/// Runs all scenarios on one connection.
 pub async fn run_all(
     sdk: Sdk,
-    door: TransportKind,
+    transport: TransportKind,
     version: Version,
     server: &Connection,
-    visitor: &RecordingHandler,
-    watch: &RecordingTap,
+    handler: &RecordingHandler,
+    tap: &RecordingTap,
 ) -> Result<(), String> {
-    let grants = |wish| sdk.supports(wish, door, version);
+    let grants = |behavior| sdk.supports(behavior, transport, version);
     within("greeting", greeting(server, version)).await??;
-    within("tools", tools(server, watch, version)).await??;
+    within("tools", tools(server, tap, version)).await??;
     within("calling", calls(server, version)).await??;
     within("failing", failures(server)).await??;
     within("resources", resources(server)).await??;
     within("prompts", prompts(server)).await??;
     if grants(Behavior::Progress) {
         within("progress", progress(server, version)).await??;
-        within("log", log(server, visitor)).await??;
+        within("log", log(server, handler)).await??;
     }
     if grants(Behavior::InputRequests) {
-        within("questions", questions(server, visitor, version)).await??;
+        within("questions", questions(server, handler, version)).await??;
     }
     if grants(Behavior::Changes) {
-        within("changes", changes(server, visitor)).await??;
+        within("changes", changes(server, handler)).await??;
     }
     if grants(Behavior::Cancellation) {
         within("cancelling", cancelling(server)).await??;
     }
     let pong = within("ping", server.ping(None)).await?;
-    pong.map_err(|why| format!("ping: {why}"))?;
-    match visitor.warnings() {
+    pong.map_err(|reason| format!("ping: {reason}"))?;
+    match handler.warnings() {
         odd if odd.is_empty() => Ok(()),
         odd => Err(format!("not as it should be: {odd:?}")),
     }
@@ -77,11 +77,11 @@ async fn greeting(server: &Connection, version: Version) -> Result<(), String> {
     Ok(())
 }
 
-async fn tools(server: &Connection, watch: &RecordingTap, version: Version) -> Result<(), String> {
+async fn tools(server: &Connection, tap: &RecordingTap, version: Version) -> Result<(), String> {
     let tools = list(server, ListKind::Tools).await?;
     let names: BTreeSet<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
     expect_same("tools", &names, &BTreeSet::from(TOOLS))?;
-    expect_same("pages", &watch.request_count("tools/list"), &3)?;
+    expect_same("pages", &tap.request_count("tools/list"), &3)?;
     let add = tools.iter().find(|tool| tool["name"] == "add").ok_or("no `add`")?;
     expect_same("a type", &add["inputSchema"]["properties"]["a"]["type"], &json!("integer"))?;
     if version.has(Feature::StructuredContent) {
@@ -106,7 +106,7 @@ async fn calls(server: &Connection, version: Version) -> Result<(), String> {
         if has_sum { Ok(()) } else { Err(format!("`{text}` is no sum")) }
     };
     add(0).await?;
-    // Several at once, and each gets its own answer.
+    // Several calls at once, each with its own result.
     tokio::try_join!(add(1), add(2), add(3), add(4), add(5), add(6), add(7), add(8)).map(drop)
 }
 
@@ -117,7 +117,7 @@ async fn failures(server: &Connection) -> Result<(), String> {
     if !said.contains("on purpose") {
         return Err(format!("`{said}` is not what the tool said"));
     }
-    // Some SDKs answer these with an error, some with a result that is one.
+    // Some SDKs answer these with an error, some with an error result.
     for (name, arguments) in [("no_such_tool", "{}"), ("add", r#"{"a":"x","b":1}"#)] {
         match tool(server, name, arguments).await {
             Err(ClientError::Server(told)) if !told.message.is_empty() => {}
@@ -138,26 +138,26 @@ async fn progress(server: &Connection, version: Version) -> Result<(), String> {
         Arc::new(move |progress| lock(&seen).push(progress))
     };
     let result = server.call(tool_call("progress", "{}"), Some(follow)).await;
-    expect_same("result", &text(&value(&result.map_err(|why| why.to_string())?))?, &"done".to_owned())?;
+    expect_same("result", &text(&value(&result.map_err(|reason| reason.to_string())?))?, &"done".to_owned())?;
     let seen = lock(&seen);
     let steps: Vec<(f64, Option<f64>)> = seen.iter().map(|step| (step.progress, step.total)).collect();
     expect_same("steps", &steps, &vec![(1.0, Some(3.0)), (2.0, Some(3.0)), (3.0, Some(3.0))])?;
     let first = seen.first().and_then(|step| step.message.as_deref());
-    // Earlier versions have no word for it; some servers say it all the same.
+    // Earlier versions have no message field; some servers send it all the same.
     if version.has(Feature::ProgressMessage) || first.is_some() {
         expect_same("message", &first, &Some("step 1"))?;
     }
     Ok(())
 }
 
-async fn log(server: &Connection, visitor: &RecordingHandler) -> Result<(), String> {
+async fn log(server: &Connection, handler: &RecordingHandler) -> Result<(), String> {
     server.set_log_level(spile_core::LogLevel::Warning);
     expect_same("result", &call_text(server, "log", "{}").await?, &"done".to_owned())?;
-    visitor.wait_for(r#"log warning desk {"careful":true}"#).await;
+    handler.wait_for(r#"log warning desk {"careful":true}"#).await;
     Ok(())
 }
 
-async fn questions(server: &Connection, visitor: &RecordingHandler, version: Version) -> Result<(), String> {
+async fn questions(server: &Connection, handler: &RecordingHandler, version: Version) -> Result<(), String> {
     let mut expected = vec!["Sampling the capital?", "Roots "];
     expect_same("sampled", &call_text(server, "sample", "{}").await?, &"Paris".to_owned())?;
     expect_same("roots", &call_text(server, "roots", "{}").await?, &"file:///srv/desk".to_owned())?;
@@ -165,7 +165,7 @@ async fn questions(server: &Connection, visitor: &RecordingHandler, version: Ver
         expect_same("asked", &call_text(server, "ask", "{}").await?, &"hello ada".to_owned())?;
         expected.push("Elicitation who are you?");
     }
-    let asked = std::mem::take(&mut *lock(&visitor.requests));
+    let asked = std::mem::take(&mut *lock(&handler.requests));
     expect_same("questions", &asked.iter().map(String::as_str).collect::<Vec<_>>(), &expected)
 }
 
@@ -179,7 +179,7 @@ async fn resources(server: &Connection) -> Result<(), String> {
     for (uri, key, expected) in
         [("test://one", "text", "one"), ("test://blob", "blob", "AAEC"), ("test://item/7", "text", "item 7")]
     {
-        let read = read(server, uri).await.map_err(|why| format!("{uri}: {why}"))?;
+        let read = read(server, uri).await.map_err(|reason| format!("{uri}: {reason}"))?;
         expect_same(uri, &value(&read)["contents"][0][key], &json!(expected))?;
     }
     Ok(())
@@ -198,7 +198,7 @@ async fn prompts(server: &Connection) -> Result<(), String> {
     expect_same("completion", &completed["completion"]["values"], &json!(["ada", "alan"]))
 }
 
-async fn changes(server: &Connection, visitor: &RecordingHandler) -> Result<(), String> {
+async fn changes(server: &Connection, handler: &RecordingHandler) -> Result<(), String> {
     let uris = vec!["test://one".to_owned()];
     let filter = NotificationFilter {
         tools_list_changed: true,
@@ -207,7 +207,7 @@ async fn changes(server: &Connection, visitor: &RecordingHandler) -> Result<(), 
         resource_uris: uris,
         ..NotificationFilter::default()
     };
-    let subscription = server.subscribe(&filter).await.map_err(|why| format!("listening: {why}"))?;
+    let subscription = server.subscribe(&filter).await.map_err(|reason| format!("listening: {reason}"))?;
     let granted = &subscription.granted;
     expect_same(
         "granted",
@@ -217,12 +217,12 @@ async fn changes(server: &Connection, visitor: &RecordingHandler) -> Result<(), 
     expect_same("granted", &granted.resource_uris, &filter.resource_uris)?;
     expect_same("result", &call_text(server, "change", "{}").await?, &"done".to_owned())?;
     for change in ["Tools", "Prompts", "Resources", r#"Resource("test://one")"#] {
-        visitor.wait_for(&format!("changed {change}")).await;
+        handler.wait_for(&format!("changed {change}")).await;
     }
     Ok(())
 }
 
-/// The call is given up when it has begun, and the server notices.
+/// The call is cancelled once it has started, and the server notices.
 async fn cancelling(server: &Connection) -> Result<(), String> {
     let (begun, beginning) = oneshot::channel();
     let begun = Mutex::new(Some(begun));
@@ -240,7 +240,7 @@ async fn cancelling(server: &Connection) -> Result<(), String> {
     expect_same("cancelled", &call_text(server, "was_cancelled", "{}").await?, &"yes".to_owned())
 }
 
-// Calls, short.
+// Short forms of calls.
 
 fn tool_call(name: &str, arguments: &str) -> ClientCall {
     let params = Json::object(|params| {
@@ -255,10 +255,10 @@ pub async fn tool(server: &Connection, name: &str, arguments: &str) -> Result<Js
 
 async fn call_result(server: &Connection, name: &str, arguments: &str) -> Result<Value, String> {
     let result = tool(server, name, arguments).await;
-    result.map(|result| value(&result)).map_err(|why| format!("{name}: {why}"))
+    result.map(|result| value(&result)).map_err(|reason| format!("{name}: {reason}"))
 }
 
-/// What a tool says that does not fail.
+/// The text of a successful result.
 async fn call_text(server: &Connection, name: &str, arguments: &str) -> Result<String, String> {
     let result = call_result(server, name, arguments).await?;
     match result["isError"].as_bool() {
@@ -270,7 +270,7 @@ async fn call_text(server: &Connection, name: &str, arguments: &str) -> Result<S
 async fn send_request(server: &Connection, method: Method, params: &str) -> Result<Value, String> {
     let params = Json::parse(params).expect("written here");
     let result = server.call(ClientCall::new(method, params), None).await;
-    result.map(|result| value(&result)).map_err(|why| format!("{}: {why}", method.as_str()))
+    result.map(|result| value(&result)).map_err(|reason| format!("{}: {reason}", method.as_str()))
 }
 
 async fn read(server: &Connection, uri: &str) -> Result<Json, ClientError> {
@@ -281,7 +281,7 @@ async fn read(server: &Connection, uri: &str) -> Result<Json, ClientError> {
 }
 
 async fn list(server: &Connection, list: ListKind) -> Result<Vec<Value>, String> {
-    let items = server.list(list, None).await.map_err(|why| format!("{}: {why}", list.result_key()))?;
+    let items = server.list(list, None).await.map_err(|reason| format!("{}: {reason}", list.result_key()))?;
     Ok(items.iter().map(value).collect())
 }
 
@@ -306,7 +306,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers what it is asked, and remembers what it heard.
+/// Answers requests and records events.
 pub struct RecordingHandler {
     requests: Mutex<Vec<String>>,
     events: Mutex<Vec<String>>,
@@ -318,7 +318,7 @@ impl RecordingHandler {
         Arc::new(Self { requests: Mutex::default(), events: Mutex::default(), event_notify: Notify::new() })
     }
 
-    /// Waits for something to be said, however it came; once it is heard it is forgotten.
+    /// Waits for an event, and removes it.
     async fn wait_for(&self, wanted: &str) {
         while !self.take_event(wanted) {
             self.event_notify.notified().await;
@@ -363,15 +363,15 @@ impl ClientHandler for RecordingHandler {
         Box::pin(async { InputReply::Result(answer) })
     }
 
-    fn on_event(&self, news: ConnectionEvent) {
-        let said = match news {
+    fn on_event(&self, event: ConnectionEvent) {
+        let said = match event {
             ConnectionEvent::Log { level, logger, data } => {
                 format!("log {level} {} {data}", logger.unwrap_or_default())
             }
             ConnectionEvent::CatalogChanged(change) => format!("changed {change:?}"),
             ConnectionEvent::ProtocolWarning(what) => format!("odd {what}"),
             ConnectionEvent::Reinitialized(greeting) => format!("odd greeted again: {greeting:?}"),
-            ConnectionEvent::Closed(why) => format!("over {why}"),
+            ConnectionEvent::Closed(reason) => format!("over {reason}"),
             ConnectionEvent::Stderr(line) => format!("stderr {line}"),
         };
         lock(&self.events).push(said);
@@ -379,7 +379,7 @@ impl ClientHandler for RecordingHandler {
     }
 }
 
-/// Counts what goes by.
+/// Counts the traffic.
 pub struct RecordingTap(Mutex<Vec<String>>);
 
 impl RecordingTap {
@@ -387,7 +387,7 @@ impl RecordingTap {
         Arc::new(Self(Mutex::default()))
     }
 
-    /// How many requests of a kind were made.
+    /// The number of requests with this method.
     fn request_count(&self, method: &str) -> usize {
         let wanted = format!(r#""method":"{method}""#);
         lock(&self.0).iter().filter(|line| line.contains(&wanted)).count()

@@ -1,4 +1,4 @@
-//! Starting the servers, and seeing them end.
+//! Starts the servers and waits for their end.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,21 +10,21 @@ use super::scenarios::within;
 use super::{Sdk, TransportKind};
 use crate::clients::{cached, node};
 
-/// A server that can be spoken to.
+/// A running server.
 pub enum SdkServer {
-    /// One process for each conversation.
+    /// One process for each connection.
     Command(Vec<PathBuf>),
-    /// Somewhere on this machine. Ends when dropped.
+    /// A local address. The server ends when dropped.
     Listening { url: String, _child: Child },
 }
 
 impl SdkServer {
-    pub async fn start(sdk: Sdk, door: TransportKind) -> Self {
-        let words = server_command(sdk, door);
-        if door == TransportKind::Stdio {
-            return Self::Command(words);
+    pub async fn start(sdk: Sdk, transport: TransportKind) -> Self {
+        let arguments = server_command(sdk, transport);
+        if transport == TransportKind::Stdio {
+            return Self::Command(arguments);
         }
-        let mut child = command(&words)
+        let mut child = command(&arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -42,7 +42,7 @@ impl SdkServer {
             None
         });
         let url = found.await.ok().flatten().expect("the server prints its address");
-        // Read to the end, so that it never waits for someone to read its log; the log is seen when a test fails.
+        // Read to the end, so that the server never blocks on its log; the log is shown when a test fails.
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 eprintln!("{line}");
@@ -52,18 +52,18 @@ impl SdkServer {
     }
 }
 
-fn server_command(sdk: Sdk, door: TransportKind) -> Vec<PathBuf> {
+fn server_command(sdk: Sdk, transport: TransportKind) -> Vec<PathBuf> {
     let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("servers").join(name);
-    // What Python compiles does not go into the clone.
+    // Python's bytecode must not go into the clone.
     let unwritten = || PathBuf::from("-B");
-    let mut words = match sdk {
+    let mut arguments = match sdk {
         Sdk::Python1 => vec![cached("venv-1/bin/python"), unwritten(), script("python1.py")],
         Sdk::Python2 => vec![cached("venv/bin/python"), unwritten(), script("python.py")],
         Sdk::TypeScript1 => vec![node(), script("ts1.mjs")],
         Sdk::TypeScript2 => vec![node(), script("ts2.mjs")],
         Sdk::Rust => vec![example("rmcp-server")],
     };
-    words.push(PathBuf::from(match door {
+    arguments.push(PathBuf::from(match transport {
         TransportKind::Stdio => "stdio",
         TransportKind::Http => "http",
         TransportKind::StatelessHttp => "plain",
@@ -71,12 +71,12 @@ fn server_command(sdk: Sdk, door: TransportKind) -> Vec<PathBuf> {
         TransportKind::WebSocket => "ws",
     }));
     if sdk == Sdk::TypeScript2 {
-        words.push(cached("ts2-servers"));
+        arguments.push(cached("ts2-servers"));
     }
-    words
+    arguments
 }
 
-/// Cargo builds examples with the tests, beside the binaries, and tells nobody where.
+/// Cargo builds examples with the tests, beside the binaries, but does not publish the path.
 fn example(name: &str) -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_fixture"));
     let path = beside.with_file_name("examples").join(name);
@@ -88,18 +88,18 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
-fn command(words: &[PathBuf]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).kill_on_drop(true);
+fn command(arguments: &[PathBuf]) -> Command {
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]).kill_on_drop(true);
     command
 }
 
-/// A server that speaks on its standard streams.
+/// A server on stdio.
 pub struct Process(Child);
 
 impl Process {
-    pub fn spawn(words: &[PathBuf]) -> (Self, ChildStdout, ChildStdin) {
-        let mut child = command(words)
+    pub fn spawn(arguments: &[PathBuf]) -> (Self, ChildStdout, ChildStdin) {
+        let mut child = command(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -110,7 +110,7 @@ impl Process {
         (Self(child), output, input)
     }
 
-    /// Waits until it has ended by itself, and in good order.
+    /// Waits until it has exited by itself, successfully.
     pub async fn wait_exit(mut self) -> Result<(), String> {
         let status = within("waiting for the server to exit", self.0.wait()).await?;
         let status = status.map_err(|error| error.to_string())?;

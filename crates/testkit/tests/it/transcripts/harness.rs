@@ -1,4 +1,4 @@
-//! Where transcripts are played: a server whose clock stands still, its dice loaded, on a runtime of its own.
+//! The server of a transcript: its clock stands still, its random bytes are fixed, and it has its own runtime.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -24,7 +24,7 @@ pub struct Harness {
     runtime: Option<JoinHandle<()>>,
 }
 
-/// How much time passes, and whom to tell when it has.
+/// How much time passes, and whom to notify afterwards.
 type Tick = (Duration, SyncSender<()>);
 
 impl Harness {
@@ -46,7 +46,7 @@ impl Harness {
                 .start_paused(true)
                 .build()
                 .expect("a runtime needs nothing that could be missing");
-            tell.send(runtime.handle().clone()).expect("somebody waits for it");
+            tell.send(runtime.handle().clone()).expect("the test waits for the handle");
             runtime.block_on(run_clock(ticks));
             runtime.shutdown_background();
         });
@@ -54,12 +54,12 @@ impl Harness {
         Self { server, handle, platform, clock: Some(clock), runtime: Some(runtime) }
     }
 
-    /// Lets time pass, and everything happen that was due meanwhile.
+    /// Lets time pass, and runs everything that becomes due.
     pub fn advance_time(&self, by: Duration) {
         self.platform.advance_ms(by.as_millis() as u64);
         let (done, passed) = sync_channel(1);
-        let clock = self.clock.as_ref().expect("the clock runs until the theatre closes");
-        clock.blocking_send((by, done)).expect("the runtime runs until the theatre closes");
+        let clock = self.clock.as_ref().expect("the clock runs until the harness is dropped");
+        clock.blocking_send((by, done)).expect("the runtime runs until the harness is dropped");
         passed.recv().expect("the runtime tells when time has passed");
     }
 }
@@ -68,28 +68,28 @@ impl Drop for Harness {
     fn drop(&mut self) {
         drop(self.clock.take());
         if let Some(runtime) = self.runtime.take() {
-            // A panic in there has been shown already.
+            // A panic in the thread has been printed already.
             let _shown = runtime.join();
         }
     }
 }
 
 async fn run_clock(mut ticks: mpsc::Receiver<Tick>) {
-    // Paused time jumps to the next timer whenever nothing else is to be done, except while blocking work is
-    // under way: then it stands still, and a question to the client does not time out before it is read.
+    // Paused time jumps to the next timer when nothing else can run, except while blocking work runs: then it stands still,
+    // and an input request does not time out before the client reads it.
     let (hold, held) = sync_channel::<()>(0);
     tokio::task::spawn_blocking(move || held.recv());
     while let Some((by, done)) = ticks.recv().await {
         run_until_idle().await;
         tokio::time::advance(by).await;
         run_until_idle().await;
-        // Whoever asked may have given up.
+        // The receiver may have given up.
         let _gone = done.send(());
     }
     drop(hold);
 }
 
-/// Everything that can run has run: each turn of the scheduler takes all that is ready.
+/// Runs everything that can run: each turn of the scheduler takes all ready tasks.
 async fn run_until_idle() {
     for _ in 0..32 {
         tokio::task::yield_now().await;

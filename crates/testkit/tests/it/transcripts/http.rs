@@ -1,4 +1,4 @@
-//! The HTTP door, spoken to by hand: one connection for each request, so that streams can be read side by side.
+//! An HTTP client by hand: one connection for each request, so that streams can be read in parallel.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -19,10 +19,10 @@ pub struct TestHttpServer {
 }
 
 impl TestHttpServer {
-    pub fn open(theatre: &Harness) -> Self {
+    pub fn open(harness: &Harness) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let site = Site {
-            servers: vec![theatre.server.clone()],
+        let server = Site {
+            servers: vec![harness.server.clone()],
             guard: Guard::default(),
             connection_limits: ConnectionLimits::default(),
             tls: None,
@@ -30,24 +30,24 @@ impl TestHttpServer {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket can be set not to block");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let _inside = theatre.handle.enter();
+        let _inside = harness.handle.enter();
         let listener = TcpListener::from_std(listener).expect("the runtime takes a socket");
-        theatre.handle.spawn(transport::http::serve(listener, Arc::new(site), stopped));
+        harness.handle.spawn(transport::http::serve(listener, Arc::new(server), stopped));
         Self { address, stop }
     }
 
     pub fn close(&self) {
-        // If nobody listens any more, it is closed already.
+        // Closed already if the receiver is gone.
         let _closed = self.stop.send(true);
     }
 }
 
-/// A response, read as it comes, and not before somebody wants to know.
+/// A response, read on demand.
 pub struct Response {
     stream: BufReader<TcpStream>,
     head: Option<ResponseHead>,
     body: ResponseBody,
-    /// Fields of the event that is being read.
+    /// Fields of the current event.
     fields: VecDeque<String>,
 }
 
@@ -57,9 +57,9 @@ struct ResponseHead {
 }
 
 enum ResponseBody {
-    /// So many bytes, none of them read yet.
+    /// The body has so many bytes, none of them read yet.
     Sized(usize),
-    /// Decoded bytes that are not taken yet.
+    /// Decoded bytes that are not consumed yet.
     Chunked(Vec<u8>),
     Finished,
 }
@@ -104,7 +104,7 @@ impl Response {
         self.head.as_ref().ok_or_else(|| "the head was just read".into())
     }
 
-    /// Whether anything of it has been read.
+    /// Whether anything of the response has been read.
     pub fn is_started(&self) -> bool {
         self.head.is_some()
     }
@@ -121,7 +121,7 @@ impl Response {
         Ok(self.header("content-type")? == Some("text/event-stream"))
     }
 
-    /// The next message; `None` at the end. Over a stream, ids of events are passed over.
+    /// The next message; `None` at the end. In a stream, event ids are skipped.
     pub fn next(&mut self) -> Result<Option<String>, String> {
         if !self.is_stream()? {
             let body = self.read_sized()?;
@@ -139,13 +139,13 @@ impl Response {
         }
     }
 
-    /// What is left of an answer that is no stream.
+    /// The rest of a response that is not a stream.
     pub fn unread(&mut self) -> Result<Option<String>, String> {
         if self.is_stream()? { Ok(None) } else { self.next() }
     }
 
-    /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments and the name of the event,
-    /// which says nothing that its data does not, are left out.
+    /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments are skipped, and the event name, which adds
+    /// nothing to the data.
     pub fn next_field(&mut self) -> Result<Option<String>, String> {
         self.head()?;
         loop {

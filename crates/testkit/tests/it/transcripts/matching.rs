@@ -1,21 +1,21 @@
-//! Whether what was said is like what was expected, and what it taught us.
+//! Compares a line with its expectation, and binds names.
 
 use serde_json::Value;
 
-/// Names bound on the way, with the text that stands for them from now on.
+/// Names bound so far, with their texts.
 pub type Bindings = Vec<(String, String)>;
 
-/// Puts the texts of all names into a line; later names win.
+/// Substitutes all names in a line; later names win.
 pub fn substitute(text: &str, lets: &[(String, String)]) -> String {
     let mut out = text.to_owned();
-    // The text of a name may hold names that came before it.
+    // The text of a name may contain earlier names.
     for (name, stands_for) in lets.iter().rev() {
         out = out.replace(&format!("<{name}>"), stands_for);
     }
     out
 }
 
-/// Compares a line with what was expected; `Err` says where they part.
+/// Compares a line with its expectation; `Err` says where they differ.
 pub fn match_message(expected: &str, said: &str) -> Result<Bindings, String> {
     let wanted: Value =
         serde_json::from_str(expected).map_err(|error| format!("what is expected is no JSON: {error}"))?;
@@ -26,7 +26,7 @@ pub fn match_message(expected: &str, said: &str) -> Result<Bindings, String> {
     Ok(learned)
 }
 
-/// Ids travel byte by byte: `9007199254740993`, `"a\u0062"`.
+/// Ids are compared byte by byte: `9007199254740993`, `"a\u0062"`.
 fn check_same_id(expected: &str, said: &str) -> Result<(), String> {
     let id = |line: &str| {
         let doc = json::scan(line.as_bytes().to_vec(), &json::ScanLimits::default()).ok()?;
@@ -40,7 +40,7 @@ fn check_same_id(expected: &str, said: &str) -> Result<(), String> {
     }
 }
 
-/// A text that may hold a name to learn: `<name=…>`, or text around it.
+/// A string that may bind a name: `<name=…>`, with or without text around it.
 pub fn match_text(expected: &str, said: &str) -> Result<Bindings, String> {
     let mut learned = Bindings::new();
     if text_matches(expected, said, &mut learned) {
@@ -49,18 +49,20 @@ pub fn match_text(expected: &str, said: &str) -> Result<Bindings, String> {
     Err(format!("`{said}` is not `{expected}`"))
 }
 
-fn match_value(at: &str, wanted: &Value, got: &Value, learned: &mut Bindings) -> Result<(), String> {
+fn match_value(location: &str, wanted: &Value, got: &Value, learned: &mut Bindings) -> Result<(), String> {
     match (wanted, got) {
         (Value::String(text), _) if text == "<any>" => Ok(()),
         (Value::String(text), Value::Number(number)) if text == "<int>" && !number.is_f64() => Ok(()),
         (Value::String(text), Value::String(said)) if text_matches(text, said, learned) => Ok(()),
         (Value::Object(wanted), Value::Object(got)) => {
             for (key, value) in wanted.iter().filter(|(key, _)| *key != "…") {
-                let Some(said) = got.get(key) else { return Err(format!("{at}/{key} is missing")) };
-                match_value(&format!("{at}/{key}"), value, said, learned)?;
+                let Some(said) = got.get(key) else { return Err(format!("{location}/{key} is missing")) };
+                match_value(&format!("{location}/{key}"), value, said, learned)?;
             }
             match got.keys().find(|key| !wanted.contains_key(*key)) {
-                Some(extra) if !wanted.contains_key("…") => Err(format!("{at}/{extra} was not expected")),
+                Some(extra) if !wanted.contains_key("…") => {
+                    Err(format!("{location}/{extra} was not expected"))
+                }
                 _ => Ok(()),
             }
         }
@@ -68,13 +70,15 @@ fn match_value(at: &str, wanted: &Value, got: &Value, learned: &mut Bindings) ->
             let open = wanted.last().is_some_and(|last| last == "…");
             let wanted = if open { &wanted[..wanted.len() - 1] } else { &wanted[..] };
             if got.len() < wanted.len() || (got.len() > wanted.len() && !open) {
-                return Err(format!("{at} has {} elements, not {}", got.len(), wanted.len()));
+                return Err(format!("{location} has {} elements, not {}", got.len(), wanted.len()));
             }
             let mut pairs = wanted.iter().zip(got).enumerate();
-            pairs.try_for_each(|(i, (wanted, got))| match_value(&format!("{at}/{i}"), wanted, got, learned))
+            pairs.try_for_each(|(i, (wanted, got))| {
+                match_value(&format!("{location}/{i}"), wanted, got, learned)
+            })
         }
         _ if wanted == got => Ok(()),
-        _ => Err(format!("{at} is {got}, not {wanted}")),
+        _ => Err(format!("{location} is {got}, not {wanted}")),
     }
 }
 
@@ -82,7 +86,7 @@ fn text_matches(wanted: &str, said: &str, learned: &mut Bindings) -> bool {
     if wanted == said || wanted == "<string>" {
         return true;
     }
-    // One name at most: what stands before and after it must be there.
+    // At most one name: the text before and after it must match.
     let Some((before, rest)) = wanted.split_once('<') else { return false };
     let Some((name, after)) = rest.split_once("=…>") else { return false };
     let between = said.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));

@@ -1,4 +1,4 @@
-//! The stdio door, between two real pipes.
+//! The stdio transport, between two real pipes.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
@@ -12,7 +12,7 @@ use transport::stdio::StdoutWriter;
 use super::harness::Harness;
 use super::transcript::Framing;
 
-/// How long a test waits for something that never comes before it fails.
+/// How long a test waits for a message before it fails.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct StdioClient {
@@ -23,18 +23,18 @@ pub struct StdioClient {
 }
 
 impl StdioClient {
-    pub fn open(theatre: &Harness, framing: Framing) -> Self {
+    pub fn open(harness: &Harness, framing: Framing) -> Self {
         let (in_reader, in_writer) = std::io::pipe().expect("a pipe");
         let (out_reader, out_writer) = std::io::pipe().expect("a pipe");
-        let (server, handle) = (theatre.server.clone(), theatre.handle.clone());
-        let serving = std::thread::spawn(move || {
+        let (server, handle) = (harness.server.clone(), harness.handle.clone());
+        let server_thread = std::thread::spawn(move || {
             let output = StdoutWriter::new(File::from(OwnedFd::from(out_writer)));
             transport::stdio::serve(server, &handle, in_reader, output)
         });
-        // More than any transcript says; if it is full, the server waits, as for any client.
+        // More than any transcript sends; if it is full, the server waits, as for any client.
         let (say, messages) = sync_channel(4096);
         std::thread::spawn(move || read_messages(out_reader, framing, &say));
-        Self { input: Some(in_writer), messages, framing, server_thread: Some(serving) }
+        Self { input: Some(in_writer), messages, framing, server_thread: Some(server_thread) }
     }
 
     pub fn send(&mut self, message: &str) -> Result<(), String> {
@@ -52,7 +52,7 @@ impl StdioClient {
     }
 
     /// The next message; `None` if the server has ended. Once the client has closed its end, time passes.
-    pub fn next(&mut self, theatre: &Harness) -> Result<Option<String>, String> {
+    pub fn next(&mut self, harness: &Harness) -> Result<Option<String>, String> {
         if self.input.is_some() {
             return match self.messages.recv_timeout(READ_TIMEOUT) {
                 Ok(line) => Ok(Some(line)),
@@ -65,7 +65,7 @@ impl StdioClient {
             match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => return Ok(Some(line)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => theatre.advance_time(Duration::from_millis(100)),
+                Err(RecvTimeoutError::Timeout) => harness.advance_time(Duration::from_millis(100)),
             }
             left = left.checked_sub(POLL_INTERVAL).ok_or("the server does not end")?;
         }
@@ -75,20 +75,20 @@ impl StdioClient {
         self.input = None;
     }
 
-    /// How it ended.
+    /// How the server ended.
     pub fn exit_result(&mut self) -> Result<(), String> {
         match self.server_thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => Err(format!("the door ended with {error}")),
-            Some(Err(_)) => Err("the door panicked".into()),
+            Some(Ok(Err(error))) => Err(format!("the transport ended with {error}")),
+            Some(Err(_)) => Err("the transport panicked".into()),
             Some(Ok(Ok(()))) | None => Ok(()),
         }
     }
 }
 
-/// Between two looks at a server that is to end.
+/// Interval between two polls for the end of the server.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Reads messages until the end. Whatever is no message in this framing is passed on to be stumbled over.
+/// Reads messages until the end. Anything that is not a message in this framing is passed on and fails the test.
 fn read_messages(output: PipeReader, framing: Framing, say: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     loop {

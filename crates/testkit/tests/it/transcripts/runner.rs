@@ -1,4 +1,4 @@
-//! Plays one transcript: says the client's lines, hears the server's, compares.
+//! Runs one transcript: sends the client's lines, reads the server's, compares.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use super::schema_checker::SchemaChecker;
 use super::sse::SseClient;
 use super::transcript::{Action, Expected, Step, Transcript, TransportKind};
 
-/// `Err` says where the conversation went another way, and what was said before.
+/// `Err` says where the conversation differs, with everything before.
 pub fn run_transcript(script: &Transcript) -> Result<(), String> {
-    let theatre = Harness::start(script);
+    let harness = Harness::start(script);
     let mut player = TranscriptRunner {
         variables: script.variables.clone(),
         schema_checker: SchemaChecker::new(&script.version, script.transport),
         log: Vec::new(),
         connection: match script.transport {
-            TransportKind::Stdio => Connection::Stdio(StdioClient::open(&theatre, script.framing)),
-            TransportKind::Sse => Connection::Sse(SseClient::open(&theatre)?),
+            TransportKind::Stdio => Connection::Stdio(StdioClient::open(&harness, script.framing)),
+            TransportKind::Sse => Connection::Sse(SseClient::open(&harness)?),
             TransportKind::Http => Connection::Http(HttpConnection {
-                server: TestHttpServer::open(&theatre),
+                server: TestHttpServer::open(&harness),
                 session: None,
                 headers: Vec::new(),
                 responses: HashMap::new(),
             }),
         },
-        harness: theatre,
+        harness,
     };
     for step in &script.steps {
-        player.step(step).map_err(|(line, why)| player.report(&script.location(line), &why))?;
+        player.step(step).map_err(|(line, reason)| player.report(&script.location(line), &reason))?;
     }
-    player.finish().map_err(|why| player.report("at the end", &why))
+    player.finish().map_err(|reason| player.report("at the end", &reason))
 }
 
 struct TranscriptRunner {
@@ -45,7 +45,7 @@ struct TranscriptRunner {
     connection: Connection,
     schema_checker: SchemaChecker,
     variables: Vec<(String, String)>,
-    /// Everything so far, for whoever has to find out.
+    /// The conversation so far, for the error message.
     log: Vec<String>,
 }
 
@@ -58,24 +58,24 @@ enum Connection {
 struct HttpConnection {
     server: TestHttpServer,
     session: Option<String>,
-    /// For the next request.
+    /// Headers of the next request.
     headers: Vec<(String, String)>,
     /// The last response on each connection.
     responses: HashMap<String, Response>,
 }
 
-/// Where, and why.
+/// Where it differs, and why.
 type StepError = (usize, String);
 
 impl TranscriptRunner {
-    fn report(&self, place: &str, why: &str) -> String {
+    fn report(&self, place: &str, reason: &str) -> String {
         let before = &self.log[self.log.len().saturating_sub(12)..];
         let before: Vec<String> = before.iter().map(|line| format!("    {line}")).collect();
-        format!("  {place}: {why}\n{}", before.join("\n"))
+        format!("  {place}: {reason}\n{}", before.join("\n"))
     }
 
     fn step(&mut self, step: &Step) -> Result<(), StepError> {
-        let wrong = |why: String| (step.line, why);
+        let wrong = |reason: String| (step.line, reason);
         match &step.action {
             Action::Let { name, text } => {
                 let text = self.substitute(text);
@@ -173,15 +173,17 @@ impl TranscriptRunner {
         }
     }
 
-    /// Reads as many messages as the block has lines, in their order but for those that float.
+    /// Reads as many messages as the block has lines, in order except for `<*` lines.
     fn expect(&mut self, on: &str, block: &[Expected]) -> Result<(), StepError> {
         let mut open: Vec<&Expected> = block.iter().collect();
         while let Some(first) = open.first() {
             let line = first.line;
-            let said = self.next(on).map_err(|why| (line, why))?;
+            let said = self.next(on).map_err(|reason| (line, reason))?;
             let Some(said) = said else { return Err((line, "the server has ended".into())) };
-            self.schema_checker.check_server(&said).map_err(|why| (line, format!("{why}\n    {said}")))?;
-            let mut why = String::new();
+            self.schema_checker
+                .check_server(&said)
+                .map_err(|reason| (line, format!("{reason}\n    {said}")))?;
+            let mut reason = String::new();
             let mut found: Option<(usize, Bindings)> = None;
             let next_in_order = open.iter().position(|expected| !expected.any_order);
             let floating = (0..open.len()).filter(|i| open[*i].any_order);
@@ -191,10 +193,10 @@ impl TranscriptRunner {
                         found = Some((i, learned));
                         break;
                     }
-                    Err(differs) => why += &format!("\n      line {}: {differs}", open[i].line),
+                    Err(differs) => reason += &format!("\n      line {}: {differs}", open[i].line),
                 }
             }
-            let Some((i, learned)) = found else { return Err((line, format!("unlike what came:{why}"))) };
+            let Some((i, learned)) = found else { return Err((line, format!("unlike what came:{reason}"))) };
             open.remove(i);
             self.variables.extend(learned);
             if let Connection::Http(http) = &mut self.connection {
@@ -216,7 +218,7 @@ impl TranscriptRunner {
         Ok(said)
     }
 
-    /// The last response on a connection; `None` where there is no HTTP.
+    /// The last response on a connection; `None` without HTTP.
     fn response(&mut self, on: &str) -> Result<Option<&mut Response>, String> {
         match &mut self.connection {
             Connection::Stdio(_) | Connection::Sse(_) => Ok(None),
@@ -224,11 +226,11 @@ impl TranscriptRunner {
         }
     }
 
-    /// Closes the client's end; what is said then, and was not expected, is wrong.
+    /// Closes the client's end; unexpected messages after that are an error.
     fn finish(&mut self) -> Result<(), String> {
         match &mut self.connection {
             Connection::Http(http) => {
-                // Of a connection with a name nobody may want to know how it ends.
+                // A named connection may end in any way.
                 let mut wanted = http.responses.iter_mut().filter(|(on, r)| on.is_empty() || r.is_started());
                 wanted.try_for_each(|(_, response)| check_unread(response))
             }
@@ -275,7 +277,7 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// What a well-behaved client sends with a message.
+    /// The headers that a correct client sends with a message.
     fn standard_headers(&self, message: &Value, negotiated: &str) -> Vec<(String, String)> {
         let mut headers = vec![
             ("Content-Type".into(), "application/json".into()),
@@ -302,7 +304,7 @@ impl HttpConnection {
         vec![("Mcp-Session-Id".into(), session.clone()), ("MCP-Protocol-Version".into(), negotiated.into())]
     }
 
-    /// A handshake names the session that what follows belongs to.
+    /// A handshake returns the session of the requests that follow.
     fn remember_session(&mut self, on: &str) {
         let given = self.responses.get_mut(on).map(|response| response.header("mcp-session-id"));
         if let Some(Ok(Some(session))) = given {
@@ -311,7 +313,7 @@ impl HttpConnection {
     }
 }
 
-/// An answer that nobody reads is one that nobody expected; a stream may simply go on.
+/// A response that the transcript does not read is unexpected; a stream may simply go on.
 fn check_unread(response: &mut Response) -> Result<(), String> {
     match response.unread()? {
         None => Ok(()),

@@ -1,6 +1,6 @@
-//! The official JSON Schemas as a judge: every message of a transcript against the schema of its version.
+//! Validates every message of a transcript with the official JSON Schema of its version.
 //!
-//! What a message must be follows from its method, and for an answer from the method it answers. The schemas
+//! The definition follows from the method of a message, and for a response from the method of its request. The schemas
 //! come from the development cache; without it these tests fail, because a skipped test proves nothing.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("tasks/get", "GetTaskRequest", "GetTaskResult"),
     ("tasks/list", "ListTasksRequest", "ListTasksResult"),
     ("tasks/cancel", "CancelTaskRequest", "CancelTaskResult"),
-    // What the task's own request would have answered; only tools are tasks here.
+    // The result of the task's own request; only tools run as tasks here.
     ("tasks/result", "GetTaskPayloadRequest", "CallToolResult"),
     // From the server to the client.
     ("elicitation/create", "ElicitRequest", "ElicitResult"),
@@ -53,8 +53,8 @@ const NOTIFICATIONS: &[(&str, &str)] = &[
     ("notifications/subscriptions/acknowledged", "SubscriptionsAcknowledgedNotification"),
 ];
 
-/// The tasks extension has a schema of its own, which is not among the official five: its messages are held
-/// against what all requests, results and notifications share.
+/// The tasks extension has a schema of its own, which is not among the official five: its messages are validated with
+/// what all requests, results and notifications share.
 const EXTENSION_METHODS: &[&str] = &["tasks/get", "tasks/update", "tasks/cancel", "notifications/tasks"];
 
 /// Errors with a definition of their own.
@@ -64,16 +64,16 @@ const ERRORS: &[(i64, &str)] = &[
     (-32022, "UnsupportedProtocolVersionError"),
 ];
 
-/// What one conversation taught about what is asked and answered.
+/// What is known of the requests in one conversation.
 pub struct SchemaChecker {
-    /// What a message means that does not say so itself.
+    /// The version of a message that does not name one.
     pub version: String,
     transport: TransportKind,
-    /// Requests by their id: the method, and the version they were asked in. One id may have asked twice.
+    /// Requests by id: the method, and the version of the request. One id may have been used twice.
     requests: HashMap<String, Vec<(String, String)>>,
-    /// Questions of the server, by their raw id.
+    /// Requests of the server, by raw id.
     server_requests: HashMap<String, String>,
-    /// Tokens whose progress belongs to another version than `version`.
+    /// Progress tokens that belong to another version than `version`.
     progress_token_versions: HashMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ impl SchemaChecker {
         }
     }
 
-    /// A message of the client. `conforms`: whether it is meant to.
+    /// Checks a message of the client. `conforms`: whether it must conform.
     pub fn check_client(&mut self, text: &str, conforms: bool) -> Result<(), String> {
         let verdict = match serde_json::from_str::<Value>(text) {
             Ok(message) => self.client_message(&message),
@@ -97,32 +97,32 @@ impl SchemaChecker {
         match (verdict, conforms) {
             (Ok(()), true) | (Err(_), false) => Ok(()),
             (Ok(()), false) => Err("this conforms to its schema; send it with `>`".into()),
-            (Err(why), true) => Err(format!("this does not conform to its schema; {why}")),
+            (Err(reason), true) => Err(format!("this does not conform to its schema; {reason}")),
         }
     }
 
-    /// Bytes as the client sent them, whatever they are: an answer to what is in them answers something.
+    /// Records raw bytes of the client: a response to them needs a request.
     pub fn observe_raw(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let message = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to));
         if let Some(message) = message.and_then(|text| serde_json::from_str(text).ok()) {
-            // Whether it conforms is beside the point of sending bytes.
+            // Raw bytes need not conform.
             let _either_way = self.client_message(&message);
         }
     }
 
     fn client_message(&mut self, message: &Value) -> Result<(), String> {
         if let Value::Array(items) = message {
-            // Requests and notifications, or answers: the two do not mix.
-            let asks = items.iter().any(|item| item.get("method").is_some());
+            // A batch has requests and notifications, or responses: the two do not mix.
+            let requests = items.iter().any(|item| item.get("method").is_some());
             let definition =
-                if asks || items.is_empty() { "JSONRPCBatchRequest" } else { "JSONRPCBatchResponse" };
+                if requests || items.is_empty() { "JSONRPCBatchRequest" } else { "JSONRPCBatchResponse" };
             let verdict = validate(&self.version, definition, message);
             return items.iter().fold(verdict, |so_far, item| so_far.and(self.client_message(item)));
         }
         let meta = &message["params"]["_meta"];
         let version = meta["io.modelcontextprotocol/protocolVersion"].as_str().unwrap_or(&self.version);
-        // A version that nobody knows is judged by the newest: the envelope is the same.
+        // A message with an unknown version is checked with the newest: the envelope is the same.
         let version = if is_known(version) { version } else { wire::Version::NEWEST.as_str() }.to_owned();
         let id = message.get("id").map(Value::to_string);
         match (message["method"].as_str(), id) {
@@ -135,7 +135,7 @@ impl SchemaChecker {
             }
             (Some(method), None) => check_notification(&version, method, message),
             (None, Some(id)) if message.get("result").is_some() => {
-                let method = self.server_requests.get(&id).ok_or("nobody asked this")?;
+                let method = self.server_requests.get(&id).ok_or("a response without a request")?;
                 check_result(&version, method, message)
             }
             (None, Some(_)) => check_error(&version, message),
@@ -143,7 +143,7 @@ impl SchemaChecker {
         }
     }
 
-    /// A message of the server: always conforms, but for what is listed in [`by_design`].
+    /// Checks a message of the server: it must conform, except for [`is_known_exception`].
     pub fn check_server(&mut self, text: &str) -> Result<(), String> {
         let message = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
         self.server_message(&message)
@@ -210,8 +210,8 @@ impl SchemaChecker {
 
 /// What cannot conform, and why.
 ///
-/// An error that answers no request: JSON-RPC 2.0 wants `"id":null`, which the schemas before 2025-11-25 do
-/// not have; they have no other way to say it either, and TypeScript and Python clients of that time read it.
+/// An error without a request: JSON-RPC 2.0 requires `"id":null`, which the schemas before 2025-11-25 do not allow. They
+/// have no other way to express it, and TypeScript and Python clients of that time accept it.
 fn is_known_exception(version: &str, message: &Value) -> bool {
     let knows_no_other_way =
         wire::Version::parse(version).is_some_and(|v| !v.has(wire::Feature::ErrorWithoutId));
@@ -225,7 +225,7 @@ fn check_request(version: &str, method: &str, message: &Value) -> Result<(), Str
         Some((_, definition, _)) if has_definition(version, definition) => {
             validate(version, definition, message)
         }
-        // A method that this version does not have, or nobody: a request all the same.
+        // A method that is unknown in this version: still a request.
         _ => Ok(()),
     }
 }
@@ -283,9 +283,9 @@ fn first_defined(version: &str, one: &'static str, other: &'static str) -> &'sta
 
 fn validate(version: &str, definition: &str, value: &Value) -> Result<(), String> {
     let validator = validator(version, definition)?;
-    let why: Vec<String> =
+    let reason: Vec<String> =
         validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
-    if why.is_empty() { Ok(()) } else { Err(format!("{version} {definition}: {}", why.join("; "))) }
+    if reason.is_empty() { Ok(()) } else { Err(format!("{version} {definition}: {}", reason.join("; "))) }
 }
 
 type Validators = Mutex<HashMap<(String, String), Arc<Validator>>>;

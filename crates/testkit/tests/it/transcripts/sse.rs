@@ -1,4 +1,4 @@
-//! The same door by its older way: a stream that is read to the end, and a connection for each message posted.
+//! An HTTP+SSE client: one stream that is read to the end, and one connection for each posted message.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -11,21 +11,21 @@ use super::pipe::{POLL_INTERVAL, READ_TIMEOUT};
 pub struct SseClient {
     server: TestHttpServer,
     closed: bool,
-    /// Where to post.
+    /// The URL for POSTs.
     endpoint: String,
     messages: Receiver<Result<String, String>>,
-    /// What was answered on the spot.
+    /// Responses to POSTs.
     rejections: VecDeque<String>,
 }
 
 impl SseClient {
-    pub fn open(theatre: &Harness) -> Result<Self, String> {
-        let site = TestHttpServer::open(theatre);
+    pub fn open(harness: &Harness) -> Result<Self, String> {
+        let server = TestHttpServer::open(harness);
         let accept = [("Accept".to_owned(), "text/event-stream".to_owned())];
-        let mut stream = Response::send(site.address, "GET", "/sse", &accept, b"")?;
+        let mut stream = Response::send(server.address, "GET", "/sse", &accept, b"")?;
         let first = stream.next_field()?.unwrap_or_default();
         let endpoint = first.strip_prefix("data: ").ok_or("no endpoint")?.to_owned();
-        // More than any transcript says.
+        // More than any transcript sends.
         let (say, said) = sync_channel(4096);
         std::thread::spawn(move || {
             while let Some(next) = stream.next().transpose() {
@@ -35,11 +35,11 @@ impl SseClient {
                 }
             }
         });
-        Ok(Self { server: site, closed: false, endpoint, messages: said, rejections: VecDeque::new() })
+        Ok(Self { server, closed: false, endpoint, messages: said, rejections: VecDeque::new() })
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        // A blank line, which means nothing on a pipe; here it is nothing to be sent.
+        // A blank line means nothing on a pipe; here it is not sent.
         if bytes.is_empty() {
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl SseClient {
     }
 
     /// The next message; `None` if the stream has ended. Once the client is done, time passes.
-    pub fn next(&mut self, theatre: &Harness) -> Result<Option<String>, String> {
+    pub fn next(&mut self, harness: &Harness) -> Result<Option<String>, String> {
         if let Some(refused) = self.rejections.pop_front() {
             return Ok(Some(refused));
         }
@@ -64,7 +64,7 @@ impl SseClient {
                 Ok(said) => return said.map(Some),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) if self.closed => {
-                    theatre.advance_time(Duration::from_millis(100))
+                    harness.advance_time(Duration::from_millis(100))
                 }
                 Err(RecvTimeoutError::Timeout) => return Err("the server says nothing more".into()),
             }
@@ -72,7 +72,7 @@ impl SseClient {
         }
     }
 
-    /// The server is told to go: whoever closed the stream would not see what still comes.
+    /// Shuts the server down: closing the stream would hide what still comes.
     pub fn close(&mut self) {
         self.closed = true;
         self.server.close();

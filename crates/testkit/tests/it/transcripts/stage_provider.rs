@@ -1,6 +1,6 @@
-//! What the other fixtures lack: everything that is shaped differently by version, and work that waits.
+//! What the other fixtures lack: everything that is encoded differently by version, and calls that wait.
 //!
-//! `hold` and `job` wait until `release` is called, so a transcript decides what is under way when.
+//! `hold` and `job` wait until `release` is called, so a transcript decides which calls are in flight when.
 
 use std::sync::{Arc, OnceLock};
 
@@ -49,7 +49,7 @@ impl Provider for StageProvider {
                 ..
             } => {
                 let typed = call.doc().node(value).str().unwrap_or_default();
-                let floor = context.and_then(|at| call.doc().node(at).get("floor")?.str());
+                let floor = context.and_then(|location| call.doc().node(location).get("floor")?.str());
                 let rooms = (0..150).map(|n| format!("{}{n}", floor.as_deref().unwrap_or("room-")));
                 Run::now(CallResult::Completion(CompletionResult::from_values(
                     rooms.filter(|room| room.starts_with(&*typed)),
@@ -92,7 +92,7 @@ impl StageProvider {
             "wait_for_none" => {
                 let mut waiting = self.waiting_calls.subscribe();
                 Run::later(async move {
-                    // The sender lives as long as the stage.
+                    // The sender lives as long as the provider.
                     let _none = waiting.wait_for(|count| *count == 0).await;
                     ToolResult::text("Nobody waits").into()
                 })
@@ -119,13 +119,13 @@ impl StageProvider {
         }
     }
 
-    /// Waits for the next release; counted until it ends, whichever way.
+    /// Waits for the next release; counted as in flight until it ends in any way.
     fn wait_for_release(&self) -> impl Future<Output = Outcome> + Send + 'static {
         let mut releases = self.releases.subscribe();
         let counted = WaitingGuard::new(&self.waiting_calls);
         async move {
             let _counted = counted;
-            // The sender lives as long as the stage.
+            // The sender lives as long as the provider.
             let _released = releases.changed().await;
             ToolResult::text("Held until released").into()
         }
@@ -147,9 +147,9 @@ impl Drop for WaitingGuard {
     }
 }
 
-fn shout(emit: &EventSink) {
+fn shout(events: &EventSink) {
     for (level, name) in LogLevel::ALL {
-        emit.log(level, Some("stage"), Json::object(|data| _ = data.str("said", name)));
+        events.log(level, Some("stage"), Json::object(|data| _ = data.str("said", name)));
     }
 }
 

@@ -1,11 +1,11 @@
-//! A transcript as typed, read into steps that cannot be misunderstood.
+//! Parses a transcript into steps.
 
 use spile_core::Limits;
 
-const SHARED_VARIABLES: &str = include_str!("words.txt");
+const SHARED_VARIABLES: &str = include_str!("variables.txt");
 
 pub struct Transcript {
-    /// Folder and file.
+    /// Folder and file name.
     name: String,
     pub version: String,
     pub transport: TransportKind,
@@ -33,7 +33,7 @@ pub enum Framing {
 #[derive(Clone)]
 pub struct Step {
     pub line: usize,
-    /// The connection it is about; empty for the usual one.
+    /// The connection; empty for the default one.
     pub connection: String,
     pub action: Action,
 }
@@ -88,17 +88,17 @@ impl Transcript {
     }
 }
 
-/// The transcript for each version and door it names.
+/// The transcript for each version and transport it names.
 pub fn parse(name: &str, folder: &str, text: &str) -> Vec<Transcript> {
     let mut versions = default_versions(folder);
-    let mut doors = vec![TransportKind::Stdio, TransportKind::Sse];
+    let mut transports = vec![TransportKind::Stdio, TransportKind::Sse];
     let mut framing = Framing::Lines;
     let mut serves = vec!["conformance".to_owned()];
     let mut limits = Limits::default();
     let mut steps: Vec<Step> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let (number, line) = (number + 1, line.trim());
-        let at = format!("{name}:{number}");
+        let location = format!("{name}:{number}");
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -110,10 +110,13 @@ pub fn parse(name: &str, folder: &str, text: &str) -> Vec<Transcript> {
             match key {
                 "serves" => serves = words(value),
                 "versions" => versions = words(value),
-                "doors" => doors = words(value).iter().map(|door| parse_transport(door, &at)).collect(),
-                "limit" => set_limit(&mut limits, value, &at),
+                "transports" => {
+                    transports =
+                        words(value).iter().map(|transport| parse_transport(transport, &location)).collect()
+                }
+                "limit" => set_limit(&mut limits, value, &location),
                 "framing" if value == "content-length" => framing = Framing::ContentLength,
-                _ => panic!("{at}: what is `{line}`?"),
+                _ => panic!("{location}: what is `{line}`?"),
             }
             continue;
         }
@@ -121,7 +124,7 @@ pub fn parse(name: &str, folder: &str, text: &str) -> Vec<Transcript> {
             Some((on, rest)) => (on.to_owned(), rest.trim()),
             None => (String::new(), line),
         };
-        let act = parse_action(number, line, &at);
+        let act = parse_action(number, line, &location);
         match (steps.last_mut(), act) {
             (Some(Step { connection: before, action: Action::Expect(block), .. }), Action::Expect(more))
                 if *before == on =>
@@ -132,23 +135,23 @@ pub fn parse(name: &str, folder: &str, text: &str) -> Vec<Transcript> {
         }
     }
     if framing == Framing::ContentLength {
-        doors.retain(|door| *door == TransportKind::Stdio);
+        transports.retain(|transport| *transport == TransportKind::Stdio);
     }
     let mut all = Vec::new();
     for version in &versions {
-        for door in &doors {
+        for transport in &transports {
             let mut lets = vec![
                 ("version".to_owned(), version.clone()),
                 ("nobody".to_owned(), null_id_member(version).to_owned()),
             ];
             for line in SHARED_VARIABLES.lines().filter(|line| line.starts_with("let ")) {
-                let Action::Let { name, text } = parse_action(0, line, "words.txt") else { continue };
+                let Action::Let { name, text } = parse_action(0, line, "variables.txt") else { continue };
                 lets.push((name, text));
             }
             all.push(Transcript {
                 name: name.to_owned(),
                 version: version.clone(),
-                transport: *door,
+                transport: *transport,
                 framing,
                 providers: serves.clone(),
                 limits: limits.clone(),
@@ -169,17 +172,17 @@ fn default_versions(folder: &str) -> Vec<String> {
             .collect(),
         _ => all.filter(|(_, date)| *date == folder).map(|(_, date)| (*date).to_owned()).collect(),
     };
-    // What mixes versions names them itself; this is what a message without any name means.
+    // A transcript that mixes versions names them in each message; this is the version of a message without one.
     if own.is_empty() { vec![wire::Version::UNSPECIFIED.as_str().to_owned()] } else { own }
 }
 
-/// How an error names no request: by leaving the id out, or as `null` where a version has no word for that.
+/// How an error without a request encodes its id: left out, or `null` in versions that require it.
 fn null_id_member(version: &str) -> &'static str {
     let has_word = |version: wire::Version| version.has(wire::Feature::ErrorWithoutId);
     if wire::Version::parse(version).is_some_and(has_word) { "" } else { "\"id\":null," }
 }
 
-fn parse_action(number: usize, line: &str, at: &str) -> Action {
+fn parse_action(number: usize, line: &str, location: &str) -> Action {
     let (sign, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let expected =
@@ -190,7 +193,8 @@ fn parse_action(number: usize, line: &str, at: &str) -> Action {
     };
     match sign {
         "let" => {
-            let (name, text) = rest.split_once(" = ").unwrap_or_else(|| panic!("{at}: let NAME = TEXT"));
+            let (name, text) =
+                rest.split_once(" = ").unwrap_or_else(|| panic!("{location}: let NAME = TEXT"));
             Action::Let { name: name.trim().to_owned(), text: text.trim().to_owned() }
         }
         ">" => Action::Send { text: rest.to_owned(), conforms: true },
@@ -204,31 +208,33 @@ fn parse_action(number: usize, line: &str, at: &str) -> Action {
         ">delete" => Action::Request("DELETE"),
         "<" => expected(false),
         "<*" => expected(true),
-        "<s" => Action::Status(rest.parse().unwrap_or_else(|_| panic!("{at}: <s STATUS"))),
+        "<s" => Action::Status(rest.parse().unwrap_or_else(|_| panic!("{location}: <s STATUS"))),
         "<h" => {
             let (name, value) = header();
             Action::ExpectHeader { name, value }
         }
         "<e" => Action::Event(rest.to_owned()),
         "<end" => Action::End,
-        "~" => Action::AdvanceTime { ms: rest.parse().unwrap_or_else(|_| panic!("{at}: ~ MILLISECONDS")) },
+        "~" => {
+            Action::AdvanceTime { ms: rest.parse().unwrap_or_else(|_| panic!("{location}: ~ MILLISECONDS")) }
+        }
         "close" => Action::Close,
-        _ => panic!("{at}: what is `{line}`?"),
+        _ => panic!("{location}: what is `{line}`?"),
     }
 }
 
-fn parse_transport(name: &str, at: &str) -> TransportKind {
+fn parse_transport(name: &str, location: &str) -> TransportKind {
     match name {
         "stdio" => TransportKind::Stdio,
         "http" => TransportKind::Http,
         "sse" => TransportKind::Sse,
-        _ => panic!("{at}: no door is called `{name}`"),
+        _ => panic!("{location}: unknown transport `{name}`"),
     }
 }
 
-fn set_limit(limits: &mut Limits, text: &str, at: &str) {
-    let (name, value) = text.split_once(' ').unwrap_or_else(|| panic!("{at}: limit: NAME NUMBER"));
-    let value: u64 = value.trim().parse().unwrap_or_else(|_| panic!("{at}: `{value}` is no number"));
+fn set_limit(limits: &mut Limits, text: &str, location: &str) {
+    let (name, value) = text.split_once(' ').unwrap_or_else(|| panic!("{location}: limit: NAME NUMBER"));
+    let value: u64 = value.trim().parse().unwrap_or_else(|_| panic!("{location}: `{value}` is no number"));
     let size = value as usize;
     match name {
         "page_items_max" => limits.page_items_max = size,
@@ -239,11 +245,11 @@ fn set_limit(limits: &mut Limits, text: &str, at: &str) {
         "tasks_per_principal_max" => limits.tasks_per_principal_max = size,
         "call_timeout_ms" => limits.call_timeout_ms = value,
         "rounds_max" => limits.input_rounds_max = value as u32,
-        _ => panic!("{at}: no limit is called `{name}` here"),
+        _ => panic!("{location}: no limit is called `{name}` here"),
     }
 }
 
-/// `\r`, `\n`, `\\` and `\xff`; everything else as it stands.
+/// `\r`, `\n`, `\\` and `\xff`; everything else is literal.
 fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
