@@ -16,6 +16,7 @@ use spile_core::ToolAnnotations;
 use spile_core::text::hex;
 
 use crate::contract::{Confirm, Contract, Tool};
+pub use schema::schema_structure;
 use schema::{SchemaSide, canonical, compare_side};
 
 /// How much a change matters to those who know the old contract.

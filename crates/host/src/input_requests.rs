@@ -136,8 +136,10 @@ fn seal_binding(registry: &Registry, principal: &Principal, call: &Call) -> [u8;
         node.write_compact(&mut arguments);
     }
     let name = call.name();
-    let tool = registry.tool(&name).filter(|_| call.target == CallTarget::Tool);
-    let fingerprint = tool.map(|tool| tool.fingerprint.to_be_bytes());
+    let fingerprint = match call.target {
+        CallTarget::Tool => registry.tool_fingerprint(&name).map(u64::to_be_bytes),
+        CallTarget::Prompt | CallTarget::Resource | CallTarget::Completion { .. } => None,
+    };
     let contract = fingerprint.as_ref().map_or(registry.config.version.as_bytes(), |bytes| bytes);
     digest_parts(&[principal.as_str().as_bytes(), contract, target, name.as_bytes(), &arguments])
 }

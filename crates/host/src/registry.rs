@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
+use contract::compatibility::schema_structure;
 use contract::{CompiledSchema, HeaderParam, header_params};
 use hashbrown::HashMap;
 use json::Json;
@@ -62,8 +63,10 @@ pub(crate) struct ToolEntry {
     pub(crate) call_timeout_ms: u64,
     /// Whether its annotations say that it writes.
     pub(crate) writes: bool,
-    /// Hash of what the tool promises; see [`tool_fingerprint`].
-    pub(crate) fingerprint: u64,
+    /// Its place in the catalog.
+    index: usize,
+    /// Hash of what the tool promises, computed when a call first needs it; see [`tool_fingerprint`].
+    fingerprint: OnceLock<u64>,
     output_schema: Option<Json>,
     compiled_output_schema: OnceLock<Option<CompiledSchema>>,
 }
@@ -141,7 +144,7 @@ impl Registry {
         let counted =
             previous.and_then(|previous| previous.shared_limits.get(self.shared_limits.len())?.as_ref());
         let shared_limit = catalog.rate_limit.map(|rate| SharedLimit::new_or_reuse(rate, counted));
-        for tool in &catalog.tools {
+        for (index, tool) in catalog.tools.iter().enumerate() {
             let schema_error = |reason| CatalogError::InvalidToolSchema { name: tool.name.clone(), reason };
             let previous_entry = previous.and_then(|previous| previous.tool(&tool.name));
             let entry = ToolEntry {
@@ -156,7 +159,8 @@ impl Registry {
                 ),
                 call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.config.call_timeout_ms),
                 writes: tool.annotations.read_only == Some(false),
-                fingerprint: tool_fingerprint(tool),
+                index: self.catalog.tools.len() + index,
+                fingerprint: OnceLock::new(),
                 output_schema: tool.output_schema.clone(),
                 compiled_output_schema: OnceLock::new(),
             };
@@ -225,6 +229,12 @@ impl Registry {
 
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolEntry> {
         self.tools.get(name)
+    }
+
+    /// What a pending input request of this tool is bound to.
+    pub(crate) fn tool_fingerprint(&self, name: &str) -> Option<u64> {
+        let entry = self.tool(name)?;
+        Some(*entry.fingerprint.get_or_init(|| tool_fingerprint(&self.catalog.tools[entry.index])))
     }
 
     /// Finds the provider of a call.
@@ -326,10 +336,14 @@ impl Registry {
     }
 }
 
+/// Hash of what a tool takes, returns and does. Titles and descriptions are left out: they may contain current data, and
+/// a pending confirmation must survive a change of unrelated data.
 fn tool_fingerprint(tool: &spile_core::Tool) -> u64 {
-    let words = (&tool.title, &tool.description);
-    let schemas = (tool.input_schema.as_str(), tool.output_schema.as_ref().map(Json::as_str));
-    foldhash::fast::FixedState::default().hash_one((&tool.name, words, schemas))
+    let structure = |schema: &Json| schema_structure(schema.as_str()).map(|schema| schema.to_string());
+    let schemas = (structure(&tool.input_schema), tool.output_schema.as_ref().map(structure));
+    let hints = &tool.annotations;
+    let hints = (hints.read_only, hints.destructive, hints.idempotent, hints.open_world);
+    foldhash::fast::FixedState::default().hash_one((&tool.name, schemas, hints))
 }
 
 fn insert_unique<V>(map: &mut Map<V>, kind: ItemKind, name: &str, value: V) -> Result<(), CatalogError> {

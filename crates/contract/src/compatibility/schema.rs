@@ -26,6 +26,14 @@ pub(super) enum SchemaSide {
 /// Only there to be read.
 const TEXT_KEYWORDS: [&str; 5] = ["$comment", "$schema", "description", "examples", "title"];
 
+/// A schema without its texts, in canonical order: two schemas with the same structure accept the same values. `None`
+/// if it is not JSON.
+pub fn schema_structure(text: &str) -> Option<Value> {
+    let mut schema: Value = serde_json::from_str(text).ok()?;
+    strip_text(&mut schema, &mut String::new());
+    Some(schema)
+}
+
 /// A schema without its words, and the words.
 pub(super) fn canonical(text: &str) -> (Value, String) {
     let mut schema: Value = serde_json::from_str(text).expect("a schema of ours is JSON");
@@ -51,15 +59,30 @@ fn strip_text(schema: &mut Value, words: &mut String) {
     }
     for (keyword, value) in members.iter_mut() {
         match (keyword.as_str(), value) {
-            ("properties", Value::Object(properties)) => {
+            (
+                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+                Value::Object(properties),
+            ) => {
                 for (name, property) in properties.iter_mut() {
                     words.push_str(name);
                     words.push('\n');
                     strip_text(property, words);
                 }
             }
-            ("items" | "additionalProperties", value) => strip_text(value, words),
-            ("anyOf" | "oneOf" | "allOf", Value::Array(several)) => {
+            (
+                "items"
+                | "additionalProperties"
+                | "contains"
+                | "propertyNames"
+                | "unevaluatedItems"
+                | "unevaluatedProperties"
+                | "not"
+                | "if"
+                | "then"
+                | "else",
+                value,
+            ) => strip_text(value, words),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(several)) => {
                 several.iter_mut().for_each(|one| strip_text(one, words));
             }
             _ => {}

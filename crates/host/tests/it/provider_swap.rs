@@ -11,8 +11,8 @@ use host::{
 };
 use json::Json;
 use spile_core::{
-    Call, CallContext, Catalog, CatalogChange, ChangeListener, InputRequest, InputRequests, Limits, Outcome,
-    Principal, Provider, RateLimit, Run, Tool, ToolResult,
+    Call, CallContext, Catalog, CatalogChange, ChangeListener, ClientCapabilities, InputRequest,
+    InputRequests, Limits, Outcome, Principal, Provider, RateLimit, Run, Tool, ToolResult,
 };
 use testkit::FakePlatform;
 use tokio::sync::Notify;
@@ -23,6 +23,8 @@ use wire::{Decoded, Defaults, Peer, Version};
 struct WordProvider {
     word: &'static str,
     description: &'static str,
+    /// A schema for one argument, `x`; without it the tools take any object.
+    argument_schema: Option<&'static str>,
     rate: Option<RateLimit>,
     shared_rate: Option<RateLimit>,
     call_timeout_ms: Option<u64>,
@@ -32,10 +34,15 @@ struct WordProvider {
 
 impl Provider for WordProvider {
     fn catalog(&self) -> Arc<Catalog> {
+        let schema = match self.argument_schema {
+            Some(argument) => format!(r#"{{"type":"object","properties":{{"x":{argument}}}}}"#),
+            None => r#"{"type":"object"}"#.to_owned(),
+        };
+        let schema = Json::parse(&schema).expect("JSON");
         let tool = |name: &str| Tool {
             rate_limit: self.rate,
             call_timeout_ms: self.call_timeout_ms,
-            ..Tool::new(name, self.description, Json::parse(r#"{"type":"object"}"#).expect("JSON"))
+            ..Tool::new(name, self.description, schema.clone())
         };
         let tools = ["say", "wait", "never", "ask"].map(tool).to_vec();
         Arc::new(Catalog { tools, list_changed: true, rate_limit: self.shared_rate, ..Catalog::default() })
@@ -239,9 +246,13 @@ async fn an_invalid_catalog_changes_nothing() {
     assert!(test.call_text("say", &ANONYMOUS).await.contains("old"));
 }
 
-#[tokio::test]
-async fn a_request_state_survives_a_swap_if_the_tool_is_the_same() {
-    let (test, _) = TestServer::new(word_provider("old", "a"));
+/// A server whose tool `ask` has a pending elicitation in the modern era, and the request that answers it.
+async fn pending_elicitation() -> (TestServer, String) {
+    let provider = WordProvider {
+        argument_schema: Some(r#"{"type":"string","description":"Values now: a, b."}"#),
+        ..word_provider("old", "3 rows")
+    };
+    let (test, _) = TestServer::new(provider);
     let first_response = finish(test.call("ask", Era::New, &ANONYMOUS)).await;
     let state = Json::parse(&first_response).expect("JSON");
     let state = state
@@ -250,21 +261,64 @@ async fn a_request_state_survives_a_swap_if_the_tool_is_the_same() {
         .get("result")
         .and_then(|result| result.get("requestState")?.str().map(String::from));
     let state = state.unwrap_or_else(|| panic!("a question: {first_response}"));
-    let response = format!(
+    let params = format!(
         r#","requestState":"{state}","inputResponses":{{"sure":{{"action":"accept","content":{{}}}}}}"#
     );
-    let resumed = call("ask", Era::New, &response);
-    test.server.swap(provider_set("1.1.0", word_provider("new", "a")).0).expect("a good catalog");
+    (test, call("ask", Era::New, &params))
+}
+
+#[tokio::test]
+async fn a_pending_elicitation_survives_a_change_of_titles_and_descriptions() {
+    let (test, resumed) = pending_elicitation().await;
+    // Another client adds a row: descriptions that show current data change.
+    let provider = WordProvider {
+        argument_schema: Some(r#"{"description":"Values now: a, b, c.","title":"X","type":"string"}"#),
+        ..word_provider("new", "4 rows")
+    };
+    test.server.swap(provider_set("1.0.1", provider).0).expect("a good catalog");
     let Dispatched::Call(in_flight) = test.dispatch(&resumed, &ANONYMOUS) else {
         panic!("the state must open")
     };
     let result = finish(PendingResponse::Single(in_flight)).await;
     assert!(result.contains(r#""text":"new""#), "{result}");
-    test.server.swap(provider_set("2.0.0", word_provider("new", "b")).0).expect("a good catalog");
-    let Dispatched::Ready { body, .. } = test.dispatch(&resumed, &ANONYMOUS) else {
-        panic!("the state must not open")
+}
+
+#[tokio::test]
+async fn a_pending_elicitation_ends_when_the_schema_of_its_tool_changes() {
+    for argument in [r#"{"type":"integer"}"#, r#"{"type":"string","enum":["a"]}"#] {
+        let (test, resumed) = pending_elicitation().await;
+        let provider = WordProvider { argument_schema: Some(argument), ..word_provider("new", "3 rows") };
+        test.server.swap(provider_set("2.0.0", provider).0).expect("a good catalog");
+        let Dispatched::Ready { body, .. } = test.dispatch(&resumed, &ANONYMOUS) else {
+            panic!("the state must not open")
+        };
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("requestState: not issued for this request"), "{body}");
+    }
+}
+
+/// The same in the handshake era, where the call itself waits for the answer.
+#[tokio::test]
+async fn a_pending_elicitation_of_the_handshake_era_survives_a_swap() {
+    let (test, _) = TestServer::new(word_provider("old", "3 rows"));
+    let connection = test.server.open_pipe();
+    let peer = Peer::negotiated(Version::V2025_06_18, ClientCapabilities::ELICITATION_FORM);
+    let message = call("ask", Era::Old, "").into_bytes();
+    let Decoded::Request(request) = test.server.decode(message, Defaults::Pipe(Some(peer))) else {
+        panic!("a request")
     };
-    assert!(String::from_utf8_lossy(&body).contains("requestState"));
+    let reply_channel = ReplyChannel::Pipe(connection.clone());
+    let Dispatched::Call(mut in_flight) = test.server.dispatch(request, &ANONYMOUS, reply_channel) else {
+        panic!("a call")
+    };
+    let OutgoingMessage::Request(_) = poll_fn(|cx| in_flight.poll_next(cx)).await else {
+        panic!("an elicitation")
+    };
+    test.server.swap(provider_set("1.0.1", word_provider("new", "4 rows")).0).expect("a good catalog");
+    let response = Json::parse(r#"{"action":"accept","content":{}}"#).expect("JSON");
+    connection.deliver_response(Some(1), Ok(response));
+    let result = finish(PendingResponse::Single(in_flight)).await;
+    assert!(result.contains(r#""text":"old""#), "{result}");
 }
 
 #[tokio::test]
