@@ -64,12 +64,15 @@ struct CallTable {
     entries: HashMap<u64, CallEntry>,
     /// The calls of all entries together; a batch is one entry with several calls.
     call_count: usize,
+    /// The same without the calls whose response is being written: those do not count towards the limit.
+    admitted_count: usize,
     /// The client is gone; a call that starts now is aborted at once.
     closed: bool,
 }
 
 struct CallEntry {
     call_count: usize,
+    admitted_count: usize,
     cancel_scope: CancelScope,
     /// `None` until the call runs as a task of its own.
     abort_handle: Option<AbortHandle>,
@@ -84,14 +87,21 @@ enum CancelScope {
 
 impl CallTable {
     fn remove(&mut self, entry: u64, ids: &[RequestId]) -> Option<AbortHandle> {
+        self.release(entry, ids);
         let call = self.entries.remove(&entry)?;
         self.call_count -= call.call_count;
+        call.abort_handle
+    }
+
+    /// Frees the ids of an entry and its share of the limit. The entry itself stays until its response is written.
+    fn release(&mut self, entry: u64, ids: &[RequestId]) {
+        let Some(call) = self.entries.get_mut(&entry) else { return };
+        self.admitted_count -= std::mem::take(&mut call.admitted_count);
         for id in ids {
             if self.entry_by_request_id.get(id) == Some(&entry) {
                 self.entry_by_request_id.remove(id);
             }
         }
-        call.abort_handle
     }
 }
 
@@ -106,6 +116,13 @@ impl InFlightGuard {
     /// The number that [`ConnectionState::set_abort_handle`] takes.
     pub fn entry(&self) -> u64 {
         self.entry
+    }
+
+    /// Frees the request ids and the calls' share of the limit. Call this before the response is written: a client may
+    /// reuse the id, or start its next call, as soon as it reads the response. Until the guard is dropped the calls
+    /// still count as in flight, so that a shutdown waits for the response.
+    pub fn release(&mut self) {
+        lock(&self.connection.calls).release(self.entry, &self.request_ids);
     }
 
     pub(crate) fn connection(&self) -> &ConnectionState {
@@ -184,7 +201,7 @@ impl ConnectionState {
         let calls = lock(&self.calls);
         if calls.entry_by_request_id.contains_key(id) {
             Err(AdmissionError::IdInUse)
-        } else if calls.call_count >= calls_max {
+        } else if calls.admitted_count >= calls_max {
             Err(AdmissionError::TooManyCalls)
         } else {
             Ok(())
@@ -206,7 +223,10 @@ impl ConnectionState {
         let entry = calls.next_entry;
         calls.next_entry += 1;
         calls.call_count += ids.len();
-        calls.entries.insert(entry, CallEntry { call_count: ids.len(), cancel_scope, abort_handle: None });
+        calls.admitted_count += ids.len();
+        let call_count = ids.len();
+        let call = CallEntry { call_count, admitted_count: call_count, cancel_scope, abort_handle: None };
+        calls.entries.insert(entry, call);
         for id in &ids {
             calls.entry_by_request_id.insert(id.clone(), entry);
         }
@@ -258,7 +278,8 @@ impl ConnectionState {
         let entries = {
             let mut calls = lock(&self.calls);
             calls.closed = true;
-            (calls.call_count, calls.entry_by_request_id) = (0, HashMap::new());
+            (calls.call_count, calls.admitted_count) = (0, 0);
+            calls.entry_by_request_id = HashMap::new();
             std::mem::take(&mut calls.entries)
         };
         for call in entries.into_values() {

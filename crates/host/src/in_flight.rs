@@ -229,7 +229,7 @@ impl PendingResponse {
         first: Option<OutgoingMessage>,
     ) -> u32 {
         let stream = connection.streams.open();
-        let guard = StreamGuard { in_flight: self.register(connection), stream_id: stream };
+        let mut guard = StreamGuard { in_flight: self.register(connection), stream_id: stream };
         let entry = guard.in_flight.entry();
         let mut next = first;
         let task = tokio::spawn(async move {
@@ -243,6 +243,9 @@ impl PendingResponse {
                     OutgoingMessage::Request(body) => guard.streams().push_request(stream, body),
                     OutgoingMessage::Pause { retry_ms } => guard.streams().push_pause(stream, retry_ms),
                     OutgoingMessage::Response { status, body } => {
+                        // A client may reuse the id as soon as it reads the response.
+                        drop(self);
+                        guard.in_flight.release();
                         guard.streams().push_response(stream, status, body);
                         break;
                     }
@@ -312,6 +315,11 @@ impl SubscriptionStream {
 
     pub fn is_ending(&self) -> bool {
         self.is_ending
+    }
+
+    /// Whether [`SubscriptionStream::poll_next`] has returned the response.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
     }
 
     /// The next message. The last one is the response itself.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use host::{
-    CallerIdentity, ConnectionState, Dispatched, InFlightGuard, OutgoingMessage, PendingResponse,
-    ReplyChannel, Server, SubscriptionEvent, SubscriptionStream,
+    CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server,
+    SubscriptionEvent, SubscriptionStream,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -211,13 +211,21 @@ impl<O: MessageSink> Conversation<O> {
             self.sink.write_batch(batch);
         }
         let output = self.sink.clone();
-        self.spawn_tracked(flow.register(&self.state), async move {
+        let mut guard = flow.register(&self.state);
+        self.spawn_tracked(guard.entry(), async move {
             loop {
                 match poll_fn(|cx| flow.poll_next(cx)).await {
                     OutgoingMessage::Notification(body) => output.send_lossy(body),
                     OutgoingMessage::Request(body) => send_when_ready(&output, body).await,
                     OutgoingMessage::Pause { .. } => {}
-                    OutgoingMessage::Response { body, .. } => return send_when_ready(&output, body).await,
+                    OutgoingMessage::Response { body, .. } => {
+                        poll_fn(|cx| output.poll_ready(cx)).await;
+                        // A client may reuse the id as soon as it reads the response.
+                        drop(flow);
+                        guard.release();
+                        output.send(body);
+                        return;
+                    }
                 }
             }
         });
@@ -236,7 +244,8 @@ impl<O: MessageSink> Conversation<O> {
             ShutdownSource::Own(ending) => Some(ending.subscribe()),
             ShutdownSource::Server => None,
         };
-        self.spawn_tracked(self.state.register(id.clone()), async move {
+        let mut guard = self.state.register(id.clone());
+        self.spawn_tracked(guard.entry(), async move {
             loop {
                 // News that nobody has room for stay with the watch, which keeps each once.
                 poll_fn(|cx| output.poll_ready(cx)).await;
@@ -248,7 +257,12 @@ impl<O: MessageSink> Conversation<O> {
                     }
                 };
                 match next {
-                    Some(message) => output.send(message),
+                    Some(message) => {
+                        if listening.is_finished() {
+                            guard.release();
+                        }
+                        output.send(message);
+                    }
                     None => break,
                 }
             }
@@ -259,13 +273,9 @@ impl<O: MessageSink> Conversation<O> {
     }
 
     /// Runs on the runtime what has to wait.
-    fn spawn_tracked(&self, waiting: InFlightGuard, work: impl Future<Output = ()> + Send + 'static) {
-        let number = waiting.entry();
-        let task = self.runtime.spawn(async move {
-            let _waiting = waiting;
-            work.await;
-        });
-        self.state.set_abort_handle(number, task.abort_handle());
+    fn spawn_tracked(&self, entry: u64, work: impl Future<Output = ()> + Send + 'static) {
+        let task = self.runtime.spawn(work);
+        self.state.set_abort_handle(entry, task.abort_handle());
     }
 }
 
@@ -289,3 +299,6 @@ async fn wait_for_shutdown(ending: &mut Option<watch::Receiver<bool>>) {
 fn shutting_down_response(id: &RequestId, version: Version) -> Vec<u8> {
     RpcError::busy(503, 1000, "the server is going away; connect again").to_response(Some(id), version)
 }
+
+#[cfg(test)]
+mod tests;
