@@ -286,11 +286,11 @@ impl Server {
                 level = connection.level().or(level);
             }
         }
-        let journal = match resume {
-            None => Journal::default(),
+        let (journal, checks) = match resume {
+            None => (Journal::default(), None),
             Some(resume) => {
                 match input_requests::resume_journal(self, &registry, &identity.principal, &call, *resume) {
-                    Ok(journal) => journal,
+                    Ok(resumed) => resumed,
                     Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
                 }
             }
@@ -311,6 +311,7 @@ impl Server {
             reply_channel,
             events: events.clone(),
             journal,
+            checks,
             task_metadata: task,
         };
         let observation = CallObservation::new(self, &job.call, identity);

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use json::Json;
-use spile_core::{Call, CallError, CallTarget, InputRequests, Journal, Principal};
+use spile_core::{Call, CallError, CallTarget, InputRequests, Journal, Principal, ToolError};
 use wire::{Feature, Resume};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
-use crate::pipeline::CallJob;
+use crate::input_responses::{ExpectedResponse, ResponseChecks};
+use crate::pipeline::{CallJob, input_refused_error, invalid_response_error};
 use crate::registry::Registry;
 use crate::seal::{Purpose, digest_parts};
 use crate::server::Server;
@@ -21,10 +22,10 @@ use crate::server::Server;
 pub(crate) enum InputOutcome {
     /// The journal has all responses: run the handler again.
     Answered,
-    /// The client must repeat the call with this `requestState`.
-    Sealed(String),
-    /// The client answered with an error; its message.
-    Refused(String),
+    /// The client must answer these requests and repeat the call with this `requestState`.
+    Sealed { requests: InputRequests, state: String },
+    /// The call ends: the client answered with an error, or too often with an invalid response.
+    Refused(ToolError),
 }
 
 /// Responses are small; a larger journal is too much to send back and forth.
@@ -35,8 +36,11 @@ pub(crate) async fn request_input(
     server: &Server,
     registry: &Registry,
     job: &mut CallJob,
-    requests: &InputRequests,
+    requests: InputRequests,
 ) -> Result<InputOutcome, CallError> {
+    if job.checks.as_mut().is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) {
+        return Ok(InputOutcome::Answered);
+    }
     let missing = job.caller.capabilities.missing(requests.required_capabilities());
     if !missing.is_empty() {
         return Err(CallError::MissingCapability(missing));
@@ -44,7 +48,7 @@ pub(crate) async fn request_input(
     if requests.is_empty() {
         return Err(CallError::Internal { detail: "a handler needs input but has no input requests".into() });
     }
-    job.journal.remove_all(requests);
+    job.journal.remove_all(&requests);
     job.journal.round += 1;
     job.journal.call_id.get_or_insert_with(|| {
         let mut random = [0; 16];
@@ -52,16 +56,20 @@ pub(crate) async fn request_input(
         random
     });
     if job.journal.round > server.limits.input_rounds_max {
-        return Err(CallError::InvalidParams {
-            path: "params".into(),
-            reason: format!(
-                "too many rounds of input requests; the limit is {}",
-                server.limits.input_rounds_max
-            ),
-        });
+        if let Some(reason) = job.checks.as_ref().and_then(|checks| checks.first_rejection()) {
+            return Ok(InputOutcome::Refused(invalid_response_error(reason)));
+        }
+        let limit = server.limits.input_rounds_max;
+        let reason = format!("too many rounds of input requests; the limit is {limit}");
+        return Err(CallError::InvalidParams { path: "params".into(), reason });
     }
+    let requests = match &mut job.checks {
+        Some(checks) => checks.explain(requests),
+        None => requests,
+    };
     if job.peer.version.has(Feature::InputRequired) {
-        return seal_journal(server, registry, job).map(InputOutcome::Sealed);
+        let state = seal_journal(server, registry, job, &requests)?;
+        return Ok(InputOutcome::Sealed { requests, state });
     }
     // 2025-06-18 forms have strings, numbers, booleans and single choices; a multi-select cannot be shown.
     if !job.peer.version.has(Feature::ElicitationMode)
@@ -70,7 +78,7 @@ pub(crate) async fn request_input(
         return Err(CallError::MissingCapability(requests.required_capabilities()));
     }
     match connection_state(server, job)? {
-        Some(connection) => request_over_connection(server, job, &connection, requests).await,
+        Some(connection) => request_over_connection(server, job, &connection, &requests).await,
         None => Err(CallError::MissingCapability(requests.required_capabilities())),
     }
 }
@@ -97,14 +105,18 @@ async fn request_over_connection(
     for (key, request) in requests.iter() {
         let (id, response) = connection.new_request();
         job.events.request_input(id, request.clone(), None);
-        pending.push_back((key, id, response));
+        pending.push_back((key, id, response, ExpectedResponse::new(request)));
     }
     let after_ms = server.limits.input_timeout_ms;
     let responses = async {
-        while let Some((key, _, response)) = pending.front_mut() {
+        while let Some((key, _, response, expected)) = pending.front_mut() {
             match response.await {
-                Ok(Ok(response)) => job.journal.record(key, response),
-                Ok(Err(message)) => return Ok(InputOutcome::Refused(message)),
+                // The handler finds no invalid response in its journal, and requests the input again.
+                Ok(Ok(response)) => {
+                    let checks = job.checks.get_or_insert_default();
+                    checks.accept(&mut job.journal, key, expected, response);
+                }
+                Ok(Err(message)) => return Ok(InputOutcome::Refused(input_refused_error(&message))),
                 Err(_) => return Err(CallError::Cancelled),
             }
             pending.pop_front();
@@ -117,7 +129,7 @@ async fn request_over_connection(
     };
     // 2025-11-25, Timeouts: the sender SHOULD issue a cancellation notification.
     let answered = usize::from(matches!(outcome, Ok(InputOutcome::Refused(_))));
-    for (_, id, _) in pending.iter().skip(answered) {
+    for (_, id, ..) in pending.iter().skip(answered) {
         job.events.cancel_input_request(*id);
     }
     outcome
@@ -144,18 +156,23 @@ fn seal_binding(registry: &Registry, principal: &Principal, call: &Call) -> [u8;
     digest_parts(&[principal.as_str().as_bytes(), contract, target, name.as_bytes(), &arguments])
 }
 
-fn seal_journal(server: &Server, registry: &Registry, job: &CallJob) -> Result<String, CallError> {
+fn seal_journal(
+    server: &Server,
+    registry: &Registry,
+    job: &CallJob,
+    requests: &InputRequests,
+) -> Result<String, CallError> {
     let expires_ms = server.platform.now_ms().saturating_add(server.limits.input_timeout_ms);
     let mut plain = Vec::with_capacity(64);
     plain.extend_from_slice(&expires_ms.to_be_bytes());
     plain.extend_from_slice(&job.journal.round.to_be_bytes());
     plain.extend_from_slice(&job.journal.call_id.unwrap_or_default());
-    for (key, response) in job.journal.entries() {
-        for part in [key, response.as_str()] {
-            plain.extend_from_slice(&(part.len() as u32).to_be_bytes());
-            plain.extend_from_slice(part.as_bytes());
-        }
-    }
+    let entries = job.journal.entries().map(|(key, response)| (key, response.as_str()));
+    seal_pairs(&mut plain, entries);
+    let expected: Vec<_> =
+        requests.iter().map(|(key, request)| (key, ExpectedResponse::new(request))).collect();
+    let expected = expected.iter().filter_map(|(key, expected)| Some((*key, expected.as_sealed()?)));
+    seal_pairs(&mut plain, expected);
     if plain.len() > REQUEST_STATE_BYTES_MAX {
         let reason = format!("the responses so far exceed the limit of {REQUEST_STATE_BYTES_MAX} bytes");
         return Err(CallError::InvalidParams { path: "params.inputResponses".into(), reason });
@@ -164,16 +181,32 @@ fn seal_journal(server: &Server, registry: &Registry, job: &CallJob) -> Result<S
     Ok(server.sealer.seal(Purpose::RequestState, &binding, plain, &*server.platform))
 }
 
-/// The journal that a client sends back. A bad seal is an error; the handler requests a missing response again.
+/// Writes the number of pairs, then each text with its length.
+fn seal_pairs<'a>(plain: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+    let at = plain.len();
+    plain.extend_from_slice(&[0; 4]);
+    let mut count: u32 = 0;
+    for (key, text) in pairs {
+        count += 1;
+        for part in [key, text] {
+            plain.extend_from_slice(&(part.len() as u32).to_be_bytes());
+            plain.extend_from_slice(part.as_bytes());
+        }
+    }
+    plain[at..at + 4].copy_from_slice(&count.to_be_bytes());
+}
+
+/// The journal that a client sends back, with its new responses. A bad seal is an error. A response that does not match
+/// its request is left out, so that the handler requests it again.
 pub(crate) fn resume_journal(
     server: &Server,
     registry: &Registry,
     principal: &Principal,
     call: &Call,
     resume: Resume,
-) -> Result<Journal, CallError> {
-    let mut journal = match resume.request_state {
-        None => Journal::default(),
+) -> Result<(Journal, Option<Box<ResponseChecks>>), CallError> {
+    let (mut journal, expected) = match resume.request_state {
+        None => (Journal::default(), Vec::new()),
         Some(state) => {
             let binding = seal_binding(registry, principal, call);
             let plain = server.sealer.open(Purpose::RequestState, &binding, &state);
@@ -181,13 +214,21 @@ pub(crate) fn resume_journal(
             decode_journal(&plain, server.platform.now_ms())?
         }
     };
+    let mut checks = ResponseChecks::default();
     for (key, response) in resume.input_responses {
-        journal.record(&key, response);
+        match expected.iter().find(|(requested, _)| *requested == key) {
+            Some((_, expected)) => checks.accept(&mut journal, &key, expected, response),
+            // A response that was accepted in an earlier round stays.
+            None if journal.response(&key).is_some() => {}
+            None => checks.offer(key, response),
+        }
     }
-    Ok(journal)
+    Ok((journal, Some(Box::new(checks))))
 }
 
-fn decode_journal(plain: &[u8], now_ms: u64) -> Result<Journal, CallError> {
+type ExpectedResponses = Vec<(String, ExpectedResponse)>;
+
+fn decode_journal(plain: &[u8], now_ms: u64) -> Result<(Journal, ExpectedResponses), CallError> {
     // The seal opened, so this server wrote it; still, nothing here may panic.
     let corrupt = || CallError::InvalidRequestState("corrupt");
     let (expires, rest) = plain.split_first_chunk().ok_or_else(corrupt)?;
@@ -197,15 +238,27 @@ fn decode_journal(plain: &[u8], now_ms: u64) -> Result<Journal, CallError> {
     let (round, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
     let (call, mut rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
     let mut journal = Journal::for_round(u32::from_be_bytes(*round), *call);
-    let mut next_part = || -> Option<&str> {
-        let (len, after) = rest.split_first_chunk()?;
-        let (text, after) = after.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-        rest = after;
-        std::str::from_utf8(text).ok()
-    };
-    while let Some(key) = next_part() {
-        let response = next_part().and_then(|json| Json::parse(json).ok()).ok_or_else(corrupt)?;
-        journal.record(key, response);
+    for (key, response) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
+        journal.record(key, Json::parse(response).map_err(|_| corrupt())?);
     }
-    Ok(journal)
+    let mut expected = Vec::new();
+    for (key, text) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
+        expected.push((key.to_owned(), ExpectedResponse::from_sealed(text).ok_or_else(corrupt)?));
+    }
+    Ok((journal, expected))
+}
+
+fn decode_pairs<'a>(rest: &mut &'a [u8]) -> Option<Vec<(&'a str, &'a str)>> {
+    fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+        let (bytes, after) = rest.split_first_chunk()?;
+        *rest = after;
+        Some(u32::from_be_bytes(*bytes))
+    }
+    fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+        let length = take_u32(rest)? as usize;
+        let (text, after) = rest.split_at_checked(length)?;
+        *rest = after;
+        std::str::from_utf8(text).ok()
+    }
+    (0..take_u32(rest)?).map(|_| Some((take_text(rest)?, take_text(rest)?))).collect()
 }

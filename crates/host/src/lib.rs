@@ -11,6 +11,7 @@ mod contract_provider;
 mod dispatch;
 mod in_flight;
 mod input_requests;
+mod input_responses;
 mod observer;
 mod outgoing_queue;
 mod panic_guard;

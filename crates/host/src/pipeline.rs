@@ -14,6 +14,7 @@ use wire::{Peer, TaskMetadata};
 
 use crate::connection_state::ReplyChannel;
 use crate::input_requests::{InputOutcome, request_input};
+use crate::input_responses::ResponseChecks;
 use crate::panic_guard::{CatchPanic, catch_panic};
 use crate::rate_limit::RateLimited;
 use crate::registry::{CallRoute, Registry, ToolEntry};
@@ -28,6 +29,8 @@ pub(crate) struct CallJob {
     pub(crate) reply_channel: ReplyChannel,
     pub(crate) events: EventSink,
     pub(crate) journal: Journal,
+    /// `None` until the client has sent a response.
+    pub(crate) checks: Option<Box<ResponseChecks>>,
     pub(crate) task_metadata: Option<TaskMetadata>,
 }
 
@@ -85,17 +88,13 @@ pub(crate) fn execute_call(
                 }
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
                 Outcome::InputRequired(requests) => {
-                    match Box::pin(request_input(&server, &registry, &mut job, &requests)).await {
+                    match Box::pin(request_input(&server, &registry, &mut job, requests)).await {
                         Ok(InputOutcome::Answered) => {}
-                        Ok(InputOutcome::Sealed(state)) => {
+                        Ok(InputOutcome::Sealed { requests, state }) => {
                             return Ok(CallResponse::InputRequired { requests, state });
                         }
-                        Ok(InputOutcome::Refused(message)) => {
-                            return Ok(CallResponse::Result(tool_error_to_result(
-                                &server,
-                                &route,
-                                input_refused_error(&message),
-                            )?));
+                        Ok(InputOutcome::Refused(error)) => {
+                            return Ok(CallResponse::Result(tool_error_to_result(&server, &route, error)?));
                         }
                         Err(error) => return error_response(&server, &route, error),
                     }
@@ -251,6 +250,11 @@ pub(crate) fn new_error_reference(platform: &dyn Platform) -> String {
 
 pub(crate) fn input_refused_error(message: &str) -> ToolError {
     ToolError::new(ToolErrorCode::InputRefused, format!("the client refused to answer: {message}"))
+}
+
+pub(crate) fn invalid_response_error(reason: &str) -> ToolError {
+    let message = format!("the client's answers do not match the requested form: {reason}");
+    ToolError::new(ToolErrorCode::InputRefused, message)
 }
 
 /// The result of a call that ran as a task: the same as if its caller had waited.

@@ -11,15 +11,19 @@ use std::time::Duration;
 use json::Json;
 use spile_core::text::hex;
 use spile_core::{
-    Call, CallError, CallFuture, CallResult, EventSink, InputRequests, ItemKind, Outcome, Principal,
+    Call, CallError, CallFuture, CallResult, EventSink, InputRequest, InputRequests, ItemKind, Limits,
+    Outcome, Principal, ToolError,
 };
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use wire::encode::{TaskSnapshot, TaskStatus};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
+use crate::input_responses::{ExpectedResponse, explain_rejection};
 use crate::panic_guard::CatchPanic;
-use crate::pipeline::{CallFailure, CallJob, finish_task_call, input_refused_error, run_task_round};
+use crate::pipeline::{
+    CallFailure, CallJob, finish_task_call, input_refused_error, invalid_response_error, run_task_round,
+};
 use crate::registry::Registry;
 use crate::server::Server;
 
@@ -68,8 +72,10 @@ struct TaskInner {
     status: TaskStatus,
     updated_ms: u64,
     input_requests: Vec<TaskInputRequest>,
-    /// The message of the error that the client returned instead of a response.
-    refusal: Option<String>,
+    /// Why the task cannot go on: the client returned an error, or too often an invalid response.
+    refusal: Option<ToolError>,
+    /// Number of responses that did not match their request.
+    rejections: u32,
     /// Every key used so far: two requests must not share a key.
     used_keys: Vec<String>,
     abort_handle: Option<AbortHandle>,
@@ -81,6 +87,7 @@ struct TaskInputRequest {
     wire_key: String,
     /// Its key in the journal.
     journal_key: String,
+    request: InputRequest,
     response: Option<Json>,
 }
 
@@ -98,29 +105,7 @@ impl Tasks {
         let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
         let bytes = job.call.doc().text().len();
         let mut tasks = self.lock();
-        tasks.retain(|_, task| {
-            let expired = task.is_expired(now_ms);
-            if expired {
-                task.abort();
-            }
-            !expired
-        });
-        let owned = tasks.values().filter(|task| task.owner == owner && task.is_active()).count();
-        if owned >= limits.tasks_per_principal_max {
-            return Err(CallError::Busy { retry_after_ms: limits.task_poll_interval_ms });
-        }
-        let retained_bytes = |tasks: &HashMap<String, Arc<Task>>| -> usize {
-            tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
-        };
-        while tasks.len() >= limits.tasks_max || retained_bytes(&tasks) + bytes > limits.tasks_bytes_max {
-            // Drop results that their owner has read before refusing new work; unread results are kept.
-            let read = tasks.values().filter(|task| task.result_read.load(Ordering::Relaxed));
-            let oldest = read.min_by_key(|task| task.created_ms);
-            let Some(oldest) = oldest.map(|task| task.id.clone()) else {
-                return Err(CallError::Busy { retry_after_ms: limits.task_poll_interval_ms });
-            };
-            tasks.remove(&oldest);
-        }
+        make_room(&mut tasks, &owner, bytes, limits, now_ms)?;
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
         server.platform.fill_random(&mut random);
@@ -136,6 +121,7 @@ impl Tasks {
                 updated_ms: now_ms,
                 input_requests: Vec::new(),
                 refusal: None,
+                rejections: 0,
                 used_keys: Vec::new(),
                 abort_handle: None,
             }),
@@ -198,6 +184,38 @@ impl Tasks {
     }
 }
 
+/// Drops expired tasks, then results that their owner has read, until one more task of this size fits the limits.
+fn make_room(
+    tasks: &mut HashMap<String, Arc<Task>>,
+    owner: &TaskOwner,
+    bytes: usize,
+    limits: &Limits,
+    now_ms: u64,
+) -> Result<(), CallError> {
+    tasks.retain(|_, task| {
+        let expired = task.is_expired(now_ms);
+        if expired {
+            task.abort();
+        }
+        !expired
+    });
+    let busy = || CallError::Busy { retry_after_ms: limits.task_poll_interval_ms };
+    let active = tasks.values().filter(|task| task.owner == *owner && task.is_active()).count();
+    if active >= limits.tasks_per_principal_max {
+        return Err(busy());
+    }
+    let retained_bytes = |tasks: &HashMap<String, Arc<Task>>| -> usize {
+        tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
+    };
+    while tasks.len() >= limits.tasks_max || retained_bytes(tasks) + bytes > limits.tasks_bytes_max {
+        // Unread results are kept: their owner still wants them.
+        let read = tasks.values().filter(|task| task.result_read.load(Ordering::Relaxed));
+        let oldest = read.min_by_key(|task| task.created_ms).map(|task| task.id.clone());
+        tasks.remove(&oldest.ok_or_else(busy)?);
+    }
+    Ok(())
+}
+
 impl Task {
     pub(crate) fn view(&self) -> TaskSnapshot {
         let state = self.lock();
@@ -214,20 +232,31 @@ impl Task {
         }
     }
 
-    /// Stores responses to open input requests and closes those requests. Ignores other keys.
+    /// Stores responses to open input requests and closes those requests. Ignores other keys. A response that does not
+    /// match its request is not stored: the request is opened again under a new key, with the reason. A client that
+    /// keeps sending invalid responses ends the task.
     pub(crate) fn provide_input(&self, server: &Server, responses: Vec<(String, Json)>) {
         let mut state = self.lock();
-        let TaskStatus::InputRequired(requests) = &state.status else { return };
-        let mut open = requests.clone();
+        let TaskInner { status, input_requests, used_keys, rejections, refusal, .. } = &mut *state;
+        let TaskStatus::InputRequired(requests) = status else { return };
+        let mut open = std::mem::take(requests);
         for (key, response) in responses {
-            if let Some(request) =
-                state.input_requests.iter_mut().find(|q| q.wire_key == key && q.response.is_none())
-            {
+            let is_open = |open: &&mut TaskInputRequest| open.wire_key == key && open.response.is_none();
+            let Some(request) = input_requests.iter_mut().find(is_open) else { continue };
+            open = open.without(&key);
+            let Err(reason) = ExpectedResponse::new(&request.request).check(&response) else {
                 request.response = Some(response);
-                open = open.without(&key);
+                continue;
+            };
+            *rejections += 1;
+            if *rejections >= server.limits.input_rounds_max {
+                *refusal = Some(invalid_response_error(&reason));
+                break;
             }
+            request.wire_key = new_wire_key(used_keys, &request.journal_key);
+            open = open.with(request.wire_key.clone(), explain_rejection(&request.request, &reason));
         }
-        state.status = if open.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(open) };
+        *status = if open.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(open) };
         state.updated_ms = server.platform.now_ms();
         drop(state);
         self.changed_notify.notify_waiters();
@@ -302,8 +331,9 @@ impl Task {
                     view = self.wait_until_done() => return view,
                 };
                 match response {
+                    // After an invalid response the request is open under a new key, and is sent in the next turn.
                     Ok(Ok(response)) => self.provide_input(server, vec![(key.clone(), response)]),
-                    Ok(Err(message)) => self.refuse_input(message),
+                    Ok(Err(message)) => self.refuse_input(input_refused_error(&message)),
                     // The client is gone; another request may wait for the task later.
                     Err(_) => {}
                 }
@@ -328,9 +358,9 @@ impl Task {
         server.subscriptions.notify_task(&self.id);
     }
 
-    /// The client returned an error instead of a response: the task fails.
-    fn refuse_input(&self, message: String) {
-        self.lock().refusal = Some(message);
+    /// The client does not answer properly: the task fails.
+    fn refuse_input(&self, error: ToolError) {
+        self.lock().refusal = Some(error);
         self.changed_notify.notify_waiters();
     }
 
@@ -339,21 +369,16 @@ impl Task {
         &self,
         server: &Server,
         requests: &InputRequests,
-    ) -> Result<Vec<(String, Json)>, String> {
+    ) -> Result<Vec<(String, Json)>, ToolError> {
         let mut shown = InputRequests::default();
         {
             let mut state = self.lock();
             for (key, request) in requests.iter() {
-                let mut wire_key = key.to_owned();
-                let mut n = 2;
-                while state.used_keys.contains(&wire_key) {
-                    wire_key = format!("{key}-{n}");
-                    n += 1;
-                }
-                state.used_keys.push(wire_key.clone());
+                let wire_key = new_wire_key(&mut state.used_keys, key);
                 state.input_requests.push(TaskInputRequest {
                     wire_key: wire_key.clone(),
                     journal_key: key.to_owned(),
+                    request: request.clone(),
                     response: None,
                 });
                 shown = shown.with(wire_key, request.clone());
@@ -367,8 +392,8 @@ impl Task {
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
-                if let Some(message) = state.refusal.take() {
-                    return Err(message);
+                if let Some(error) = state.refusal.take() {
+                    return Err(error);
                 }
                 if state.input_requests.iter().all(|request| request.response.is_some()) {
                     let answered = state.input_requests.drain(..);
@@ -406,6 +431,18 @@ impl Drop for Task {
     }
 }
 
+/// A key that the task has not used yet: a client may take a second request with the same key for a repetition.
+fn new_wire_key(used_keys: &mut Vec<String>, key: &str) -> String {
+    let mut wire_key = key.to_owned();
+    let mut n = 2;
+    while used_keys.contains(&wire_key) {
+        wire_key = format!("{key}-{n}");
+        n += 1;
+    }
+    used_keys.push(wire_key.clone());
+    wire_key
+}
+
 /// 2025-11-25, Result Retrieval: "exactly what the underlying request would have returned".
 fn final_status(
     server: &Server,
@@ -438,6 +475,14 @@ async fn run_to_completion(
                 return final_status(server, registry, &job.call, Err(CallFailure::Call(error)));
             }
             Outcome::Detach(work) => outcome = CatchPanic(work).await,
+            Outcome::InputRequired(requests)
+                if job
+                    .checks
+                    .as_mut()
+                    .is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) =>
+            {
+                outcome = run_task_round(server, registry, &job).await;
+            }
             Outcome::InputRequired(requests) => {
                 let missing = job.caller.capabilities.missing(requests.required_capabilities());
                 if !missing.is_empty() {
@@ -456,9 +501,9 @@ async fn run_to_completion(
                             job.journal.record(&key, response);
                         }
                     }
-                    Err(message) => {
-                        let error = Box::new(input_refused_error(&message));
-                        return final_status(server, registry, &job.call, Err(CallFailure::Tool(error)));
+                    Err(error) => {
+                        let failure = CallFailure::Tool(Box::new(error));
+                        return final_status(server, registry, &job.call, Err(failure));
                     }
                 }
                 outcome = run_task_round(server, registry, &job).await;

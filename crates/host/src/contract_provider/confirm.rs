@@ -49,8 +49,7 @@ pub(super) fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
             match content.and_then(|content| content.get("confirm")).and_then(|value| value.bool()) {
                 Some(true) => Confirmation::Accepted,
                 Some(false) => Confirmation::Declined(DECLINED_MESSAGE),
-                // The form requires `confirm`, but some clients leave out a box that is not ticked. Asking again would
-                // give the same answer.
+                // Some clients leave out a box that is not ticked.
                 None => Confirmation::Declined(MISSING_CONFIRM_MESSAGE),
             }
         }
@@ -67,10 +66,10 @@ pub(super) fn confirmation_request(key: String, message: String) -> Outcome {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             properties.object("confirm", |confirm| {
-                confirm.str("type", "boolean").str("title", "Yes, do it");
+                // Not required: a box that is not ticked, or left out, is a final no and not an invalid answer.
+                confirm.str("type", "boolean").str("title", "Yes, do it").bool("default", false);
             });
         });
-        schema.raw("required", r#"["confirm"]"#);
     });
     Outcome::InputRequired(InputRequests::single(key, InputRequest::Form { message, schema }))
 }

@@ -280,13 +280,12 @@ async fn a_declined_confirmation_writes_nothing() {
             (json!({"action": "accept", "content": {"confirm": false}}), "the user declined"),
             (json!({"action": "accept"}), "the answer has no `confirm`"),
             (json!({"action": "accept", "content": {}}), "the answer has no `confirm`"),
-            (json!({"action": "accept", "content": {"confirm": "true"}}), "the answer has no `confirm`"),
         ] {
             let result =
                 client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
             assert_eq!(result, format!("input_refused - {message}; nothing was written"), "{era:?}");
         }
-        assert_eq!((client.questions.len(), client.table.state().writes), (6, 0), "each call asks once");
+        assert_eq!((client.questions.len(), client.table.state().writes), (5, 0), "each call asks once");
     }
 }
 
@@ -316,11 +315,41 @@ async fn a_confirmation_holds_only_for_the_record_that_was_shown() {
 async fn an_invalid_answer_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        let mut answers = [json!({"action": "perhaps"}), accept()].into_iter();
+        let mut answers = [
+            json!({"action": "perhaps"}),
+            json!({"action": "accept", "content": {"confirm": "true"}}),
+            json!({"action": "accept", "content": "yes"}),
+            accept(),
+        ]
+        .into_iter();
         let result = client
-            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice"))
+            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("four times"))
             .await;
-        assert_eq!((member(&result, "outcome"), client.questions.len()), (json!("deleted"), 2), "{era:?}");
+        assert_eq!((member(&result, "outcome"), client.questions.len()), (json!("deleted"), 4), "{era:?}");
+        // The user reads what was wrong with the answer before.
+        let question = client.questions[0].clone();
+        for (asked_again, reason) in [
+            (1, "`action` must be `accept`, `decline` or `cancel`"),
+            (2, "`confirm`: expected boolean"),
+            (3, "expected object"),
+        ] {
+            let again = &client.questions[asked_again];
+            let expected = format!("{question}\n\nThe previous answer was not accepted: ");
+            assert!(again.starts_with(&expected) && again.contains(reason), "{era:?}: {again}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_answers_validly_is_refused_with_the_reason() {
+    for era in ERAS {
+        let mut client = people(era, ASK);
+        let wrong = || json!({"action": "accept", "content": {"confirm": "yes"}});
+        let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| wrong()).await;
+        let expected = "input_refused - the client's answers do not match the requested form: `confirm`: expected \
+                        boolean";
+        assert_eq!(result, expected, "{era:?}");
+        assert_eq!((client.questions.len(), client.table.state().writes), (16, 0), "{era:?}");
     }
 }
 
