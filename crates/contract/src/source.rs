@@ -221,6 +221,16 @@ pub trait Reader: Send + Sync {
     /// Hands the row with this key to `row`; `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
+    /// Like [`Reader::get`], on a thread that must not block: a read that would have to wait for a lock, a file or
+    /// another process returns [`SourceError::WouldBlock`] instead, and the caller repeats it where it may wait.
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.get(key, row)
+    }
+
     /// Hands rows to `row` in order, each with its [`Place`], until `row` has enough. Returns how many pass the
     /// filters in all (whatever [`Query::after`] says), where that is known without more work.
     fn list(
@@ -228,6 +238,15 @@ pub trait Reader: Send + Sync {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<u64>, SourceError>;
+
+    /// Like [`Reader::list`], on a thread that must not block; see [`Reader::get_inline`].
+    fn list_inline(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<u64>, SourceError> {
+        self.list(query, row)
+    }
 
     /// Hands rows that have every one of the words to `row`, the best first where there is an index, else in the
     /// order of the table, until `row` has enough.
@@ -460,6 +479,15 @@ pub trait PreparedStatement: Send + Sync {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
+    /// Like [`PreparedStatement::read`], on a thread that must not block; see [`Reader::get_inline`].
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.read(arguments, None, row)
+    }
+
     /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
     /// and of how many were changed; that is kept with the claim. [`WriteFault::Refused`] has the place of a
     /// parameter where others have that of a column.
@@ -588,6 +616,9 @@ pub enum SourceError {
     StaleCursor,
     #[error("stopped")]
     Cancelled,
+    /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.
+    #[error("the source is busy; try again")]
+    WouldBlock,
 }
 
 impl SourceError {

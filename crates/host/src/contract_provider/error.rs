@@ -131,6 +131,13 @@ pub(super) fn source_error_outcome(
         SourceError::StaleCursor => return invalid_cursor_error(&message).into(),
         SourceError::InvalidArgument { reason, .. } => return rejected_value_error(None, reason).into(),
         SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, message), ""),
+        SourceError::WouldBlock => (
+            ToolError {
+                retry_after_ms: Some(100),
+                ..ToolError::new(ToolErrorCode::SourceUnavailable, message)
+            },
+            "a read on the blocking pool would block",
+        ),
         SourceError::Busy { detail } => (
             ToolError {
                 retry_after_ms: Some(100),

@@ -1,7 +1,8 @@
 //! A compiled contract as a provider: binds arguments, reads or writes, builds the result.
 //!
-//! A short read runs inline, on the task that received the call. A long read and every write run on the blocking
-//! thread pool; a read there is cancelled when its caller has gone away.
+//! A short read runs inline, on the task that received the call, unless it would have to wait for a lock or a file. A
+//! long or waiting read and every write run on the blocking thread pool; a read there is cancelled when its caller has
+//! gone away.
 
 mod confirm;
 mod error;
@@ -156,8 +157,8 @@ impl Drop for CancelOnDrop {
 }
 
 impl ProviderInner {
-    /// Executes a call. Without `blocking` only a short read runs; `None` means that the call must run on the blocking
-    /// pool.
+    /// Executes a call. Without `blocking` only a short read runs, and only if it need not wait; `None` means that the
+    /// call must run on the blocking pool.
     #[inline]
     fn execute(
         &self,
@@ -172,8 +173,10 @@ impl ProviderInner {
                 let (collection, reader) =
                     (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
                 let key = bind::key(collection, call.arguments())?;
-                (blocking.is_some() || reader.can_run_inline(&ReadRequest::Get))
-                    .then(|| self.get_record(tool, collection, reader, &key, platform))
+                if blocking.is_none() && !reader.can_run_inline(&ReadRequest::Get) {
+                    return Ok(None);
+                }
+                self.get_record(tool, collection, reader, &key, blocking, platform)
             }
             ToolOperation::List { collection, arguments } => {
                 let (collection, reader) =
@@ -182,8 +185,10 @@ impl ProviderInner {
                 let after = self.open_cursor(tool, &listing)?;
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
                 let request = ListRequest { listing, after, rows_max };
-                (blocking.is_some() || reader.can_run_inline(&ReadRequest::List(&request.query(None))))
-                    .then(|| self.list_page(tool, collection, reader, request, blocking, platform))
+                if blocking.is_none() && !reader.can_run_inline(&ReadRequest::List(&request.query(None))) {
+                    return Ok(None);
+                }
+                self.list_page(tool, collection, reader, request, blocking, platform)
             }
             operation => match (operation, blocking) {
                 (ToolOperation::Statement { statement }, blocking) => {

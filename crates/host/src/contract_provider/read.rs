@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use contract::bind::{BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, Page, RecordError, RowList};
-use contract::source::{CursorPosition, Query, Reader, Search};
-use contract::{Collection, Tool, ToolOperation, cursor};
+use contract::source::{CursorPosition, Query, Reader, RowPosition, Search, SourceError};
+use contract::{Collection, Tool, ToolOperation, ValueRef, cursor};
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
@@ -47,8 +47,9 @@ impl ProviderInner {
         collection: &Collection,
         reader: &dyn Reader,
         key: &[BoundValue<'_>],
+        blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         // Nearly every key has one part; that case needs no allocation.
         let (single, many);
         let cells = match key {
@@ -62,15 +63,20 @@ impl ProviderInner {
             }
         };
         let mut result: Option<Result<ToolResult, RecordError>> = None;
-        let read = reader.get(cells, &mut |cells| {
+        let mut row = |cells: &[ValueRef<'_>]| {
             result = Some(results::record(collection, tool.text_template.as_ref(), cells));
-        });
-        match (read, result) {
+        };
+        let read = match blocking {
+            None => reader.get_inline(cells, &mut row),
+            Some(_) => reader.get(cells, &mut row),
+        };
+        Some(match (read, result) {
+            (Err(SourceError::WouldBlock), _) if blocking.is_none() => return None,
             (Err(error), _) => source_error_outcome(&error, collection, platform),
             (Ok(_), Some(Ok(result))) => result.into(),
             (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
             (Ok(_), None) => not_found_error(collection, key).into(),
-        }
+        })
     }
 
     pub(super) fn list_page(
@@ -81,22 +87,28 @@ impl ProviderInner {
         mut request: ListRequest<'_>,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let projection = request.listing.projection.take();
         let sort = request.listing.sort;
         let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
-        let total = match reader.list(&request.query(blocking), &mut |cells, place| page.push(cells, place)) {
+        let mut row = |cells: &[ValueRef<'_>], position: RowPosition| page.push(cells, position);
+        let read = match blocking {
+            None => reader.list_inline(&request.query(None), &mut row),
+            Some(_) => reader.list(&request.query(blocking), &mut row),
+        };
+        let total = match read {
             Ok(total) => total,
-            Err(error) => return source_error_outcome(&error, collection, platform),
+            Err(SourceError::WouldBlock) if blocking.is_none() => return None,
+            Err(error) => return Some(source_error_outcome(&error, collection, platform)),
         };
         let binding = self.cursor_binding(tool, &request.listing);
         let seal = |position: &CursorPosition| {
             self.sealer.seal(Purpose::Cursor, &binding, cursor::encode(position), platform)
         };
-        match page.finish(total, seal) {
+        Some(match page.finish(total, seal) {
             Ok(result) => result.into(),
             Err(error) => record_error_outcome(&error, collection, platform),
-        }
+        })
     }
 
     #[allow(clippy::too_many_arguments, reason = "each argument is used once, by one caller")]

@@ -1,6 +1,7 @@
 //! Runs a statement that the manifest declares.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 
 use contract::bind::{self, BoundValue, WriteOptions};
 use contract::results::{self, RecordError, RowList, WriteResult};
@@ -39,7 +40,7 @@ impl ProviderInner {
             StatementCall { tool, statement, prepared, bound_arguments: &bound_arguments, values: &values };
         Ok(match blocking {
             Some(blocking) if statement.shape.writes => Some(run.write(&options, blocking, platform)),
-            _ => Some(run.read(blocking, platform)),
+            _ => run.read(blocking, platform),
         })
     }
 }
@@ -54,36 +55,44 @@ struct StatementCall<'a> {
 }
 
 impl StatementCall<'_> {
-    fn read(&self, blocking: Option<&BlockingContext>, platform: &dyn Platform) -> Outcome {
+    fn read(&self, blocking: Option<&BlockingContext>, platform: &dyn Platform) -> Option<Outcome> {
         let collection = &self.statement.result;
-        let cancelled = blocking.map(|blocking| &blocking.cancelled);
+        let read = |row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow| match blocking {
+            None => self.prepared.read_inline(self.values, row),
+            Some(blocking) => self.prepared.read(self.values, Some(&blocking.cancelled), &mut |values| {
+                blocking.rows_scanned.fetch_add(1, Ordering::Relaxed);
+                row(values)
+            }),
+        };
         let result: Result<ToolResult, RecordError> = match self.statement.returns {
             Returns::Many => {
                 let mut rows = self.new_rows();
-                match self.prepared.read(self.values, cancelled, &mut |values| rows.push(values)) {
+                match read(&mut |values| rows.push(values)) {
                     Ok(()) => rows.into_statement_result(),
-                    Err(error) => return self.source_error(&error, platform),
+                    Err(SourceError::WouldBlock) if blocking.is_none() => return None,
+                    Err(error) => return Some(self.source_error(&error, platform)),
                 }
             }
             Returns::One => {
                 let mut record = None;
-                let read = self.prepared.read(self.values, cancelled, &mut |values| {
+                let read = read(&mut |values| {
                     record.get_or_insert_with(|| {
                         results::record(collection, self.tool.text_template.as_ref(), values)
                     });
                     RowFlow::Stop
                 });
                 match (read, record) {
-                    (Err(error), _) => return self.source_error(&error, platform),
+                    (Err(SourceError::WouldBlock), _) if blocking.is_none() => return None,
+                    (Err(error), _) => return Some(self.source_error(&error, platform)),
                     (Ok(()), Some(result)) => result,
-                    (Ok(()), None) => return self.not_found_error().into(),
+                    (Ok(()), None) => return Some(self.not_found_error().into()),
                 }
             }
         };
-        match result {
+        Some(match result {
             Ok(result) => result.into(),
             Err(error) => record_error_outcome(&error, collection, platform),
-        }
+        })
     }
 
     /// The source refused the value of an argument.

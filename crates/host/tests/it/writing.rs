@@ -561,6 +561,25 @@ async fn a_long_read_reports_the_rows_scanned() {
 }
 
 #[tokio::test]
+async fn a_read_that_would_block_runs_on_the_blocking_pool() {
+    let mut client = people(Era::Newest, "");
+    let here = std::thread::current().id();
+    for (tool, arguments) in [("get_people", r#"{"id":"d"}"#), ("count", "{}")] {
+        client.call(tool, arguments).await;
+        assert_eq!(client.table.last_read_thread(), Some(here), "{tool}: a free table is read inline");
+        client.table.locked.store(true, Ordering::SeqCst);
+        let result = client.call(tool, arguments).await;
+        assert!(result.contains("Dana"), "{result}");
+        let thread = client.table.last_read_thread();
+        assert!(
+            thread.is_some() && thread != Some(here),
+            "{tool}: a locked table must not block the caller's thread"
+        );
+        client.table.locked.store(false, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
 async fn a_write_that_times_out_is_cancelled_and_says_that_it_may_have_been_applied() {
     let timed = |tool: &str, uses: &str| format!("[tools.{tool}]\n{uses}\ncall_timeout_ms = 50\n");
     let unknown = "timeout - no result within 50 ms; the write may have been applied: read the record before you try \

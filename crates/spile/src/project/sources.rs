@@ -191,6 +191,7 @@ pub(super) fn error_message(fault: &SourceError, file: &str) -> String {
         SourceError::Timeout => format!("`{file}` takes too long to read"),
         SourceError::Cancelled
         | SourceError::StaleCursor
+        | SourceError::WouldBlock
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }
         | SourceError::Incompatible { .. } => fault.to_string(),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
 
 use contract::source::{
     CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
@@ -44,6 +45,9 @@ pub struct Table {
     state: Arc<Mutex<TableState>>,
     /// Whether lists and writes wait until they are cancelled.
     pub slow: Arc<AtomicBool>,
+    /// Whether inline reads would have to wait for a lock.
+    pub locked: Arc<AtomicBool>,
+    last_read_thread: Arc<Mutex<Option<ThreadId>>>,
     pub entered: Arc<AtomicBool>,
     pub stopped: Arc<AtomicBool>,
 }
@@ -51,6 +55,19 @@ pub struct Table {
 impl Table {
     pub fn state(&self) -> MutexGuard<'_, TableState> {
         self.state.lock().expect("no panic before")
+    }
+
+    /// The thread of the last read by key or statement.
+    pub fn last_read_thread(&self) -> Option<ThreadId> {
+        *self.last_read_thread.lock().expect("no panic before")
+    }
+
+    fn record_read_thread(&self) {
+        *self.last_read_thread.lock().expect("no panic before") = Some(std::thread::current().id());
+    }
+
+    fn check_not_locked(&self) -> Result<(), SourceError> {
+        if self.locked.load(Ordering::SeqCst) { Err(SourceError::WouldBlock) } else { Ok(()) }
     }
 
     /// Waits until `slow` is cleared or the caller has gone away.
@@ -167,7 +184,17 @@ impl Reader for TableAccess {
         matches!(read, ReadRequest::Get)
     }
 
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.table.check_not_locked()?;
+        self.get(key, row)
+    }
+
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
+        self.table.record_read_thread();
         let state = self.table.state();
         let found = state.rows.iter().find(|candidate| self.has_key(candidate, key));
         if let Some(found) = found {
@@ -321,12 +348,22 @@ impl PreparedStatement for TableStatement {
         true
     }
 
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.table.check_not_locked()?;
+        self.read(arguments, None, row)
+    }
+
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
         _: Option<&AtomicBool>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
+        self.table.record_read_thread();
         let state = self.table.state();
         let mut counts: Vec<(&Value, i64)> = Vec::new();
         for candidate in state.rows.iter().map(|row| &row[1]) {
