@@ -498,7 +498,12 @@ pub static TOOL: Section = Section {
             .default_text("what the server has")
             .example("120000")
             .aliases(&["timeout", "timeout_ms"]),
-        Key::new("long_running", ValueType::Boolean, "Whether progress is sent to callers who want it.")
+        Key::new(
+            "long_running",
+            ValueType::Boolean,
+            "Whether even a short call reports its start and its end to callers that want progress. Every call that runs \
+             longer than half a second reports progress.",
+        )
             .default_text("`false`")
             .example("true")
             .aliases(&["progress", "slow"]),

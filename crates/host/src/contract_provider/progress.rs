@@ -5,44 +5,51 @@ use std::time::Duration;
 
 use spile_core::EventSink;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// Time between two progress notifications.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// A shorter call reports nothing.
+const FIRST_REPORT: Duration = Duration::from_millis(500);
+/// Time between two reports after the first.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits for the work and reports the number of rows scanned about every second. A tool declared as long-running also
-/// reports its start, its end, and the elapsed time while it counts no rows.
+/// Waits for the work. If the caller wants progress, reports the rows scanned so far, or the elapsed time while there are
+/// none, after half a second and then every second. A tool declared as long-running also reports its start and its end.
 pub(super) async fn await_with_progress<T>(
     mut work: JoinHandle<T>,
     events: &EventSink,
-    rows: &AtomicU64,
+    rows_scanned: &AtomicU64,
     long_running: bool,
 ) -> Result<T, JoinError> {
     if !events.wants_progress() {
         return work.await;
     }
+    let started = Instant::now();
     if long_running {
         events.progress(0.0, None, Some("started"));
     }
-    let mut seconds: u64 = 0;
+    let mut reported = 0;
+    let mut interval = FIRST_REPORT;
     loop {
-        let joined = timeout(PROGRESS_INTERVAL, &mut work).await;
-        let rows_scanned = rows.load(Ordering::Relaxed);
+        let joined = timeout(interval, &mut work).await;
+        let rows = rows_scanned.load(Ordering::Relaxed);
+        // "The progress value MUST increase with each notification", also while no row is scanned.
+        reported = rows.max(reported + 1);
         match joined {
             Ok(joined) => {
                 if long_running {
-                    let total = rows_scanned.max(seconds + 1) as f64;
+                    let total = reported as f64;
                     events.progress(total, Some(total), Some("done"));
                 }
                 return joined;
             }
             Err(_) => {
-                seconds += 1;
-                if rows_scanned > 0 {
-                    events.progress(rows_scanned as f64, None, Some(&format!("{rows_scanned} rows scanned")));
-                } else if long_running {
-                    events.progress(seconds as f64, None, Some(&format!("running for {seconds} s")));
-                }
+                let message = match rows {
+                    0 => format!("running for {:.1} s", started.elapsed().as_secs_f64()),
+                    1 => "1 row scanned".to_owned(),
+                    rows => format!("{rows} rows scanned"),
+                };
+                events.progress(reported as f64, None, Some(&message));
+                interval = REPORT_INTERVAL;
             }
         }
     }

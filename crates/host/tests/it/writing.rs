@@ -538,26 +538,44 @@ async fn a_long_running_tool_reports_its_start_and_end() {
     assert_eq!(client.progress.len(), 2, "a short call reports no progress");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_long_read_reports_the_rows_scanned() {
-    let mut client = people(Era::Newest, "");
-    client.table.slow.store(true, Ordering::SeqCst);
+/// Calls a tool of a table that is slow for 600 ms, and then for another second.
+async fn call_slowly(client: &mut Client, tool: &str, arguments: &str) {
     let table = client.table.clone();
-    let finish_after_two_seconds = async {
+    table.slow.store(true, Ordering::SeqCst);
+    let finish = async {
         while !table.entered.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
-        for _ in 0..2 {
-            tokio::time::advance(std::time::Duration::from_millis(1100)).await;
+        for elapsed_ms in [600, 1000] {
+            tokio::time::advance(std::time::Duration::from_millis(elapsed_ms)).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
         }
         table.slow.store(false, Ordering::SeqCst);
         std::future::pending::<()>().await
     };
     tokio::select! {
-        result = client.call("list_people", "{}") => assert!(result.contains("Dana"), "{result}"),
-        () = finish_after_two_seconds => unreachable!("it waits for ever"),
+        result = client.call(tool, arguments) => assert!(result.contains("Dana"), "{result}"),
+        () = finish => unreachable!("it waits for ever"),
     }
-    assert_eq!(client.progress, ["1000 1000 rows scanned"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_reports_progress_after_half_a_second() {
+    let mut client = people(Era::Newest, "");
+    call_slowly(&mut client, "list_people", "{}").await;
+    assert_eq!(client.progress, ["1000 1000 rows scanned", "1001 1000 rows scanned"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_counts_no_rows_reports_how_long_it_has_been_running() {
+    let mut client = people(Era::Newest, "");
+    call_slowly(&mut client, "update_people", r#"{"id":"d","age":7}"#).await;
+    assert_eq!(client.progress.len(), 2);
+    for (progress, seconds) in client.progress.iter().zip(["1 running for 0.", "2 running for 1."]) {
+        assert!(progress.starts_with(seconds), "{progress}");
+    }
 }
 
 #[tokio::test]

@@ -84,8 +84,7 @@ impl CrashTest<'_> {
         for round in 0..self.rounds {
             let mut pipe = StdioClient::start(self.spile, folder.path())?;
             for arguments in std::mem::take(&mut unanswered) {
-                let result =
-                    pipe.call("create_log", &arguments).context("repeating an unanswered call")?;
+                let result = pipe.call("create_log", &arguments).context("repeating an unanswered call")?;
                 match result["replayed"].as_bool() {
                     Some(true) => tally.replayed += 1,
                     _ => tally.reapplied += 1,

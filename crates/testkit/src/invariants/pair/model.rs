@@ -331,7 +331,10 @@ impl PairModel {
                     self.expected_version,
                     "not the newest that both know"
                 );
-                assert!(self.handshakes <= 1 + self.lost_sessions, "a second handshake without a lost session");
+                assert!(
+                    self.handshakes <= 1 + self.lost_sessions,
+                    "a second handshake without a lost session"
+                );
             }
             ClientEvent::Done { ticket, result } => {
                 let line = self.mark_ended(ticket);
