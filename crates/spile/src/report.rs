@@ -113,7 +113,7 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
     if notes.is_empty() {
         return String::new();
     }
-    let mut out = format!("{}\n", severity_counts(notes));
+    let mut out = format!("notes: {}\n", severity_counts(notes));
     let mut counts: Vec<(Option<&str>, usize)> = Vec::new();
     for note in notes {
         let count = match counts.iter_mut().find(|(code, _)| *code == note.code) {
@@ -234,7 +234,7 @@ mod tests {
         all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
         let all: Vec<&Diagnostic> = all.iter().collect();
         insta::assert_snapshot!(notes_section(&all, &style), @r"
-        5 warnings, 1 note
+        notes: 5 warnings, 1 note
           warning  number 1
                    spile.toml:2:1: change it
           warning  number 2
@@ -265,9 +265,9 @@ mod tests {
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
         let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
-        let statements = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let statements = report.split("\nstatements ").nth(1).and_then(|rest| rest.split("\n\n").next());
         insta::assert_snapshot!(statements.expect("a section of statements"), @r"
- (prepared and typed by their source)
+        (prepared and typed by their source)
           top_plans (source crm): reads; returns plan text, n integer
           close (source crm): writes at most 5 rows; returns no columns
         ");

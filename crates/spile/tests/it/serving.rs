@@ -1,4 +1,4 @@
-//! Where `serve` listens, what it says there, and when it refuses to.
+//! Where `serve` listens, its banner, and when it refuses to start.
 
 use crate::harness::{HttpServer, TestProject};
 
@@ -8,7 +8,7 @@ const OTHERS: (&str, &[u8]) = ("old/people.csv", b"id,name\n1,Cem\n");
 
 type Env = [(&'static str, &'static str)];
 
-/// It listens on a free port until told to stop; what it says is kept in `snapshots/`.
+/// Starts it on a free port, stops it, and snapshots stderr.
 #[track_caller]
 fn check(name: &str, args: &[&str], env: &Env) {
     let place = TestProject::new(&[PEOPLE, ORDERS, OTHERS]);
@@ -21,16 +21,16 @@ fn check(name: &str, args: &[&str], env: &Env) {
     insta::assert_snapshot!(name, place.normalize(stderr.replace(&port, ":PORT").as_bytes()));
 }
 
-/// It does not serve; what it says is kept in `snapshots/`.
+/// Asserts that it refuses to start, and snapshots the output.
 #[track_caller]
 fn check_refused(name: &str, args: &[&str], env: &Env) {
-    let said = TestProject::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
-    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
-    insta::assert_snapshot!(name, said);
+    let output = TestProject::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
+    assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{name}: {output}");
+    insta::assert_snapshot!(name, output);
 }
 
 #[test]
-fn over_http() {
+fn the_banner_over_http() {
     check("http_bind", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[]);
     check(
         "http_by_environment",
@@ -38,6 +38,7 @@ fn over_http() {
         &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1")],
     );
     check("http_by_name", &["serve", "people.csv", "--http"], &[("PORT", "0"), ("SPILE_HOST", "localhost")]);
+    check("http_bind_and_http", &["serve", "people.csv", "--http", "--bind", ":0"], &[]);
     check("http_folder", &["serve", "--bind", "0"], &[]);
     check("http_several", &["serve", "people.csv", "orders.csv", "--bind", "localhost:0"], &[]);
     check("http_open", &["serve", "people.csv", "--bind", "0.0.0.0:0", "--no-auth"], &[]);
@@ -46,15 +47,15 @@ fn over_http() {
 }
 
 #[test]
-fn over_http_refused() {
+fn addresses_that_are_refused_over_http() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound");
-    let said = TestProject::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
-    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
+    let output = TestProject::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
+    assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{output}");
     let port = format!(":{}", address.port());
-    insta::assert_snapshot!("http_port_in_use", said.to_string().replace(&port, ":PORT"));
+    insta::assert_snapshot!("http_port_in_use", output.to_string().replace(&port, ":PORT"));
 
-    check_refused("http_open_without_a_word", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
+    check_refused("http_open_without_a_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
     check_refused("http_two_of_one_name", &["serve", "people.csv", "old/people.csv", "--bind", "0"], &[]);
     check_refused("http_one_is_missing", &["serve", "people.csv", "gone.csv", "--bind", "0"], &[]);
     let by_environment = &["serve", "people.csv", "--http"];
@@ -65,9 +66,9 @@ fn over_http_refused() {
     check_refused("http_host_has_a_port", by_environment, &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1:80")]);
 }
 
-/// A name need not be one that an address or a client takes.
+/// The name of a file may have characters that URLs and clients do not allow.
 #[test]
-fn names_with_blanks_and_umlauts_are_reached() {
+fn a_name_with_blanks_and_umlauts_has_a_percent_encoded_path() {
     let umlauts = ("meine k\u{fc}che.csv", PEOPLE.1);
     let place = TestProject::new(&[umlauts, ORDERS]);
     let served = HttpServer::start(&mut place.spile(&["serve", umlauts.0, "orders.csv", "--bind", "0"]));
@@ -106,11 +107,11 @@ fn several_servers_have_a_path_each() {
 }
 
 #[test]
-fn over_stdio() {
+fn the_banner_over_stdio() {
     let place = TestProject::new(&[PEOPLE, ORDERS]);
     for (name, args, env) in [
         ("stdio", &["serve", "people.csv"][..], &[][..]),
-        // These are for `--http` only.
+        // These variables matter only with `--http`.
         (
             "stdio_ignores_the_port",
             &["serve", "people.csv"],
@@ -119,14 +120,14 @@ fn over_stdio() {
         ("stdio_verbose", &["serve", "people.csv", "-v", "--log-format", "json"], &[]),
         ("stdio_folder", &["serve"], &[]),
     ] {
-        let said = place.run_with(args, env);
-        assert_eq!((said.code, &*said.stdout), (Some(0), ""), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let output = place.run_with(args, env);
+        assert_eq!((output.code, &*output.stdout), (Some(0), ""), "{name}: {output}");
+        insta::assert_snapshot!(name, output);
     }
 }
 
 #[test]
-fn over_stdio_refused() {
+fn options_that_are_refused_over_stdio() {
     check_refused("stdio_several", &["serve", "people.csv", "orders.csv"], &[]);
     check_refused("stdio_with_a_token_file", &["serve", "people.csv", "--token-file", "token"], &[]);
 }
