@@ -53,6 +53,7 @@ pub struct Server {
     /// One change at a time: an older catalog must not replace a newer one.
     swap_lock: Mutex<()>,
     last_reload: Mutex<Option<ReloadReport>>,
+    source_health: Mutex<SourceHealth>,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     started_ms: u64,
 }
@@ -83,6 +84,37 @@ impl ReloadOutcome {
             Self::Unchanged => "unchanged",
             Self::Rejected => "kept",
         }
+    }
+}
+
+/// The state of the sources behind a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceHealth {
+    pub source_count: usize,
+    pub unavailable: Vec<UnavailableSource>,
+}
+
+/// A source that cannot be read or written now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnavailableSource {
+    /// The name that the operator knows it by.
+    pub name: String,
+    pub reason: String,
+    /// Whether only writes fail.
+    pub is_readable: bool,
+}
+
+impl SourceHealth {
+    /// `ok`, `degraded`, or `down` if no source can be read.
+    pub fn as_str(&self) -> &'static str {
+        if self.unavailable.is_empty() {
+            return "ok";
+        }
+        let unreadable = self.unavailable.iter().filter(|source| !source.is_readable);
+        let mut names: Vec<&str> = unreadable.map(|source| &*source.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() < self.source_count { "degraded" } else { "down" }
     }
 }
 
@@ -142,6 +174,7 @@ impl Server {
             registry: RwLock::new(Arc::new(registry)),
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
+            source_health: Mutex::default(),
             observer: OnceLock::new(),
             started_ms: world.now_ms(),
             name,
@@ -195,6 +228,15 @@ impl Server {
     pub fn record_reload(&self, outcome: ReloadOutcome, why: Option<String>) {
         let reload = ReloadReport { at_ms: self.platform.now_ms(), outcome, message: why };
         *self.last_reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    }
+
+    /// Records which sources are unavailable, for [`Server::status`].
+    pub fn set_source_health(&self, health: SourceHealth) {
+        *self.source_health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    pub fn source_health(&self) -> SourceHealth {
+        self.source_health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells `observer` of every call from now on. There can be one.

@@ -19,6 +19,8 @@ pub(crate) struct ServerSummary {
     pub(crate) tools: Vec<String>,
     /// The arguments after `spile` that start it.
     pub(crate) command: Vec<String>,
+    /// Sources that are not served.
+    pub(crate) unavailable: Vec<String>,
 }
 
 pub(crate) fn print_stderr(text: &str) {
@@ -180,6 +182,10 @@ fn write_summary(out: &mut String, summary: &ServerSummary, address: &str) {
     };
     let name = bold(&summary.name);
     let _ = writeln!(out, "{name} {} · {tools} · {address}", summary.version);
+    if !summary.unavailable.is_empty() {
+        let names = join_truncated(&summary.unavailable, 6);
+        let _ = writeln!(out, "  not available: {names} (see the notes below)");
+    }
 }
 
 fn write_instruction(out: &mut String, client: &str, instruction: &str) {

@@ -21,10 +21,12 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
-use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SystemPlatform};
+use host::{
+    ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, SystemPlatform, UnavailableSource,
+};
 
 use crate::lock;
-use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, Sources};
+use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 
 /// How often stamps are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -109,6 +111,8 @@ pub(crate) struct WatchedProject {
     /// Whether the served contract has a manifest file. If that file disappears, the project is not served without
     /// it: the manifest may hide fields, and it may be missing only for a moment, during a save or a checkout.
     has_manifest: bool,
+    source_failures: SourceFailurePolicy,
+    health: SourceHealth,
     /// Whether the last change is not served.
     is_stale: bool,
 }
@@ -132,6 +136,8 @@ impl WatchedProject {
             unsettled: None,
             backoff_until: None,
             has_manifest: false,
+            source_failures: SourceFailurePolicy::default(),
+            health: SourceHealth::default(),
             is_stale: false,
         }
     }
@@ -139,6 +145,11 @@ impl WatchedProject {
     /// Sets whether the project has a manifest file.
     pub(crate) fn with_manifest(self, has_manifest: bool) -> Self {
         Self { has_manifest, ..self }
+    }
+
+    /// Sets how sources that cannot be used are treated, and which ones that are now.
+    pub(crate) fn with_health(self, source_failures: SourceFailurePolicy, health: SourceHealth) -> Self {
+        Self { source_failures, health, ..self }
     }
 
     pub(crate) fn build(&self) -> &Build {
@@ -195,11 +206,14 @@ impl WatchedProject {
             if self.has_manifest && !project.has_manifest() {
                 bail!("`{MANIFEST}` was removed; put it back, or restart to serve without it");
             }
-            project.rescan(&self.build.sources)
+            project.with_source_failures(self.source_failures).rescan(&self.build.sources)
         });
-        let Scan { compiled, mut diagnostics, data_files, has_manifest, .. } = match scan {
+        let Scan {
+            compiled, mut diagnostics, data_files, has_manifest, unavailable, source_count, ..
+        } = match scan {
             Ok(scan) => scan,
             Err(error) => {
+                self.set_missing_files_unavailable(server);
                 return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
             }
         };
@@ -209,13 +223,23 @@ impl WatchedProject {
         }
         let Some(compiled) = compiled else {
             diagnostics.retain(|one| one.severity == Severity::Error);
+            self.set_missing_files_unavailable(server);
             return self.keep_old(server, listener, &diagnostics);
         };
+        let health = SourceHealth { source_count, unavailable };
+        let previous_health = std::mem::replace(&mut self.health, health);
+        server.set_source_health(self.health.clone());
         let build = Build::new(compiled, Some(&self.build));
         if build.fingerprint == self.build.fingerprint {
             self.has_manifest = has_manifest;
+            let is_new = |one: &&UnavailableSource| !previous_health.unavailable.contains(one);
+            if self.health.unavailable.iter().any(|one| is_new(&one)) {
+                diagnostics.retain(|one| one.code == Some("unavailable"));
+                return self.keep_old(server, listener, &diagnostics);
+            }
+            let is_still_down = only_data && self.health == previous_health && !self.health.unavailable.is_empty();
             // Rows change all the time; that is not worth an event.
-            if !only_data || self.is_stale {
+            if !only_data || self.is_stale && !is_still_down {
                 let was_stale = std::mem::take(&mut self.is_stale);
                 server.record_reload(ReloadOutcome::Unchanged, None);
                 listener(server, &ReloadEvent::Unchanged { diagnostics: &diagnostics, was_stale });
@@ -226,7 +250,10 @@ impl WatchedProject {
             &ContractInterface::from_contract(&self.build.contract),
             &ContractInterface::from_contract(&build.contract),
         );
+        // Only a manifest promises a contract. Without one, the contract follows the data.
+        let is_promised = self.has_manifest || has_manifest;
         if overall_compatibility(&differences) == Compatibility::Breaking
+            && is_promised
             && breaking == BreakingChangePolicy::KeepOld
         {
             self.is_stale = true;
@@ -249,6 +276,19 @@ impl WatchedProject {
             }
             Err(error) => self.keep_old(server, listener, &[Diagnostic::error(error.to_string())]),
         }
+    }
+
+    /// For a project that does not compile: files that do not exist are the only sources known to be unavailable.
+    fn set_missing_files_unavailable(&mut self, server: &Server) {
+        let missing = self.data_files.iter().filter(|file| !file.exists());
+        self.health.unavailable = missing
+            .map(|file| UnavailableSource {
+                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                reason: "it does not exist".into(),
+                is_readable: false,
+            })
+            .collect();
+        server.set_source_health(self.health.clone());
     }
 
     fn keep_old(&mut self, server: &Server, listener: &ReloadListener, diagnostics: &[Diagnostic]) {
@@ -323,7 +363,9 @@ pub(crate) fn log_listener() -> ReloadListener {
             ReloadEvent::Applied { contract, differences, was_stale, .. } => {
                 let (version, compatibility) =
                     (&contract.version, overall_compatibility(differences).as_str());
-                if *was_stale {
+                if !*was_stale && compatibility == Compatibility::Breaking.as_str() {
+                    tracing::warn!(%name, %version, compatibility, "reloaded; the data changed the tools, and clients were notified");
+                } else if *was_stale {
                     tracing::info!(target: RECOVERED_TARGET, %name, %version, compatibility, "{RECOVERED_MESSAGE}");
                 } else {
                     tracing::info!(%name, %version, compatibility, "reloaded; the new contract is served");

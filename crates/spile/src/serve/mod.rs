@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, ProviderSet, Server, SystemPlatform};
+use host::{Config, ProviderSet, Server, SourceHealth, SystemPlatform};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -24,7 +24,7 @@ use transport::stdio::StdoutWriter;
 use transport::unix::SocketFile;
 
 use crate::banner::{self, ListenAddresses, ServerSummary};
-use crate::project::{Project, Scan};
+use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::reload::{self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, WatchedProject};
 use crate::settings;
 pub use args::{LogFormat, ServeArgs};
@@ -42,6 +42,8 @@ pub struct Service {
     pub command: Vec<String>,
     /// Time limit of one call; `None` means the limit of the process.
     pub call_timeout_ms: Option<u64>,
+    /// The sources that are not served.
+    pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
     pub(crate) watched: Option<WatchedProject>,
 }
@@ -54,23 +56,43 @@ impl Service {
             providers: vec![provider],
             command: Vec::new(),
             call_timeout_ms: None,
+            health: SourceHealth::default(),
             watched: None,
         }
     }
 
     /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        Self::from_path_with(path, SourceFailurePolicy::Skip)
+    }
+
+    /// The same, with a choice of what to do about sources that cannot be used.
+    pub fn from_path_with(
+        path: &Path,
+        source_failures: SourceFailurePolicy,
+    ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (stamp, started) = (ProjectStamp::capture(path, &[]), SystemTime::now());
-        let Scan { compiled, mut diagnostics, data_files, lock_state, has_manifest, .. } =
-            Project::find(path)?.scan()?;
+        let project = Project::find(path)?.with_source_failures(source_failures);
+        let Scan {
+            compiled,
+            mut diagnostics,
+            data_files,
+            lock_state,
+            has_manifest,
+            unavailable,
+            source_count,
+            ..
+        } = project.scan()?;
+        let health = SourceHealth { source_count, unavailable };
         diagnostics.extend(lock_state.diagnostic(false));
         let service = compiled.map(|compiled| {
             let build = Build::new(compiled, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
-            let service = Self { command, ..Self::from_build(&build) };
-            let watched =
-                WatchedProject::new(path, build, data_files, stamp, started).with_manifest(has_manifest);
+            let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
+            let watched = WatchedProject::new(path, build, data_files, stamp, started)
+                .with_manifest(has_manifest)
+                .with_health(source_failures, health);
             Self { watched: Some(watched), ..service }
         });
         Ok((service, diagnostics))
@@ -78,8 +100,10 @@ impl Service {
 
     /// The server that is packed into this executable. Its files do not change while it is served.
     pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Scan { compiled, diagnostics, .. } = project.scan()?;
-        let service = compiled.map(|compiled| Self::from_build(&Build::new(compiled, None)));
+        let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
+        let health = SourceHealth { source_count, unavailable };
+        let service = compiled
+            .map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, None)) });
         Ok((service, diagnostics))
     }
 
@@ -91,11 +115,13 @@ impl Service {
     }
 
     pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
-        let Self { name, version, providers, call_timeout_ms, .. } = self;
+        let Self { name, version, providers, call_timeout_ms, health, .. } = self;
         let limits = settings::limits()?;
         let config =
             Config { name, version: version.clone(), limits, platform: Arc::new(SystemPlatform::default()) };
-        Ok(Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?)
+        let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?;
+        server.set_source_health(health);
+        Ok(server)
     }
 
     fn summary(&self) -> ServerSummary {
@@ -108,6 +134,7 @@ impl Service {
             version: self.version.clone(),
             tools: tools.collect(),
             command: self.command.clone(),
+            unavailable: self.health.unavailable.iter().map(|source| source.name.clone()).collect(),
         }
     }
 }

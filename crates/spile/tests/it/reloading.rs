@@ -433,7 +433,7 @@ fn a_recovery_is_logged_after_a_warning() {
     wait_for_status(&served, "other words", |status| has_reload_status(status, "served", ""));
     std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "no data", |status| {
-        has_reload_status(status, "kept", "`people.csv` not found")
+        has_reload_status(status, "kept", "`people.csv` cannot be read: it does not exist")
     });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
     wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));

@@ -164,8 +164,12 @@ fn route<'a>(
     let site = &*arrived.site;
     let path = parts.uri.path();
     if path == "/health" {
-        let healthy = || response::json(200, br#"{"status":"ok"}"#.to_vec());
-        return RouteDecision::Respond(get_only(&parts.method, healthy));
+        return RouteDecision::Respond(get_only(&parts.method, || {
+            let health = site_health(site);
+            // 503 takes a server without any data out of a load balancer; a degraded one still answers calls.
+            let status = if health == "down" { 503 } else { 200 };
+            response::json(status, format!(r#"{{"status":"{health}"}}"#).into_bytes())
+        }));
     }
     let principal = match site.guard.authenticate(seen) {
         Ok(principal) => principal,
@@ -272,10 +276,20 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
+/// `down` if no server has a source left, `degraded` if a source of any server is unavailable, otherwise `ok`.
+fn site_health(site: &Site) -> &'static str {
+    let states: Vec<&str> = site.servers.iter().map(|server| server.source_health().as_str()).collect();
+    match () {
+        () if states.iter().all(|state| *state == "ok") => "ok",
+        () if states.iter().all(|state| *state == "down") => "down",
+        () => "degraded",
+    }
+}
+
 fn status_json(site: &Site) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
-    object.str("status", "ok");
+    object.str("status", site_health(site));
     object.array("servers", &site.servers, |out, server| {
         let status = server.status();
         let number = |n: usize| n as i64;
@@ -287,6 +301,16 @@ fn status_json(site: &Site) -> Vec<u8> {
             o.int("calls", status.calls.min(i64::MAX as u64) as i64);
             o.int("callsActive", number(status.calls_active));
             o.int("uptimeMs", status.uptime_ms.min(i64::MAX as u64) as i64);
+            let health = server.source_health();
+            o.object("sources", |o| {
+                o.str("status", health.as_str()).int("count", number(health.source_count));
+                o.array("unavailable", &health.unavailable, |out, source| {
+                    let entry = Json::object(|o| {
+                        o.str("name", &source.name).str("reason", &source.reason);
+                    });
+                    out.extend_from_slice(entry.as_str().as_bytes());
+                });
+            });
             if let Some(reload) = &status.reload {
                 o.object("reload", |o| {
                     o.int("atMs", reload.at_ms.min(i64::MAX as u64) as i64);
