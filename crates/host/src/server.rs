@@ -14,7 +14,7 @@ use wire::method::Method;
 use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, ListKind, RequestId};
 
 use crate::connection_state::ConnectionState;
-use crate::observer::CallObserver;
+use crate::observer::{self, CallObserver};
 use crate::registry::{self, CatalogError, Registry};
 use crate::seal::Sealer;
 use crate::sessions::{SessionError, SessionOwner, SessionTicket, Sessions};
@@ -246,6 +246,11 @@ impl Server {
         }
     }
 
+    /// Sets an observer unless there is one already.
+    pub fn set_observer_if_none(&self, observer: Arc<dyn CallObserver>) {
+        self.observer.get_or_init(|| observer);
+    }
+
     #[inline]
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -269,7 +274,11 @@ impl Server {
             batch_items_max: self.limits.batch_items_max,
             supports_method: &|method| self.serves(method),
         };
-        wire::decode(bytes, &terms, bare)
+        let decoded = wire::decode(bytes, &terms, bare);
+        if let Decoded::Rejected(response) = &decoded {
+            observer::log_rejected_message(response);
+        }
+        decoded
     }
 
     /// What a message over a new pipe will be judged by.

@@ -26,8 +26,7 @@ pub(crate) enum FileMode<'a> {
 /// written to directly.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: FileMode<'_>) -> anyhow::Result<()> {
     if is_special_file(path) {
-        return std::fs::write(path, bytes)
-            .with_context(|| format!("cannot write `{}`", path.display()));
+        return std::fs::write(path, bytes).with_context(|| format!("cannot write `{}`", path.display()));
     }
     write_with(path, mode, |file| Ok(file.write_all(bytes)?))
 }

@@ -99,14 +99,16 @@ fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnos
     };
     let Scan { compiled, diagnostics, .. } = project.scan()?;
     let Some(compiled) = compiled else { return Ok(Err(diagnostics)) };
-    let differences = compare_interfaces(&baseline.interface, &ContractInterface::from_contract(&compiled.contract));
+    let differences =
+        compare_interfaces(&baseline.interface, &ContractInterface::from_contract(&compiled.contract));
     Ok(Ok(LockComparison { name: compiled.contract.name, against, baseline, differences }))
 }
 
 fn read_own_lock(own: &Path) -> Result<(String, Lock), Diagnostic> {
     let missing = || {
         let message = format!("`{}` not found", own.display());
-        Diagnostic::error(message).help("run `spile compile` to write it, or name another lock file with --against")
+        Diagnostic::error(message)
+            .help("run `spile compile` to write it, or name another lock file with --against")
     };
     Ok((file_name(own), read_lock(own)?.ok_or_else(missing)?))
 }
@@ -156,7 +158,10 @@ impl<'a> Revision<'a> {
         let started = git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                let message = format!("`{}` is not a file, and git, which could find a revision, is not installed", self.0);
+                let message = format!(
+                    "`{}` is not a file, and git, which could find a revision, is not installed",
+                    self.0
+                );
                 Diagnostic::error(message).help("install git, or name a lock file with --against FILE")
             }
             _ => Diagnostic::error(format!("cannot start git: {error}")),

@@ -160,9 +160,7 @@ impl Table {
         let blocks = self.rows.iter().map(|row| {
             let pairs: Vec<(String, String)> = shown
                 .iter()
-                .map(|column| {
-                    (self.headers[*column].clone(), row.get(*column).cloned().unwrap_or_default())
-                })
+                .map(|column| (self.headers[*column].clone(), row.get(*column).cloned().unwrap_or_default()))
                 .collect();
             render_record(&pairs, style, indent)
         });

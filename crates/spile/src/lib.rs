@@ -10,6 +10,7 @@ pub mod init;
 pub mod install;
 mod layout;
 pub mod lock;
+mod notice;
 pub mod pack;
 mod progress;
 pub mod project;

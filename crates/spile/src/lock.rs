@@ -58,7 +58,8 @@ pub(crate) fn check_intact(name: &str, lock: Lock) -> Result<Lock, Diagnostic> {
     match lock.hash_mismatches.first() {
         None => Ok(lock),
         Some(tool) => {
-            let message = format!("`{name}` was edited by hand or by a merge: the hash of `{tool}` does not match");
+            let message =
+                format!("`{name}` was edited by hand or by a merge: the hash of `{tool}` does not match");
             Err(Diagnostic::error(message).help("run `spile compile` to write it again"))
         }
     }

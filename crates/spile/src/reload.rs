@@ -11,6 +11,7 @@
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -170,7 +171,9 @@ impl WatchedProject {
             return false;
         }
         let (same_since, changed_since) = match &self.unsettled {
-            Some((previous, same_since, changed_since)) if *previous == stamp => (*same_since, *changed_since),
+            Some((previous, same_since, changed_since)) if *previous == stamp => {
+                (*same_since, *changed_since)
+            }
             Some((_, _, changed_since)) => (now, *changed_since),
             None => (now, now),
         };
@@ -194,6 +197,18 @@ impl WatchedProject {
         false
     }
 
+    /// Reloads without waiting for a change.
+    fn reload_now(
+        &mut self,
+        server: &Arc<Server>,
+        breaking: BreakingChangePolicy,
+        listener: &ReloadListener,
+    ) {
+        self.stamp = ProjectStamp::capture(&self.path, &self.data_files);
+        self.unsettled = None;
+        self.reload(server, breaking, listener, false);
+    }
+
     fn reload(
         &mut self,
         server: &Arc<Server>,
@@ -208,15 +223,14 @@ impl WatchedProject {
             }
             project.with_source_failures(self.source_failures).rescan(&self.build.sources)
         });
-        let Scan {
-            compiled, mut diagnostics, data_files, has_manifest, unavailable, source_count, ..
-        } = match scan {
-            Ok(scan) => scan,
-            Err(error) => {
-                self.set_missing_files_unavailable(server);
-                return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
-            }
-        };
+        let Scan { compiled, mut diagnostics, data_files, has_manifest, unavailable, source_count, .. } =
+            match scan {
+                Ok(scan) => scan,
+                Err(error) => {
+                    self.set_missing_files_unavailable(server);
+                    return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
+                }
+            };
         if !data_files.is_empty() && data_files != self.data_files {
             self.data_files = data_files;
             self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.data_files, started);
@@ -228,16 +242,17 @@ impl WatchedProject {
         };
         let health = SourceHealth { source_count, unavailable };
         let previous_health = std::mem::replace(&mut self.health, health);
-        server.set_source_health(self.health.clone());
         let build = Build::new(compiled, Some(&self.build));
         if build.fingerprint == self.build.fingerprint {
             self.has_manifest = has_manifest;
+            server.set_source_health(self.health.clone());
             let is_new = |one: &&UnavailableSource| !previous_health.unavailable.contains(one);
             if self.health.unavailable.iter().any(|one| is_new(&one)) {
                 diagnostics.retain(|one| one.code == Some("unavailable"));
                 return self.keep_old(server, listener, &diagnostics);
             }
-            let is_still_down = only_data && self.health == previous_health && !self.health.unavailable.is_empty();
+            let is_still_down =
+                only_data && self.health == previous_health && !self.health.unavailable.is_empty();
             // Rows change all the time; that is not worth an event.
             if !only_data || self.is_stale && !is_still_down {
                 let was_stale = std::mem::take(&mut self.is_stale);
@@ -257,6 +272,7 @@ impl WatchedProject {
             && breaking == BreakingChangePolicy::KeepOld
         {
             self.is_stale = true;
+            server.set_source_health(self.health.clone());
             server.record_reload(ReloadOutcome::Rejected, Some(breaking_summary(&differences)));
             return listener(server, &ReloadEvent::Refused { differences: &differences });
         }
@@ -267,6 +283,8 @@ impl WatchedProject {
         };
         match server.swap(provider_set) {
             Ok(()) => {
+                // After the swap: a client that sees a healthy server finds the tools of all its sources.
+                server.set_source_health(self.health.clone());
                 let was_stale = std::mem::take(&mut self.is_stale);
                 self.has_manifest = has_manifest;
                 self.build = build;
@@ -301,9 +319,10 @@ impl WatchedProject {
 /// The first diagnostic in one line, with its location and the number of the others.
 pub(crate) fn first_diagnostic(diagnostics: &[Diagnostic]) -> String {
     let Some(first) = diagnostics.first() else { return "there is nothing to serve".into() };
-    let location = first.location.as_ref().map(|location| {
-        format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
-    });
+    let location = first
+        .location
+        .as_ref()
+        .map(|location| format!("{}:{}:{}: ", location.file_name(), location.line(), location.column()));
     let more = diagnostics.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!("{}{}{more}", location.unwrap_or_default(), first.message)
@@ -324,31 +343,58 @@ pub(crate) fn breaking_summary(differences: &[Difference]) -> String {
     )
 }
 
+/// Asks the reload thread to read all projects again now, whether their files look changed or not.
+#[derive(Clone)]
+pub(crate) struct ReloadRequester(SyncSender<()>);
+
+impl ReloadRequester {
+    pub(crate) fn request(&self) {
+        // A full channel means that a request is pending already; a closed one, that there is nothing to reload.
+        let _ = self.0.try_send(());
+    }
+}
+
 /// Starts the thread that watches the projects, each for as long as its server exists.
 pub(crate) fn start(
     watched: Vec<(Weak<Server>, WatchedProject)>,
     breaking: BreakingChangePolicy,
     listener: ReloadListener,
-) {
+) -> ReloadRequester {
+    let (sender, requests) = sync_channel(1);
+    let requester = ReloadRequester(sender);
     if watched.is_empty() {
-        return;
+        return requester;
     }
     let mut watched = watched;
     let thread = std::thread::Builder::new().name("reload".into());
     let started = thread.spawn(move || {
+        let mut is_requested = false;
         while !watched.is_empty() {
             let mut is_unsettled = false;
             watched.retain_mut(|(server, watched)| {
                 let Some(server) = server.upgrade() else { return false };
-                is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
+                if is_requested {
+                    watched.reload_now(&server, breaking, &listener);
+                } else {
+                    is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
+                }
                 true
             });
-            std::thread::sleep(if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL });
+            let pause = if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL };
+            is_requested = match requests.recv_timeout(pause) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(pause);
+                    false
+                }
+            };
         }
     });
     if let Err(error) = started {
         tracing::warn!(%error, "cannot start the reload thread; restart to serve changes");
     }
+    requester
 }
 
 /// The log target of recoveries. It is logged wherever warnings are, because a warning came before.

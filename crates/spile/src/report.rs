@@ -11,6 +11,7 @@ use contract::{Contract, Tool, ToolOperation, tokens};
 use crate::banner::is_color_enabled;
 use crate::client::output_style::OutputStyle;
 use crate::layout::{self, ColumnFit, Table};
+use crate::notice;
 use crate::sanitize;
 
 /// A report lists at most this many tools; `--json` has them all.
@@ -132,9 +133,7 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
         let location = note
             .location
             .as_ref()
-            .map(|location| {
-                format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
-            })
+            .map(|location| format!("{}:{}:{}: ", location.file_name(), location.line(), location.column()))
             .unwrap_or_default();
         let help = format!("{location}{}", note.help.as_deref().unwrap_or_default());
         if !help.is_empty() {
@@ -196,6 +195,9 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
     if diagnostics.is_empty() {
         return;
     }
+    if notice::is_json() {
+        return notice::log_diagnostics(diagnostics);
+    }
     // After notes comes more output; an error is the last thing that a command prints.
     let has_error = diagnostics.iter().any(|one| one.severity == Severity::Error);
     let text = render_all(diagnostics, is_color_enabled());
@@ -204,6 +206,9 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
 
 /// Prints warnings and notes to stderr in the short form of [`notes_section`].
 pub(crate) fn print_notes(notes: &[Diagnostic]) {
+    if notice::is_json() {
+        return notice::log_diagnostics(notes);
+    }
     let notes: Vec<&Diagnostic> = notes.iter().collect();
     let section = notes_section(&notes, &OutputStyle::stderr());
     if !section.is_empty() {

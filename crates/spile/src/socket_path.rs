@@ -80,7 +80,8 @@ mod tests {
         create_private_dir(&path("new"), uid).expect("private already");
         assert_eq!(std::fs::metadata(path("new")).expect("exists").permissions().mode() & 0o777, 0o700);
         std::fs::create_dir(path("open")).expect("a folder");
-        std::fs::set_permissions(path("open"), PermissionsExt::from_mode(0o755)).expect("permissions can be changed");
+        std::fs::set_permissions(path("open"), PermissionsExt::from_mode(0o755))
+            .expect("permissions can be changed");
         std::fs::write(path("file"), "").expect("a file");
         std::os::unix::fs::symlink(path("new"), path("link")).expect("a link");
         for (name, uid) in [("open", uid), ("file", uid), ("link", uid), ("new", uid + 1)] {

@@ -24,6 +24,8 @@ pub struct Guard {
     /// Origins that may call from a browser, as they are sent: `https://app.example`.
     pub allowed_origins: Vec<String>,
     pub token: Option<BearerToken>,
+    /// Whether the endpoints of HTTP+SSE (2024-11-05) do not exist.
+    pub refuse_sse: bool,
 }
 
 /// A secret, kept as its digest only.

@@ -115,8 +115,7 @@ pub(super) fn write_server_json(
     let bundle = match (&args.bundle, &args.bundle_url) {
         (Some(file), Some(url)) => {
             ensure!(url.starts_with("https://"), "--bundle-url: expected an https URL");
-            let mut file =
-                File::open(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+            let mut file = File::open(file).with_context(|| format!("cannot read `{}`", file.display()))?;
             Some((url, hex(&sha256(&mut file)?)))
         }
         _ => None,

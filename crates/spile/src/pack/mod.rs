@@ -94,7 +94,10 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     let external = contents.sources.iter().find(|source| !args.with_data && source.path.is_relative());
     if let (PackFormat::Mcpb, Some(source)) = (args.format, external) {
-        bail!("a bundle cannot read files next to it, so source `{}` would be missing; add --with-data", source.name);
+        bail!(
+            "a bundle cannot read files next to it, so source `{}` would be missing; add --with-data",
+            source.name
+        );
     }
     let server = PackagedServer::new(&compiled.contract, contents, args.with_data)?;
     match args.format {
@@ -194,7 +197,8 @@ impl PackagedServer {
         }
         if args.format == PackFormat::ServerJson && args.bundle.is_none() && args.remote_url.is_none() {
             out.push(
-                "the entry names no way to get the server; add --bundle and --bundle-url, or --remote-url".to_owned(),
+                "the entry names no way to get the server; add --bundle and --bundle-url, or --remote-url"
+                    .to_owned(),
             );
         }
         out
@@ -250,8 +254,7 @@ fn write_payload(out: &mut File, server: &PackagedServer, bar: &ProgressBar) -> 
         let path = match file.kind {
             SourceKind::Sqlite => {
                 let to = copy.path().join("copy.db");
-                source::sqlite::copy(&file.path, &to)
-                    .with_context(|| format!("cannot copy `{shown}`"))?;
+                source::sqlite::copy(&file.path, &to).with_context(|| format!("cannot copy `{shown}`"))?;
                 to
             }
             _ => file.path.clone(),

@@ -44,7 +44,10 @@ impl Trailer {
         }
         let payload = u64::from_le_bytes(payload.try_into().unwrap_or_default());
         let Some(start) = position.checked_sub(payload) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the packed data is incomplete; download or copy the file again"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the packed data is incomplete; download or copy the file again",
+            ));
         };
         Ok(Some(Self { digest: digest.try_into().unwrap_or_default(), start, length: payload }))
     }

@@ -11,6 +11,7 @@ pub(crate) mod not_found;
 mod package;
 mod sources;
 mod unavailable;
+mod unsupported;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,12 +30,12 @@ use crate::lock::LockState;
 use crate::report::SourceSummary;
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
-pub use unavailable::SourceFailurePolicy;
-use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 use sources::{
     LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
     fallback_settings,
 };
+pub use unavailable::SourceFailurePolicy;
+use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 
 pub const MANIFEST: &str = "spile.toml";
 const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
@@ -55,6 +56,8 @@ pub struct Project {
     /// Files of sources that are not where the manifest says, by the name of the source.
     pub relocated: BTreeMap<String, PathBuf>,
     pub source_failures: SourceFailurePolicy,
+    /// Whether the path was a folder: then everything in it is meant.
+    is_folder: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,11 @@ pub enum ProjectInput {
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let kind = std::fs::metadata(path).map_err(|error| not_found::path_error(path, error))?;
-        if kind.is_dir() { Self::from_folder(path) } else { Self::from_file(path) }
+        if kind.is_dir() {
+            Ok(Self { is_folder: true, ..Self::from_folder(path)? })
+        } else {
+            Self::from_file(path)
+        }
     }
 
     fn from_folder(folder: &Path) -> anyhow::Result<Self> {
@@ -80,6 +87,14 @@ impl Project {
             return Ok(Self::new(name, folder, ProjectInput::Manifest(manifest)));
         }
         let files = data_files(folder)?;
+        if files.is_empty()
+            && let Some(entry) = unsupported::unsupported_entry(non_empty_path(folder))
+        {
+            bail!(
+                "nothing to serve in `{shown}`: it has `{entry}`, but serving tools, prompts and resources from files \
+                 is not in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
+            );
+        }
         match files.len() {
             0 => {
                 let subfolders = servable_subfolders(non_empty_path(folder));
@@ -106,8 +121,16 @@ impl Project {
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
         }
+        if let Some(what) = unsupported::unsupported_file(path) {
+            bail!(
+                "`{}` cannot be served: {what}, and serving those is not in this version; \
+                 this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})",
+                path.display()
+            );
+        }
         if source_kind(path).is_none() {
-            let is_numbers = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
+            let is_numbers =
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
             let help = if is_numbers { "; export it as XLSX or CSV" } else { "" };
             bail!("`{}` is neither a {MANIFEST} nor a data file ({DATA_EXTENSIONS}){help}", path.display());
         }
@@ -118,7 +141,14 @@ impl Project {
 
     fn new(name: String, folder: &Path, input: ProjectInput) -> Self {
         let source_failures = SourceFailurePolicy::default();
-        Self { name, folder: folder.into(), input, relocated: BTreeMap::new(), source_failures }
+        Self {
+            name,
+            folder: folder.into(),
+            input,
+            relocated: BTreeMap::new(),
+            source_failures,
+            is_folder: false,
+        }
     }
 
     /// Sets what a scan does with a source that cannot be used.
@@ -140,7 +170,14 @@ impl Project {
         relocated: BTreeMap<String, PathBuf>,
     ) -> Self {
         let source_failures = SourceFailurePolicy::Skip;
-        Self { name: name.into(), folder, input: ProjectInput::Manifest(manifest), relocated, source_failures }
+        Self {
+            name: name.into(),
+            folder,
+            input: ProjectInput::Manifest(manifest),
+            relocated,
+            source_failures,
+            is_folder: false,
+        }
     }
 }
 
@@ -158,7 +195,8 @@ fn servable_subfolders(folder: &Path) -> Vec<String> {
         path.is_dir()
             && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
     };
-    let mut servable: Vec<String> = paths.filter(is_servable).map(|path| path.display().to_string()).collect();
+    let mut servable: Vec<String> =
+        paths.filter(is_servable).map(|path| path.display().to_string()).collect();
     servable.sort();
     servable.truncate(SUBFOLDERS_SHOWN_MAX);
     servable
@@ -245,6 +283,8 @@ impl Project {
         let Some(mut manifest) = manifest else { return Ok(scan) };
         scan.source_count = loaded.len() + failures.len();
         if !self.skip_failed(&mut manifest, &failures, &mut scan) {
+            // Nothing can be served; report the other errors of the manifest, too.
+            scan.diagnostics.extend(self.compile_manifest(&manifest, &loaded).1);
             return Ok(scan);
         }
         for stale in loaded.iter().filter_map(|one| one.stale.as_ref()) {
@@ -255,31 +295,20 @@ impl Project {
             let failures = read_only_failures(&manifest, &loaded);
             self.skip_failed(&mut manifest, &failures, &mut scan);
         }
-        let is_generated = matches!(self.input, ProjectInput::Files(_));
-        let (contract, backends) = loop {
-            let (contract, found) = self.compile_manifest(&manifest, &loaded);
-            let Some(contract) = contract.filter(|_| !has_error(&found)) else {
-                scan.diagnostics.extend(found);
-                break (None, None);
-            };
-            let (backends, failures) = build_backends(&contract, &manifest, &loaded, served);
-            let is_first = scan.unavailable.iter().all(|one| failures.iter().all(|f| f.unavailable() != *one));
-            if failures.is_empty() {
-                scan.diagnostics.extend(found);
-                break (Some(contract), Some(backends));
-            }
-            // Compile again without the failed parts. Each part can fail only once, so this ends.
-            if !is_first || !self.skip_failed(&mut manifest, &failures, &mut scan) {
-                scan.diagnostics.extend(found);
-                break (Some(contract), None);
-            }
-        };
-        if is_generated {
+        let (mut contract, backends) = self.compile_available(&mut manifest, &loaded, served, &mut scan);
+        let unsupported =
+            self.is_folder.then(|| unsupported::unsupported_entry(non_empty_path(&self.folder)));
+        if let Some(entry) = unsupported.flatten() {
+            let message = format!(
+                "`{entry}` is not served: tools, prompts and resources from files are not in this version"
+            );
+            scan.diagnostics.push(Diagnostic::note(message).code("unsupported"));
+        }
+        if !self.has_manifest() {
             // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
             scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
         }
-        let mut contract = contract;
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
         scan.diagnostics.extend(contract.iter().flat_map(renamed_columns));
         if let Some(contract) = &mut contract {
@@ -294,6 +323,39 @@ impl Project {
         scan.has_manifest = self.has_manifest();
         scan.facts = loaded.into_iter().map(|one| (one.name, one.facts)).collect();
         Ok(scan)
+    }
+
+    /// Compiles the manifest and creates its backends, a second time without the parts that failed.
+    fn compile_available(
+        &self,
+        manifest: &mut Manifest,
+        loaded: &[LoadedSource],
+        served: &Sources,
+        scan: &mut Scan,
+    ) -> (Option<Contract>, Option<ContractBackends>) {
+        let mut is_retry = false;
+        loop {
+            let (contract, found) = self.compile_manifest(manifest, loaded);
+            let Some(contract) = contract.filter(|_| !has_error(&found)) else {
+                scan.diagnostics.extend(found);
+                return (None, None);
+            };
+            let (backends, failures) = build_backends(&contract, manifest, loaded, served);
+            if failures.is_empty() {
+                scan.diagnostics.extend(found);
+                return (Some(contract), Some(backends));
+            }
+            // One pass finds all failures. If some are left, a file changed in between.
+            if is_retry {
+                scan.diagnostics.extend(failures.into_iter().map(|failure| failure.error));
+                return (Some(contract), None);
+            }
+            if !self.skip_failed(manifest, &failures, scan) {
+                scan.diagnostics.extend(found);
+                return (Some(contract), None);
+            }
+            is_retry = true;
+        }
     }
 
     /// Leaves failed parts out of the manifest and reports them as warnings. Returns false, and reports errors, if the
@@ -408,7 +470,9 @@ impl Project {
                     header_rows: Vec::new(),
                     declared_columns: Vec::new(),
                 };
-                opener.open(&spec, self.source_failures).map_err(|error| SourceFailure::of_source(&spec, error))
+                opener
+                    .open(&spec, self.source_failures)
+                    .map_err(|error| SourceFailure::of_source(&spec, error))
             };
             match open_with(&default_settings(kind)) {
                 Ok(()) => {}
@@ -449,7 +513,10 @@ impl Project {
             ProjectInput::Manifest(file) => {
                 let files = data_files(&self.folder)?;
                 if files.is_empty() {
-                    bail!("`{}` is a manifest, and its folder has no data files; name the data to write a manifest for", file.display());
+                    bail!(
+                        "`{}` is a manifest, and its folder has no data files; name the data to write a manifest for",
+                        file.display()
+                    );
                 }
                 Ok(Self { input: ProjectInput::Files(files), ..self })
             }
@@ -641,8 +708,7 @@ fn build_backends(
         let from = source(&collection.source).expect("the contract was compiled from these sources");
         let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
         // Most often the key is what a reader cannot use.
-        let location =
-            declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
+        let location = declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
         let failure = |part: fn(String) -> FailedPart, cause: &SourceError| {
             let file = file_name(from.display_name.as_ref());
             let error = explain_error(&*from.source, Some(&collection.shape), cause, &file);

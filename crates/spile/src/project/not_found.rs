@@ -16,7 +16,8 @@ const SIBLINGS_MAX: usize = 10_000;
 pub(super) fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
     if file.contains("://") {
         let error = Diagnostic::error(format!("`{file}` is a URL, but the path of a source must be a file"));
-        return error.help("reading from a URL is not supported in this version; download the file and name that");
+        return error
+            .help("reading from a URL is not supported in this version; download the file and name that");
     }
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let message = format!("`{file}` does not exist; tried `{}`", absolute.display());
@@ -64,7 +65,8 @@ fn suggestion(file: &str, path: &Path) -> String {
         return format!("`${name}` is not expanded; write `${{{name}}}`");
     }
     if file.contains(char::is_control) {
-        return "in double quotes, `\\` starts an escape such as a tab; write the path in single quotes".into();
+        return "in double quotes, `\\` starts an escape such as a tab; write the path in single quotes"
+            .into();
     }
     let Some(names) = sibling_names(path) else {
         return "its folder does not exist either; paths are relative to the folder of the manifest".into();

@@ -111,11 +111,7 @@ struct SourceKey {
 
 impl Sources {
     /// Opens a source, unless it is open already, and introspects the file as it is now.
-    pub(super) fn open(
-        &mut self,
-        served: &Self,
-        spec: &SourceSpec<'_>,
-    ) -> Result<LoadedSource, Diagnostic> {
+    pub(super) fn open(&mut self, served: &Self, spec: &SourceSpec<'_>) -> Result<LoadedSource, Diagnostic> {
         let SourceSpec { name, path, display_name, settings, .. } = *spec;
         let key = SourceKey::from_spec(spec);
         let open = self.open.iter().chain(&served.open).find(|one| one.key == key);

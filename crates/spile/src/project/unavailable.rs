@@ -132,7 +132,9 @@ fn remove_collection(manifest: &mut Manifest, collection: &str) {
 }
 
 fn remove_writes(manifest: &mut Manifest, collection: &str) {
-    let Some(found) = manifest.collections.iter_mut().find(|one| one.name.value == collection) else { return };
+    let Some(found) = manifest.collections.iter_mut().find(|one| one.name.value == collection) else {
+        return;
+    };
     if let Some(operations) = &mut found.operations {
         operations.retain(|operation| !is_write(operation.value));
         if operations.is_empty() {

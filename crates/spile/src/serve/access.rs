@@ -1,27 +1,45 @@
 //! Who may call: the token, the allowed hosts and origins, and the certificate.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context, bail};
-use contract::diagnostic::{Diagnostic, render_all};
+use anyhow::{Context, bail, ensure};
+use contract::diagnostic::Diagnostic;
+use contract::humanize::pluralize;
 use transport::http::{CertificateFiles, Site, Tls};
 use transport::{BearerToken, Guard};
 
 use super::args::ServeArgs;
-use crate::banner;
 use crate::settings;
 
-/// Builds the guard. Serving other machines without a token needs `--no-auth`.
-pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
+/// Below this, a token for an address that other machines can reach is refused.
+const PUBLIC_TOKEN_CHARS_MIN: usize = 8;
+/// Below this, the operator gets a warning.
+const STRONG_TOKEN_CHARS_MIN: usize = 16;
+
+/// Builds the guard, and returns warnings about the token, too. Serving other machines without a token needs
+/// `--no-auth`.
+pub(super) fn build_guard(
+    args: &ServeArgs,
+    address: Option<SocketAddr>,
+) -> anyhow::Result<(Guard, Vec<Diagnostic>)> {
     if address.is_none() && args.socket().is_none() && args.token_file.is_some() {
         bail!("--token-file needs --bind, --http or --socket: a client on stdin and stdout sends no token");
     }
     let token = read_token(args)?;
-    if let Some(address) = address
-        && !address.ip().is_loopback()
+    let public = address.filter(|address| !address.ip().is_loopback());
+    if let (Some(_), Some(token)) = (public, &token) {
+        let chars = token.chars().count();
+        ensure!(
+            chars >= PUBLIC_TOKEN_CHARS_MIN,
+            "the bearer token has only {}, and other machines can reach the server; \
+             use a long random one, for example from `openssl rand -hex 32`",
+            pluralize(chars as u64, "character")
+        );
+    }
+    if let Some(address) = public
         && token.is_none()
         && !args.no_auth
     {
@@ -32,7 +50,9 @@ pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyh
     }
     for host in &args.allow_host {
         if host.is_empty() || host.contains([':', '/', '*']) && host.parse::<std::net::IpAddr>().is_err() {
-            bail!("--allow-host {host}: expected a host name or an address without a port, such as mcp.example");
+            bail!(
+                "--allow-host {host}: expected a host name or an address without a port, such as mcp.example"
+            );
         }
     }
     for origin in &args.allow_origin {
@@ -41,10 +61,50 @@ pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyh
             bail!("--allow-origin {origin}: expected a scheme and a host, such as https://app.example");
         }
     }
-    Ok(Guard { allowed_hosts: args.allow_host.clone(), allowed_origins: args.allow_origin.clone(), token })
+    let warnings = token.as_deref().map_or_else(Vec::new, |token| token_warnings(token, args));
+    let guard = Guard {
+        allowed_hosts: args.allow_host.clone(),
+        allowed_origins: args.allow_origin.clone(),
+        token: token.as_deref().map(BearerToken::new),
+        refuse_sse: args.no_sse,
+    };
+    Ok((guard, warnings))
 }
 
-fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
+/// Warns about a token that can be guessed, and about a token file that other users can read.
+fn token_warnings(token: &str, args: &ServeArgs) -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    let chars = token.chars().count();
+    if chars < STRONG_TOKEN_CHARS_MIN {
+        warnings.push(
+            Diagnostic::warning(format!("the bearer token has only {chars} characters and can be guessed"))
+                .help(format!(
+                    "use at least {STRONG_TOKEN_CHARS_MIN} random characters, for example from `openssl rand -hex 32`"
+                )),
+        );
+    }
+    warnings.extend(args.token_file.as_deref().and_then(exposed_file_warning));
+    warnings
+}
+
+#[cfg(unix)]
+fn exposed_file_warning(path: &Path) -> Option<Diagnostic> {
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o7777;
+    let path = path.display();
+    (mode & 0o077 != 0).then(|| {
+        let message =
+            format!("other users of this machine can read the token file `{path}` (mode {mode:04o})");
+        Diagnostic::warning(message).help(format!("restrict it with `chmod 600 {path}`"))
+    })
+}
+
+#[cfg(not(unix))]
+fn exposed_file_warning(_: &Path) -> Option<Diagnostic> {
+    None
+}
+
+/// The token in the file or in the environment.
+fn read_token(args: &ServeArgs) -> anyhow::Result<Option<String>> {
     let text = match &args.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -56,20 +116,26 @@ fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
     match text.as_deref().map(str::trim) {
         Some("") => bail!("the token is empty; put a long random text into the token file or SPILE_TOKEN"),
         Some(token) if !token.bytes().all(|c| c.is_ascii_graphic()) => {
-            bail!("the token contains a character that clients cannot send; use ASCII letters, digits and signs, on one line")
+            bail!(
+                "the token contains a character that clients cannot send; use ASCII letters, digits and signs, on one line"
+            )
         }
-        Some(token) => Ok(Some(BearerToken::new(token))),
+        Some(token) => Ok(Some(token.to_owned())),
         None => Ok(None),
     }
 }
 
-/// Loads the certificate now, so that a bad one stops the start instead of failing the first client.
-pub(super) fn load_tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
+/// Loads the certificate now, so that a bad one stops the start instead of failing the first client. Returns warnings
+/// about it, too.
+pub(super) fn load_tls(
+    args: &ServeArgs,
+    address: Option<SocketAddr>,
+) -> anyhow::Result<(Option<Arc<Tls>>, Vec<Diagnostic>)> {
     if address.is_none() {
         if args.tls_cert.is_some() || args.tls_key.is_some() {
             bail!("--tls-cert and --tls-key need --bind or --http: only HTTP can be encrypted");
         }
-        return Ok(None);
+        return Ok((None, Vec::new()));
     }
     let path = |option: &Option<PathBuf>, variable| {
         anyhow::Ok(match option {
@@ -78,17 +144,13 @@ pub(super) fn load_tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow:
         })
     };
     let files = match (path(&args.tls_cert, "SPILE_TLS_CERT")?, path(&args.tls_key, "SPILE_TLS_KEY")?) {
-        (None, None) => return Ok(None),
+        (None, None) => return Ok((None, Vec::new())),
         (Some(cert), Some(key)) => CertificateFiles { cert, key },
         (Some(_), None) => bail!("the certificate has no key; give --tls-key FILE (or SPILE_TLS_KEY)"),
         (None, Some(_)) => bail!("the key has no certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
     };
     let (tls, warnings) = Tls::load(files, SystemTime::now())?;
-    if !warnings.is_empty() {
-        let warnings: Vec<Diagnostic> = warnings.into_iter().map(Diagnostic::warning).collect();
-        banner::print_stderr(&format!("{}\n", render_all(&warnings, banner::is_color_enabled()).trim_end()));
-    }
-    Ok(Some(Arc::new(tls)))
+    Ok((Some(Arc::new(tls)), warnings.into_iter().map(Diagnostic::warning).collect()))
 }
 
 /// What to say about a server that other machines can reach.

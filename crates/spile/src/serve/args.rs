@@ -49,6 +49,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
+    /// Do not offer the deprecated HTTP+SSE transport of 2024-11-05 (/sse and /messages)
+    #[arg(long)]
+    pub no_sse: bool,
+
     /// Fail if a source cannot be used; without this, everything else is served
     #[arg(long)]
     pub strict: bool,
@@ -57,7 +61,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Log more; -vv logs everything
+    /// Log every call and every refused request; -vv logs everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -103,8 +107,7 @@ impl ServeArgs {
         let port = settings::port()?;
         let authority =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let found =
-            std::net::ToSocketAddrs::to_socket_addrs(&authority).ok().and_then(|mut all| all.next());
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&authority).ok().and_then(|mut all| all.next());
         found.map(Some).with_context(|| {
             format!("SPILE_HOST: `{host}` is not an address or a known host name; put the port into PORT")
         })

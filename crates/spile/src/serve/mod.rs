@@ -2,6 +2,7 @@
 
 mod access;
 mod args;
+mod call_log;
 mod logging;
 mod signals;
 
@@ -24,13 +25,16 @@ use transport::stdio::StdoutWriter;
 use transport::unix::SocketFile;
 
 use crate::banner::{self, ListenAddresses, ServerSummary};
+use crate::notice;
 use crate::project::{Project, Scan, SourceFailurePolicy};
-use crate::reload::{self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, WatchedProject};
+use crate::reload::{
+    self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
+};
 use crate::settings;
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
 pub use logging::start_logging;
-use signals::{StopSignals, stop_on_signal};
+use signals::{Hangups, StopSignals, reload_on_hangup, stop_on_signal};
 
 /// One server: its name, and the providers that answer its calls.
 pub struct Service {
@@ -102,8 +106,8 @@ impl Service {
     pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
-        let service = compiled
-            .map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, None)) });
+        let service =
+            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, None)) });
         Ok((service, diagnostics))
     }
 
@@ -153,8 +157,9 @@ pub(crate) fn serve_with(
     on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
 ) -> anyhow::Result<()> {
     let address = args.listen_address()?;
-    let guard = access::build_guard(args, address)?;
-    let tls = access::load_tls(args, address)?;
+    let (guard, token_warnings) = access::build_guard(args, address)?;
+    let (tls, tls_warnings) = access::load_tls(args, address)?;
+    let diagnostics = diagnostics.iter().cloned().chain(token_warnings).chain(tls_warnings).collect();
     let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), diagnostics };
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
@@ -166,16 +171,20 @@ pub(crate) fn serve_with(
         servers.push(server);
     }
     let (breaking, listener) = on_start(&servers);
-    reload::start(watched, breaking, listener);
+    if args.verbose > 0 {
+        servers.iter().for_each(|server| server.set_observer_if_none(Arc::new(call_log::CallLog)));
+    }
+    let requester = reload::start(watched, breaking, listener);
     match (address, args.socket()) {
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
             Site { servers, guard, connection_limits: settings::connection_limits()?, tls },
             &announcement,
+            requester,
         ),
         (None, None) => match servers.pop() {
-            Some(server) if servers.is_empty() => serve_stdio(server, &announcement),
+            Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
             _ => bail!(
                 "stdin and stdout can serve one server only; \
                  name one path, or serve them all over HTTP with --http"
@@ -185,35 +194,32 @@ pub(crate) fn serve_with(
 }
 
 /// What the process prints when it is ready: the servers, and after them everything that is worth knowing.
-struct Announcement<'a> {
+struct Announcement {
     summaries: Vec<ServerSummary>,
-    diagnostics: &'a [Diagnostic],
-}
-
-impl Announcement<'_> {
-    fn print_notes(&self) {
-        crate::report::print_notes(self.diagnostics);
-    }
+    diagnostics: Vec<Diagnostic>,
 }
 
 fn serve_network(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
     site: Site,
-    announcement: &Announcement<'_>,
+    announcement: &Announcement,
+    requester: ReloadRequester,
 ) -> anyhow::Result<()> {
     runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before the banner: its reader may send a signal at once.
-        let signals = StopSignals::install();
+        let (signals, hangups) = (StopSignals::install(), Hangups::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
         let headers = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
-        banner::print_stderr(&banner::network_banner(&announcement.summaries, &addresses, headers));
+        banner::print_network_banner(&announcement.summaries, &addresses, headers);
+        let mut notes = announcement.diagnostics.to_vec();
         if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {
-            access::open_access_warnings(&site).into_iter().for_each(banner::print_stderr);
+            notes.extend(access::open_access_warnings(&site).into_iter().map(Diagnostic::warning));
         }
-        announcement.print_notes();
+        crate::report::print_notes(&notes);
         let (stop, stopped) = watch::channel(false);
+        tokio::spawn(reload_on_hangup(hangups, requester));
         tokio::spawn(stop_on_signal(signals, move || {
             // Fails only if no listener is left, and then there is nothing to stop.
             let _ = stop.send(true);
@@ -246,7 +252,7 @@ async fn listen(
         }
         #[cfg(unix)]
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            banner::print_stderr(&format!("{}; using a unix socket instead", bind_error(address, &error)));
+            notice::info(&format!("{}; using a unix socket instead", bind_error(address, &error)));
             if addresses.socket.is_none() {
                 let names: Vec<&str> = summaries.iter().map(|summary| &*summary.name).collect();
                 let path = crate::socket_path::default_path(&names)?;
@@ -268,7 +274,9 @@ fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let reason = match error.kind() {
         AddrInUse => "the port is in use; choose another, or port 0 for any free one".into(),
-        AddrNotAvailable => "this machine does not have that address; use 127.0.0.1 for this machine only".into(),
+        AddrNotAvailable => {
+            "this machine does not have that address; use 127.0.0.1 for this machine only".into()
+        }
         PermissionDenied if address.port() < 1024 => {
             "not permitted; ports below 1024 are reserved for the system, choose a higher one".into()
         }
@@ -278,15 +286,20 @@ fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot listen on {address}: {reason}")
 }
 
-fn serve_stdio(server: Arc<Server>, announcement: &Announcement<'_>) -> anyhow::Result<()> {
-    banner::print_stderr(&banner::stdio_banner(&announcement.summaries));
-    announcement.print_notes();
+fn serve_stdio(
+    server: Arc<Server>,
+    announcement: &Announcement,
+    requester: ReloadRequester,
+) -> anyhow::Result<()> {
+    banner::print_stdio_banner(&announcement.summaries);
+    crate::report::print_notes(&announcement.diagnostics);
     let runtime = runtime(RuntimeThreads::Workers)?;
     let output = StdoutWriter::new(raw_stream(std::io::stdout()).context("cannot use stdout")?);
     let input = raw_stream(std::io::stdin()).context("cannot use stdin")?;
     let entered = runtime.enter();
-    let signals = StopSignals::install();
+    let (signals, hangups) = (StopSignals::install(), Hangups::install());
     drop(entered);
+    runtime.spawn(reload_on_hangup(hangups, requester));
     runtime.spawn({
         let (server, output) = (server.clone(), output.clone());
         stop_on_signal(signals, move || {

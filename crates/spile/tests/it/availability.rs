@@ -77,10 +77,16 @@ fn one_bad_file_in_a_folder_does_not_stop_the_others() {
     assert_eq!(tools(&server), ["get_people", "list_people"]);
     assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
     let (_, status) = get(&server, "/status");
-    assert_eq!((&status["status"], &status["servers"][0]["sources"]["count"]), (&json!("degraded"), &json!(2)));
+    assert_eq!(
+        (&status["status"], &status["servers"][0]["sources"]["count"]),
+        (&json!("degraded"), &json!(2))
+    );
     let unavailable = &sources(&server)["unavailable"];
     assert_eq!(unavailable[0]["name"], "orders.csv");
-    assert!(unavailable[0]["reason"].as_str().is_some_and(|reason| reason.contains("line 3")), "{unavailable}");
+    assert!(
+        unavailable[0]["reason"].as_str().is_some_and(|reason| reason.contains("line 3")),
+        "{unavailable}"
+    );
 
     // Repaired, it is served without a restart.
     project.write("orders.csv", ORDERS);
@@ -138,7 +144,8 @@ fn without_a_manifest_an_edited_cell_changes_the_contract() {
     let started = Instant::now();
     loop {
         let listed = call(&server, "list_people", &json!({}));
-        if listed["structuredContent"]["items"][0]["age"] == "unknown" {
+        let items = listed["structuredContent"]["items"].as_array();
+        if items.is_some_and(|items| items.iter().any(|item| item["age"] == "unknown")) {
             break;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{listed} {}", get(&server, "/status").1);

@@ -220,6 +220,33 @@ impl HttpServer {
         self.stderr_lines.iter().find_map(|line| parse_address(line)).map(|address| address.port())
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits until a call is running.
+    pub fn wait_until_active(&self) {
+        let started = std::time::Instant::now();
+        loop {
+            let mut stream = TcpStream::connect(self.address).expect("it listens");
+            let request =
+                format!("GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
+            stream.write_all(request.as_bytes()).expect("it accepts input");
+            let mut response = String::new();
+            stream.read_to_string(&mut response).expect("it is closed");
+            if response.contains("\"callsActive\":1") {
+                return;
+            }
+            assert!(started.elapsed() < TEST_TIMEOUT, "no call is running: {response}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the end of the process. Returns its exit code.
+    pub fn wait(mut self) -> Option<i32> {
+        self.child.wait().expect("it can be waited for").code()
+    }
+
     /// Waits until stderr contains this text.
     pub fn wait_for(&mut self, what: &str) {
         while !self.stderr_lines.iter().any(|line| line.contains(what)) {
@@ -254,7 +281,9 @@ impl HttpServer {
             match self.stderr.recv_timeout(TEST_TIMEOUT) {
                 Ok(line) => self.stderr_lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("the process does not end: {:#?}", self.stderr_lines),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the process does not end: {:#?}", self.stderr_lines)
+                }
             }
         }
         let mut stdout = String::new();

@@ -55,7 +55,8 @@ fn message(id: u64, tool: &str, arguments: &Value) -> Value {
 }
 
 fn over_http(served: &HttpServer, tool: &str, arguments: &Value) -> Value {
-    let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+    let headers =
+        format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
     let (_, body) = served.post("/mcp", &headers, &message(1, tool, arguments).to_string());
     let output: Value = serde_json::from_str(&body).expect("JSON");
     output["result"].clone()
@@ -124,6 +125,7 @@ fn a_long_running_tool_reports_progress_to_a_caller_with_a_token() {
         pipe.notifications.iter().filter(|output| output["method"] == "notifications/progress").collect();
     assert!(!progress.is_empty(), "{:?}", pipe.notifications);
     assert!(progress.iter().all(|output| output["params"]["progressToken"] == "p"));
-    let steps: Vec<f64> = progress.iter().filter_map(|output| output["params"]["progress"].as_f64()).collect();
+    let steps: Vec<f64> =
+        progress.iter().filter_map(|output| output["params"]["progress"].as_f64()).collect();
     assert!(steps.is_sorted(), "{steps:?}");
 }

@@ -442,8 +442,7 @@ fn a_recovery_is_logged_after_a_warning() {
     let is_news = |line: &&str| line.contains("contract is still served") || line.contains(" INFO ");
     let news: Vec<&str> = stderr.lines().filter(is_news).collect();
     let again = "the project on disk is served again name=people";
-    for (line, is) in
-        news.iter().zip(["contract is still served", again, "contract is still served", again])
+    for (line, is) in news.iter().zip(["contract is still served", again, "contract is still served", again])
     {
         assert!(line.contains(is), "{line}");
     }

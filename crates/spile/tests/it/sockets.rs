@@ -179,7 +179,10 @@ fn a_socket_with_a_token_refuses_plain_messages_and_names_the_url() {
     let way_out = "--url http+unix://a.sock/mcp --token-file FILE";
     let output = place.run(&["ping", "--url", "unix:a.sock"]);
     assert_eq!(output.code, Some(5), "{output}");
-    assert!(output.stderr.contains("a bearer token is required") && output.stderr.contains(way_out), "{output}");
+    assert!(
+        output.stderr.contains("a bearer token is required") && output.stderr.contains(way_out),
+        "{output}"
+    );
     let output = place.run(&["ping", "--url", "unix:a.sock", "--token-file", "token"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains(way_out), "{output}");

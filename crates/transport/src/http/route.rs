@@ -59,6 +59,7 @@ pub(crate) fn handle(
         let (goal, origin) = check_and_route(&arrived, &parts, &seen);
         let answer = match goal {
             RouteDecision::Respond(response) => {
+                log_refusal(&arrived, &parts, &response);
                 if shared && !body.is_end_stream() {
                     Box::pin(post::discard_body(body)).await;
                 }
@@ -70,7 +71,10 @@ pub(crate) fn handle(
                         arrived.connection.on_body_complete();
                         poll_fn(|cx| Poll::Ready(post::handle(&asked, std::mem::take(&mut bytes), cx))).await
                     }
-                    Err(refused) => EventualResponse::Ready(refused),
+                    Err(refused) => {
+                        log_refusal(&arrived, &parts, &refused);
+                        EventualResponse::Ready(refused)
+                    }
                 }
             }
             RouteDecision::SsePost(posting) => {
@@ -100,6 +104,16 @@ pub(crate) fn handle(
         }
         counted.transfer_to(&mut response);
         Ok(response)
+    }
+}
+
+/// Logs a request that was refused before its message was decoded. Not the query, which may contain a session id.
+fn log_refusal(context: &ConnectionContext, parts: &Parts, response: &Response<Body>) {
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        let (method, path) = (parts.method.as_str(), parts.uri.path());
+        let caller = context.remote_ip.map_or_else(|| "local".to_owned(), |address| address.to_string());
+        tracing::info!(method, path, caller, status = status.as_u16(), "refused request");
     }
 }
 

@@ -34,6 +34,9 @@ enum SseEndpointKind {
 impl<'a> SseEndpoint<'a> {
     /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; without `/mcp/<name>` when there is one server.
     pub(crate) fn from_path(site: &'a Site, path: &'a str) -> Option<Self> {
+        if site.guard.refuse_sse {
+            return None;
+        }
         let (base, last) = path.rsplit_once('/')?;
         let what = match last {
             "sse" => SseEndpointKind::Stream,
