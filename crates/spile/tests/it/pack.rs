@@ -297,3 +297,34 @@ fn a_database_is_packed_with_the_rows_in_its_write_ahead_log() {
     assert!(child.wait().expect("it ends").success());
     assert!(out.contains(r#"{"k":"a","v":"b"}"#), "{out}");
 }
+
+/// Without a home, and with the usual name in the temporary folder taken, the data is still private.
+#[test]
+fn extracted_data_is_private_in_the_last_fallback() {
+    use std::os::unix::fs::MetadataExt;
+    let (alone, program) = pack_customers(&["--with-data"]);
+    let temporary = TestProject::new(&[]);
+    let taken = format!("spile-packed-{}", rustix::process::getuid().as_raw());
+    temporary.write(&taken, b"not a folder");
+    let mut command = clean_command(&program, &alone.folder);
+    command.env("TMPDIR", &temporary.folder);
+    assert_eq!(run_session(command).len(), 4);
+    let mut folders = vec![temporary.folder.clone()];
+    let mut found = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let depth = path.strip_prefix(&temporary.folder).expect("below").components().count();
+            if path.is_dir() {
+                // Below a private folder the mode does not matter.
+                if depth <= 2 {
+                    let mode = std::fs::metadata(&path).expect("exists").mode() & 0o777;
+                    assert_eq!(mode, 0o700, "{}", path.display());
+                }
+                found += 1;
+                folders.push(path);
+            }
+        }
+    }
+    assert!(found >= 2, "it was extracted there");
+}
