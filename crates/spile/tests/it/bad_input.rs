@@ -328,3 +328,12 @@ fn a_variable_that_is_set_is_used() {
     assert_eq!(output.code, Some(0), "{output}");
     check_in("manifest_variable_names_nothing", &place, ".", &[("CRM_FILE", "people.tsv")]);
 }
+
+#[test]
+fn tools_from_files_are_not_in_this_version() {
+    check("unsupported_folder_of_ts", &[("tools/hello.ts", b"export default {}")], ".");
+    check("unsupported_mcp_json", &[("mcp.json", b"{}")], ".");
+    check("unsupported_mcp_json_named", &[("mcp.json", b"{}")], "mcp.json");
+    check("unsupported_ts_named", &[("hello.ts", b"export default {}")], "hello.ts");
+    check_served("unsupported_beside_data", &[PEOPLE, ("tools/hello.ts", b"export default {}")], ".");
+}
