@@ -36,8 +36,8 @@ pub use outgoing_queue::OutgoingQueue;
 pub use platform::SystemPlatform;
 pub use registry::{CatalogError, Registry};
 pub use server::{
-    CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SseConnection, Status,
-    early_error_response,
+    CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SourceHealth, SseConnection,
+    Status, UnavailableSource, early_error_response,
 };
 pub use session_streams::{GET_STREAM, SessionStreams, StreamItem, StreamReader};
 pub use sessions::SessionTicket;

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use json::ScanLimits;
 use spile_core::{Call, CallError, CallResult};
+use wire::ErrorResponse;
 
 use crate::pipeline::CallResponse;
 use crate::server::{CallerIdentity, Server};
@@ -71,4 +73,25 @@ impl CallObservation {
             response_bytes: bytes,
         });
     }
+}
+
+/// Logs a message that could not be decoded into a request: invalid JSON, an unknown method, invalid parameters. The
+/// text names methods and members, never argument values.
+#[cold]
+pub(crate) fn log_rejected_message(response: &ErrorResponse) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let Ok(doc) = json::scan(response.body.clone(), &ScanLimits::default()) else { return };
+    let error = doc.root().get("error");
+    let code = error.and_then(|error| Some(error.get("code")?.raw()));
+    let reason = error.and_then(|error| error.get("message")?.str()).unwrap_or_default();
+    let bytes = response.body.len();
+    tracing::info!(
+        status = response.http_status,
+        code,
+        reason = &*reason,
+        response_bytes = bytes,
+        "refused message"
+    );
 }

@@ -14,7 +14,7 @@ use wire::method::Method;
 use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, ListKind, RequestId};
 
 use crate::connection_state::ConnectionState;
-use crate::observer::CallObserver;
+use crate::observer::{self, CallObserver};
 use crate::registry::{self, CatalogError, Registry};
 use crate::seal::Sealer;
 use crate::sessions::{SessionError, SessionOwner, SessionTicket, Sessions};
@@ -53,6 +53,7 @@ pub struct Server {
     /// Serializes changes of `registry`, so that an older catalog never replaces a newer one.
     swap_lock: Mutex<()>,
     last_reload: Mutex<Option<ReloadReport>>,
+    source_health: Mutex<SourceHealth>,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     started_ms: u64,
 }
@@ -83,6 +84,37 @@ impl ReloadOutcome {
             Self::Unchanged => "unchanged",
             Self::Rejected => "kept",
         }
+    }
+}
+
+/// The state of the sources behind a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceHealth {
+    pub source_count: usize,
+    pub unavailable: Vec<UnavailableSource>,
+}
+
+/// A source that cannot be read or written now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnavailableSource {
+    /// The name that the operator knows it by.
+    pub name: String,
+    pub reason: String,
+    /// Whether only writes fail.
+    pub is_readable: bool,
+}
+
+impl SourceHealth {
+    /// `ok`, `degraded`, or `down` if no source can be read.
+    pub fn as_str(&self) -> &'static str {
+        if self.unavailable.is_empty() {
+            return "ok";
+        }
+        let unreadable = self.unavailable.iter().filter(|source| !source.is_readable);
+        let mut names: Vec<&str> = unreadable.map(|source| &*source.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() < self.source_count { "degraded" } else { "down" }
     }
 }
 
@@ -142,6 +174,7 @@ impl Server {
             registry: RwLock::new(Arc::new(registry)),
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
+            source_health: Mutex::default(),
             observer: OnceLock::new(),
             started_ms: platform.now_ms(),
             name,
@@ -197,11 +230,25 @@ impl Server {
         *self.last_reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
+    /// Records which sources are unavailable, for [`Server::status`].
+    pub fn set_source_health(&self, health: SourceHealth) {
+        *self.source_health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    pub fn source_health(&self) -> SourceHealth {
+        self.source_health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Reports every call to `observer` from now on. A server has at most one observer.
     pub fn set_observer(&self, observer: Arc<dyn CallObserver>) {
         if self.observer.set(observer).is_err() {
             tracing::warn!("a call observer is already set; the new one is ignored");
         }
+    }
+
+    /// Sets an observer unless there is one already.
+    pub fn set_observer_if_none(&self, observer: Arc<dyn CallObserver>) {
+        self.observer.get_or_init(|| observer);
     }
 
     #[inline]
@@ -227,7 +274,11 @@ impl Server {
             batch_items_max: self.limits.batch_items_max,
             supports_method: &|method| self.serves(method),
         };
-        wire::decode(bytes, &options, defaults)
+        let decoded = wire::decode(bytes, &options, defaults);
+        if let Decoded::Rejected(response) = &decoded {
+            observer::log_rejected_message(response);
+        }
+        decoded
     }
 
     /// Creates the state of a new pipe connection.

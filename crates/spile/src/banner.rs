@@ -3,7 +3,7 @@
 //! It goes to stderr, because stdout belongs to the protocol.
 
 use std::fmt::Write;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -12,6 +12,8 @@ use contract::names;
 use json::Json;
 use json::write::ObjectWriter;
 
+use crate::notice;
+
 /// A server as the banner shows it.
 pub(crate) struct ServerSummary {
     pub(crate) name: String,
@@ -19,11 +21,48 @@ pub(crate) struct ServerSummary {
     pub(crate) tools: Vec<String>,
     /// The arguments after `spile` that start it.
     pub(crate) command: Vec<String>,
+    /// Sources that are not served.
+    pub(crate) unavailable: Vec<String>,
 }
 
+/// Prints a message of a command to stderr.
 pub(crate) fn print_stderr(text: &str) {
-    // A closed stderr does not keep a server from serving.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    notice::info(text);
+}
+
+/// Prints the banner of servers on stdin and stdout.
+pub(crate) fn print_stdio_banner(summaries: &[ServerSummary]) {
+    if notice::is_json() {
+        summaries.iter().for_each(|summary| log_summary(summary, "stdio"));
+    } else {
+        notice::info(&stdio_banner(summaries));
+    }
+}
+
+/// Prints the banner of servers at an address or a socket. `headers` are those that clients must send.
+pub(crate) fn print_network_banner(
+    summaries: &[ServerSummary],
+    addresses: &ListenAddresses,
+    headers: &[(&str, &str)],
+) {
+    if !notice::is_json() {
+        return notice::info(&network_banner(summaries, addresses, headers));
+    }
+    for summary in summaries {
+        let path = server_path(summary, summaries.len() == 1);
+        if let Some(bound) = addresses.address {
+            log_summary(summary, &format!("{}://{bound}{path}", addresses.scheme("http")));
+        }
+        if let Some(socket) = &addresses.socket {
+            log_summary(summary, &format!("unix:{}", socket.display()));
+        }
+    }
+}
+
+fn log_summary(summary: &ServerSummary, address: &str) {
+    let ServerSummary { name, version, tools, unavailable, .. } = summary;
+    let (tools, unavailable) = (tools.len(), unavailable.join(", "));
+    tracing::info!(target: notice::TARGET, name, version, tools, address, unavailable, "serving");
 }
 
 /// The header that clients must send if a token is required. The token itself is never printed.
@@ -44,8 +83,7 @@ impl ListenAddresses {
     }
 }
 
-/// `headers` are those that clients must send.
-pub(crate) fn network_banner(
+fn network_banner(
     summaries: &[ServerSummary],
     addresses: &ListenAddresses,
     headers: &[(&str, &str)],
@@ -55,11 +93,7 @@ pub(crate) fn network_banner(
         if index > 0 {
             let _ = writeln!(out);
         }
-        let path = if summaries.len() == 1 {
-            "/mcp".to_owned()
-        } else {
-            format!("/mcp/{}", percent_encode(&summary.name))
-        };
+        let path = server_path(summary, summaries.len() == 1);
         let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
         match (addresses.address, socket) {
             (Some(bound), socket) => {
@@ -88,6 +122,11 @@ pub(crate) fn network_banner(
         }
     }
     out.trim_end().to_owned()
+}
+
+/// The path of a server; a single one has the short path.
+fn server_path(summary: &ServerSummary, is_single: bool) -> String {
+    if is_single { "/mcp".to_owned() } else { format!("/mcp/{}", percent_encode(&summary.name)) }
 }
 
 fn write_url_instructions(out: &mut String, summary: &ServerSummary, url: &str, headers: &[(&str, &str)]) {
@@ -153,7 +192,7 @@ fn write_headers(out: &mut ObjectWriter<'_>, headers: &[(&str, &str)]) {
     }
 }
 
-pub(crate) fn stdio_banner(summaries: &[ServerSummary]) -> String {
+fn stdio_banner(summaries: &[ServerSummary]) -> String {
     let mut out = String::new();
     for summary in summaries {
         write_summary(&mut out, summary, "stdin and stdout");
@@ -185,6 +224,10 @@ fn write_summary(out: &mut String, summary: &ServerSummary, address: &str) {
     };
     let name = bold(&summary.name);
     let _ = writeln!(out, "{name} {} · {tools} · {address}", summary.version);
+    if !summary.unavailable.is_empty() {
+        let names = join_truncated(&summary.unavailable, 6);
+        let _ = writeln!(out, "  not available: {names} (see the notes below)");
+    }
 }
 
 fn write_instruction(out: &mut String, client: &str, instruction: &str) {

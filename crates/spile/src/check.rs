@@ -15,7 +15,7 @@ use json::Json;
 use json::write::{self, ObjectWriter};
 
 use crate::client::output_style::OutputStyle;
-use crate::project::{Project, Scan};
+use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::report::{
     argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
 };
@@ -28,13 +28,18 @@ pub struct CheckArgs {
     /// Fail if the contract differs from the lock file
     #[arg(long)]
     pub locked: bool,
+    /// Fail if a source cannot be used; without this, the rest is checked
+    #[arg(long)]
+    pub strict: bool,
     /// Print the report as one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let mut scan = match Project::find(&args.path).and_then(|project| project.scan()) {
+    let policy = if args.strict { SourceFailurePolicy::Fail } else { SourceFailurePolicy::Skip };
+    let project = Project::find(&args.path).map(|project| project.with_source_failures(policy));
+    let mut scan = match project.and_then(|project| project.scan()) {
         Ok(scan) => scan,
         // With --json, the caller gets JSON whatever happens.
         Err(error) if args.json => {
@@ -51,7 +56,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let is_ok = contract.is_some() && !is_lock_violated;
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
-        print(&format!("{}\n", as_json(is_ok, contract, &all).as_str()))?;
+        print(&format!("{}\n", as_json(is_ok, &scan, &all).as_str()))?;
     } else if let Some(contract) = contract {
         let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
@@ -79,7 +84,8 @@ fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     findings
 }
 
-fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -> Json {
+fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
+    let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
     let tools = contract.map_or(&[][..], |contract| &contract.tools);
     Json::object(|o| {
@@ -109,6 +115,11 @@ fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -
                 o.str("name", &field.name).str("as", field.data_type.as_str());
                 o.end();
             });
+            o.end();
+        });
+        o.array("unavailable", &scan.unavailable, |out, source| {
+            let mut o = ObjectWriter::new(out);
+            o.str("name", &source.name).str("reason", &source.reason).bool("readable", source.is_readable);
             o.end();
         });
         o.object("counts", |o| {

@@ -14,8 +14,8 @@ use contract::compatibility::{Compatibility, overall_compatibility};
 use host::{CallObserver, CallRecord, CallStatus, Server};
 use spile_core::{CallResult, CallTarget};
 
-use crate::banner::print_stderr;
 use crate::lock::difference_lines;
+use crate::notice;
 use crate::reload::{BreakingChangePolicy, ReloadEvent};
 use crate::report::print_diagnostics;
 use crate::sanitize;
@@ -32,7 +32,7 @@ const ARGUMENTS_COLUMNS_MAX: usize = 160;
 
 pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(&args);
-    let (service, diagnostics) = Service::from_path(path)?;
+    let (service, diagnostics) = Service::from_path_with(path, args.source_failures())?;
     let Some(service) = service else {
         print_diagnostics(&diagnostics);
         return Ok(ExitCode::FAILURE);
@@ -67,7 +67,7 @@ fn with_default_address(args: ServeArgs) -> anyhow::Result<ServeArgs> {
     // If none is free, binding the first one reports the error.
     let port = (PORT..PORT + PORT_TRIES).find(is_free).unwrap_or(PORT);
     if port != PORT {
-        print_stderr(&format!("port {PORT} is in use; using {port}"));
+        notice::info(&format!("port {PORT} is in use; using {port}"));
     }
     Ok(ServeArgs { bind: Some(local(port)), ..args })
 }
@@ -85,9 +85,9 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
                 Compatibility::Breaking => "served; breaking: `spile serve` would have kept the old contract",
             };
             let head = format!("{now}  {} {}  {result}", contract.name, contract.version);
-            print_stderr(format!("{head}\n{}", difference_lines(differences)).trim_end());
+            notice::info(format!("{head}\n{}", difference_lines(differences)).trim_end());
             if contract.name != server.name {
-                print_stderr(&format!(
+                notice::info(&format!(
                     "  the path is still /mcp/{}; restart to use the new name",
                     server.name
                 ));
@@ -95,17 +95,17 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
         }
         ReloadEvent::Unchanged { diagnostics, .. } => {
             print_diagnostics(diagnostics);
-            print_stderr(&format!("{now}  {}  reloaded; the contract is unchanged", server.name));
+            notice::info(&format!("{now}  {}  reloaded; the contract is unchanged", server.name));
         }
         ReloadEvent::Invalid { diagnostics } => {
             print_diagnostics(diagnostics);
-            print_stderr(&format!(
+            notice::info(&format!(
                 "{now}  {}  not served; the last valid contract is still served",
                 server.name
             ));
         }
         // Does not happen with `ServeNew`.
-        ReloadEvent::Refused { differences } => print_stderr(&difference_lines(differences)),
+        ReloadEvent::Refused { differences } => notice::info(&difference_lines(differences)),
     }
 }
 
@@ -149,7 +149,7 @@ struct CallLogger {
 
 impl CallObserver for CallLogger {
     fn on_call_finished(&self, record: &CallRecord<'_>) {
-        print_stderr(&format!("{}  {}", utc_time(), self.format_call(record)));
+        notice::info(&format!("{}  {}", utc_time(), self.format_call(record)));
     }
 }
 

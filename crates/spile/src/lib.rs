@@ -11,6 +11,7 @@ pub mod install;
 mod layout;
 pub mod lock;
 mod log_writer;
+mod notice;
 pub mod pack;
 mod progress;
 pub mod project;

@@ -115,7 +115,7 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     let mut diagnostics = Vec::new();
     for path in paths {
-        let (service, found) = Service::from_path(path)?;
+        let (service, found) = Service::from_path_with(path, args.source_failures())?;
         let Some(service) = service else {
             print_diagnostics(&found);
             return Ok(ExitCode::FAILURE);

@@ -8,6 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::notice;
+
 /// A line that is updated until this is dropped.
 pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 
@@ -20,7 +22,7 @@ impl ProgressLine {
     }
 
     fn start(line: impl Fn() -> String + Send + 'static) -> Self {
-        if !std::io::stderr().is_terminal() {
+        if !std::io::stderr().is_terminal() || notice::is_json() {
             return Self(None);
         }
         // Nothing is sent: dropping the sender stops the thread.

@@ -11,6 +11,7 @@
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,10 +22,12 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
-use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SystemPlatform};
+use host::{
+    ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, SystemPlatform, UnavailableSource,
+};
 
 use crate::lock;
-use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, Sources};
+use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 
 /// How often stamps are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -109,6 +112,8 @@ pub(crate) struct WatchedProject {
     /// Whether the served contract has a manifest file. If that file disappears, the project is not served without
     /// it: the manifest may hide fields, and it may be missing only for a moment, during a save or a checkout.
     has_manifest: bool,
+    source_failures: SourceFailurePolicy,
+    health: SourceHealth,
     /// Whether the last change is not served.
     is_stale: bool,
 }
@@ -132,6 +137,8 @@ impl WatchedProject {
             unsettled: None,
             backoff_until: None,
             has_manifest: false,
+            source_failures: SourceFailurePolicy::default(),
+            health: SourceHealth::default(),
             is_stale: false,
         }
     }
@@ -139,6 +146,11 @@ impl WatchedProject {
     /// Sets whether the project has a manifest file.
     pub(crate) fn with_manifest(self, has_manifest: bool) -> Self {
         Self { has_manifest, ..self }
+    }
+
+    /// Sets how sources that cannot be used are treated, and which ones that are now.
+    pub(crate) fn with_health(self, source_failures: SourceFailurePolicy, health: SourceHealth) -> Self {
+        Self { source_failures, health, ..self }
     }
 
     pub(crate) fn build(&self) -> &Build {
@@ -185,6 +197,18 @@ impl WatchedProject {
         false
     }
 
+    /// Reloads without waiting for a change.
+    fn reload_now(
+        &mut self,
+        server: &Arc<Server>,
+        breaking: BreakingChangePolicy,
+        listener: &ReloadListener,
+    ) {
+        self.stamp = ProjectStamp::capture(&self.path, &self.data_files);
+        self.unsettled = None;
+        self.reload(server, breaking, listener, false);
+    }
+
     fn reload(
         &mut self,
         server: &Arc<Server>,
@@ -197,27 +221,40 @@ impl WatchedProject {
             if self.has_manifest && !project.has_manifest() {
                 bail!("`{MANIFEST}` was removed; put it back, or restart to serve without it");
             }
-            project.rescan(&self.build.sources)
+            project.with_source_failures(self.source_failures).rescan(&self.build.sources)
         });
-        let Scan { compiled, mut diagnostics, data_files, has_manifest, .. } = match scan {
-            Ok(scan) => scan,
-            Err(error) => {
-                return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
-            }
-        };
+        let Scan { compiled, mut diagnostics, data_files, has_manifest, unavailable, source_count, .. } =
+            match scan {
+                Ok(scan) => scan,
+                Err(error) => {
+                    self.set_missing_files_unavailable(server);
+                    return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
+                }
+            };
         if !data_files.is_empty() && data_files != self.data_files {
             self.data_files = data_files;
             self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.data_files, started);
         }
         let Some(compiled) = compiled else {
             diagnostics.retain(|one| one.severity == Severity::Error);
+            self.set_missing_files_unavailable(server);
             return self.keep_old(server, listener, &diagnostics);
         };
+        let health = SourceHealth { source_count, unavailable };
+        let previous_health = std::mem::replace(&mut self.health, health);
         let build = Build::new(compiled, Some(&self.build));
         if build.fingerprint == self.build.fingerprint {
             self.has_manifest = has_manifest;
+            server.set_source_health(self.health.clone());
+            let is_new = |one: &&UnavailableSource| !previous_health.unavailable.contains(one);
+            if self.health.unavailable.iter().any(|one| is_new(&one)) {
+                diagnostics.retain(|one| one.code == Some("unavailable"));
+                return self.keep_old(server, listener, &diagnostics);
+            }
+            let is_still_down =
+                only_data && self.health == previous_health && !self.health.unavailable.is_empty();
             // Rows change all the time; that is not worth an event.
-            if !only_data || self.is_stale {
+            if !only_data || self.is_stale && !is_still_down {
                 let was_stale = std::mem::take(&mut self.is_stale);
                 server.record_reload(ReloadOutcome::Unchanged, None);
                 listener(server, &ReloadEvent::Unchanged { diagnostics: &diagnostics, was_stale });
@@ -228,10 +265,14 @@ impl WatchedProject {
             &ContractInterface::from_contract(&self.build.contract),
             &ContractInterface::from_contract(&build.contract),
         );
+        // Only a manifest promises a contract. Without one, the contract follows the data.
+        let is_promised = self.has_manifest || has_manifest;
         if overall_compatibility(&differences) == Compatibility::Breaking
+            && is_promised
             && breaking == BreakingChangePolicy::KeepOld
         {
             self.is_stale = true;
+            server.set_source_health(self.health.clone());
             server.record_reload(ReloadOutcome::Rejected, Some(breaking_summary(&differences)));
             return listener(server, &ReloadEvent::Refused { differences: &differences });
         }
@@ -242,6 +283,8 @@ impl WatchedProject {
         };
         match server.swap(provider_set) {
             Ok(()) => {
+                // After the swap: a client that sees a healthy server finds the tools of all its sources.
+                server.set_source_health(self.health.clone());
                 let was_stale = std::mem::take(&mut self.is_stale);
                 self.has_manifest = has_manifest;
                 self.build = build;
@@ -251,6 +294,19 @@ impl WatchedProject {
             }
             Err(error) => self.keep_old(server, listener, &[Diagnostic::error(error.to_string())]),
         }
+    }
+
+    /// For a project that does not compile: files that do not exist are the only sources known to be unavailable.
+    fn set_missing_files_unavailable(&mut self, server: &Server) {
+        let missing = self.data_files.iter().filter(|file| !file.exists());
+        self.health.unavailable = missing
+            .map(|file| UnavailableSource {
+                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                reason: "it does not exist".into(),
+                is_readable: false,
+            })
+            .collect();
+        server.set_source_health(self.health.clone());
     }
 
     fn keep_old(&mut self, server: &Server, listener: &ReloadListener, diagnostics: &[Diagnostic]) {
@@ -287,31 +343,58 @@ pub(crate) fn breaking_summary(differences: &[Difference]) -> String {
     )
 }
 
+/// Asks the reload thread to read all projects again now, whether their files look changed or not.
+#[derive(Clone)]
+pub(crate) struct ReloadRequester(SyncSender<()>);
+
+impl ReloadRequester {
+    pub(crate) fn request(&self) {
+        // A full channel means that a request is pending already; a closed one, that there is nothing to reload.
+        let _ = self.0.try_send(());
+    }
+}
+
 /// Starts the thread that watches the projects, each for as long as its server exists.
 pub(crate) fn start(
     watched: Vec<(Weak<Server>, WatchedProject)>,
     breaking: BreakingChangePolicy,
     listener: ReloadListener,
-) {
+) -> ReloadRequester {
+    let (sender, requests) = sync_channel(1);
+    let requester = ReloadRequester(sender);
     if watched.is_empty() {
-        return;
+        return requester;
     }
     let mut watched = watched;
     let thread = std::thread::Builder::new().name("reload".into());
     let started = thread.spawn(move || {
+        let mut is_requested = false;
         while !watched.is_empty() {
             let mut is_unsettled = false;
             watched.retain_mut(|(server, watched)| {
                 let Some(server) = server.upgrade() else { return false };
-                is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
+                if is_requested {
+                    watched.reload_now(&server, breaking, &listener);
+                } else {
+                    is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
+                }
                 true
             });
-            std::thread::sleep(if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL });
+            let pause = if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL };
+            is_requested = match requests.recv_timeout(pause) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(pause);
+                    false
+                }
+            };
         }
     });
     if let Err(error) = started {
         tracing::warn!(%error, "cannot start the reload thread; restart to serve changes");
     }
+    requester
 }
 
 /// The log target of recoveries. It is logged wherever warnings are, because a warning came before.
@@ -326,7 +409,9 @@ pub(crate) fn log_listener() -> ReloadListener {
             ReloadEvent::Applied { contract, differences, was_stale, .. } => {
                 let (version, compatibility) =
                     (&contract.version, overall_compatibility(differences).as_str());
-                if *was_stale {
+                if !*was_stale && compatibility == Compatibility::Breaking.as_str() {
+                    tracing::warn!(%name, %version, compatibility, "reloaded; the data changed the tools, and clients were notified");
+                } else if *was_stale {
                     tracing::info!(target: RECOVERED_TARGET, %name, %version, compatibility, "{RECOVERED_MESSAGE}");
                 } else {
                     tracing::info!(%name, %version, compatibility, "reloaded; the new contract is served");

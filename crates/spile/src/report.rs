@@ -11,6 +11,7 @@ use contract::{Contract, Tool, ToolOperation, tokens};
 use crate::banner::is_color_enabled;
 use crate::client::output_style::OutputStyle;
 use crate::layout::{self, ColumnFit, Table};
+use crate::notice;
 use crate::sanitize;
 
 /// A report lists at most this many tools; `--json` has them all.
@@ -117,7 +118,7 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
     if notes.is_empty() {
         return String::new();
     }
-    let mut out = format!("{}\n", severity_counts(notes));
+    let mut out = format!("notes: {}\n", severity_counts(notes));
     let mut counts: Vec<(Option<&str>, usize)> = Vec::new();
     for note in notes {
         let count = match counts.iter_mut().find(|(code, _)| *code == note.code) {
@@ -203,6 +204,9 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
     if diagnostics.is_empty() {
         return;
     }
+    if notice::is_json() {
+        return notice::log_diagnostics(diagnostics);
+    }
     // After notes comes more output; an error is the last thing that a command prints.
     let has_error = diagnostics.iter().any(|one| one.severity == Severity::Error);
     let text = render_all(diagnostics, is_color_enabled());
@@ -211,6 +215,9 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
 
 /// Prints warnings and notes to stderr in the short form of [`notes_section`].
 pub(crate) fn print_notes(notes: &[Diagnostic]) {
+    if notice::is_json() {
+        return notice::log_diagnostics(notes);
+    }
     let notes: Vec<&Diagnostic> = notes.iter().collect();
     let section = notes_section(&notes, &OutputStyle::stderr());
     if !section.is_empty() {
@@ -241,7 +248,7 @@ mod tests {
         all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
         let all: Vec<&Diagnostic> = all.iter().collect();
         insta::assert_snapshot!(notes_section(&all, &style), @r"
-        5 warnings, 1 note
+        notes: 5 warnings, 1 note
           warning  number 1
                    spile.toml:2:1: change it
           warning  number 2
@@ -289,9 +296,9 @@ mod tests {
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
         let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
-        let statements = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let statements = report.split("\nstatements ").nth(1).and_then(|rest| rest.split("\n\n").next());
         insta::assert_snapshot!(statements.expect("a section of statements"), @r"
- (prepared and typed by their source)
+        (prepared and typed by their source)
           top_plans (source crm): reads; returns plan text, n integer
           close (source crm): writes at most 5 rows; returns no columns
         ");

@@ -54,7 +54,8 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     start_logging(&args.serve);
     let extracted = extract(file, trailer, &packed)?;
     let (project, existing_data) = packed_project(own, &packed, &extracted, args.data.as_deref())?;
-    let (service, mut diagnostics) = Service::from_packed(&project)?;
+    let (service, mut diagnostics) =
+        Service::from_packed(&project.with_source_failures(args.serve.source_failures()))?;
     if let (Some(existing_data), None) = (&existing_data, &service) {
         let message = format!(
             "the server uses the existing data in `{}`, not the packed data",
@@ -68,7 +69,7 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
         return Ok(ExitCode::FAILURE);
     };
     if let Some(existing_data) = existing_data {
-        crate::banner::print_stderr(&format!("using the existing data in {}", existing_data.display()));
+        crate::notice::info(&format!("using the existing data in {}", existing_data.display()));
     }
     if !packed.sources.is_empty() && !packed.is_writable && service.version != packed.version {
         bail!(
@@ -97,13 +98,14 @@ fn extract(file: &mut File, trailer: Trailer, packed: &PackMetadata) -> anyhow::
     let name = format!("{}-{}", safe_name(&packed.name), &hex(&trailer.digest)[..32]);
     let folder = root.join(&name);
     if is_private_dir(&folder) {
+        close_to_others(&folder)?;
         return Ok(folder);
     }
     ensure!(
         sha256(&mut FileSection::new(file, trailer)?)? == trailer.digest,
         "this file is damaged; download or copy it again"
     );
-    let temporary = tempfile::Builder::new().prefix(".extracting-").tempdir_in(&root)?;
+    let temporary = private_tempdir_builder().prefix(".extracting-").tempdir_in(&root)?;
     let mut archive = ZipArchive::new(FileSection::new(file, trailer)?)?;
     atomic_file::write(
         &temporary.path().join(metadata::MANIFEST),
@@ -154,11 +156,37 @@ fn extract_root() -> anyhow::Result<PathBuf> {
         return Ok(root);
     }
     // Another user has taken the name.
-    let private = tempfile::Builder::new().prefix("spile-packed-").tempdir().with_context(|| {
+    let private = private_tempdir_builder().prefix("spile-packed-").tempdir().with_context(|| {
         let folder = std::env::temp_dir();
         format!("cannot extract the payload: `{}` is not writable; set TMPDIR", folder.display())
     })?;
     Ok(private.keep())
+}
+
+/// Temporary folders that only this user can enter: by default they get the umask, and the data in them is as private as
+/// its owner keeps it.
+fn private_tempdir_builder() -> tempfile::Builder<'static, 'static> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "permissions are set on unix only"))]
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder
+}
+
+/// Takes away what other users may do in a folder. Earlier versions created it with the umask.
+#[cfg(unix)]
+fn close_to_others(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let permissions = std::fs::metadata(folder)?.permissions();
+    if permissions.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn close_to_others(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 fn create_private_dir(folder: &Path) -> io::Result<()> {

@@ -10,6 +10,8 @@
 pub(crate) mod not_found;
 mod package;
 mod sources;
+mod unavailable;
+mod unsupported;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,7 @@ use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts};
 use contract::{Contract, DataType, ToolOperation, init, names};
-use host::ContractBackends;
+use host::{ContractBackends, UnavailableSource};
 
 use crate::layout;
 use crate::lock::LockState;
@@ -32,6 +34,8 @@ use sources::{
     LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
     fallback_settings,
 };
+pub use unavailable::SourceFailurePolicy;
+use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 
 pub const MANIFEST: &str = "spile.toml";
 const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
@@ -51,6 +55,9 @@ pub struct Project {
     pub input: ProjectInput,
     /// Files of sources that are not where the manifest says, by the name of the source.
     pub relocated: BTreeMap<String, PathBuf>,
+    pub source_failures: SourceFailurePolicy,
+    /// Whether the path was a folder: then everything in it is meant.
+    is_folder: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +70,11 @@ pub enum ProjectInput {
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let kind = std::fs::metadata(path).map_err(|error| not_found::path_error(path, error))?;
-        if kind.is_dir() { Self::from_folder(path) } else { Self::from_file(path) }
+        if kind.is_dir() {
+            Ok(Self { is_folder: true, ..Self::from_folder(path)? })
+        } else {
+            Self::from_file(path)
+        }
     }
 
     fn from_folder(folder: &Path) -> anyhow::Result<Self> {
@@ -76,6 +87,14 @@ impl Project {
             return Ok(Self::new(name, folder, ProjectInput::Manifest(manifest)));
         }
         let files = data_files(folder)?;
+        if files.is_empty()
+            && let Some(entry) = unsupported::unsupported_entry(non_empty_path(folder))
+        {
+            bail!(
+                "nothing to serve in `{shown}`: it has `{entry}`, but serving tools, prompts and resources from files \
+                 is not in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
+            );
+        }
         match files.len() {
             0 => {
                 let subfolders = servable_subfolders(non_empty_path(folder));
@@ -102,6 +121,13 @@ impl Project {
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
         }
+        if let Some(what) = unsupported::unsupported_file(path) {
+            bail!(
+                "`{}` cannot be served: {what}, and serving those is not in this version; \
+                 this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})",
+                path.display()
+            );
+        }
         if source_kind(path).is_none() {
             let is_numbers =
                 path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
@@ -114,7 +140,21 @@ impl Project {
     }
 
     fn new(name: String, folder: &Path, input: ProjectInput) -> Self {
-        Self { name, folder: folder.into(), input, relocated: BTreeMap::new() }
+        let source_failures = SourceFailurePolicy::default();
+        Self {
+            name,
+            folder: folder.into(),
+            input,
+            relocated: BTreeMap::new(),
+            source_failures,
+            is_folder: false,
+        }
+    }
+
+    /// Sets what a scan does with a source that cannot be used.
+    #[must_use]
+    pub fn with_source_failures(self, source_failures: SourceFailurePolicy) -> Self {
+        Self { source_failures, ..self }
     }
 
     /// Whether the project has a manifest on disk.
@@ -129,7 +169,15 @@ impl Project {
         manifest: PathBuf,
         relocated: BTreeMap<String, PathBuf>,
     ) -> Self {
-        Self { name: name.into(), folder, input: ProjectInput::Manifest(manifest), relocated }
+        let source_failures = SourceFailurePolicy::Skip;
+        Self {
+            name: name.into(),
+            folder,
+            input: ProjectInput::Manifest(manifest),
+            relocated,
+            source_failures,
+            is_folder: false,
+        }
     }
 }
 
@@ -200,6 +248,10 @@ pub struct Scan {
     pub manifest_text: String,
     /// Names of the environment variables that the manifest uses.
     pub variables: BTreeSet<String>,
+    /// Sources, or parts of them, that are not served.
+    pub unavailable: Vec<UnavailableSource>,
+    /// The number of sources, including those that could not be opened.
+    pub source_count: usize,
     /// The facts about each source, by its name.
     pub facts: Vec<(String, SourceFacts)>,
 }
@@ -227,36 +279,123 @@ impl Project {
             ProjectInput::Manifest(file) => self.read_manifest(file, &mut opener, &mut scan)?,
             ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
         };
-        let SourceOpener { sources, loaded, .. } = opener;
-        let Some(manifest) = manifest else { return Ok(scan) };
-        let described: Vec<Vec<DescribedStatement<'_>>> =
-            loaded.iter().map(|one| describe_statements(&manifest, one)).collect();
-        let known_sources: Vec<KnownSource<'_>> = loaded
-            .iter()
-            .zip(&described)
-            .map(|(one, statements)| KnownSource { name: &one.name, facts: &one.facts, statements })
-            .collect();
-        let (mut contract, mut found) = compile(&manifest, &known_sources, &names::server_name(&self.name));
-        if matches!(self.input, ProjectInput::Files(_)) {
-            // The user has not seen the generated manifest, so a location in it means nothing.
-            found.iter_mut().for_each(|one| one.location = None);
-            // Nor did the user choose the tables, so every table that is left out is named.
+        let SourceOpener { mut sources, loaded, failures, .. } = opener;
+        let Some(mut manifest) = manifest else { return Ok(scan) };
+        scan.source_count = loaded.len() + failures.len();
+        if !self.skip_failed(&mut manifest, &failures, &mut scan) {
+            // Nothing can be served; report the other errors of the manifest, too.
+            scan.diagnostics.extend(self.compile_manifest(&manifest, &loaded).1);
+            return Ok(scan);
+        }
+        for stale in loaded.iter().filter_map(|one| one.stale.as_ref()) {
+            scan.diagnostics.push(stale.stale_warning());
+            scan.unavailable.push(stale.unavailable());
+        }
+        if self.source_failures == SourceFailurePolicy::Skip {
+            let failures = read_only_failures(&manifest, &loaded);
+            self.skip_failed(&mut manifest, &failures, &mut scan);
+        }
+        let (mut contract, backends) = self.compile_available(&mut manifest, &loaded, served, &mut scan);
+        let unsupported =
+            self.is_folder.then(|| unsupported::unsupported_entry(non_empty_path(&self.folder)));
+        if let Some(entry) = unsupported.flatten() {
+            let message = format!(
+                "`{entry}` is not served: tools, prompts and resources from files are not in this version"
+            );
+            scan.diagnostics.push(Diagnostic::note(message).code("unsupported"));
+        }
+        if !self.has_manifest() {
+            // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
             scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
         }
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
-        scan.diagnostics.append(&mut found);
         scan.diagnostics.extend(contract.iter().flat_map(renamed_columns));
         if let Some(contract) = &mut contract {
             scan.lock_state = LockState::apply_version(self, contract);
         }
-        if let Some(contract) = contract.filter(|_| scan.error_count() == 0) {
-            scan.compiled = build_project(contract, &manifest, &loaded, sources, &mut scan.diagnostics);
+        if let (Some(contract), Some(backends)) = (contract, backends) {
+            sources.keep_backends(&contract, &backends);
+            let call_timeout_ms = manifest.server.call_timeout_ms;
+            scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, sources });
         }
         scan.manifest = Some(manifest);
         scan.has_manifest = self.has_manifest();
         scan.facts = loaded.into_iter().map(|one| (one.name, one.facts)).collect();
         Ok(scan)
+    }
+
+    /// Compiles the manifest and creates its backends, a second time without the parts that failed.
+    fn compile_available(
+        &self,
+        manifest: &mut Manifest,
+        loaded: &[LoadedSource],
+        served: &Sources,
+        scan: &mut Scan,
+    ) -> (Option<Contract>, Option<ContractBackends>) {
+        let mut is_retry = false;
+        loop {
+            let (contract, found) = self.compile_manifest(manifest, loaded);
+            let Some(contract) = contract.filter(|_| !has_error(&found)) else {
+                scan.diagnostics.extend(found);
+                return (None, None);
+            };
+            let (backends, failures) = build_backends(&contract, manifest, loaded, served);
+            if failures.is_empty() {
+                scan.diagnostics.extend(found);
+                return (Some(contract), Some(backends));
+            }
+            // One pass finds all failures. If some are left, a file changed in between.
+            if is_retry {
+                scan.diagnostics.extend(failures.into_iter().map(|failure| failure.error));
+                return (Some(contract), None);
+            }
+            if !self.skip_failed(manifest, &failures, scan) {
+                scan.diagnostics.extend(found);
+                return (Some(contract), None);
+            }
+            is_retry = true;
+        }
+    }
+
+    /// Leaves failed parts out of the manifest and reports them as warnings. Returns false, and reports errors, if the
+    /// policy forbids that or nothing would be left to serve.
+    fn skip_failed(&self, manifest: &mut Manifest, failures: &[SourceFailure], scan: &mut Scan) -> bool {
+        if failures.is_empty() {
+            return true;
+        }
+        if self.source_failures == SourceFailurePolicy::Fail || !remove_failed(manifest, failures) {
+            for failure in failures {
+                // The writer often fails for the same reason as the reader.
+                if !scan.diagnostics.contains(&failure.error) {
+                    scan.diagnostics.push(failure.error.clone());
+                }
+            }
+            return false;
+        }
+        scan.diagnostics.extend(failures.iter().map(SourceFailure::warning));
+        scan.unavailable.extend(failures.iter().map(SourceFailure::unavailable));
+        true
+    }
+
+    fn compile_manifest(
+        &self,
+        manifest: &Manifest,
+        loaded: &[LoadedSource],
+    ) -> (Option<Contract>, Vec<Diagnostic>) {
+        let described: Vec<Vec<DescribedStatement<'_>>> =
+            loaded.iter().map(|one| describe_statements(manifest, one)).collect();
+        let known_sources: Vec<KnownSource<'_>> = loaded
+            .iter()
+            .zip(&described)
+            .map(|(one, statements)| KnownSource { name: &one.name, facts: &one.facts, statements })
+            .collect();
+        let (contract, mut found) = compile(manifest, &known_sources, &names::server_name(&self.name));
+        if matches!(self.input, ProjectInput::Files(_)) {
+            // The user has not seen the generated manifest, so a location in it means nothing.
+            found.iter_mut().for_each(|one| one.location = None);
+        }
+        (contract, found)
     }
 
     fn read_manifest(
@@ -294,12 +433,12 @@ impl Project {
                 header_rows: header_rows(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
             };
-            match opener.open(&spec) {
-                Ok(()) => {}
-                Err(error) => scan.diagnostics.push(match error.location {
+            if let Err(error) = opener.open(&spec, self.source_failures) {
+                let error = match error.location {
                     Some(_) => error,
                     None => error.at(&one.path.location),
-                }),
+                };
+                opener.failures.push(SourceFailure::of_source(&spec, error));
             }
         }
         Ok(Some(manifest))
@@ -323,36 +462,38 @@ impl Project {
             scan.data_files.push(file.clone());
             let display_name = file_name(file);
             let mut open_with = |settings: &SourceSettings| {
-                opener.open(&SourceSpec {
+                let spec = SourceSpec {
                     name: &name,
                     path: file,
                     display_name: &display_name,
                     settings,
                     header_rows: Vec::new(),
                     declared_columns: Vec::new(),
-                })
+                };
+                opener
+                    .open(&spec, self.source_failures)
+                    .map_err(|error| SourceFailure::of_source(&spec, error))
             };
             match open_with(&default_settings(kind)) {
                 Ok(()) => {}
                 // Many JSON files are not tables, and the user did not name this one.
-                Err(error) if kind == SourceKind::Json && files.len() > 1 => {
-                    let reason = error.message.strip_prefix(&format!("`{display_name}` "));
-                    let reason =
-                        reason.map_or_else(|| error.message.clone(), |reason| format!("it {reason}"));
-                    let note = Diagnostic::note(format!("`{display_name}` is not served: {reason}"));
+                Err(failure) if kind == SourceKind::Json && files.len() > 1 => {
+                    let note = Diagnostic::note(failure.warning().message);
                     scan.diagnostics.push(match fallback_settings(kind, file) {
                         Some(_) => note.help("to serve it, name this file alone, or write a manifest"),
                         None => note,
                     });
                 }
-                Err(error) => match fallback_settings(kind, file).map(|settings| open_with(&settings)) {
+                Err(failure) => match fallback_settings(kind, file).map(|settings| open_with(&settings)) {
                     Some(Ok(())) => {}
-                    Some(Err(error)) => scan.diagnostics.push(error),
-                    None => scan.diagnostics.push(error),
+                    Some(Err(failure)) => opener.failures.push(failure),
+                    None => opener.failures.push(failure),
                 },
             }
         }
-        if scan.error_count() > 0 {
+        let is_fatal = self.source_failures == SourceFailurePolicy::Fail || opener.loaded.is_empty();
+        if is_fatal && !opener.failures.is_empty() {
+            scan.diagnostics.extend(opener.failures.drain(..).map(|failure| failure.error));
             return Ok(None);
         }
         scan.manifest_text = render_manifest(&opener.loaded, &names::server_name(&self.name));
@@ -400,20 +541,34 @@ impl Scan {
     }
 }
 
+fn has_error(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|one| one.severity == Severity::Error)
+}
+
 /// Opens the sources of a project one after the other.
 struct SourceOpener<'s> {
     reusable: &'s Sources,
     sources: Sources,
     loaded: Vec<LoadedSource>,
+    failures: Vec<SourceFailure>,
 }
 
 impl<'s> SourceOpener<'s> {
     fn reusing(reusable: &'s Sources) -> Self {
-        Self { reusable, sources: Sources::default(), loaded: Vec::new() }
+        Self { reusable, sources: Sources::default(), loaded: Vec::new(), failures: Vec::new() }
     }
 
-    fn open(&mut self, spec: &SourceSpec<'_>) -> Result<(), Diagnostic> {
-        self.loaded.push(self.sources.open(self.reusable, spec)?);
+    /// Opens a source. While it is served, a source that has become unreadable keeps its last known facts, unless the
+    /// policy is to fail: its calls report the error, and everything else follows its files.
+    fn open(&mut self, spec: &SourceSpec<'_>, policy: SourceFailurePolicy) -> Result<(), Diagnostic> {
+        let loaded = match self.sources.open(self.reusable, spec) {
+            Err(error) if policy == SourceFailurePolicy::Skip => {
+                let failure = SourceFailure::of_source(spec, error.clone());
+                self.sources.open_stale(self.reusable, spec, failure).ok_or(error)?
+            }
+            result => result?,
+        };
+        self.loaded.push(loaded);
         Ok(())
     }
 }
@@ -539,56 +694,66 @@ fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec
 }
 
 /// Creates the readers, writers and statements of a contract. Only collections that a tool writes to get a writer.
-fn build_project(
-    contract: Contract,
+/// Returns the failures beside them; the backends are complete only if there are none.
+fn build_backends(
+    contract: &Contract,
     manifest: &Manifest,
     loaded: &[LoadedSource],
-    sources: Sources,
-    found: &mut Vec<Diagnostic>,
-) -> Option<Compiled> {
-    let diagnostics_before = found.len();
+    served: &Sources,
+) -> (ContractBackends, Vec<SourceFailure>) {
+    let mut failures = Vec::new();
     let source = |name: &str| loaded.iter().find(|one| one.name == name);
     let mut backends = ContractBackends { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
     for (index, collection) in contract.collections.iter().enumerate() {
-        let from = source(&collection.source)?;
+        let from = source(&collection.source).expect("the contract was compiled from these sources");
         let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
         // Most often the key is what a reader cannot use.
         let location = declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
-        let failed = |cause: &SourceError, found: &mut Vec<Diagnostic>| {
+        let failure = |part: fn(String) -> FailedPart, cause: &SourceError| {
             let file = file_name(from.display_name.as_ref());
             let error = explain_error(&*from.source, Some(&collection.shape), cause, &file);
             let error = match location {
                 Some(location) if error.location.is_none() => error.at(location),
                 Some(_) | None => error,
             };
-            // The writer often fails for the same reason as the reader.
-            if !found.contains(&error) {
-                found.push(error);
-            }
+            let part = part(collection.name.clone());
+            SourceFailure { part, display_name: from.display_name.clone(), error }
         };
-        match from.source.reader(&collection.shape) {
-            Ok(reader) => backends.readers.push(reader),
-            Err(cause) => failed(&cause, found),
+        // A source that has become unreadable creates no reader, but the one that is served still reports its errors.
+        let kept = from.stale.as_ref().and_then(|_| served.kept_collection(collection));
+        match (from.source.reader(&collection.shape), kept) {
+            (Ok(reader), _) => backends.readers.push(reader),
+            (Err(_), Some(kept)) => backends.readers.push(kept.reader.clone()),
+            (Err(cause), None) => {
+                failures.push(failure(FailedPart::Collection, &cause));
+                continue;
+            }
         }
-        let writer = is_collection_written(&contract, index).then(|| from.source.writer(&collection.shape));
-        match writer.transpose() {
-            Ok(writer) => backends.writers.push(writer),
-            Err(cause) => failed(&cause, found),
+        let writer = is_collection_written(contract, index).then(|| from.source.writer(&collection.shape));
+        match (writer.transpose(), kept) {
+            (Ok(writer), _) => backends.writers.push(writer),
+            (Err(_), Some(kept)) => backends.writers.push(kept.writer.clone()),
+            (Err(cause), None) => failures.push(failure(FailedPart::Writes, &cause)),
         }
     }
     for statement in &contract.statements {
-        let from = source(&statement.source)?;
-        match from.source.prepare(&statement.shape) {
-            Ok(prepared) => backends.statements.push(prepared),
-            Err(cause) => {
+        let from = source(&statement.source).expect("the contract was compiled from these sources");
+        let kept = from.stale.as_ref().and_then(|_| served.kept_statement(statement));
+        match (from.source.prepare(&statement.shape), kept) {
+            (Ok(prepared), _) => backends.statements.push(prepared),
+            (Err(_), Some(kept)) => backends.statements.push(kept),
+            (Err(cause), None) => {
                 let error = Diagnostic::error(error_message(&cause, &file_name(from.display_name.as_ref())));
                 let tool = manifest.tools.iter().find(|tool| tool.name.value == statement.result.name);
-                found.push(tool.map_or(error.clone(), |tool| error.at(&tool.name.location)));
+                failures.push(SourceFailure {
+                    part: FailedPart::Tool(statement.result.name.clone()),
+                    display_name: from.display_name.clone(),
+                    error: tool.map_or(error.clone(), |tool| error.at(&tool.name.location)),
+                });
             }
         }
     }
-    let call_timeout_ms = manifest.server.call_timeout_ms;
-    (found.len() == diagnostics_before).then_some(Compiled { contract, backends, call_timeout_ms, sources })
+    (backends, failures)
 }
 
 /// Whether a tool writes to this collection.

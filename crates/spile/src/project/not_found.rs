@@ -20,7 +20,7 @@ pub(super) fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
             .help("reading from a URL is not supported in this version; download the file and name that");
     }
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let message = format!("`{file}` not found; tried `{}`", absolute.display());
+    let message = format!("`{file}` does not exist; tried `{}`", absolute.display());
     Diagnostic::error(message).help(suggestion(file, path))
 }
 

@@ -8,10 +8,14 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
-use contract::source::{ColumnFacts, Source, SourceError, SourceFacts, TableFacts, TableShape};
-use contract::{Collection, Contract};
+use contract::source::{
+    ColumnFacts, PreparedStatement, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, Writer,
+};
+use contract::{Collection, Contract, Statement};
+use host::ContractBackends;
 use source::{csv, json, sheets, sqlite};
 
+use super::unavailable::SourceFailure;
 use super::{file_name, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
@@ -24,6 +28,8 @@ pub(super) struct LoadedSource {
     pub(super) settings: SourceSettings,
     pub(super) source: Arc<dyn Source>,
     pub(super) facts: SourceFacts,
+    /// Why the source cannot be read now. The facts are then those of the last time it could.
+    pub(super) stale: Option<SourceFailure>,
 }
 
 pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
@@ -70,16 +76,32 @@ pub(super) struct SourceSpec<'a> {
 /// The open sources. A reload reuses them: two sources on one file would see each other's writes late, and would hold
 /// its data twice.
 #[derive(Clone, Default)]
-pub struct Sources(Vec<OpenSource>);
+pub struct Sources {
+    open: Vec<OpenSource>,
+    collections: Vec<KeptCollection>,
+    /// Statements by their name and shape.
+    statements: Vec<(String, Arc<dyn PreparedStatement>)>,
+}
 
 #[derive(Clone)]
 struct OpenSource {
     name: String,
     key: SourceKey,
     source: Arc<dyn Source>,
+    /// The facts of the last time it could be read.
+    facts: SourceFacts,
 }
 
-/// Everything that spec a source depends on.
+/// The reader and writer of a served collection, for a reload while its source cannot be read.
+#[derive(Clone)]
+pub(super) struct KeptCollection {
+    /// The name and shape of the collection.
+    identity: String,
+    pub(super) reader: Arc<dyn Reader>,
+    pub(super) writer: Option<Arc<dyn Writer>>,
+}
+
+/// Everything that opening a source depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceKey {
     path: PathBuf,
@@ -92,7 +114,7 @@ impl Sources {
     pub(super) fn open(&mut self, served: &Self, spec: &SourceSpec<'_>) -> Result<LoadedSource, Diagnostic> {
         let SourceSpec { name, path, display_name, settings, .. } = *spec;
         let key = SourceKey::from_spec(spec);
-        let open = self.0.iter().chain(&served.0).find(|one| one.key == key);
+        let open = self.open.iter().chain(&served.open).find(|one| one.key == key);
         let source = open.map_or_else(|| open_source(spec), |one| Arc::clone(&one.source));
         let _progress = ProgressLine::reading_file(display_name, path);
         let mut facts = source.introspect().map_err(|cause| match std::fs::metadata(path) {
@@ -109,21 +131,83 @@ impl Sources {
                 return Err(error);
             }
         }
-        self.0.push(OpenSource { name: name.into(), key, source: Arc::clone(&source) });
+        let open = OpenSource { name: name.into(), key, source: Arc::clone(&source), facts: facts.clone() };
+        self.open.push(open);
         Ok(LoadedSource {
             name: name.into(),
             display_name: display_name.into(),
             settings: settings.clone(),
             source,
             facts,
+            stale: None,
         })
     }
+
+    /// A served source that cannot be read any more, with its last known facts; `None` if it is not served.
+    pub(super) fn open_stale(
+        &mut self,
+        served: &Self,
+        spec: &SourceSpec<'_>,
+        failure: SourceFailure,
+    ) -> Option<LoadedSource> {
+        let key = SourceKey::from_spec(spec);
+        let open = served.open.iter().find(|one| one.key == key && one.name == spec.name)?.clone();
+        let loaded = LoadedSource {
+            name: open.name.clone(),
+            display_name: spec.display_name.into(),
+            settings: spec.settings.clone(),
+            source: Arc::clone(&open.source),
+            facts: open.facts.clone(),
+            stale: Some(failure),
+        };
+        self.open.push(open);
+        Some(loaded)
+    }
+
+    /// Remembers the backends of a contract that is about to be served.
+    pub(super) fn keep_backends(&mut self, contract: &Contract, backends: &ContractBackends) {
+        let pairs = backends.readers.iter().zip(&backends.writers);
+        self.collections = contract
+            .collections
+            .iter()
+            .zip(pairs)
+            .map(|(collection, (reader, writer))| KeptCollection {
+                identity: collection_identity(collection),
+                reader: Arc::clone(reader),
+                writer: writer.clone(),
+            })
+            .collect();
+        self.statements = contract
+            .statements
+            .iter()
+            .zip(&backends.statements)
+            .map(|(statement, prepared)| (statement_identity(statement), Arc::clone(prepared)))
+            .collect();
+    }
+
+    pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&KeptCollection> {
+        let identity = collection_identity(collection);
+        self.collections.iter().find(|one| one.identity == identity)
+    }
+
+    pub(super) fn kept_statement(&self, statement: &Statement) -> Option<Arc<dyn PreparedStatement>> {
+        let identity = statement_identity(statement);
+        self.statements.iter().find(|(one, _)| *one == identity).map(|(_, prepared)| Arc::clone(prepared))
+    }
+}
+
+fn collection_identity(collection: &Collection) -> String {
+    format!("{} {:?}", collection.name, collection.shape)
+}
+
+fn statement_identity(statement: &Statement) -> String {
+    format!("{} {:?}", statement.result.name, statement.shape)
 }
 
 /// Part of a fingerprint: equal text means the same sources under the same names.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|one| (&one.name, &one.key))).finish()
+        f.debug_list().entries(self.open.iter().map(|one| (&one.name, &one.key))).finish()
     }
 }
 

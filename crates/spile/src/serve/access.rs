@@ -6,22 +6,25 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::bail;
-use contract::diagnostic::{Diagnostic, render_all};
+use contract::diagnostic::Diagnostic;
 use transport::http::{CertificateFiles, Site, Tls};
 use transport::{BearerToken, Exposure, Guard};
 
 use super::args::ServeArgs;
-use crate::banner;
 use crate::settings;
 
-/// Builds the guard. Serving other machines without a token needs `--no-auth`.
-pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
+/// Builds the guard, and returns warnings about the token, too. Serving other machines without a token needs
+/// `--no-auth`.
+pub(super) fn build_guard(
+    args: &ServeArgs,
+    address: Option<SocketAddr>,
+) -> anyhow::Result<(Guard, Vec<Diagnostic>)> {
     if address.is_none() && args.socket().is_none() && args.token_file.is_some() {
         bail!("--token-file needs --bind, --http or --socket: a client on stdin and stdout sends no token");
     }
     let token = read_token(args)?;
-    if let Some(address) = address
-        && !address.ip().is_loopback()
+    let public = address.filter(|address| !address.ip().is_loopback());
+    if let Some(address) = public
         && token.is_none()
         && !args.no_auth
     {
@@ -43,11 +46,14 @@ pub(super) fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyh
             bail!("--allow-origin {origin}: expected a scheme and a host, such as https://app.example");
         }
     }
-    let is_public = address.is_some_and(|address| !address.ip().is_loopback());
-    let exposure = if is_public { Exposure::Public } else { Exposure::Local };
-    Ok(Guard::new(args.allow_host.clone(), args.allow_origin.clone(), token, exposure)?)
+    let warnings = token.as_ref().map_or_else(Vec::new, BearerToken::warnings);
+    let warnings = warnings.into_iter().map(Diagnostic::warning).collect();
+    let exposure = if public.is_some() { Exposure::Public } else { Exposure::Local };
+    let guard = Guard::new(args.allow_host.clone(), args.allow_origin.clone(), token, exposure)?;
+    Ok((guard, warnings))
 }
 
+/// The token in the file or in the environment.
 fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
     Ok(match &args.token_file {
         Some(path) => Some(BearerToken::from_file(path)?),
@@ -55,13 +61,17 @@ fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
     })
 }
 
-/// Loads the certificate now, so that a bad one stops the start instead of failing the first client.
-pub(super) fn load_tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
+/// Loads the certificate now, so that a bad one stops the start instead of failing the first client. Returns warnings
+/// about it, too.
+pub(super) fn load_tls(
+    args: &ServeArgs,
+    address: Option<SocketAddr>,
+) -> anyhow::Result<(Option<Arc<Tls>>, Vec<Diagnostic>)> {
     if address.is_none() {
         if args.tls_cert.is_some() || args.tls_key.is_some() {
             bail!("--tls-cert and --tls-key need --bind or --http: only HTTP can be encrypted");
         }
-        return Ok(None);
+        return Ok((None, Vec::new()));
     }
     let path = |option: &Option<PathBuf>, variable| {
         anyhow::Ok(match option {
@@ -70,17 +80,13 @@ pub(super) fn load_tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow:
         })
     };
     let files = match (path(&args.tls_cert, "SPILE_TLS_CERT")?, path(&args.tls_key, "SPILE_TLS_KEY")?) {
-        (None, None) => return Ok(None),
+        (None, None) => return Ok((None, Vec::new())),
         (Some(cert), Some(key)) => CertificateFiles { cert, key },
         (Some(_), None) => bail!("the certificate has no key; give --tls-key FILE (or SPILE_TLS_KEY)"),
         (None, Some(_)) => bail!("the key has no certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
     };
     let (tls, warnings) = Tls::load(files, SystemTime::now())?;
-    if !warnings.is_empty() {
-        let warnings: Vec<Diagnostic> = warnings.into_iter().map(Diagnostic::warning).collect();
-        banner::print_stderr(&format!("{}\n", render_all(&warnings, banner::is_color_enabled()).trim_end()));
-    }
-    Ok(Some(Arc::new(tls)))
+    Ok((Some(Arc::new(tls)), warnings.into_iter().map(Diagnostic::warning).collect()))
 }
 
 /// What to say about a server that other machines can reach.

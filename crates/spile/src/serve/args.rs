@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use crate::project::SourceFailurePolicy;
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -48,15 +49,19 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
-    /// Do not offer HTTP+SSE, the transport of protocol version 2024-11-05
+    /// Do not offer the deprecated HTTP+SSE transport of 2024-11-05 (/sse and /messages)
     #[arg(long)]
     pub no_sse: bool,
+
+    /// Fail if a source cannot be used; without this, everything else is served
+    #[arg(long)]
+    pub strict: bool,
 
     /// Format of log lines on stderr
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Log more; -vv logs everything
+    /// Log every call and every refused request; -vv logs everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -79,6 +84,10 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ServeArgs {
+    pub fn source_failures(&self) -> SourceFailurePolicy {
+        if self.strict { SourceFailurePolicy::Fail } else { SourceFailurePolicy::Skip }
+    }
+
     #[cfg(unix)]
     pub(crate) fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()

@@ -2,6 +2,7 @@
 
 mod access;
 mod args;
+mod call_log;
 mod logging;
 mod signals;
 
@@ -14,7 +15,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, ProviderSet, Server, SystemPlatform};
+use host::{Config, ProviderSet, Server, SourceHealth, SystemPlatform};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -25,13 +26,16 @@ use transport::stdio::StdoutWriter;
 use transport::unix::SocketFile;
 
 use crate::banner::{self, ListenAddresses, ServerSummary};
-use crate::project::{Project, Scan};
-use crate::reload::{self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, WatchedProject};
+use crate::notice;
+use crate::project::{Project, Scan, SourceFailurePolicy};
+use crate::reload::{
+    self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
+};
 use crate::settings;
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
 pub use logging::start_logging;
-use signals::{StopSignals, stop_on_signal};
+use signals::{Hangups, StopSignals, reload_on_hangup, stop_on_signal};
 
 /// One server: its name, and the providers that answer its calls.
 pub struct Service {
@@ -43,6 +47,8 @@ pub struct Service {
     pub command: Vec<String>,
     /// Time limit of one call; `None` means the limit of the process.
     pub call_timeout_ms: Option<u64>,
+    /// The sources that are not served.
+    pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
     pub(crate) watched: Option<WatchedProject>,
 }
@@ -55,23 +61,43 @@ impl Service {
             providers: vec![provider],
             command: Vec::new(),
             call_timeout_ms: None,
+            health: SourceHealth::default(),
             watched: None,
         }
     }
 
     /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        Self::from_path_with(path, SourceFailurePolicy::Skip)
+    }
+
+    /// The same, with a choice of what to do about sources that cannot be used.
+    pub fn from_path_with(
+        path: &Path,
+        source_failures: SourceFailurePolicy,
+    ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (stamp, started) = (ProjectStamp::capture(path, &[]), SystemTime::now());
-        let Scan { compiled, mut diagnostics, data_files, lock_state, has_manifest, .. } =
-            Project::find(path)?.scan()?;
+        let project = Project::find(path)?.with_source_failures(source_failures);
+        let Scan {
+            compiled,
+            mut diagnostics,
+            data_files,
+            lock_state,
+            has_manifest,
+            unavailable,
+            source_count,
+            ..
+        } = project.scan()?;
+        let health = SourceHealth { source_count, unavailable };
         diagnostics.extend(lock_state.diagnostic(false));
         let service = compiled.map(|compiled| {
             let build = Build::new(compiled, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
-            let service = Self { command, ..Self::from_build(&build) };
-            let watched =
-                WatchedProject::new(path, build, data_files, stamp, started).with_manifest(has_manifest);
+            let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
+            let watched = WatchedProject::new(path, build, data_files, stamp, started)
+                .with_manifest(has_manifest)
+                .with_health(source_failures, health);
             Self { watched: Some(watched), ..service }
         });
         Ok((service, diagnostics))
@@ -79,8 +105,10 @@ impl Service {
 
     /// The server that is packed into this executable. Its files do not change while it is served.
     pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Scan { compiled, diagnostics, .. } = project.scan()?;
-        let service = compiled.map(|compiled| Self::from_build(&Build::new(compiled, None)));
+        let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
+        let health = SourceHealth { source_count, unavailable };
+        let service =
+            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, None)) });
         Ok((service, diagnostics))
     }
 
@@ -92,11 +120,13 @@ impl Service {
     }
 
     pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
-        let Self { name, version, providers, call_timeout_ms, .. } = self;
+        let Self { name, version, providers, call_timeout_ms, health, .. } = self;
         let limits = settings::limits()?;
         let config =
             Config { name, version: version.clone(), limits, platform: Arc::new(SystemPlatform::default()) };
-        Ok(Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?)
+        let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?;
+        server.set_source_health(health);
+        Ok(server)
     }
 
     fn summary(&self) -> ServerSummary {
@@ -109,6 +139,7 @@ impl Service {
             version: self.version.clone(),
             tools: tools.collect(),
             command: self.command.clone(),
+            unavailable: self.health.unavailable.iter().map(|source| source.name.clone()).collect(),
         }
     }
 }
@@ -127,8 +158,9 @@ pub(crate) fn serve_with(
     on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
 ) -> anyhow::Result<()> {
     let address = args.listen_address()?;
-    let guard = access::build_guard(args, address)?;
-    let tls = access::load_tls(args, address)?;
+    let (guard, token_warnings) = access::build_guard(args, address)?;
+    let (tls, tls_warnings) = access::load_tls(args, address)?;
+    let diagnostics = diagnostics.iter().cloned().chain(token_warnings).chain(tls_warnings).collect();
     let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), diagnostics };
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
@@ -140,16 +172,26 @@ pub(crate) fn serve_with(
         servers.push(server);
     }
     let (breaking, listener) = on_start(&servers);
-    reload::start(watched, breaking, listener);
+    if args.verbose > 0 {
+        servers.iter().for_each(|server| server.set_observer_if_none(Arc::new(call_log::CallLog)));
+    }
+    let requester = reload::start(watched, breaking, listener);
     match (address, args.socket()) {
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
-            Site { servers, guard, connection_limits: settings::connection_limits()?, tls, http_sse: !args.no_sse },
+            Site {
+                servers,
+                guard,
+                connection_limits: settings::connection_limits()?,
+                tls,
+                http_sse: !args.no_sse,
+            },
             &announcement,
+            requester,
         ),
         (None, None) => match servers.pop() {
-            Some(server) if servers.is_empty() => serve_stdio(server, &announcement),
+            Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
             _ => bail!(
                 "stdin and stdout can serve one server only; \
                  name one path, or serve them all over HTTP with --http"
@@ -159,35 +201,32 @@ pub(crate) fn serve_with(
 }
 
 /// What the process prints when it is ready: the servers, and after them everything that is worth knowing.
-struct Announcement<'a> {
+struct Announcement {
     summaries: Vec<ServerSummary>,
-    diagnostics: &'a [Diagnostic],
-}
-
-impl Announcement<'_> {
-    fn print_notes(&self) {
-        crate::report::print_notes(self.diagnostics);
-    }
+    diagnostics: Vec<Diagnostic>,
 }
 
 fn serve_network(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
     site: Site,
-    announcement: &Announcement<'_>,
+    announcement: &Announcement,
+    requester: ReloadRequester,
 ) -> anyhow::Result<()> {
     runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before the banner: its reader may send a signal at once.
-        let signals = StopSignals::install();
+        let (signals, hangups) = (StopSignals::install(), Hangups::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
         let headers = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
-        banner::print_stderr(&banner::network_banner(&announcement.summaries, &addresses, headers));
+        banner::print_network_banner(&announcement.summaries, &addresses, headers);
+        let mut notes = announcement.diagnostics.to_vec();
         if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {
-            access::open_access_warnings(&site).into_iter().for_each(banner::print_stderr);
+            notes.extend(access::open_access_warnings(&site).into_iter().map(Diagnostic::warning));
         }
-        announcement.print_notes();
+        crate::report::print_notes(&notes);
         let (stop, stopped) = watch::channel(false);
+        tokio::spawn(reload_on_hangup(hangups, requester));
         tokio::spawn(stop_on_signal(signals, move || {
             // Fails only if no listener is left, and then there is nothing to stop.
             let _ = stop.send(true);
@@ -220,7 +259,7 @@ async fn listen(
         }
         #[cfg(unix)]
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            banner::print_stderr(&format!("{}; using a unix socket instead", bind_error(address, &error)));
+            notice::info(&format!("{}; using a unix socket instead", bind_error(address, &error)));
             if addresses.socket.is_none() {
                 let names: Vec<&str> = summaries.iter().map(|summary| &*summary.name).collect();
                 let path = crate::socket_path::default_path(&names)?;
@@ -254,17 +293,22 @@ fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot listen on {address}: {reason}")
 }
 
-fn serve_stdio(server: Arc<Server>, announcement: &Announcement<'_>) -> anyhow::Result<()> {
-    banner::print_stderr(&banner::stdio_banner(&announcement.summaries));
-    announcement.print_notes();
+fn serve_stdio(
+    server: Arc<Server>,
+    announcement: &Announcement,
+    requester: ReloadRequester,
+) -> anyhow::Result<()> {
+    banner::print_stdio_banner(&announcement.summaries);
+    crate::report::print_notes(&announcement.diagnostics);
     let runtime = runtime(RuntimeThreads::Workers)?;
     let stdout = raw_stream(std::io::stdout()).context("cannot use stdout")?;
     let write_stall = Duration::from_millis(settings::connection_limits()?.write_stall_timeout_ms);
     let output = StdoutWriter::with_write_stall_timeout(stdout, write_stall);
     let input = raw_stream(std::io::stdin()).context("cannot use stdin")?;
     let entered = runtime.enter();
-    let signals = StopSignals::install();
+    let (signals, hangups) = (StopSignals::install(), Hangups::install());
     drop(entered);
+    runtime.spawn(reload_on_hangup(hangups, requester));
     runtime.spawn({
         let (server, output) = (server.clone(), output.clone());
         stop_on_signal(signals, move || {

@@ -1,6 +1,7 @@
-//! Signals that stop the process: the first lets calls finish, the second does not.
+//! Signals. SIGINT and SIGTERM stop the process: the first lets calls finish, the second does not. SIGHUP reloads.
 
-use crate::banner::print_stderr;
+use crate::notice;
+use crate::reload::ReloadRequester;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopSignal {
@@ -26,6 +27,8 @@ impl StopSignal {
 pub(super) struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// SIGHUP of a terminal that was closed.
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
@@ -34,7 +37,10 @@ impl StopSignals {
     pub(super) fn install() -> Option<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-            (Ok(interrupt), Ok(terminate)) => Some(Self { interrupt, terminate }),
+            (Ok(interrupt), Ok(terminate)) => {
+                let hangup = is_in_terminal().then(|| signal(SignalKind::hangup()).ok()).flatten();
+                Some(Self { interrupt, terminate, hangup })
+            }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(%error, "cannot catch signals; the process ends at once when it is asked to stop");
                 None
@@ -43,9 +49,16 @@ impl StopSignals {
     }
 
     async fn next(&mut self) -> StopSignal {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => StopSignal::Interrupt,
             _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = hangup => StopSignal::Terminate,
         }
     }
 }
@@ -71,10 +84,60 @@ impl StopSignals {
 pub(super) async fn stop_on_signal(signals: Option<StopSignals>, stop: impl FnOnce()) {
     let Some(mut signals) = signals else { return };
     if signals.next().await == StopSignal::Interrupt {
-        print_stderr("stopping when the running calls have finished; press Ctrl-C again to stop at once");
+        notice::info("stopping when the running calls have finished; press Ctrl-C again to stop at once");
     }
     stop();
     let second = signals.next().await;
-    print_stderr("stopped at once; running calls were cut off");
+    notice::info("stopped at once; running calls were cut off");
     std::process::exit(second.exit_code());
+}
+
+/// Reloads all projects at every SIGHUP, as daemons do. In a terminal SIGHUP means that the terminal was closed, and
+/// stops the process as SIGTERM does.
+#[cfg(unix)]
+pub(super) async fn reload_on_hangup(hangups: Option<Hangups>, requester: ReloadRequester) {
+    let Some(mut hangups) = hangups else { return };
+    while hangups.0.recv().await.is_some() {
+        tracing::info!("SIGHUP: reloading");
+        requester.request();
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) async fn reload_on_hangup(_: Option<Hangups>, _: ReloadRequester) {}
+
+/// The SIGHUPs that ask for a reload. The process catches them from the moment this exists.
+#[cfg(unix)]
+pub(super) struct Hangups(tokio::signal::unix::Signal);
+
+#[cfg(not(unix))]
+pub(super) struct Hangups;
+
+impl Hangups {
+    /// `None` in a terminal. Must be called within a runtime.
+    #[cfg(unix)]
+    pub(super) fn install() -> Option<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        if is_in_terminal() {
+            return None;
+        }
+        match signal(SignalKind::hangup()) {
+            Ok(signal) => Some(Self(signal)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot catch SIGHUP; it ends the process at once");
+                None
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn install() -> Option<Self> {
+        None
+    }
+}
+
+#[cfg(unix)]
+fn is_in_terminal() -> bool {
+    use std::io::IsTerminal;
+    std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
 }

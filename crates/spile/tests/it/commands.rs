@@ -1,22 +1,22 @@
-//! `check`, `init`, `completions`, and command lines that mean nothing.
+//! `check`, `init`, `completions`, `--help`, and invalid command lines.
 
 use crate::harness::{CommandOutput, TestProject};
 
 const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name,joined\n1,Ada,2026-01-02\n2,Bea,2026-03-04\n");
 const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,person,total\n7,1,9.50\n8,2,12.00\n");
 
-/// What is read is kept in `snapshots/`; the files are as they were.
+/// Snapshots the output, and asserts that no file changed.
 #[track_caller]
 fn check(name: &str, place: &TestProject, args: &[&str]) -> CommandOutput {
     let before = place.files();
-    let said = place.run(args);
+    let output = place.run(args);
     assert_eq!(place.files(), before, "{name}: the files are as they were");
-    insta::assert_snapshot!(name, said);
-    said
+    insta::assert_snapshot!(name, output);
+    output
 }
 
 #[test]
-fn check_says_what_would_be_served() {
+fn check_reports_what_would_be_served() {
     let customers = TestProject::customers();
     for (name, path) in
         [("check_manifest", "."), ("check_csv", "customers.csv"), ("check_db", "customers.db")]
@@ -27,7 +27,7 @@ fn check_says_what_would_be_served() {
     assert_eq!(check("check_several_files", &several, &["check"]).code, Some(0));
 }
 
-/// A manifest with something to look at in every part of it.
+/// A manifest that every lint has something to say about.
 const ODD: &[u8] = br#"[server]
 name = "shop"
 
@@ -67,14 +67,14 @@ fn odd_project() -> TestProject {
 }
 
 #[test]
-fn check_says_what_is_worth_a_look() {
+fn check_reports_lint_findings() {
     assert_eq!(check("check_worth_a_look", &odd_project(), &["check"]).code, Some(0));
 }
 
 #[test]
-fn check_tells_programs_the_same() {
-    let said = check("check_json", &odd_project(), &["check", "--json"]);
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+fn check_json_reports_the_same() {
+    let output = check("check_json", &odd_project(), &["check", "--json"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""));
     for (name, files, path) in [
         ("check_json_missing", &[][..], "people.csv"),
         (
@@ -89,30 +89,30 @@ fn check_tells_programs_the_same() {
         ),
         ("check_json_bad_data", &[("people.csv", b"")], "people.csv"),
     ] {
-        let said = check(name, &TestProject::new(files), &["check", path, "--json"]);
-        assert_eq!((said.code, &*said.stderr), (Some(1), ""), "{name}");
-        let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON, whatever happens");
-        assert_eq!((&told["ok"], &told["tools"]), (&false.into(), &serde_json::json!([])), "{name}");
-        assert_eq!(told["counts"]["error"], told["findings"].as_array().expect("an array").len(), "{name}");
+        let output = check(name, &TestProject::new(files), &["check", path, "--json"]);
+        assert_eq!((output.code, &*output.stderr), (Some(1), ""), "{name}");
+        let reply: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON, whatever happens");
+        assert_eq!((&reply["ok"], &reply["tools"]), (&false.into(), &serde_json::json!([])), "{name}");
+        assert_eq!(reply["counts"]["error"], reply["findings"].as_array().expect("an array").len(), "{name}");
     }
 }
 
-/// What docs/check.md shows is what there is.
+/// The example in docs/check.md has the members that `check --json` prints.
 #[test]
 fn the_shape_of_the_json_is_documented() {
     let docs = include_str!("../../../../docs/check.md");
     let shown = docs.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let shown: serde_json::Value = serde_json::from_str(shown).expect("JSON");
-    let said = odd_project().run(&["check", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let output = odd_project().run(&["check", "--json"]);
+    let reply: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
     let members = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().expect("an object").keys().cloned().collect()
     };
-    assert_eq!(members(&told), members(&shown));
+    assert_eq!(members(&reply), members(&shown));
     for part in ["tools", "findings"] {
-        assert_eq!(members(&told[part][0]), members(&shown[part][0]), "{part}");
+        assert_eq!(members(&reply[part][0]), members(&shown[part][0]), "{part}");
     }
-    for finding in told["findings"].as_array().expect("an array") {
+    for finding in reply["findings"].as_array().expect("an array") {
         let code = finding["code"].as_str().expect("a code");
         assert!(docs.contains(&format!("| `{code}` |")), "{code} is documented");
     }
@@ -121,23 +121,23 @@ fn the_shape_of_the_json_is_documented() {
 #[test]
 fn the_schema_is_printed_and_written_beside_a_new_manifest() {
     let place = TestProject::new(&[PEOPLE]);
-    let said = place.run(&["schema"]);
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+    let output = place.run(&["schema"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""));
     assert_eq!(
-        said.stdout,
+        output.stdout,
         include_str!("../../../../docs/spile.schema.json"),
         "`cargo xtask docs` prints it anew"
     );
     assert_eq!(place.run(&["init"]).code, Some(0));
-    let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it was written");
+    let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("written");
     let named = text.lines().next().and_then(|line| line.strip_prefix("#:schema ")).expect("the first line");
     let schema = std::fs::read_to_string(place.folder.join(named)).expect("it is where the manifest says");
-    assert_eq!(schema, said.stdout);
+    assert_eq!(schema, output.stdout);
 }
 
 /// The first line of `check`: name and version.
-fn version(said: &CommandOutput) -> String {
-    said.stdout.split(" · ").next().unwrap_or_default().to_owned()
+fn version(output: &CommandOutput) -> String {
+    output.stdout.split(" · ").next().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -174,28 +174,27 @@ fn init_writes_what_serving_without_a_manifest_means() {
     }
 }
 
-/// The tools and sources that `check` names behind the first line. A manifest that somebody could have written has
-/// more that is worth a look.
-fn tools(said: &CommandOutput) -> &str {
-    let rest = said.stdout.split_once('\n').map_or("", |(_, rest)| rest);
-    rest.split("\nworth a look").next().and_then(|rest| rest.split("\nTokens are").next()).unwrap_or(rest)
+/// The tools and sources in the report. The notes differ: a written manifest has more of them.
+fn tools(output: &CommandOutput) -> &str {
+    let rest = output.stdout.split_once('\n').map_or("", |(_, rest)| rest);
+    rest.split("\nnotes: ").next().and_then(|rest| rest.split("\nToken counts").next()).unwrap_or(rest)
 }
 
 #[test]
-fn init_says_what_it_wrote() {
+fn init_names_the_file_it_wrote() {
     let place = TestProject::new(&[PEOPLE, ORDERS]);
     insta::assert_snapshot!("init", place.run(&["init"]));
-    let text = std::fs::read(place.folder.join("spile.toml")).expect("it was written");
+    let text = std::fs::read(place.folder.join("spile.toml")).expect("written");
     insta::assert_snapshot!("init_text", place.normalize(&text));
-    // The second time it is somebody's work.
+    // Now the user has edited it.
     place.write("spile.toml", b"[server]\nname = \"mine\"\n");
     assert_eq!(check("init_again", &place, &["init"]).code, Some(1));
     insta::assert_snapshot!("init_again_by_force", place.run(&["init", "--force"]));
-    let again = std::fs::read(place.folder.join("spile.toml")).expect("it was written");
+    let again = std::fs::read(place.folder.join("spile.toml")).expect("written");
     assert_eq!(again, text);
 }
 
-/// What stands between columns is found, and where in a document the records are.
+/// `init` finds the delimiter, and the records inside a JSON document.
 #[test]
 fn init_writes_how_a_file_is_read() {
     let tsv: (&str, &[u8]) = ("people.tsv", b"id\tname, in full\n1\tLovelace, Ada\n2\tCurie, Marie\n");
@@ -210,9 +209,9 @@ fn init_writes_how_a_file_is_read() {
         let bare = place.run(&[&call[..], &[file.0]].concat());
         let expected = format!("\"{field}\":\"{answer}\"");
         assert!(bare.stdout.contains(&expected), "{bare}");
-        let said = place.run(&["init", file.0]);
-        assert_eq!(said.code, Some(0), "{said}");
-        let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it was written");
+        let output = place.run(&["init", file.0]);
+        assert_eq!(output.code, Some(0), "{output}");
+        let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("written");
         assert!(text.lines().any(|one| one == line), "{text}");
         let with_manifest = place.run(&[&call[..], &["."]].concat());
         assert_eq!(with_manifest.stdout, bare.stdout);
@@ -238,7 +237,7 @@ fn init_writes_nothing_for_what_cannot_be_served() {
 }
 
 #[test]
-fn command_lines_that_mean_nothing() {
+fn invalid_command_lines() {
     let place = TestProject::new(&[PEOPLE]);
     for (name, args) in [
         ("no_command", &[][..]),
@@ -247,11 +246,10 @@ fn command_lines_that_mean_nothing() {
         ("unknown_shell", &["completions", "tcsh"]),
         ("bind_nowhere", &["serve", "people.csv", "--bind", "nowhere"]),
         ("bind_port_too_large", &["serve", "people.csv", "--bind", "70000"]),
-        ("bind_and_http", &["serve", "people.csv", "--bind", "0", "--http"]),
         ("unknown_log_format", &["serve", "people.csv", "--log-format", "xml"]),
     ] {
-        let said = check(name, &place, args);
-        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{name}: {said}");
+        let output = check(name, &place, args);
+        assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{name}: {output}");
     }
 }
 
@@ -268,11 +266,11 @@ fn help_is_on_stdout() {
         ("help_complete", &["complete", "--help"]),
         ("help_trace", &["trace", "--help"]),
     ] {
-        let said = check(name, &place, args);
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{name}");
+        let output = check(name, &place, args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{name}");
     }
-    let said = place.run(&["--version"]);
-    assert_eq!(said.stdout, format!("spile {}\n", env!("CARGO_PKG_VERSION")));
+    let output = place.run(&["--version"]);
+    assert_eq!(output.stdout, format!("spile {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
@@ -281,15 +279,15 @@ fn completions_are_scripts_of_their_shell() {
     for (shell, begins) in
         [("bash", "_spile() {"), ("zsh", "#compdef spile"), ("fish", "# Print an optspec for argparse")]
     {
-        let said = place.run(&["completions", shell]);
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{shell}");
+        let output = place.run(&["completions", shell]);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{shell}");
         assert!(
-            said.stdout.starts_with(begins),
+            output.stdout.starts_with(begins),
             "{shell}: {}",
-            said.stdout.lines().next().unwrap_or_default()
+            output.stdout.lines().next().unwrap_or_default()
         );
         for word in ["serve", "init", "check", "completions", "bind", "http", "trace", "token-file"] {
-            assert!(said.stdout.contains(word), "{shell}: no `{word}`");
+            assert!(output.stdout.contains(word), "{shell}: no `{word}`");
         }
     }
 }

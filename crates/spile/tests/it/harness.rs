@@ -1,4 +1,4 @@
-//! A folder to work in, the program run in it, and what a person then reads.
+//! A project folder for a test, the program run in it, and its output.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 pub const SPILE: &str = env!("CARGO_BIN_EXE_spile");
 
-/// Nothing here takes this long unless it is broken.
+/// Longer than anything takes that works.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A folder called `shop`: its name is the name of what is served from it.
+/// A folder named `shop`, which is also the name of the server.
 pub struct TestProject {
-    /// Deletes everything at the end.
+    /// Deletes the folder when dropped.
     _root: TempDir,
     pub folder: PathBuf,
 }
@@ -26,15 +26,15 @@ pub struct TestProject {
 impl TestProject {
     pub fn new(files: &[(&str, &[u8])]) -> Self {
         let root = tempfile::tempdir().expect("a folder can be made");
-        // A person never sees the links on the way there; the program resolves them.
-        let folder = root.path().canonicalize().expect("it is there").join("shop");
+        // The program resolves symbolic links in its messages.
+        let folder = root.path().canonicalize().expect("exists").join("shop");
         std::fs::create_dir(&folder).expect("a folder can be made");
         let place = Self { _root: root, folder };
         files.iter().for_each(|(name, bytes)| place.write(name, bytes));
         place
     }
 
-    /// The example that the documentation uses.
+    /// A copy of the example in the documentation.
     pub fn customers() -> Self {
         Self::example("customers")
     }
@@ -75,7 +75,7 @@ impl TestProject {
         files
     }
 
-    /// The program in this folder, with nothing in its environment that it could mind.
+    /// The program in this folder, with an empty environment.
     pub fn spile(&self, args: &[&str]) -> Command {
         let mut command = Command::new(SPILE);
         command.args(args).current_dir(&self.folder).env_clear().stdin(Stdio::null());
@@ -89,23 +89,23 @@ impl TestProject {
     pub fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
         let out = self.spile(args).envs(env.iter().copied()).output().expect("the program starts");
         let variables: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-        let asked = format!("{}spile {}", variables.concat(), args.join(" "));
+        let command_line = format!("{}spile {}", variables.concat(), args.join(" "));
         CommandOutput {
-            command_line: self.normalize(asked.trim_end().as_bytes()),
+            command_line: self.normalize(command_line.trim_end().as_bytes()),
             stdout: self.normalize(&out.stdout),
             stderr: self.normalize(&out.stderr),
             code: out.status.code(),
         }
     }
 
-    /// The same on every machine.
+    /// Replaces paths that differ between machines.
     pub fn normalize(&self, bytes: &[u8]) -> String {
-        let text = std::str::from_utf8(bytes).expect("what is said is text");
+        let text = std::str::from_utf8(bytes).expect("the output is UTF-8");
         text.replace(SPILE, "/bin/spile").replace(&*self.folder.to_string_lossy(), "/shop")
     }
 }
 
-/// A folder with a server that does what real ones should not: `scripted.sh`.
+/// A folder with a misbehaving server, `scripted.sh`.
 pub fn scripted_server() -> TestProject {
     TestProject::new(&[("server.sh", include_bytes!("scripted.sh"))])
 }
@@ -114,7 +114,7 @@ pub fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// What the program said, and how it ended.
+/// The output of the program and its exit code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandOutput {
     pub command_line: String,
@@ -136,7 +136,7 @@ impl fmt::Display for CommandOutput {
     }
 }
 
-/// A server at the other end of a pipe. Ends with the test.
+/// A server on stdin and stdout. Killed when dropped.
 pub struct StdioServer {
     child: Child,
     input: Option<ChildStdin>,
@@ -153,14 +153,14 @@ impl StdioServer {
     }
 
     pub fn send(&mut self, message: &str) {
-        writeln!(self.input.as_mut().expect("the input is open"), "{message}").expect("it reads");
+        writeln!(self.input.as_mut().expect("the input is open"), "{message}").expect("it accepts input");
     }
 
     pub fn next(&mut self) -> String {
-        self.output.recv_timeout(TEST_TIMEOUT).expect("it says something in time")
+        self.output.recv_timeout(TEST_TIMEOUT).expect("a line in time")
     }
 
-    /// Ends the input: what it still says, and how it ends.
+    /// Closes stdin. Returns the remaining output and the exit code.
     pub fn close(&mut self) -> (Vec<String>, Option<i32>) {
         drop(self.input.take());
         let rest = self.output.iter().collect();
@@ -170,13 +170,13 @@ impl StdioServer {
 
 impl Drop for StdioServer {
     fn drop(&mut self) {
-        // It is over already, or of no more use.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A server over HTTP. Ends with the test.
+/// A server over HTTP. Killed when dropped.
 pub struct HttpServer {
     child: Child,
     stderr: Receiver<String>,
@@ -189,7 +189,7 @@ impl HttpServer {
         Self::start_and_wait_for(command, "://")
     }
 
-    /// Waits for the line that says where.
+    /// Waits for the line of the banner that contains `place`.
     pub fn start_and_wait_for(command: &mut Command, place: &str) -> Self {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
@@ -206,55 +206,84 @@ impl HttpServer {
                 }
                 Err(_) => {
                     let _ = child.kill();
-                    panic!("it does not say where it listens: {stderr_lines:#?}");
+                    panic!("no address in the banner: {stderr_lines:#?}");
                 }
             }
         };
-        // What listens on a unix socket alone has none.
+        // A server on a unix socket has no address.
         let address = address.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
         Self { child, stderr, stderr_lines, address }
     }
 
-    /// Where it says that it listens beside the socket, in whatever it has said so far.
+    /// The port in the banner, if any.
     pub fn port(&self) -> Option<u16> {
         self.stderr_lines.iter().find_map(|line| parse_address(line)).map(|address| address.port())
     }
 
-    /// Waits until it says so on stderr.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits until a call is running.
+    pub fn wait_until_active(&self) {
+        let started = std::time::Instant::now();
+        loop {
+            let mut stream = TcpStream::connect(self.address).expect("it listens");
+            let request =
+                format!("GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
+            stream.write_all(request.as_bytes()).expect("it accepts input");
+            let mut response = String::new();
+            stream.read_to_string(&mut response).expect("it is closed");
+            if response.contains("\"callsActive\":1") {
+                return;
+            }
+            assert!(started.elapsed() < TEST_TIMEOUT, "no call is running: {response}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the end of the process. Returns its exit code.
+    pub fn wait(mut self) -> Option<i32> {
+        self.child.wait().expect("it can be waited for").code()
+    }
+
+    /// Waits until stderr contains this text.
     pub fn wait_for(&mut self, what: &str) {
         while !self.stderr_lines.iter().any(|line| line.contains(what)) {
             match self.stderr.recv_timeout(TEST_TIMEOUT) {
                 Ok(line) => self.stderr_lines.push(line),
-                Err(_) => panic!("it does not say `{what}`: {:#?}", self.stderr_lines),
+                Err(_) => panic!("`{what}` is not on stderr: {:#?}", self.stderr_lines),
             }
         }
     }
 
-    /// Head and body of the answer.
-    pub fn post(&self, path: &str, heads: &str, body: &str) -> (String, String) {
+    /// Returns the head and the body of the response.
+    pub fn post(&self, path: &str, headers: &str, body: &str) -> (String, String) {
         let (address, length) = (self.address, body.len());
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nConnection: close\r\n{heads}\
+             Accept: application/json, text/event-stream\r\nConnection: close\r\n{headers}\
              Content-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.write_all(request.as_bytes()).expect("it accepts input");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it is closed in time");
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
         (head.to_owned(), body.to_owned())
     }
 
-    /// Tells it to stop. Returns all it said: stdout, stderr, and how it ended.
+    /// Sends SIGTERM. Returns stdout, stderr and the exit code.
     pub fn stop(mut self) -> (String, String, Option<i32>) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
         loop {
             match self.stderr.recv_timeout(TEST_TIMEOUT) {
                 Ok(line) => self.stderr_lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.stderr_lines),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the process does not end: {:#?}", self.stderr_lines)
+                }
             }
         }
         let mut stdout = String::new();
@@ -267,7 +296,7 @@ impl HttpServer {
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        // It is over already, or the test failed.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -278,12 +307,12 @@ fn parse_address(line: &str) -> Option<SocketAddr> {
     rest.split('/').next()?.parse().ok()
 }
 
-/// Lines of a pipe, read to the end whether anybody takes them or not.
+/// Reads a pipe to its end on a thread, so that the writer never blocks.
 pub fn spawn_line_reader(pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (tell, lines) = sync_channel(1 << 12);
+    let (sender, lines) = sync_channel(1 << 12);
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            let _ = tell.try_send(line);
+            let _ = sender.try_send(line);
         }
     });
     lines

@@ -1,10 +1,10 @@
-//! What a manifest says about how often and how long, kept by the program on every door.
+//! Rate limits and timeouts of a manifest, on every transport.
 
 use serde_json::{Value, json};
 
 use crate::harness::{HttpServer, StdioServer, TestProject};
 
-/// A count that takes as long as it is let.
+/// A count that runs as long as its argument allows.
 const SLOW: &str = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :most) select count(*) as n from n";
 
 fn project(manifest: &str) -> TestProject {
@@ -16,11 +16,11 @@ fn project(manifest: &str) -> TestProject {
     place
 }
 
-/// A server on a pipe that keeps what it says besides answers.
+/// A server on stdin and stdout, with the notifications it sent.
 struct StdioSession {
     server: StdioServer,
     notifications: Vec<Value>,
-    /// No id is used twice.
+    /// The last request id.
     calls: u64,
 }
 
@@ -34,12 +34,12 @@ impl StdioSession {
         let message = message(self.calls, tool, arguments);
         self.server.send(&message.to_string());
         loop {
-            let said: Value = serde_json::from_str(&self.server.next()).expect("JSON");
-            if said["id"] == self.calls {
-                assert!(said["result"].is_object(), "{said}");
-                return said["result"].clone();
+            let output: Value = serde_json::from_str(&self.server.next()).expect("JSON");
+            if output["id"] == self.calls {
+                assert!(output["result"].is_object(), "{output}");
+                return output["result"].clone();
             }
-            self.notifications.push(said);
+            self.notifications.push(output);
         }
     }
 }
@@ -55,13 +55,14 @@ fn message(id: u64, tool: &str, arguments: &Value) -> Value {
 }
 
 fn over_http(served: &HttpServer, tool: &str, arguments: &Value) -> Value {
-    let heads = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
-    let (_, body) = served.post("/mcp", &heads, &message(1, tool, arguments).to_string());
-    let said: Value = serde_json::from_str(&body).expect("JSON");
-    said["result"].clone()
+    let headers =
+        format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+    let (_, body) = served.post("/mcp", &headers, &message(1, tool, arguments).to_string());
+    let output: Value = serde_json::from_str(&body).expect("JSON");
+    output["result"].clone()
 }
 
-/// The third call within a minute is told when to try again.
+/// The third call within a minute is refused with the time to wait.
 fn check_rate(mut call: impl FnMut(&str) -> Value) {
     for _ in 0..2 {
         assert_eq!(call("get_t")["isError"], false);
@@ -72,12 +73,12 @@ fn check_rate(mut call: impl FnMut(&str) -> Value) {
     assert_eq!((&why["code"], &why["retryable"]), (&json!("rate_limited"), &json!(true)), "{why}");
     let after = why["retry_after_ms"].as_u64().expect("when to try again");
     assert!((1..=60_000).contains(&after), "{why}");
-    // Another tool has an allowance of its own.
+    // Another tool has its own limit.
     assert_eq!(call("list_t")["isError"], false);
 }
 
 #[test]
-fn a_rate_is_a_reasoned_result_on_every_door() {
+fn a_rate_limit_refusal_says_when_to_retry_on_every_transport() {
     let manifest = "[sources.s]\npath = \"shop.db\"\n[collections.t]\n[tools.get_t]\nuses = \"t.get\"\nrate_limit = \"2/min\"\n";
     let place = project(manifest);
     let arguments = |tool: &str| if tool == "get_t" { json!({ "k": "a" }) } else { json!({}) };
@@ -88,7 +89,7 @@ fn a_rate_is_a_reasoned_result_on_every_door() {
 }
 
 #[test]
-fn a_server_has_one_for_all_its_tools() {
+fn a_server_wide_rate_limit_counts_all_tools() {
     let manifest = "[server]\nrate_limit = \"2/h\"\n[sources.s]\npath = \"shop.db\"\n[collections.t]\n";
     let place = project(manifest);
     let mut pipe = StdioSession::open(&place);
@@ -108,12 +109,12 @@ fn a_tool_that_takes_too_long_is_stopped() {
     assert_eq!(pipe.call("slow", &json!({ "most": 10 }))["structuredContent"]["n"], 10);
     let stopped = pipe.call("slow", &json!({ "most": 1_000_000_000 }));
     assert_eq!(stopped["structuredContent"]["code"], "timeout", "{stopped}");
-    // It holds nothing up.
+    // The next call works.
     assert_eq!(pipe.call("slow", &json!({ "most": 5 }))["structuredContent"]["n"], 5);
 }
 
 #[test]
-fn a_tool_that_is_known_to_run_long_says_so_to_whoever_wants_to_know() {
+fn a_long_running_tool_reports_progress_to_a_caller_with_a_token() {
     let manifest = format!(
         "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\nlong_running = true\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
@@ -121,9 +122,10 @@ fn a_tool_that_is_known_to_run_long_says_so_to_whoever_wants_to_know() {
     let mut pipe = StdioSession::open(&place);
     assert_eq!(pipe.call("slow", &json!({ "most": 200_000 }))["structuredContent"]["n"], 200_000);
     let progress: Vec<&Value> =
-        pipe.notifications.iter().filter(|said| said["method"] == "notifications/progress").collect();
+        pipe.notifications.iter().filter(|output| output["method"] == "notifications/progress").collect();
     assert!(!progress.is_empty(), "{:?}", pipe.notifications);
-    assert!(progress.iter().all(|said| said["params"]["progressToken"] == "p"));
-    let steps: Vec<f64> = progress.iter().filter_map(|said| said["params"]["progress"].as_f64()).collect();
+    assert!(progress.iter().all(|output| output["params"]["progressToken"] == "p"));
+    let steps: Vec<f64> =
+        progress.iter().filter_map(|output| output["params"]["progress"].as_f64()).collect();
     assert!(steps.is_sorted(), "{steps:?}");
 }

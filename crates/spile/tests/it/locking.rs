@@ -1,4 +1,4 @@
-//! `compile`, `diff` and `check --locked`: what is promised, and what a change of it means.
+//! `compile`, `diff` and `check --locked`.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn project() -> TestProject {
     TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", MANIFEST.as_bytes())])
 }
 
-/// Changes the manifest.
+/// Replaces text in the manifest.
 #[track_caller]
 fn edit_manifest(place: &TestProject, from: &str, to: &str) {
     let file = place.folder.join("spile.toml");
@@ -37,27 +37,27 @@ fn edit_manifest(place: &TestProject, from: &str, to: &str) {
     place.write("spile.toml", text.replace(from, to).as_bytes());
 }
 
-/// What is said is kept in `snapshots/`.
+/// Snapshots the output.
 #[track_caller]
 fn check(name: &str, place: &TestProject, args: &[&str], code: i32) {
-    let said = place.run(args);
-    assert_eq!(said.code, Some(code), "{name}: {said}");
-    insta::assert_snapshot!(name, redact_hashes(&said.to_string()));
+    let output = place.run(args);
+    assert_eq!(output.code, Some(code), "{name}: {output}");
+    insta::assert_snapshot!(name, redact_hashes(&output.to_string()));
 }
 
-/// A program is told the same by `ok` and by the exit code, and finds what is the matter under `lock`.
+/// `ok` and the exit code agree, and there is one finding with the code `lock`.
 #[track_caller]
 fn check_json(place: &TestProject, args: &[&str], is_ok: bool, severity: &str) {
-    let said = place.run(args);
-    let told: Value = serde_json::from_str(&said.stdout).expect("JSON");
-    assert_eq!((said.code, &told["ok"]), (Some(i32::from(!is_ok)), &Value::Bool(is_ok)), "{said}");
-    let findings = told["findings"].as_array().expect("a list");
+    let output = place.run(args);
+    let reply: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!((output.code, &reply["ok"]), (Some(i32::from(!is_ok)), &Value::Bool(is_ok)), "{output}");
+    let findings = reply["findings"].as_array().expect("a list");
     let of_lock: Vec<&Value> = findings.iter().filter(|one| one["code"] == "lock").collect();
-    assert_eq!(of_lock.len(), 1, "{said}");
-    assert_eq!(of_lock[0]["severity"], severity, "{said}");
+    assert_eq!(of_lock.len(), 1, "{output}");
+    assert_eq!(of_lock[0]["severity"], severity, "{output}");
 }
 
-/// What a contract without a lock is called depends on all its words.
+/// Replaces the hashes in versions: they change with every text of the contract.
 fn redact_hashes(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -76,7 +76,7 @@ fn redact_hashes(text: &str) -> String {
 }
 
 #[test]
-fn a_contract_is_locked_and_numbered() {
+fn compile_writes_a_lock_with_a_version() {
     let place = project();
     check("lock_missing", &place, &["check", "--locked"], 1);
     check_json(&place, &["check", "--locked", "--json"], false, "error");
@@ -87,18 +87,18 @@ fn a_contract_is_locked_and_numbered() {
         std::fs::read_to_string(place.folder.join("spile.lock")).expect("written")
     );
     check("check_locked", &place, &["check", "--locked"], 0);
-    let said = place.run(&["check", "--locked", "--json"]);
-    assert!(said.stdout.starts_with(r#"{"ok":true,"#) && !said.stdout.contains(r#""lock""#), "{said}");
+    let output = place.run(&["check", "--locked", "--json"]);
+    assert!(output.stdout.starts_with(r#"{"ok":true,"#) && !output.stdout.contains(r#""lock""#), "{output}");
     check("diff_same", &place, &["diff", "--fail-on", "any"], 0);
     check("compile_again", &place, &["compile", "spile.toml"], 0);
 
-    // Rows are no promise, nor are the values there happen to be.
+    // Rows and their values are not part of the contract.
     place.write("people.csv", b"id,name,plan\n1,Ada,free\n2,Bea,ruby\n3,Cem,free\n4,Dan,free\n5,Dan,free\n6,Dan,free\n7,Dan,free\n8,Dan,free\n9,Dan,free\n");
     assert_eq!(place.run(&["check", "--locked"]).code, Some(0));
 }
 
 #[test]
-fn words_are_a_patch() {
+fn a_changed_description_is_a_patch() {
     let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
     edit_manifest(&place, "One row each.", "A row for everybody.");
@@ -112,7 +112,7 @@ fn words_are_a_patch() {
 }
 
 #[test]
-fn a_new_column_is_compatible_and_one_less_is_breaking() {
+fn a_new_column_is_compatible_and_a_removed_one_is_breaking() {
     let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
     place.write("people.csv", b"id,name,plan,phone\n1,Ada,free,1\n2,Bea,ruby,2\n3,Cem,free,\n");
@@ -137,7 +137,7 @@ fn a_lock_that_cannot_be_used_says_why() {
     check_json(&place, &["check", "--json"], true, "warning");
     check_json(&place, &["check", "--locked", "--json"], false, "error");
     check("lock_altered_diff", &place, &["diff"], 2);
-    // And it is made right.
+    // `compile` repairs it.
     assert_eq!(place.run(&["compile"]).code, Some(0));
     assert_eq!(place.run(&["check", "--locked"]).code, Some(0));
     place.write(
@@ -152,7 +152,7 @@ fn a_lock_that_cannot_be_used_says_why() {
 }
 
 #[test]
-fn what_has_no_manifest_has_no_lock() {
+fn a_project_without_a_manifest_cannot_be_locked() {
     let place = TestProject::new(&[("people.csv", PEOPLE)]);
     check("compile_without_a_manifest", &place, &["compile"], 1);
     check("diff_without_a_manifest", &place, &["diff"], 2);
@@ -162,7 +162,7 @@ fn what_has_no_manifest_has_no_lock() {
     assert!(!broken.folder.join("spile.lock").exists());
 }
 
-/// A repository with a commit of everything that is there.
+/// Creates a git repository with one commit of all files.
 fn commit_all(place: &TestProject) {
     for args in [
         &["init", "--quiet", "--initial-branch=main"][..],
@@ -171,32 +171,33 @@ fn commit_all(place: &TestProject) {
         &["tag", "v1"],
     ] {
         let mut git = Command::new("git");
-        // Nothing of whoever runs this.
+        // Ignore the git settings of the user.
         git.current_dir(&place.folder).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         assert!(git.args(args).status().expect("git is there").success(), "{args:?}");
     }
 }
 
 #[test]
-fn a_revision_is_compared_with() {
+fn diff_compares_with_a_git_revision() {
     let place = project();
     let path = std::env::var("PATH").expect("there are programs");
     let env = [("PATH", &*path), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CEILING_DIRECTORIES", "/")];
     let check = |name: &str, args: &[&str], code: i32| {
-        let mut said = place.run_with(args, &env);
-        said.command_line = args.join(" ");
-        assert_eq!(said.code, Some(code), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let mut output = place.run_with(args, &env);
+        output.command_line = args.join(" ");
+        assert_eq!(output.code, Some(code), "{name}: {output}");
+        insta::assert_snapshot!(name, output);
     };
     assert_eq!(place.run(&["compile"]).code, Some(0));
     commit_all(&place);
     edit_manifest(&place, "\"free\", \"ruby\"", "\"free\", \"ruby\", \"emerald\"");
     assert_eq!(place.run(&["compile"]).code, Some(0));
     for revision in ["main", "v1", "HEAD", "HEAD~0"] {
-        let said = place.run_with(&["diff", "--against", revision], &env);
+        let output = place.run_with(&["diff", "--against", revision], &env);
         assert!(
-            said.stdout.contains("compatible since 1.0.0") || said.stdout.contains("breaking since 1.0.0"),
-            "{said}"
+            output.stdout.contains("compatible since version 1.0.0")
+                || output.stdout.contains("breaking since version 1.0.0"),
+            "{output}"
         );
     }
     check("diff_revision", &["diff", "--against", "main"], 0);
@@ -204,7 +205,7 @@ fn a_revision_is_compared_with() {
     check("diff_an_option", &["diff", "--against=--output=x"], 2);
     check("diff_a_path", &["diff", "--against", "main:people.csv"], 2);
     assert!(!place.folder.join("x").exists());
-    // A file that is there is meant, whatever its name.
+    // An existing file takes precedence over a revision.
     place.write("main", &std::fs::read(place.folder.join("spile.lock")).expect("written"));
     check("diff_file", &["diff", "--against", "main"], 0);
     place.write("old/spile.lock", b"format = 7\n");
@@ -215,11 +216,11 @@ fn a_revision_is_compared_with() {
 fn without_git_a_revision_cannot_be_asked_for() {
     let place = project();
     let path = std::env::var("PATH").expect("there are programs");
-    let mut said = place.run_with(&["diff", "--against", "main"], &[("PATH", &path)]);
-    said.command_line = "diff --against main".into();
-    assert_eq!(said.code, Some(2), "{said}");
-    insta::assert_snapshot!("diff_no_repository", said);
-    let said = place.run_with(&["diff", "--against", "main"], &[("PATH", "/nowhere")]);
-    assert_eq!(said.code, Some(2), "{said}");
-    insta::assert_snapshot!("diff_no_git", said);
+    let mut output = place.run_with(&["diff", "--against", "main"], &[("PATH", &path)]);
+    output.command_line = "diff --against main".into();
+    assert_eq!(output.code, Some(2), "{output}");
+    insta::assert_snapshot!("diff_no_repository", output);
+    let output = place.run_with(&["diff", "--against", "main"], &[("PATH", "/nowhere")]);
+    assert_eq!(output.code, Some(2), "{output}");
+    insta::assert_snapshot!("diff_no_git", output);
 }

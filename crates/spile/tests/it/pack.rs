@@ -1,4 +1,4 @@
-//! `spile pack`: the file alone, in an empty folder with an empty environment, answers as `serve` does.
+//! `spile pack`: the packed file, alone in an empty folder with an empty environment, answers as `serve` does.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"list_customers","arguments":{"limit":2}}}"#,
 ];
 
-/// What a server on stdin and stdout answers, cursors aside, which are sealed anew by every server.
+/// The answers of a server on stdin and stdout, without cursors, which differ for each process.
 fn run_session(mut command: Command) -> Vec<String> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -28,8 +28,8 @@ fn run_session(mut command: Command) -> Vec<String> {
     }
     drop(input);
     let out = child.wait_with_output().expect("the server ends");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{said}");
+    let output = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{output}");
     String::from_utf8_lossy(&out.stdout).lines().map(without_cursor).collect()
 }
 
@@ -52,8 +52,8 @@ fn pack_customers(args: &[&str]) -> (TestProject, PathBuf) {
     let alone = TestProject::new(&[]);
     let program = alone.folder.join("customers");
     let output = program.to_string_lossy().into_owned();
-    let said = place.run(&[&["pack", ".", "--output", &output], args].concat());
-    assert_eq!(said.code, Some(0), "{said}");
+    let output = place.run(&[&["pack", ".", "--output", &output], args].concat());
+    assert_eq!(output.code, Some(0), "{output}");
     (alone, program)
 }
 
@@ -65,26 +65,26 @@ fn one_file_answers_as_serving_does() {
     let expected = run_session(serve);
     assert_eq!(expected.len(), 4);
     assert_eq!(run_session(clean_command(&program, &alone.folder)), expected);
-    // Again, from what was laid out the first time.
+    // Again, from the extracted files.
     assert_eq!(run_session(clean_command(&program, &alone.folder)), expected);
     assert_eq!(alone.files().len(), 1, "nothing appears beside it");
 }
 
 #[test]
-fn without_data_the_files_are_looked_for_beside_it() {
+fn without_data_the_files_are_read_next_to_the_executable() {
     let (alone, program) = pack_customers(&[]);
     let out = clean_command(&program, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
-    let said = alone.normalize(&out.stderr);
-    assert!(!out.status.success() && said.contains("customers.csv"), "{said}");
+    let output = alone.normalize(&out.stderr);
+    assert!(!out.status.success() && output.contains("customers.csv"), "{output}");
     let data = crate::harness::examples().join("customers").join("customers.csv");
     std::fs::copy(data, alone.folder.join("customers.csv")).expect("a copy");
     assert_eq!(run_session(clean_command(&program, &alone.folder)).len(), 4);
-    // The current folder is of no importance.
+    // The current folder does not matter.
     assert_eq!(run_session(clean_command(&program, Path::new("/"))).len(), 4);
 }
 
 #[test]
-fn it_says_what_it_is() {
+fn help_and_version_name_the_packed_server() {
     let (alone, program) = pack_customers(&["--with-data"]);
     for (name, args) in [("packed_help", vec!["--help"]), ("packed_version", vec!["--version"])] {
         let out = clean_command(&program, &alone.folder).args(args).output().expect("it starts");
@@ -95,7 +95,7 @@ fn it_says_what_it_is() {
 }
 
 #[test]
-fn a_damaged_file_says_so() {
+fn a_damaged_file_is_reported() {
     let (alone, program) = pack_customers(&["--with-data"]);
     let whole = std::fs::read(&program).expect("packed");
     let damaged = |name: &str, bytes: &[u8]| {
@@ -107,26 +107,26 @@ fn a_damaged_file_says_so() {
         assert!(!out.status.success());
         alone.normalize(&out.stderr)
     };
-    // A byte of the data, where only the digest can tell.
+    // A changed byte, which only the digest detects.
     let mut other = whole.clone();
     let at = other.len() - 56 - 2000;
     other[at] ^= 1;
     let digest = other.len() - 56;
     other[digest] ^= 1;
-    let said = damaged("flipped", &other);
-    assert!(said.contains("get it again") || said.contains("get the file again"), "{said}");
-    // A payload that is said to be larger than the file.
+    let output = damaged("flipped", &other);
+    assert!(output.contains("download or copy"), "{output}");
+    // The trailer claims a payload larger than the file.
     let mut other = whole.clone();
     let length = other.len() - 24;
     other[length + 6] = 0xff;
-    let said = damaged("cut", &other);
-    assert!(said.contains("cut off"), "{said}");
+    let output = damaged("cut", &other);
+    assert!(output.contains("incomplete"), "{output}");
 }
 
 #[test]
 fn a_bundle_runs_by_its_own_manifest() {
     let place = TestProject::customers();
-    let said = place.run(&[
+    let output = place.run(&[
         "pack",
         "--output",
         "customers.mcpb",
@@ -136,7 +136,7 @@ fn a_bundle_runs_by_its_own_manifest() {
         "--author",
         "Acme",
     ]);
-    assert_eq!(said.code, Some(0), "{said}");
+    assert_eq!(output.code, Some(0), "{output}");
     let unpacked = TestProject::new(&[]);
     let file = std::fs::File::open(place.folder.join("customers.mcpb")).expect("made");
     zip::ZipArchive::new(file).expect("a zip archive").extract(&unpacked.folder).expect("extracted");
@@ -151,14 +151,14 @@ fn a_bundle_runs_by_its_own_manifest() {
 }
 
 #[test]
-fn a_registry_gets_its_description() {
+fn server_json_describes_the_server() {
     let place = TestProject::customers();
     place.write("customers.mcpb", b"a bundle");
     let args =
         ["pack", "--output", "server.json", "--format", "server-json", "--id", "io.github.acme/customers"];
     let more = ["--bundle", "customers.mcpb", "--bundle-url", "https://acme.test/customers.mcpb"];
-    let said = place.run(&[&args[..], &more].concat());
-    assert_eq!(said.code, Some(0), "{said}");
+    let output = place.run(&[&args[..], &more].concat());
+    assert_eq!(output.code, Some(0), "{output}");
     let text = std::fs::read_to_string(place.folder.join("server.json")).expect("made");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     insta::assert_snapshot!("server_json", serde_json::to_string_pretty(&value).expect("JSON"));
@@ -184,56 +184,56 @@ fn what_cannot_be_packed_is_refused() {
     }
     assert!(!place.folder.join("x").exists());
     let names: Vec<PathBuf> = place.files().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(names.len(), 4, "nothing half made is left: {names:?}");
+    assert_eq!(names.len(), 4, "no temporary file is left: {names:?}");
 }
 
-/// Somebody's data is nobody else's, and what was written stays when the server is packed again.
+/// Two servers of the same name have separate data, and written data survives packing again.
 #[test]
-fn what_is_written_to_a_packed_server_stays_its_own() {
+fn written_data_belongs_to_one_server_and_survives_packing_again() {
     let home = TestProject::new(&[]);
     let packed = |word: &str| {
         let place = TestProject::new(&[
             ("stock.csv", format!("sku,word\na,{word}\n").as_bytes()),
             ("spile.toml", b"[server]\nname = \"stock\"\n[sources.s]\npath = \"stock.csv\"\n[collections.stock]\nkey = \"sku\"\noperations = [\"get\", \"update\"]\n"),
         ]);
-        let said = place.run(&["pack", "--with-data", "--output", "server"]);
-        assert_eq!(said.code, Some(0), "{said}");
+        let output = place.run(&["pack", "--with-data", "--output", "server"]);
+        assert_eq!(output.code, Some(0), "{output}");
         place
     };
     let call = |place: &TestProject, words: &[&str]| {
         let command = place.folder.join("server").to_string_lossy().into_owned();
         let args = [&["call"], words, &["--command", &command, "--output", "json"]].concat();
-        let said = home.run_with(&args, &[("HOME", &home.folder.to_string_lossy())]);
-        assert_eq!(said.code, Some(0), "{said}");
-        said.stdout
+        let output = home.run_with(&args, &[("HOME", &home.folder.to_string_lossy())]);
+        assert_eq!(output.code, Some(0), "{output}");
+        output.stdout
     };
     let (ours, theirs) = (packed("one"), packed("two"));
     assert!(call(&ours, &["update_stock", "sku=a", "word=changed"]).contains("changed"));
     assert!(call(&theirs, &["get_stock", "sku=a"]).contains("two"), "another server of the same name");
-    // Packed again, with other data: what was written is not laid over.
+    // Packed again with other data: the written data stays.
     ours.write("stock.csv", b"sku,word\na,newer\n");
     assert_eq!(ours.run(&["pack", "--with-data", "--output", "server", "--force"]).code, Some(0));
     assert!(call(&ours, &["get_stock", "sku=a"]).contains("changed"));
 }
 
-/// A manifest need not be called `spile.toml`, and what was locked is packed with it.
+/// A manifest may have another name than `spile.toml`; its lock file has the same stem.
 #[test]
 fn a_manifest_of_another_name_is_packed_with_its_own_lock() {
     let place = TestProject::customers();
-    std::fs::rename(place.folder.join("spile.toml"), place.folder.join("crm.toml")).expect("it is there");
+    std::fs::rename(place.folder.join("spile.toml"), place.folder.join("crm.toml")).expect("exists");
     place.write("spile.lock", b"of something else");
-    let said = place.run(&["compile", "crm.toml"]);
-    assert_eq!(said.code, Some(0), "{said}");
-    let said = place.run(&["pack", "crm.toml", "--with-data", "--output", "server"]);
-    assert_eq!(said.code, Some(0), "{said}");
+    let output = place.run(&["compile", "crm.toml"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    let output = place.run(&["pack", "crm.toml", "--with-data", "--output", "server"]);
+    assert_eq!(output.code, Some(0), "{output}");
     assert_eq!(run_session(clean_command(&place.folder.join("server"), Path::new("/"))).len(), 4);
 }
 
-/// Data that goes along needs no variable to be found.
+/// A path with a variable becomes the name of the packed file.
 #[test]
 fn a_path_is_resolved_when_its_data_is_packed() {
     let place = TestProject::customers();
-    let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it is there");
+    let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("exists");
     let path = "path = \"customers.csv\"";
     assert!(manifest.contains(path), "{manifest}");
     let manifest =
@@ -246,23 +246,23 @@ fn a_path_is_resolved_when_its_data_is_packed() {
     insta::assert_snapshot!("pack_variables", without_size(pack(&[])));
     insta::assert_snapshot!("pack_variables_with_data", without_size(pack(&["--with-data"])));
     assert_eq!(run_session(clean_command(&place.folder.join("server"), Path::new("/"))).len(), 4);
-    let said = pack(&["--with-data", "--format", "mcpb"]);
-    assert_eq!(said.code, Some(0), "{said}");
+    let output = pack(&["--with-data", "--format", "mcpb"]);
+    assert_eq!(output.code, Some(0), "{output}");
     let file = std::fs::File::open(place.folder.join("server")).expect("made");
     let mut archive = zip::ZipArchive::new(file).expect("a zip archive");
     let mut about = String::new();
     archive.by_name("manifest.json").expect("there").read_to_string(&mut about).expect("text");
     assert!(!about.contains("CRM") && !about.contains("user_config"), "{about}");
-    // What is read elsewhere than in a path is still asked for.
+    // Variables outside of paths are still needed.
     place.write("spile.toml", manifest.replace("Customer records by email.", "For ${CRM_TEAM}.").as_bytes());
     let env = [("CRM_DATA", &*folder), ("CRM_TEAM", "sales")];
-    let said = place.run_with(&["pack", "--force", "--output", "server", "--with-data"], &env);
-    assert!(said.stderr.contains("it reads these variables when it starts: CRM_TEAM\n"), "{said}");
+    let output = place.run_with(&["pack", "--force", "--output", "server", "--with-data"], &env);
+    assert!(output.stderr.contains("it reads these environment variables at start: CRM_TEAM\n"), "{output}");
 }
 
-/// The size of a debug build is nobody's business.
-fn without_size(said: CommandOutput) -> String {
-    let text = said.to_string();
+/// Replaces the size of the file.
+fn without_size(output: CommandOutput) -> String {
+    let text = output.to_string();
     let lines = text.lines().map(|line| match line.rsplit_once(" (") {
         Some((before, after)) if after.ends_with("iB)") => format!("{before} (SIZE)"),
         _ => line.to_owned(),
@@ -271,7 +271,7 @@ fn without_size(said: CommandOutput) -> String {
 }
 
 #[test]
-fn a_database_is_packed_with_what_is_still_in_its_log() {
+fn a_database_is_packed_with_the_rows_in_its_write_ahead_log() {
     let place = TestProject::new(&[]);
     let path = place.folder.join("shop.db");
     let open = || rusqlite::Connection::open(&path).expect("a database");
@@ -281,9 +281,9 @@ fn a_database_is_packed_with_what_is_still_in_its_log() {
         .expect("written");
     let alone = TestProject::new(&[]);
     let program = alone.folder.join("shop");
-    let said = place.run(&["pack", "shop.db", "--with-data", "--output", &program.to_string_lossy()]);
+    let output = place.run(&["pack", "shop.db", "--with-data", "--output", &program.to_string_lossy()]);
     drop(database);
-    assert_eq!(said.code, Some(0), "{said}");
+    assert_eq!(output.code, Some(0), "{output}");
     let mut child = clean_command(&program, &alone.folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -291,9 +291,40 @@ fn a_database_is_packed_with_what_is_still_in_its_log() {
         .spawn()
         .expect("it starts");
     let ask = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_t","arguments":{"k":"a"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-    writeln!(child.stdin.take().expect("piped"), "{ask}").expect("it reads");
+    writeln!(child.stdin.take().expect("piped"), "{ask}").expect("it accepts input");
     let mut out = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut out).expect("it answers");
     assert!(child.wait().expect("it ends").success());
     assert!(out.contains(r#"{"k":"a","v":"b"}"#), "{out}");
+}
+
+/// Without a home, and with the usual name in the temporary folder taken, the data is still private.
+#[test]
+fn extracted_data_is_private_in_the_last_fallback() {
+    use std::os::unix::fs::MetadataExt;
+    let (alone, program) = pack_customers(&["--with-data"]);
+    let temporary = TestProject::new(&[]);
+    let taken = format!("spile-packed-{}", rustix::process::getuid().as_raw());
+    temporary.write(&taken, b"not a folder");
+    let mut command = clean_command(&program, &alone.folder);
+    command.env("TMPDIR", &temporary.folder);
+    assert_eq!(run_session(command).len(), 4);
+    let mut folders = vec![temporary.folder.clone()];
+    let mut found = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let depth = path.strip_prefix(&temporary.folder).expect("below").components().count();
+            if path.is_dir() {
+                // Below a private folder the mode does not matter.
+                if depth <= 2 {
+                    let mode = std::fs::metadata(&path).expect("exists").mode() & 0o777;
+                    assert_eq!(mode, 0o700, "{}", path.display());
+                }
+                found += 1;
+                folders.push(path);
+            }
+        }
+    }
+    assert!(found >= 2, "it was extracted there");
 }

@@ -1,4 +1,4 @@
-//! What is served follows what it is made from, on every door and in both eras, and whoever listens hears of it once.
+//! Reloads, on every transport and in both eras; each subscriber is notified once.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ trait MessageChannel {
 
     fn next(&mut self) -> String;
 
-    /// Asks, and says what came before the answer.
+    /// Sends a request. Returns the response and the messages before it.
     fn request(&mut self, message: &str) -> (String, Vec<String>) {
         self.send(message);
         let mut before = Vec::new();
@@ -71,7 +71,7 @@ struct SocketChannel {
 
 impl MessageChannel for SocketChannel {
     fn send(&mut self, message: &str) {
-        writeln!(self.stream, "{message}").expect("it reads");
+        writeln!(self.stream, "{message}").expect("it accepts input");
     }
 
     fn next(&mut self) -> String {
@@ -81,7 +81,7 @@ impl MessageChannel for SocketChannel {
 
 impl MessageChannel for WebSocket<TcpStream> {
     fn send(&mut self, message: &str) {
-        self.send(Message::text(message)).expect("it reads");
+        self.send(Message::text(message)).expect("it accepts input");
     }
 
     fn next(&mut self) -> String {
@@ -93,8 +93,8 @@ impl MessageChannel for WebSocket<TcpStream> {
     }
 }
 
-/// Both eras on one line.
-fn each_era_hears_of_it_once(place: &TestProject, line: &mut dyn MessageChannel) {
+/// Subscribes in both eras on one channel.
+fn each_era_is_notified_once(place: &TestProject, line: &mut dyn MessageChannel) {
     let (greeting, _) = line.request(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
     );
@@ -104,34 +104,34 @@ fn each_era_hears_of_it_once(place: &TestProject, line: &mut dyn MessageChannel)
     assert!(line.next().contains("acknowledged"));
     for round in 1..=3 {
         place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
-        // One for the handshake and one for the subscription, which says whose it is.
-        let told = [line.next(), line.next()];
-        assert!(told.iter().all(|line| line.contains(CHANGED)), "{told:?}");
-        assert_eq!(told.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{told:?}");
+        // One for the handshake era, and one for the subscription, with its id.
+        let reply = [line.next(), line.next()];
+        assert!(reply.iter().all(|line| line.contains(CHANGED)), "{reply:?}");
+        assert_eq!(reply.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{reply:?}");
         let (list, before) = line.request(LIST);
-        assert_eq!(before, [""; 0], "nothing is told twice");
+        assert_eq!(before, [""; 0], "one notification for each change");
         assert!(list.contains(&format!("Round {round}.")), "{list}");
     }
 }
 
 #[test]
-fn over_stdio_each_era_hears_of_it_once() {
+fn over_stdio_each_era_is_notified_once() {
     let place = project();
     let mut pipe = StdioServer::open(&mut place.spile(&["serve"]));
-    each_era_hears_of_it_once(&place, &mut pipe);
+    each_era_is_notified_once(&place, &mut pipe);
 }
 
 #[test]
-fn over_a_unix_socket_each_era_hears_of_it_once() {
+fn over_a_unix_socket_each_era_is_notified_once() {
     let place = project();
     let _served = HttpServer::start_and_wait_for(&mut place.spile(&["serve", "--socket", "a.sock"]), "unix:");
     let stream = UnixStream::connect(place.folder.join("a.sock")).expect("it listens");
     let lines = spawn_line_reader(stream.try_clone().expect("a second handle"));
-    each_era_hears_of_it_once(&place, &mut SocketChannel { stream, lines });
+    each_era_is_notified_once(&place, &mut SocketChannel { stream, lines });
 }
 
 #[test]
-fn over_a_websocket_each_era_hears_of_it_once() {
+fn over_a_websocket_each_era_is_notified_once() {
     let place = project();
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let stream = TcpStream::connect(served.address).expect("it listens");
@@ -139,7 +139,7 @@ fn over_a_websocket_each_era_hears_of_it_once() {
     let mut request = format!("ws://{}/mcp", served.address).into_client_request().expect("an address");
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("mcp"));
     let (mut socket, _) = tungstenite::client(request, stream).expect("it is one");
-    each_era_hears_of_it_once(&place, &mut socket);
+    each_era_is_notified_once(&place, &mut socket);
 }
 
 /// A response that goes on, event by event.
@@ -153,7 +153,7 @@ impl EventStream {
         let request = format!(
             "{head}Host: {address}\r\nAccept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.write_all(request.as_bytes()).expect("it accepts input");
         Self(spawn_line_reader(stream))
     }
 
@@ -167,7 +167,7 @@ impl EventStream {
         }
     }
 
-    /// What has come and nobody has looked at.
+    /// The list-changed notifications that have arrived.
     fn drain_changes(&self) -> Vec<String> {
         self.0.try_iter().filter(|line| line.contains(CHANGED)).collect()
     }
@@ -176,7 +176,7 @@ impl EventStream {
 fn status(served: &HttpServer) -> Value {
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     let request = format!("GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", served.address);
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("it accepts input");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it is closed");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -184,7 +184,7 @@ fn status(served: &HttpServer) -> Value {
     whole["servers"][0].clone()
 }
 
-/// Waits until the status says so.
+/// Waits until the status matches.
 fn wait_for_status(served: &HttpServer, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -203,7 +203,7 @@ fn has_reload_status(status: &Value, outcome: &str, why: &str) -> bool {
 }
 
 #[test]
-fn over_http_each_era_hears_of_it_once() {
+fn over_http_each_era_is_notified_once() {
     let place = project();
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let modern = "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n";
@@ -223,7 +223,7 @@ fn over_http_each_era_hears_of_it_once() {
         &format!("GET /mcp HTTP/1.1\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n"),
         "",
     );
-    // The stream is there when its head is.
+    // The stream is open once the head of the response arrives.
     older.0.recv_timeout(TEST_TIMEOUT).expect("it is answered");
     let oldest = EventStream::open(&served, "GET /sse HTTP/1.1\r\n", "");
     let endpoint = loop {
@@ -248,12 +248,12 @@ fn over_http_each_era_hears_of_it_once() {
         assert!(has_reload_status(&status(&served), "served", ""));
     }
     for stream in [&modern, &older, &oldest] {
-        assert_eq!(stream.drain_changes(), [""; 0], "nothing is told twice");
+        assert_eq!(stream.drain_changes(), [""; 0], "one notification for each change");
     }
 }
 
 #[test]
-fn what_is_wrong_or_breaks_callers_is_not_served() {
+fn invalid_and_breaking_changes_are_not_served() {
     let place = project();
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let version = status(&served)["contractVersion"].clone();
@@ -265,8 +265,8 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
     });
     assert_eq!(now["contractVersion"], version);
 
-    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
-    std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
+    std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "nothing is left", |status| {
         has_reload_status(status, "kept", "nothing to serve")
     });
@@ -291,18 +291,18 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
     let now = wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
     assert_ne!(now["contractVersion"], version);
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
-    let (_, told) = served.post("/mcp", "", call);
-    assert!(told.contains(r#"\"phone\":5"#), "{told} {}", status(&served));
+    let (_, reply) = served.post("/mcp", "", call);
+    assert!(reply.contains(r#"\"phone\":5"#), "{reply} {}", status(&served));
     place.write("people.csv", b"id,phone\n1,5\n2,6\n");
     wait_for_status(&served, "a column less", |status| {
         has_reload_status(status, "kept", "output.name: the field is gone")
     });
-    // The last good contract stays, and says what is the matter with its data.
-    let (_, told) = served.post("/mcp", "", call);
-    assert!(told.contains("source_changed"), "{told}");
+    // The old contract is still served, and its calls report the changed data.
+    let (_, reply) = served.post("/mcp", "", call);
+    assert!(reply.contains("source_changed"), "{reply}");
 }
 
-/// The same tools from another file are another server.
+/// A change of the file behind the same tools is served.
 #[test]
 fn another_file_of_the_same_columns_is_served() {
     let place = project();
@@ -311,11 +311,11 @@ fn another_file_of_the_same_columns_is_served() {
     place.write("spile.toml", manifest("One.").replace("people.csv", "others.csv").as_bytes());
     wait_for_status(&served, "another file", |status| has_reload_status(status, "served", ""));
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
-    let (_, told) = served.post("/mcp", "", call);
-    assert!(told.contains("Cleo"), "{told}");
+    let (_, reply) = served.post("/mcp", "", call);
+    assert!(reply.contains("Cleo"), "{reply}");
 }
 
-/// The last record may go: what its fields are is declared.
+/// The declared fields describe a file whose last record was deleted.
 #[test]
 fn a_file_without_records_is_served_by_what_is_declared() {
     for (file, kind, one, none) in [
@@ -336,22 +336,22 @@ fn a_file_without_records_is_served_by_what_is_declared() {
         let serve = || HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
         let served = serve();
         let (_, tools) = served.post("/mcp", "", LIST);
-        let told = call(&served, "delete_t", r#"{"id":1}"#);
-        assert!(told.contains("deleted"), "{told}");
-        assert_eq!(std::fs::read_to_string(place.folder.join(file)).expect("it is there"), none);
+        let reply = call(&served, "delete_t", r#"{"id":1}"#);
+        assert!(reply.contains("deleted"), "{reply}");
+        assert_eq!(std::fs::read_to_string(place.folder.join(file)).expect("exists"), none);
         drop(served);
         let served = serve();
         assert_eq!(served.post("/mcp", "", LIST).1, tools, "the same tools");
-        let told = call(&served, "list_t", "{}");
-        assert!(told.contains(r#"\"items\":[]"#), "{told}");
-        let told = call(&served, "create_t", r#"{"id":2,"v":"y"}"#);
-        assert!(told.contains("created"), "{told}");
-        let told = call(&served, "get_t", r#"{"id":2}"#);
-        assert!(told.contains(r#"\"v\":\"y\""#), "{told}");
+        let reply = call(&served, "list_t", "{}");
+        assert!(reply.contains(r#"\"items\":[]"#), "{reply}");
+        let reply = call(&served, "create_t", r#"{"id":2,"v":"y"}"#);
+        assert!(reply.contains("created"), "{reply}");
+        let reply = call(&served, "get_t", r#"{"id":2}"#);
+        assert!(reply.contains(r#"\"v\":\"y\""#), "{reply}");
         drop(served);
         // Also of the file as it is now.
-        let told = call(&serve(), "get_t", r#"{"id":2}"#);
-        assert!(told.contains(r#"\"v\":\"y\""#), "{told}");
+        let reply = call(&serve(), "get_t", r#"{"id":2}"#);
+        assert!(reply.contains(r#"\"v\":\"y\""#), "{reply}");
     }
 }
 
@@ -366,15 +366,15 @@ fn project_with_hidden_field() -> TestProject {
 }
 
 #[test]
-fn a_manifest_that_is_gone_shows_nothing_that_it_hid() {
+fn removing_the_manifest_does_not_expose_hidden_fields() {
     let place = project_with_hidden_field();
     let file = place.folder.join("spile.toml");
-    let text = std::fs::read(&file).expect("it is there");
+    let text = std::fs::read(&file).expect("exists");
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let (_, before) = served.post("/mcp", "", LIST);
     assert!(!before.contains("secret") && !before.contains("salaries"), "{before}");
-    std::fs::remove_file(&file).expect("it is there");
-    let is_gone = |status: &Value| has_reload_status(status, "kept", "`spile.toml` is gone; put it back");
+    std::fs::remove_file(&file).expect("exists");
+    let is_gone = |status: &Value| has_reload_status(status, "kept", "`spile.toml` was removed; put it back");
     let first = wait_for_status(&served, "no manifest", is_gone);
     assert_eq!(served.post("/mcp", "", LIST).1, before);
     // Nor does data that changes meanwhile.
@@ -391,18 +391,18 @@ fn a_manifest_that_is_gone_shows_nothing_that_it_hid() {
 }
 
 #[test]
-fn dev_without_its_manifest_shows_nothing_that_it_hid() {
+fn dev_does_not_expose_hidden_fields_without_its_manifest() {
     let place = project_with_hidden_field();
     let mut dev = HttpServer::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
     let (_, before) = dev.post("/mcp", "", LIST);
-    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
-    dev.wait_for("`spile.toml` is gone; put it back");
-    dev.wait_for("not served; the last good contract stays");
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
+    dev.wait_for("`spile.toml` was removed; put it back");
+    dev.wait_for("not served; the last valid contract is still served");
     assert_eq!(dev.post("/mcp", "", LIST).1, before);
 }
 
 #[test]
-fn a_manifest_that_appears_is_taken_and_then_stays() {
+fn a_new_manifest_is_served_and_then_required() {
     let place = TestProject::new(&[("people.csv", PEOPLE)]);
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write(
@@ -411,18 +411,18 @@ fn a_manifest_that_appears_is_taken_and_then_stays() {
     );
     wait_for_status(&served, "a tool less", |status| has_reload_status(status, "kept", "the tool is gone"));
     // What was never served need not stay.
-    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("One.").as_bytes());
     wait_for_status(&served, "a manifest", |status| has_reload_status(status, "served", ""));
-    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     wait_for_status(&served, "no manifest", |status| {
-        has_reload_status(status, "kept", "`spile.toml` is gone")
+        has_reload_status(status, "kept", "`spile.toml` was removed")
     });
 }
 
 #[test]
-fn who_was_warned_is_told_when_it_is_over() {
+fn a_recovery_is_logged_after_a_warning() {
     let place = project();
     let mut served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
@@ -431,28 +431,27 @@ fn who_was_warned_is_told_when_it_is_over() {
     wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("Two.").as_bytes());
     wait_for_status(&served, "other words", |status| has_reload_status(status, "served", ""));
-    std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
+    std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "no data", |status| {
-        has_reload_status(status, "kept", "`people.csv` is not there")
+        has_reload_status(status, "kept", "`people.csv` cannot be read: it does not exist")
     });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
     wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
     let (_, stderr, code) = served.stop();
     assert_eq!(code, Some(0), "{stderr}");
-    let is_news = |line: &&str| line.contains("contract stays") || line.contains(" INFO ");
+    let is_news = |line: &&str| line.contains("contract is still served") || line.contains(" INFO ");
     let news: Vec<&str> = stderr.lines().filter(is_news).collect();
-    let again = "everything is served as it is written again name=people";
-    for (line, is) in
-        news.iter().zip(["the last good contract stays", again, "the last good contract stays", again])
+    let again = "the project on disk is served again name=people";
+    for (line, is) in news.iter().zip(["contract is still served", again, "contract is still served", again])
     {
         assert!(line.contains(is), "{line}");
     }
-    assert_eq!(news.len(), 4, "what was served all along is not told: {stderr}");
+    assert_eq!(news.len(), 4, "what was served all along is not reply: {stderr}");
     assert!(!stderr.contains("`it`"), "{stderr}");
 }
 
 #[test]
-fn the_version_is_the_locked_one_and_says_if_it_is_not() {
+fn the_version_is_the_locked_one_with_a_hash_if_it_differs() {
     let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
@@ -466,13 +465,13 @@ fn the_version_is_the_locked_one_and_says_if_it_is_not() {
     wait_for_status(&served, "a locked change", is("1.0.1"));
 }
 
-/// How often it is reloaded; `cargo xtask judges` asks for 200.
+/// The number of reloads; `cargo xtask judges` sets 200.
 fn rounds() -> usize {
     std::env::var("SPILE_RELOADS").map_or(20, |rounds| rounds.parse().expect("a number"))
 }
 
 #[test]
-fn no_call_fails_while_it_is_reloaded_again_and_again() {
+fn no_call_fails_during_repeated_reloads() {
     let place = project();
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let address = served.address;
@@ -523,7 +522,7 @@ fn call(mut stream: &TcpStream, reader: &mut BufReader<TcpStream>, cursor: Optio
         "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
          MCP-Protocol-Version: 2025-11-25\r\nContent-Length: {length}\r\n\r\n"
     );
-    stream.write_all((head + &body).as_bytes()).expect("it reads");
+    stream.write_all((head + &body).as_bytes()).expect("it accepts input");
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -545,7 +544,7 @@ fn call(mut stream: &TcpStream, reader: &mut BufReader<TcpStream>, cursor: Optio
 }
 
 #[test]
-fn dev_says_what_happens() {
+fn dev_prints_calls_and_reloads() {
     let place = TestProject::new(&[
         ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
         (
@@ -569,9 +568,9 @@ fn dev_says_what_happens() {
         r#"{"name":"a very long name that nobody has and that goes on for ever","secret":"x"}"#,
     );
     call("nothing", "{}");
-    let good = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it is there");
+    let good = std::fs::read_to_string(place.folder.join("spile.toml")).expect("exists");
     place.write("spile.toml", good.replace("description", "descriptoin").as_bytes());
-    dev.wait_for("not served; the last good contract stays");
+    dev.wait_for("not served; the last valid contract is still served");
     place.write("spile.toml", good.replace("One.", "Two.").as_bytes());
     dev.wait_for("served; compatible");
     dev.wait_for("described in other words");
@@ -582,11 +581,11 @@ fn dev_says_what_happens() {
     let port = format!(":{}", dev.address.port());
     let (stdout, stderr, code) = dev.stop();
     assert_eq!((code, &*stdout), (Some(0), ""));
-    let said = place.normalize(stderr.replace(&port, ":PORT").as_bytes());
-    insta::assert_snapshot!("dev_log", said.lines().map(redact_times).collect::<Vec<_>>().join("\n"));
+    let output = place.normalize(stderr.replace(&port, ":PORT").as_bytes());
+    insta::assert_snapshot!("dev_log", output.lines().map(redact_times).collect::<Vec<_>>().join("\n"));
 }
 
-/// Without what is different each time.
+/// Replaces times and hashes.
 fn redact_times(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out: Vec<String> = Vec::new();
@@ -605,9 +604,9 @@ fn redact_times(line: &str) -> String {
 }
 
 #[test]
-fn dev_takes_the_next_port_if_the_first_is_in_use() {
+fn dev_uses_the_next_port_if_the_first_is_in_use() {
     let place = project();
-    // Somebody may be there already; then there is nothing to take.
+    // Another program may have the port already; that serves the test too.
     let taken = std::net::TcpListener::bind("127.0.0.1:3333");
     let dev = HttpServer::start(&mut place.spile(&["dev"]));
     assert!((3334..3343).contains(&dev.address.port()), "{}", dev.address);

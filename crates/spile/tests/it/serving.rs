@@ -1,4 +1,4 @@
-//! Where `serve` listens, what it says there, and when it refuses to.
+//! Where `serve` listens, its banner, and when it refuses to start.
 
 use crate::harness::{HttpServer, TestProject};
 
@@ -6,9 +6,12 @@ const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
 const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,total\n7,9.50\n8,12.00\n");
 const OTHERS: (&str, &[u8]) = ("old/people.csv", b"id,name\n1,Cem\n");
 
+/// Long enough not to be warned about.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
 type Env = [(&'static str, &'static str)];
 
-/// It listens on a free port until told to stop; what it says is kept in `snapshots/`.
+/// Starts it on a free port, stops it, and snapshots stderr.
 #[track_caller]
 fn check(name: &str, args: &[&str], env: &Env) {
     let place = TestProject::new(&[PEOPLE, ORDERS, OTHERS]);
@@ -21,16 +24,16 @@ fn check(name: &str, args: &[&str], env: &Env) {
     insta::assert_snapshot!(name, place.normalize(stderr.replace(&port, ":PORT").as_bytes()));
 }
 
-/// It does not serve; what it says is kept in `snapshots/`.
+/// Asserts that it refuses to start, and snapshots the output.
 #[track_caller]
 fn check_refused(name: &str, args: &[&str], env: &Env) {
-    let said = TestProject::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
-    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
-    insta::assert_snapshot!(name, said);
+    let output = TestProject::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
+    assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{name}: {output}");
+    insta::assert_snapshot!(name, output);
 }
 
 #[test]
-fn over_http() {
+fn the_banner_over_http() {
     check("http_bind", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[]);
     check(
         "http_by_environment",
@@ -38,26 +41,26 @@ fn over_http() {
         &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1")],
     );
     check("http_by_name", &["serve", "people.csv", "--http"], &[("PORT", "0"), ("SPILE_HOST", "localhost")]);
+    check("http_bind_and_http", &["serve", "people.csv", "--http", "--bind", ":0"], &[]);
     check("http_folder", &["serve", "--bind", "0"], &[]);
     check("http_several", &["serve", "people.csv", "orders.csv", "--bind", "localhost:0"], &[]);
     check("http_open", &["serve", "people.csv", "--bind", "0.0.0.0:0", "--no-auth"], &[]);
-    let long = [("SPILE_TOKEN", "s3cret-s3cret-s3cret")];
-    check("http_open_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &long);
-    check("http_token", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", "s3cret")]);
+    check("http_open_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[("SPILE_TOKEN", TOKEN)]);
+    check("http_token", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", TOKEN)]);
 }
 
 #[test]
-fn over_http_refused() {
+fn addresses_that_are_refused_over_http() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound");
-    let said = TestProject::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
-    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
+    let output = TestProject::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
+    assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{output}");
     let port = format!(":{}", address.port());
-    insta::assert_snapshot!("http_port_in_use", said.to_string().replace(&port, ":PORT"));
+    insta::assert_snapshot!("http_port_in_use", output.to_string().replace(&port, ":PORT"));
 
     let short = [("SPILE_TOKEN", "x")];
     check_refused("http_open_short_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &short);
-    check_refused("http_open_without_a_word", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
+    check_refused("http_open_without_a_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
     check_refused("http_two_of_one_name", &["serve", "people.csv", "old/people.csv", "--bind", "0"], &[]);
     check_refused("http_one_is_missing", &["serve", "people.csv", "gone.csv", "--bind", "0"], &[]);
     let by_environment = &["serve", "people.csv", "--http"];
@@ -68,9 +71,9 @@ fn over_http_refused() {
     check_refused("http_host_has_a_port", by_environment, &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1:80")]);
 }
 
-/// A name need not be one that an address or a client takes.
+/// The name of a file may have characters that URLs and clients do not allow.
 #[test]
-fn names_with_blanks_and_umlauts_are_reached() {
+fn a_name_with_blanks_and_umlauts_has_a_percent_encoded_path() {
     let umlauts = ("meine k\u{fc}che.csv", PEOPLE.1);
     let place = TestProject::new(&[umlauts, ORDERS]);
     let served = HttpServer::start(&mut place.spile(&["serve", umlauts.0, "orders.csv", "--bind", "0"]));
@@ -109,11 +112,11 @@ fn several_servers_have_a_path_each() {
 }
 
 #[test]
-fn over_stdio() {
+fn the_banner_over_stdio() {
     let place = TestProject::new(&[PEOPLE, ORDERS]);
     for (name, args, env) in [
         ("stdio", &["serve", "people.csv"][..], &[][..]),
-        // These are for `--http` only.
+        // These variables matter only with `--http`.
         (
             "stdio_ignores_the_port",
             &["serve", "people.csv"],
@@ -122,14 +125,161 @@ fn over_stdio() {
         ("stdio_verbose", &["serve", "people.csv", "-v", "--log-format", "json"], &[]),
         ("stdio_folder", &["serve"], &[]),
     ] {
-        let said = place.run_with(args, env);
-        assert_eq!((said.code, &*said.stdout), (Some(0), ""), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let output = place.run_with(args, env);
+        assert_eq!((output.code, &*output.stdout), (Some(0), ""), "{name}: {output}");
+        insta::assert_snapshot!(name, output);
     }
 }
 
 #[test]
-fn over_stdio_refused() {
+fn options_that_are_refused_over_stdio() {
     check_refused("stdio_several", &["serve", "people.csv", "orders.csv"], &[]);
     check_refused("stdio_with_a_token_file", &["serve", "people.csv", "--token-file", "token"], &[]);
+}
+
+/// Sends a signal to a server.
+#[track_caller]
+fn signal(server: &HttpServer, signal: rustix::process::Signal) {
+    rustix::process::kill_process(server.pid(), signal).expect("it runs");
+}
+
+/// A statement that runs for as long as it may.
+fn slow_project() -> TestProject {
+    let sql = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) as n from n";
+    let manifest = format!(
+        "[server]\nname = \"slow\"\n[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{sql}\"\n\
+         call_timeout_ms = 60000\nreturns = \"one\"\n"
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    let database = rusqlite::Connection::open(project.folder.join("shop.db")).expect("a database");
+    database.execute_batch("CREATE TABLE t (k TEXT PRIMARY KEY)").expect("a table");
+    project
+}
+
+#[test]
+fn a_second_ctrl_c_ends_at_once_and_says_so() {
+    let project = slow_project();
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    // A call that keeps the server from stopping.
+    let mut stream = std::net::TcpStream::connect(server.address).expect("it listens");
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{}}}"#;
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, \
+         text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it accepts input");
+    server.wait_until_active();
+    signal(&server, rustix::process::Signal::INT);
+    server.wait_for("press Ctrl-C again to stop at once");
+    signal(&server, rustix::process::Signal::INT);
+    server.wait_for("stopped at once; running calls were cut off");
+    assert_eq!(server.wait(), Some(130));
+}
+
+#[test]
+fn sighup_reloads_and_does_not_stop() {
+    let project = TestProject::new(&[PEOPLE]);
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "people.csv", "--bind", "0", "-v"]));
+    signal(&server, rustix::process::Signal::HUP);
+    server.wait_for("SIGHUP: reloading");
+    server.wait_for("reloaded; the contract is unchanged");
+    let (head, _) = server.post("/mcp", "", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(server.stop().2, Some(0));
+}
+
+#[test]
+fn no_sse_switches_the_deprecated_transport_off() {
+    let project = TestProject::new(&[PEOPLE]);
+    for (args, expected) in [(&[][..], "HTTP/1.1 405 "), (&["--no-sse"], "HTTP/1.1 404 ")] {
+        let args = [&["serve", "people.csv", "--bind", "0"], args].concat();
+        let server = HttpServer::start(&mut project.spile(&args));
+        let (head, _) = server.post("/sse", "", "{}");
+        assert!(head.starts_with(expected), "{args:?}: {head}");
+    }
+}
+
+#[test]
+fn verbose_logs_one_line_for_each_call_and_refusal_without_values() {
+    let project = TestProject::new(&[PEOPLE]);
+    let mut command = project.spile(&["serve", "people.csv", "--bind", "0", "-v", "--log-format", "json"]);
+    let mut server = HttpServer::start(command.env("SPILE_TOKEN", TOKEN));
+    let call = |name: &str, arguments: &str| {
+        let params = format!(r#"{{"name":"{name}","arguments":{arguments}}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        server.post("/mcp", &format!("Authorization: Bearer {TOKEN}\r\n"), &body)
+    };
+    call("list_people", r#"{"name":"secret-value"}"#);
+    call("get_people", r#"{"id":7}"#);
+    server.post(
+        "/mcp",
+        &format!("Authorization: Bearer {TOKEN}\r\n"),
+        r#"{"jsonrpc":"2.0","id":1,"method":"no/such"}"#,
+    );
+    server.post("/mcp", "Authorization: Bearer wrong-token\r\n", "{}");
+    server.wait_for("\"refused request\"");
+    let (stdout, stderr, code) = server.stop();
+    assert_eq!((code, &*stdout), (Some(0), ""));
+    let lines: Vec<serde_json::Value> = stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let with = |message: &str| -> Vec<&serde_json::Value> {
+        lines.iter().map(|line| &line["fields"]).filter(|fields| fields["message"] == message).collect()
+    };
+    let calls = with("call");
+    assert_eq!(calls.len(), 2, "{stderr}");
+    assert_eq!((&calls[0]["method"], &calls[0]["name"]), (&"tools/call".into(), &"list_people".into()));
+    assert_eq!((&calls[0]["status"], &calls[0]["caller"]), (&"ok".into(), &"token@127.0.0.1".into()));
+    assert_eq!((&calls[1]["status"], &calls[1]["error_code"]), (&"tool_error".into(), &"not_found".into()));
+    for call in calls {
+        assert!(call["duration_ms"].is_u64() && call["request_bytes"].is_u64(), "{call}");
+        assert!(call["response_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{call}");
+    }
+    assert_eq!(with("refused request")[0]["status"], 401, "{stderr}");
+    assert_eq!(with("refused message")[0]["code"], "-32601", "{stderr}");
+    assert_eq!(with("serving")[0]["name"], "people", "{stderr}");
+    for secret in ["secret-value", TOKEN, "wrong-token"] {
+        assert!(!stderr.contains(secret), "{stderr}");
+    }
+}
+
+#[test]
+fn weak_tokens_and_readable_token_files_get_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let project = TestProject::new(&[PEOPLE]);
+    for (token, mode, address, expected) in [
+        (TOKEN, 0o600, "127.0.0.1:0", &[][..]),
+        (
+            TOKEN,
+            0o644,
+            "127.0.0.1:0",
+            &["other users of this machine can read the token file `token` (mode 0644)"],
+        ),
+        ("s3cret", 0o600, "127.0.0.1:0", &["the bearer token has only 6 characters and can be guessed"]),
+        ("s3cretive", 0o600, "0.0.0.0:0", &["the bearer token has only 9 characters and can be guessed"]),
+    ] {
+        project.write("token", token.as_bytes());
+        let path = project.folder.join("token");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("permissions can be changed");
+        let args = ["serve", "people.csv", "--bind", address, "--token-file", "token"];
+        let (_, stderr, code) = HttpServer::start(&mut project.spile(&args)).stop();
+        assert_eq!(code, Some(0), "{stderr}");
+        for warning in expected {
+            assert!(stderr.contains(warning), "{stderr}");
+        }
+        assert_eq!(
+            stderr.contains("token has only") || stderr.contains("can read"),
+            !expected.is_empty(),
+            "{stderr}"
+        );
+    }
+    project.write("token", b"x");
+    let refused = project.run(&["serve", "people.csv", "--bind", "0.0.0.0:0", "--token-file", "token"]);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    assert!(
+        refused.stderr.contains("the bearer token has only 1 character, and other machines"),
+        "{refused}"
+    );
 }

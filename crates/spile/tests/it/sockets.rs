@@ -1,4 +1,4 @@
-//! Unix sockets, from the command line: where, what is said, what is left behind, and the one that stands in.
+//! Unix sockets: `--socket`, the banner, cleanup, and the fallback where TCP is forbidden.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -20,37 +20,37 @@ fn connect(socket: &Path) -> UnixStream {
 }
 
 /// Head and body of the answer to a POST of the handshake era.
-fn post(socket: &Path, path: &str, heads: &str) -> String {
+fn post(socket: &Path, path: &str, headers: &str) -> String {
     let mut stream = connect(socket);
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let length = body.len();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         {heads}Content-Length: {length}\r\n\r\n{body}"
+         {headers}Content-Length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("it accepts input");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it is closed in time");
     answer
 }
 
-/// The answer to one line on a pipe.
+/// Sends one line on a plain pipe and returns the response.
 fn ask(socket: &Path) -> String {
     let mut stream = connect(socket);
-    stream.write_all(format!("{LIST}\n").as_bytes()).expect("it reads");
+    stream.write_all(format!("{LIST}\n").as_bytes()).expect("it accepts input");
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).expect("it is text");
     line
 }
 
-/// It serves on the socket until told to stop, and leaves nothing; what it says is kept in `snapshots/`.
+/// Serves on the socket, stops, asserts that no file is left, and snapshots stderr.
 #[track_caller]
 fn check(name: &str, args: &[&str], env: &[(&str, &str)], tries: impl FnOnce(&Path)) {
     let place = TestProject::new(&[PEOPLE, ORDERS]);
     let before = place.files();
     let socket = place.folder.join("a.sock");
     let served = HttpServer::start_and_wait_for(place.spile(args).envs(env.iter().copied()), "unix:");
-    assert_eq!(std::fs::metadata(&socket).expect("it is there").mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&socket).expect("exists").mode() & 0o777, 0o600);
     tries(&socket);
     let port = served.port().map(|port| format!("127.0.0.1:{port}"));
     let (stdout, stderr, code) = served.stop();
@@ -61,7 +61,7 @@ fn check(name: &str, args: &[&str], env: &[(&str, &str)], tries: impl FnOnce(&Pa
 }
 
 #[test]
-fn a_socket_speaks_http_and_is_a_pipe() {
+fn a_socket_accepts_http_and_plain_messages() {
     check("socket", &["serve", "people.csv", "--socket", "a.sock"], &[], |socket| {
         assert!(post(socket, "/mcp", "").contains("list_people"));
         assert!(ask(socket).contains("list_people"));
@@ -84,7 +84,7 @@ fn a_socket_speaks_http_and_is_a_pipe() {
 }
 
 #[test]
-fn a_socket_that_cannot_be() {
+fn socket_paths_that_are_refused() {
     let place = TestProject::new(&[PEOPLE]);
     let _live = UnixListener::bind(place.folder.join("live.sock")).expect("a socket");
     place.write("file", b"precious");
@@ -95,17 +95,17 @@ fn a_socket_that_cannot_be() {
         ("socket_in_no_folder", "no/such/a.sock"),
         ("socket_path_too_long", &"long".repeat(40)),
     ] {
-        let said = place.run(&["serve", "people.csv", "--socket", socket]);
-        assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let output = place.run(&["serve", "people.csv", "--socket", socket]);
+        assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{name}: {output}");
+        insta::assert_snapshot!(name, output);
     }
-    assert_eq!(std::fs::read(place.folder.join("file")).expect("it is there"), b"precious");
+    assert_eq!(std::fs::read(place.folder.join("file")).expect("exists"), b"precious");
     assert!(UnixStream::connect(place.folder.join("live.sock")).is_ok(), "it lives");
 }
 
-/// What a server that was killed left behind is no obstacle.
+/// A stale socket file of a killed server is replaced.
 #[test]
-fn a_socket_after_a_kill() {
+fn a_stale_socket_is_replaced() {
     let place = TestProject::new(&[PEOPLE]);
     let args = ["serve", "people.csv", "--socket", "a.sock"];
     drop(HttpServer::start_and_wait_for(&mut place.spile(&args), "unix:"));
@@ -115,7 +115,7 @@ fn a_socket_after_a_kill() {
     assert!(ask(&socket).contains("list_people"));
 }
 
-/// The program without the right to listen on ports of the system; `None` where everybody has it.
+/// The program without permission to listen on low ports; `None` where every process has it.
 fn without_tcp(place: &TestProject, args: &[&str]) -> Option<Command> {
     let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").ok()?;
     if first.trim().parse::<u16>().ok()? <= 1 {
@@ -140,7 +140,7 @@ fn without_tcp(place: &TestProject, args: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn where_tcp_is_forbidden_a_socket_stands_in() {
+fn a_socket_replaces_tcp_where_tcp_is_forbidden() {
     let place = TestProject::new(&[PEOPLE]);
     let folder = place.folder.to_string_lossy().into_owned();
     let own = format!("spile-{}", rustix::process::geteuid().as_raw());
@@ -171,21 +171,24 @@ fn where_tcp_is_forbidden_a_socket_stands_in() {
 }
 
 #[test]
-fn a_socket_that_wants_a_token_says_so_and_how_to_give_it() {
+fn a_socket_with_a_token_refuses_plain_messages_and_names_the_url() {
     let place = TestProject::new(&[PEOPLE]);
     place.write("token", b"s3cret");
     let mut command = place.spile(&["serve", "people.csv", "--socket", "a.sock"]);
     let served = HttpServer::start_and_wait_for(command.env("SPILE_TOKEN", "s3cret"), "unix:");
     let way_out = "--url http+unix://a.sock/mcp --token-file FILE";
-    let said = place.run(&["ping", "--url", "unix:a.sock"]);
-    assert_eq!(said.code, Some(5), "{said}");
-    assert!(said.stderr.contains("a bearer token is required") && said.stderr.contains(way_out), "{said}");
-    let said = place.run(&["ping", "--url", "unix:a.sock", "--token-file", "token"]);
-    assert_eq!(said.code, Some(2), "{said}");
-    assert!(said.stderr.contains(way_out), "{said}");
+    let output = place.run(&["ping", "--url", "unix:a.sock"]);
+    assert_eq!(output.code, Some(5), "{output}");
+    assert!(
+        output.stderr.contains("a bearer token is required") && output.stderr.contains(way_out),
+        "{output}"
+    );
+    let output = place.run(&["ping", "--url", "unix:a.sock", "--token-file", "token"]);
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains(way_out), "{output}");
     let path = place.folder.join("a.sock").display().to_string().replace('/', "%2F");
     let url = format!("http+unix://{path}/mcp");
-    let said = place.run(&["ping", "--url", &url, "--token-file", "token"]);
-    assert_eq!(said.code, Some(0), "{said}");
+    let output = place.run(&["ping", "--url", &url, "--token-file", "token"]);
+    assert_eq!(output.code, Some(0), "{output}");
     served.stop();
 }

@@ -253,3 +253,29 @@ fn unsafe_characters_never_reach_the_terminal() {
         assert!(!rest.replace("\r\n", "").contains('\r'), "{args:?} {rest:?}");
     }
 }
+
+/// A project whose report does not fit into a narrow terminal without help.
+fn wide_project() -> TestProject {
+    let columns: Vec<String> = (1..=12).map(|number| format!("a_rather_long_column_name_{number}")).collect();
+    let values: Vec<String> = (1..=12).map(|number| number.to_string()).collect();
+    let text = format!("{}\n{}\n", columns.join(","), values.join(","));
+    TestProject::new(&[
+        ("a_rather_long_name_of_a_data_file.csv", text.as_bytes()),
+        ("people.csv", b"id,name,name\n1,Ada,Lovelace\n2,Bea,\n"),
+        ("broken.csv", b"id,name\n1,Ada,Rome\n"),
+    ])
+}
+
+#[test]
+fn a_report_never_runs_over_the_terminal() {
+    let project = wide_project();
+    for columns in [40, 80] {
+        let (seen, code) = PseudoTerminal::open(&mut project.spile(&["check"]), columns).finish();
+        assert_eq!(code, Some(0), "{seen}");
+        for line in seen.lines() {
+            let line = line.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+            assert!(line.trim_end().chars().count() <= usize::from(columns), "{columns}: {line}\n{seen}");
+        }
+        assert!(seen.contains("broken.csv"), "{seen}");
+    }
+}

@@ -62,9 +62,9 @@ fn project() -> TestProject {
     place
 }
 
-/// It serves until told to stop; what it says is kept in `snapshots/`.
+/// Serves, stops, and snapshots stderr.
 #[test]
-fn what_is_said_over_https() {
+fn the_banner_over_https() {
     let place = project();
     for (name, cert, key) in [
         ("tls", "cert.pem", "key.pem"),
@@ -86,9 +86,9 @@ fn what_is_said_over_https() {
     assert_eq!((code, stderr.contains("https://127.0.0.1:")), (Some(0), true), "{stderr}");
 }
 
-/// It does not serve; what it says is kept in `snapshots/`, all of it in one place to be read together.
+/// Refuses to start; all messages are in one snapshot, to be compared.
 #[test]
-fn what_is_said_about_bad_files() {
+fn unusable_certificate_and_key_files() {
     let place = project();
     let mut all = Vec::new();
     for (cert, key) in [
@@ -113,15 +113,15 @@ fn what_is_said_about_bad_files() {
         ("cert.pem", "encrypted-old.pem"),
         ("cert.pem", "other-key.pem"),
     ] {
-        let said = place.run(&["serve", "people.csv", "--http", "--tls-cert", cert, "--tls-key", key]);
-        assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
-        all.push(said.to_string());
+        let output = place.run(&["serve", "people.csv", "--http", "--tls-cert", cert, "--tls-key", key]);
+        assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{output}");
+        all.push(output.to_string());
     }
     insta::assert_snapshot!("tls_bad_files", all.join("\n\n"));
 }
 
 #[test]
-fn what_is_said_about_options_that_do_not_go_together() {
+fn tls_options_that_do_not_go_together() {
     let place = project();
     let mut all = Vec::new();
     for (args, env) in [
@@ -132,9 +132,9 @@ fn what_is_said_about_options_that_do_not_go_together() {
         (&["--bind", "0.0.0.0:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"], &[]),
     ] {
         let args = [&["serve", "people.csv"], args].concat();
-        let said = place.run_with(&args, env);
-        assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
-        all.push(said.to_string());
+        let output = place.run_with(&args, env);
+        assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{output}");
+        all.push(output.to_string());
     }
     insta::assert_snapshot!("tls_options", all.join("\n\n"));
 }
@@ -150,7 +150,7 @@ fn self_signed(name: &str, until: i32) -> (String, String) {
 }
 
 #[test]
-fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
+fn a_client_trusts_a_given_certificate_and_explains_others() {
     let place = TestProject::new(&[("people.csv", b"id,name\n1,Ada\n")]);
     for (name, (cert, key)) in [
         ("good", self_signed("localhost", 4000)),
@@ -164,7 +164,7 @@ fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
             std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
         }
     }
-    for (server, trusted, code, told) in [
+    for (server, trusted, code, reply) in [
         ("good", "good", 0, ""),
         ("good", "other", 3, "the server's certificate "),
         ("good", "people", 3, "the server's certificate "),
@@ -178,11 +178,11 @@ fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
             let url = format!("{scheme}://localhost:{}/mcp", served.address.port());
             let ca = format!("{trusted}.pem");
             let args = ["ping", "--url", &url, "--cacert", &ca];
-            let said = place.run(if trusted == "people" { &args[..3] } else { &args[..] });
-            assert_eq!(said.code, Some(code), "{said}");
-            assert!(said.stderr.contains(told), "{said}");
+            let output = place.run(if trusted == "people" { &args[..3] } else { &args[..] });
+            assert_eq!(output.code, Some(code), "{output}");
+            assert!(output.stderr.contains(reply), "{output}");
             for dump in ["{", "UnknownIssuer", "CaUsed", "NotValid"] {
-                assert!(!said.stderr.contains(dump), "{said}");
+                assert!(!output.stderr.contains(dump), "{output}");
             }
         }
         served.stop();

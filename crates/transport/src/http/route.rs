@@ -186,8 +186,12 @@ fn route<'a>(
     let site = &*context.site;
     let path = parts.uri.path();
     if path == "/health" {
-        let healthy = || response::json(200, br#"{"status":"ok"}"#.to_vec());
-        return RouteDecision::Respond(get_only(&parts.method, healthy));
+        return RouteDecision::Respond(get_only(&parts.method, || {
+            let health = site_health(site);
+            // 503 takes a server without any data out of a load balancer; a degraded one still answers calls.
+            let status = if health == "down" { 503 } else { 200 };
+            response::json(status, format!(r#"{{"status":"{health}"}}"#).into_bytes())
+        }));
     }
     let principal = match site.guard.authenticate(headers, context.remote_ip) {
         Ok(principal) => principal,
@@ -298,11 +302,21 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
+/// `down` if no server has a source left, `degraded` if a source of any server is unavailable, otherwise `ok`.
+fn site_health(site: &Site) -> &'static str {
+    let states: Vec<&str> = site.servers.iter().map(|server| server.source_health().as_str()).collect();
+    match () {
+        () if states.iter().all(|state| *state == "ok") => "ok",
+        () if states.iter().all(|state| *state == "down") => "down",
+        () => "degraded",
+    }
+}
+
 fn status_json(context: &ConnectionContext) -> Vec<u8> {
     let site = &*context.site;
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
-    object.str("status", "ok");
+    object.str("status", site_health(site));
     let backlog = context.tracker.backlog();
     object.int("connections", context.tracker.count() as i64);
     object.int("responseBytesPending", backlog.bytes() as i64);
@@ -321,6 +335,16 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
             o.int("calls", status.calls.min(i64::MAX as u64) as i64);
             o.int("callsActive", number(status.calls_active));
             o.int("uptimeMs", status.uptime_ms.min(i64::MAX as u64) as i64);
+            let health = server.source_health();
+            o.object("sources", |o| {
+                o.str("status", health.as_str()).int("count", number(health.source_count));
+                o.array("unavailable", &health.unavailable, |out, source| {
+                    let entry = Json::object(|o| {
+                        o.str("name", &source.name).str("reason", &source.reason);
+                    });
+                    out.extend_from_slice(entry.as_str().as_bytes());
+                });
+            });
             if let Some(reload) = &status.reload {
                 o.object("reload", |o| {
                     o.int("atMs", reload.at_ms.min(i64::MAX as u64) as i64);

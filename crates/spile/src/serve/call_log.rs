@@ -1,0 +1,69 @@
+//! One log line for each call, at `-v`. It has no argument values: those may be private.
+
+use host::{CallObserver, CallRecord, CallStatus};
+use spile_core::{CallResult, CallTarget};
+
+/// The log target of calls.
+const TARGET: &str = "spile::call";
+
+pub(super) struct CallLog;
+
+impl CallObserver for CallLog {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        let method = match record.call.target {
+            CallTarget::Tool => "tools/call",
+            CallTarget::Prompt => "prompts/get",
+            CallTarget::Resource => "resources/read",
+            CallTarget::Completion { .. } => "completion/complete",
+        };
+        // A name that is not in the catalog comes from the caller and may be anything.
+        let name = record.call.name();
+        let name = crate::sanitize::truncate(&name, NAME_COLUMNS_MAX);
+        let caller = caller(record);
+        let request_bytes = record.call.arguments().map_or(0, |arguments| arguments.raw().len());
+        let (status, error_code) = status(&record.status);
+        tracing::info!(
+            target: TARGET,
+            method,
+            name = &*name,
+            caller,
+            status,
+            error_code,
+            duration_ms = record.duration_ms,
+            request_bytes,
+            response_bytes = record.response_bytes,
+            "call"
+        );
+    }
+}
+
+const NAME_COLUMNS_MAX: usize = 128;
+
+/// `token@127.0.0.1`, an address for a caller without a token, or `local` for a pipe or a unix socket.
+fn caller(record: &CallRecord<'_>) -> String {
+    let principal = record.identity.principal.as_str();
+    match (principal, record.identity.address) {
+        ("", None) => "local".into(),
+        ("", Some(address)) => address.to_string(),
+        (principal, None) => principal.to_owned(),
+        (principal, Some(address)) => format!("{principal}@{address}"),
+    }
+}
+
+/// How the call ended, and the code of a tool error.
+fn status(status: &CallStatus<'_>) -> (&'static str, Option<String>) {
+    match status {
+        CallStatus::Result(CallResult::Tool(reply)) if reply.is_error => {
+            let structured = reply.structured.as_ref().map(json::Json::to_doc);
+            let code = structured
+                .as_ref()
+                .and_then(|doc| doc.root().get("code")?.str().map(std::borrow::Cow::into_owned));
+            ("tool_error", code)
+        }
+        CallStatus::Result(_) => ("ok", None),
+        CallStatus::InputRequired => ("input_required", None),
+        CallStatus::Task => ("task", None),
+        CallStatus::Error(_) => ("error", None),
+        CallStatus::Cancelled => ("cancelled", None),
+    }
+}

@@ -1,0 +1,190 @@
+//! Sources that cannot be used: the rest is served, and `check`, the banner, `/status` and `/health` name them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
+
+const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
+const BROKEN: &[u8] = b"no,total\n7,9.50\n8,12.00,EUR\n";
+const ORDERS: &[u8] = b"no,total\n7,9.50\n8,12.00\n";
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+/// Returns the status code and the JSON body.
+fn get(server: &HttpServer, path: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(server.address).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+    stream.write_all(request.as_bytes()).expect("it accepts input");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it is closed");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status code");
+    (status, serde_json::from_str(body).expect("JSON"))
+}
+
+fn sources(server: &HttpServer) -> Value {
+    get(server, "/status").1["servers"][0]["sources"].clone()
+}
+
+#[track_caller]
+fn wait_for_health(server: &HttpServer, expected: &str) {
+    let started = Instant::now();
+    loop {
+        let (_, health) = get(server, "/health");
+        if health["status"] == expected {
+            return;
+        }
+        assert!(started.elapsed() < TEST_TIMEOUT, "{health}, not {expected}: {}", sources(server));
+        std::thread::yield_now();
+    }
+}
+
+fn tools(server: &HttpServer) -> Vec<String> {
+    let (_, body) = server.post("/mcp", "", LIST);
+    let list: Value = serde_json::from_str(&body).expect("JSON");
+    let tools = list["result"]["tools"].as_array().expect("a list");
+    tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn call(server: &HttpServer, tool: &str, arguments: &Value) -> Value {
+    let params = json!({ "name": tool, "arguments": arguments });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let (_, body) = server.post("/mcp", "MCP-Protocol-Version: 2025-11-25\r\n", &call.to_string());
+    let response: Value = serde_json::from_str(&body).expect("JSON");
+    response["result"].clone()
+}
+
+#[test]
+fn one_bad_file_in_a_folder_does_not_stop_the_others() {
+    let project = TestProject::new(&[PEOPLE, ("orders.csv", BROKEN)]);
+    let checked = project.run(&["check"]);
+    assert_eq!(checked.code, Some(0), "{checked}");
+    assert!(checked.stdout.contains("`orders.csv` is not served: "), "{checked}");
+    let checked = project.run(&["check", "--json"]);
+    let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");
+    assert_eq!((&report["ok"], &report["unavailable"][0]["name"]), (&json!(true), &json!("orders.csv")));
+    for args in [&["check", "--strict"][..], &["serve", "--strict"], &["compile"], &["init"]] {
+        let refused = project.run(args);
+        assert_eq!(refused.code, Some(1), "{refused}");
+    }
+
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    server.wait_for("not available: orders.csv");
+    server.wait_for("`orders.csv` is not served: ");
+    assert_eq!(tools(&server), ["get_people", "list_people"]);
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+    let (_, status) = get(&server, "/status");
+    assert_eq!(
+        (&status["status"], &status["servers"][0]["sources"]["count"]),
+        (&json!("degraded"), &json!(2))
+    );
+    let unavailable = &sources(&server)["unavailable"];
+    assert_eq!(unavailable[0]["name"], "orders.csv");
+    assert!(
+        unavailable[0]["reason"].as_str().is_some_and(|reason| reason.contains("line 3")),
+        "{unavailable}"
+    );
+
+    // Repaired, it is served without a restart.
+    project.write("orders.csv", ORDERS);
+    wait_for_health(&server, "ok");
+    assert_eq!(tools(&server), ["get_orders", "list_orders", "get_people", "list_people"]);
+}
+
+#[test]
+fn one_missing_source_of_a_manifest_does_not_stop_the_others() {
+    let manifest = b"[server]\nname = \"shop\"\n\
+        [sources.people]\npath = \"people.csv\"\n[sources.orders]\npath = \"orders.csv\"\n\
+        [collections.people]\nsource = \"people\"\nkey = \"id\"\n\
+        [collections.orders]\nsource = \"orders\"\nkey = \"no\"\n\
+        [tools.find_order]\nuses = \"orders.get\"\n";
+    let project = TestProject::new(&[PEOPLE, ("spile.toml", manifest)]);
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    server.wait_for("`orders.csv` is not served: it does not exist");
+    assert_eq!(tools(&server), ["get_people", "list_people"]);
+    project.write("orders.csv", ORDERS);
+    wait_for_health(&server, "ok");
+    assert!(tools(&server).contains(&"find_order".to_owned()));
+    assert_eq!(project.run(&["serve", "--strict", "--bind", "nowhere"]).code, Some(2));
+}
+
+#[test]
+fn a_read_only_source_is_served_without_its_write_tools() {
+    let manifest = b"[server]\nname = \"shop\"\n\
+        [sources.people]\npath = \"people.csv\"\n[sources.orders]\npath = \"orders.csv\"\n\
+        [collections.people]\nsource = \"people\"\nkey = \"id\"\noperations = [\"get\", \"update\"]\n\
+        [collections.orders]\nsource = \"orders\"\nkey = \"no\"\noperations = [\"get\", \"update\"]\n";
+    let project = TestProject::new(&[PEOPLE, ("orders.csv", ORDERS), ("spile.toml", manifest)]);
+    let path = project.folder.join("orders.csv");
+    let mut permissions = std::fs::metadata(&path).expect("exists").permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).expect("permissions can be changed");
+    let checked = project.run(&["check"]);
+    assert_eq!(checked.code, Some(0), "{checked}");
+    assert!(checked.stdout.contains("collection `orders` of `orders.csv` is served read-only"), "{checked}");
+    assert_eq!(project.run(&["check", "--strict"]).code, Some(1));
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    server.wait_for("is served read-only");
+    assert_eq!(tools(&server), ["get_people", "update_people", "get_orders"]);
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+    assert_eq!(sources(&server)["unavailable"][0]["name"], "orders.csv");
+}
+
+/// Without a manifest nothing was promised: the contract follows the data.
+#[test]
+fn without_a_manifest_an_edited_cell_changes_the_contract() {
+    let project = TestProject::new(&[("people.csv", b"id,age\n1,36\n2,41\n")]);
+    let server = HttpServer::start(&mut project.spile(&["serve", "people.csv", "--bind", "0"]));
+    assert_eq!(call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["age"], 36);
+    // A number becomes text, and the guessed key gets a duplicate.
+    project.write("people.csv", b"id,age\n1,unknown\n1,41\n");
+    let started = Instant::now();
+    loop {
+        let listed = call(&server, "list_people", &json!({}));
+        let items = listed["structuredContent"]["items"].as_array();
+        if items.is_some_and(|items| items.iter().any(|item| item["age"] == "unknown")) {
+            break;
+        }
+        assert!(started.elapsed() < TEST_TIMEOUT, "{listed} {}", get(&server, "/status").1);
+        std::thread::yield_now();
+    }
+    let (_, status) = get(&server, "/status");
+    assert_eq!(status["servers"][0]["reload"]["outcome"], "served");
+    assert_eq!(status["status"], "ok");
+}
+
+#[test]
+fn health_and_status_name_a_source_that_went_away() {
+    let project = TestProject::new(&[PEOPLE, ("orders.csv", ORDERS)]);
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "ok" })));
+    // Its tools stay and report the error; the other file is followed.
+    project.write("orders.csv", BROKEN);
+    wait_for_health(&server, "degraded");
+    assert_eq!(sources(&server)["unavailable"][0]["name"], "orders.csv");
+    assert!(tools(&server).contains(&"list_orders".to_owned()));
+    assert_eq!(call(&server, "list_orders", &json!({}))["isError"], true);
+    project.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
+    let started = Instant::now();
+    while call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["phone"] != 5 {
+        assert!(started.elapsed() < TEST_TIMEOUT, "{}", get(&server, "/status").1);
+        std::thread::yield_now();
+    }
+    project.write("orders.csv", ORDERS);
+    wait_for_health(&server, "ok");
+    assert_eq!(call(&server, "list_orders", &json!({}))["isError"], false);
+}
+
+#[test]
+fn health_is_down_if_no_source_can_be_read() {
+    let project = TestProject::new(&[PEOPLE]);
+    let server = HttpServer::start(&mut project.spile(&["serve", "people.csv", "--bind", "0"]));
+    std::fs::remove_file(project.folder.join("people.csv")).expect("exists");
+    wait_for_health(&server, "down");
+    assert_eq!(get(&server, "/health").0, 503);
+    project.write("people.csv", PEOPLE.1);
+    wait_for_health(&server, "ok");
+}
