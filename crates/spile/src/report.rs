@@ -33,15 +33,13 @@ pub(crate) fn report(
     let costs: Vec<usize> = contract.tools.iter().map(token_cost).collect();
     let total = total_token_cost(contract);
     let tools = pluralize(contract.tools.len() as u64, "tool");
-    let mut out = format!(
-        "{} {} · {tools} · about {} tokens\n\n",
-        contract.name,
-        contract.version,
-        group_digits(total as u64)
-    );
+    let total = group_digits(total as u64);
+    let summary = format!("{} {} · {tools} · about {total} tokens", contract.name, contract.version);
+    let mut out = layout::hanging("", &summary, style.columns) + "\n";
     out += &tool_table(contract, &costs).render(style, 2);
     if let Some(more) = contract.tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
-        let _ = writeln!(out, "  and {} more; --json lists them all", group_digits(more as u64));
+        let more = format!("and {} more; --json lists them all", group_digits(more as u64));
+        out += &layout::hanging("  ", &more, style.columns);
     }
     let instructions = instructions_cost(contract);
     if instructions > 0 {
@@ -146,7 +144,8 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
     }
     let hidden: usize = counts.iter().map(|(code, count)| count.saturating_sub(shown_max(*code))).sum();
     if hidden > 0 {
-        let _ = writeln!(out, "  and {hidden} more like these; `spile check --json` lists them all");
+        let more = format!("and {hidden} more like these; `spile check --json` lists them all");
+        out += &layout::hanging("  ", &more, style.columns);
     }
     out
 }

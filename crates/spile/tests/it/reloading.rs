@@ -437,6 +437,8 @@ fn a_recovery_is_logged_after_a_warning() {
     });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
     wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
+    // The status changes before the log line is written.
+    served.wait_for("served again name=people version=");
     let (_, stderr, code) = served.stop();
     assert_eq!(code, Some(0), "{stderr}");
     let is_news = |line: &&str| line.contains("contract is still served") || line.contains(" INFO ");
