@@ -30,7 +30,10 @@ fn run_session(mut command: Command) -> Vec<String> {
     let out = child.wait_with_output().expect("the server ends");
     let output = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{output}");
-    String::from_utf8_lossy(&out.stdout).lines().map(without_cursor).collect()
+    // Responses to pipelined requests may come in any order.
+    let mut lines: Vec<String> = String::from_utf8_lossy(&out.stdout).lines().map(without_cursor).collect();
+    lines.sort();
+    lines
 }
 
 fn without_cursor(line: &str) -> String {

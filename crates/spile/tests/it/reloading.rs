@@ -277,7 +277,7 @@ fn invalid_and_breaking_changes_are_not_served() {
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
     let now = wait_for_status(&served, "a tool less", |status| {
-        has_reload_status(status, "kept", "list_people: the tool is gone")
+        has_reload_status(status, "kept", "list_people: the tool was removed")
     });
     assert_eq!(now["contractVersion"], version);
     let (_, list) = served.post("/mcp", "", LIST);
@@ -409,7 +409,9 @@ fn a_new_manifest_is_served_and_then_required() {
         "spile.toml",
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
-    wait_for_status(&served, "a tool less", |status| has_reload_status(status, "kept", "the tool is gone"));
+    wait_for_status(&served, "a tool less", |status| {
+        has_reload_status(status, "kept", "the tool was removed")
+    });
     // What was never served need not stay.
     std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
@@ -575,7 +577,7 @@ fn dev_prints_calls_and_reloads() {
     dev.wait_for("not served; the last valid contract is still served");
     place.write("spile.toml", good.replace("One.", "Two.").as_bytes());
     dev.wait_for("served; compatible");
-    dev.wait_for("described in other words");
+    dev.wait_for("a description changed");
     place.write("people.csv", b"id,secret\n1,x\n2,y\n");
     dev.wait_for("served; breaking");
     let (_, list) = dev.post("/mcp", "", LIST);

@@ -193,7 +193,7 @@ fn sheets_and_date_epoch_come_from_the_workbook() {
         "/worksheet\" Target=\"worksheets/sheet2",
         "/chartsheet\" Target=\"worksheets/sheet2",
     );
-    let expected = "One: day\n@1904-01-02\n`Two & more` is not served: it is a chart or a macro sheet, without cells\n`Three` is left out: it is hidden in the workbook";
+    let expected = "One: day\n@1904-01-02\n`Two & more` is not served: it is a chart or a macro sheet, without cells\n`Three` is not served: it is hidden in the workbook";
     assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
 }
 

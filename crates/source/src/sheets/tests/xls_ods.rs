@@ -46,8 +46,8 @@ fn an_ods_workbook_is_read() {
     0.5|"a b c\nd   e\tf"
     0.5|"a b c\nd   e\tf"
     7|-
-    `Gone` is left out: it is hidden in the workbook
-    `Empty` is left out: it has no header row
+    `Gone` is not served: it is hidden in the workbook
+    `Empty` is not served: it has no header row
     (`People` has 1 cell with an error such as `#N/A` (B11 first): they have no value)
     "#);
 }
@@ -101,8 +101,8 @@ fn an_xls_workbook_is_read() {
     4|-|@1999-12-04|@2026-02-11T10:00:04|@12:30:04|false|-7|""
     99|"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"|-|-|-|-|-|-
     7|-|-|-|-|-|-|-
-    `Hidden` is left out: it is hidden in the workbook
-    `Empty` is left out: it has no header row
+    `Hidden` is not served: it is hidden in the workbook
+    `Empty` is not served: it has no header row
     (`People` has merged cells (such as A9:A10): the first of them has the value, the others have none)
     "#);
 }

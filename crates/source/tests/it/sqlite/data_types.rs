@@ -273,8 +273,8 @@ fn tables_and_views_are_served_in_order_and_nothing_else() {
     assert_eq!(
         left_out,
         [
-            "`x` is left out: it is a virtual table (rtree); copy its rows into a table",
-            "`broken` is left out: it refers to something that does not exist or is not allowed"
+            "`x` is not served: it is a virtual table (rtree); copy its rows into a table",
+            "`broken` is not served: it refers to something that does not exist or is not allowed"
         ]
     );
     assert_eq!(facts.tables[0].columns[1].distinct_values, ["free", "ruby"]);

@@ -82,7 +82,7 @@ fn a_database_without_tables_is_an_error() {
         TestDb::new("CREATE VIRTUAL TABLE places USING rtree(id, x, y); INSERT INTO places VALUES(1, 2, 3)");
     check(
         &db.path,
-        "no table of `shop.db` can be served: `places` is left out: it is a virtual table (rtree); copy its rows \
+        "no table of `shop.db` can be served: `places` is not served: it is a virtual table (rtree); copy its rows \
          into a table",
     );
     let db = TestDb::new(
@@ -105,7 +105,7 @@ fn a_value_that_is_too_large_leaves_out_only_its_table() {
         (facts.skipped_tables[0].table.as_str(), facts.skipped_tables[0].reason.as_str()),
         ("huge", reason)
     );
-    assert_eq!(facts.skipped_tables[0].to_string(), format!("`huge` is left out: {reason}"));
+    assert_eq!(facts.skipped_tables[0].to_string(), format!("`huge` is not served: {reason}"));
     // A large value that comes later is an error of the calls that meet it.
     let db =
         TestDb::new("CREATE TABLE huge(id INTEGER PRIMARY KEY, v BLOB); INSERT INTO huge VALUES(9, x'00')");

@@ -68,7 +68,7 @@ fn a_full_text_index_is_used() {
     assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![1, 2]));
     assert_eq!(
         facts.skipped_tables[0].to_string(),
-        "`words` is left out: it is the full-text index of `notes`"
+        "`words` is not served: it is the full-text index of `notes`"
     );
     // The row that contains the term more often comes first.
     check(&db, "notes", &["tea"], &[1, 2], &["2", "1"]);
