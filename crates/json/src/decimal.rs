@@ -116,7 +116,7 @@ impl<'a> Decimal<'a> {
         let modulus = u128::from(modulus);
         let remainder =
             self.digits().fold(0u128, |value, digit| (value * 10 + u128::from(digit - b'0')) % modulus);
-        Some(remainder * power_of_ten_modulo(shift as u64, modulus) % modulus == 0)
+        Some((remainder * power_of_ten_modulo(shift as u64, modulus)).is_multiple_of(modulus))
     }
 
     /// Writes a canonical form: equal values give equal text, and the text is a JSON number.

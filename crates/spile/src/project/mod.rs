@@ -472,7 +472,7 @@ impl Project {
                 };
                 opener
                     .open(&spec, self.source_failures)
-                    .map_err(|error| SourceFailure::of_source(&spec, error))
+                    .map_err(|error| Box::new(SourceFailure::of_source(&spec, error)))
             };
             match open_with(&default_settings(kind)) {
                 Ok(()) => {}
@@ -486,8 +486,8 @@ impl Project {
                 }
                 Err(failure) => match fallback_settings(kind, file).map(|settings| open_with(&settings)) {
                     Some(Ok(())) => {}
-                    Some(Err(failure)) => opener.failures.push(failure),
-                    None => opener.failures.push(failure),
+                    Some(Err(failure)) => opener.failures.push(*failure),
+                    None => opener.failures.push(*failure),
                 },
             }
         }

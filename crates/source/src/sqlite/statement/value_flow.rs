@@ -218,7 +218,7 @@ impl<'t> Tracer<'t> {
         let end = list_end(rest, set + 1);
         let mut sources = vec![target];
         if rest.is_word(end, "FROM") {
-            sources.extend(self.from_clause(rest.part(end + 1, rest.tokens.len()), scope));
+            sources.extend(self.parse_from_clause(rest.part(end + 1, rest.tokens.len()), scope));
         }
         let scope = Scope { ctes: &[], sources: &sources, outer: Some(scope) };
         self.assignments(rest.part(set + 1, end), &scope)
@@ -377,7 +377,7 @@ impl<'t> Tracer<'t> {
         let start = 1 + usize::from(branch.is_any_word(1, &["ALL", "DISTINCT"]));
         let end = list_end(branch, start);
         let sources = if branch.is_word(end, "FROM") {
-            self.from_clause(branch.part(end + 1, branch.tokens.len()), scope)
+            self.parse_from_clause(branch.part(end + 1, branch.tokens.len()), scope)
         } else {
             Vec::new()
         };
@@ -420,7 +420,11 @@ impl<'t> Tracer<'t> {
     }
 
     /// The sources of a `FROM` clause. `tokens` may go on behind it.
-    fn from_clause<'s>(&self, tokens: TokenSlice<'s>, scope: &Scope<'_, 's, 't>) -> Vec<RowSource<'s, 't>> {
+    fn parse_from_clause<'s>(
+        &self,
+        tokens: TokenSlice<'s>,
+        scope: &Scope<'_, 's, 't>,
+    ) -> Vec<RowSource<'s, 't>> {
         let mut sources: Vec<RowSource<'s, 't>> = Vec::new();
         let mut index = 0;
         while index < tokens.tokens.len() {
@@ -432,7 +436,7 @@ impl<'t> Tracer<'t> {
                 if is_query(inner) {
                     self.source_columns(self.query(inner, scope))
                 } else {
-                    sources.extend(self.from_clause(inner, scope));
+                    sources.extend(self.parse_from_clause(inner, scope));
                     SourceColumns::Stored(None)
                 }
             } else {
