@@ -10,6 +10,7 @@ mod locking;
 mod paging;
 mod safety;
 mod search;
+mod statement_values;
 mod statements;
 mod values;
 mod writes;
