@@ -9,7 +9,7 @@ use json::{Json, Node, NodeKind};
 
 use super::output_style::OutputStyle;
 use super::schema::{Schema, ValueSchema};
-use crate::layout::{ColumnFit, Table, hanging, join_names, render_record, wrap};
+use crate::layout::{self, ColumnFit, Table, hanging, join_names, render_record, wrap};
 use crate::sanitize;
 
 /// A list shows this many arguments of a tool or prompt.
@@ -72,15 +72,21 @@ pub(crate) fn tools(tools: &[Json], style: &OutputStyle) -> String {
 pub(crate) fn tool(tool: &Json, style: &OutputStyle) -> String {
     let doc = tool.to_doc();
     let root = doc.root();
-    let mut out = style.bold(&display_name(root));
-    if let Some(title) = string_member(root, "title") {
-        let _ = write!(out, " · {}", sanitize::escape_line(&title));
+    let name = display_name(root);
+    let title = string_member(root, "title").map(|title| sanitize::escape_line(&title).into_owned());
+    let details: Vec<String> =
+        title.into_iter().chain(Some(hints(root))).filter(|detail| !detail.is_empty()).collect();
+    let details = details.join(" · ");
+    let line_width = sanitize::width(&name) + sanitize::width(" · ") + sanitize::width(&details);
+    let mut out = style.bold(&name);
+    if details.is_empty() {
+        out.push('\n');
+    } else if style.columns.is_none_or(|columns| line_width <= columns) {
+        let _ = writeln!(out, " · {details}");
+    } else {
+        out.push('\n');
+        out += &layout::hanging("  ", &details, style.columns);
     }
-    let hints = hints(root);
-    if !hints.is_empty() {
-        let _ = write!(out, " · {hints}");
-    }
-    out.push('\n');
     write_description(&mut out, root, style);
     let input = root.get("inputSchema").map(Schema::parse).unwrap_or_default();
     write_fields(&mut out, "arguments", &input, style);
