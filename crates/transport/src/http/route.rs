@@ -121,7 +121,7 @@ fn log_refused(context: &ConnectionContext, parts: &Parts, response: &Response<B
         status = response.status().as_u16(),
         reason = reason.map(|reason| &*reason.0),
         response_bytes = response.body().size_hint().lower(),
-        "refused a request"
+        "refused request"
     );
 }
 
