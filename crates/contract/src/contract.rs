@@ -144,6 +144,21 @@ pub enum ArgumentRole {
     Filter { column: usize, comparison: Comparison },
 }
 
+impl ToolOperation {
+    /// The index of the collection that it reads or writes; a statement has none.
+    pub fn collection(&self) -> Option<usize> {
+        match *self {
+            Self::Get { collection }
+            | Self::List { collection, .. }
+            | Self::Search { collection, .. }
+            | Self::Create { collection, .. }
+            | Self::Update { collection, .. }
+            | Self::Delete { collection } => Some(collection),
+            Self::Statement { .. } => None,
+        }
+    }
+}
+
 impl Contract {
     /// Whether any tool writes.
     pub fn has_write_tools(&self) -> bool {

@@ -6,7 +6,7 @@
 use json::{Json, Node};
 
 use crate::compile::KnownSource;
-use crate::contract::{Contract, Tool, ToolOperation};
+use crate::contract::{Contract, Tool};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation};
 use crate::humanize::join_truncated;
@@ -65,7 +65,7 @@ impl Linter<'_> {
         let own =
             self.manifest.tools.iter().find(|one| one.name.value == tool.name).map(|one| &one.name.location);
         own.or_else(|| {
-            let of = &self.contract.collections[collection_index(tool)?].name;
+            let of = &self.contract.collections[tool.operation.collection()?].name;
             self.manifest.collections.iter().find(|one| one.name.value == *of).map(|one| &one.name.location)
         })
     }
@@ -103,7 +103,7 @@ impl Linter<'_> {
     /// Whether a tool of the collection has no description from its author.
     fn relies_on_description(&self, collection: &str) -> bool {
         self.contract.tools.iter().any(|tool| {
-            let of = collection_index(tool).map(|at| self.contract.collections[at].name.as_str());
+            let of = tool.operation.collection().map(|at| self.contract.collections[at].name.as_str());
             let own = self.manifest.tools.iter().find(|one| one.name.value == tool.name);
             of == Some(collection) && own.is_none_or(|own| own.description.is_none())
         })
@@ -251,18 +251,6 @@ fn is_statement(tool: &manifest::Tool) -> bool {
     match tool.body {
         ToolBody::Statement(_) => true,
         ToolBody::Uses(_) => false,
-    }
-}
-
-fn collection_index(tool: &Tool) -> Option<usize> {
-    match tool.operation {
-        ToolOperation::Get { collection }
-        | ToolOperation::List { collection, .. }
-        | ToolOperation::Search { collection, .. }
-        | ToolOperation::Create { collection, .. }
-        | ToolOperation::Update { collection, .. }
-        | ToolOperation::Delete { collection } => Some(collection),
-        ToolOperation::Statement { .. } => None,
     }
 }
 

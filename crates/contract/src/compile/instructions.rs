@@ -5,7 +5,7 @@
 
 use super::KnownSource;
 use super::tools::CollectionLabels;
-use crate::contract::{Collection, Tool, ToolOperation};
+use crate::contract::{Collection, Tool};
 use crate::humanize::{group_digits, join_truncated};
 use crate::manifest::Manifest;
 
@@ -60,8 +60,11 @@ fn collection_line(
     index: usize,
     tools: &[&Tool],
 ) -> Option<String> {
-    let names: Vec<&str> =
-        tools.iter().filter(|tool| uses_collection(tool, index)).map(|tool| tool.name.as_str()).collect();
+    let names: Vec<&str> = tools
+        .iter()
+        .filter(|tool| tool.operation.collection() == Some(index))
+        .map(|tool| tool.name.as_str())
+        .collect();
     if names.is_empty() {
         return None;
     }
@@ -79,18 +82,6 @@ fn collection_line(
     };
     let rows = row_count(known, collection).map_or_else(|| "rows".to_owned(), approximate_rows);
     Some(format!("- {label}: {rows}{row}. Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
-}
-
-fn uses_collection(tool: &Tool, index: usize) -> bool {
-    match tool.operation {
-        ToolOperation::Get { collection }
-        | ToolOperation::List { collection, .. }
-        | ToolOperation::Search { collection, .. }
-        | ToolOperation::Create { collection, .. }
-        | ToolOperation::Update { collection, .. }
-        | ToolOperation::Delete { collection } => collection == index,
-        ToolOperation::Statement { .. } => false,
-    }
 }
 
 fn row_count(known: &[KnownSource<'_>], collection: &Collection) -> Option<u64> {

@@ -9,7 +9,7 @@ use json::{Json, Node, NodeKind};
 
 use super::output_style::OutputStyle;
 use super::schema::{Schema, ValueSchema};
-use crate::layout::{self, ColumnFit, Table, hanging, join_names, render_record, wrap};
+use crate::layout::{ColumnFit, Table, hanging, join_names, render_record, wrap};
 use crate::sanitize;
 
 /// A list shows this many arguments of a tool or prompt.
@@ -85,7 +85,7 @@ pub(crate) fn tool(tool: &Json, style: &OutputStyle) -> String {
         let _ = writeln!(out, " · {details}");
     } else {
         out.push('\n');
-        out += &layout::hanging("  ", &details, style.columns);
+        out += &hanging("  ", &details, style.columns);
     }
     write_description(&mut out, root, style);
     let input = root.get("inputSchema").map(Schema::parse).unwrap_or_default();
