@@ -20,6 +20,8 @@ pub struct BearerToken {
 struct SecretDigest {
     sha256: [u8; 32],
     chars: usize,
+    /// The secret before the last rotation. It is refused, but a client that still sends it does not guess.
+    previous_sha256: Option<[u8; 32]>,
 }
 
 /// Why a token cannot be used.
@@ -115,15 +117,23 @@ impl BearerToken {
         self.secret.read().unwrap_or_else(PoisonError::into_inner).sha256.ct_eq(&given).into()
     }
 
+    /// Whether this was the token before the last rotation.
+    pub(crate) fn is_previous(&self, given: &[u8]) -> bool {
+        let previous = self.secret.read().unwrap_or_else(PoisonError::into_inner).previous_sha256;
+        previous.is_some_and(|previous| previous.ct_eq(&sha256(given)).into())
+    }
+
     /// Reads the file again. Returns whether the token changed. An unusable file changes nothing: it may be half
     /// written, and a server without a token would be worse than one with the old token.
     pub fn reload(&self) -> Result<bool, TokenError> {
         let Some(path) = &self.file else { return Ok(false) };
         let secret = SecretDigest::new(parse_secret(&read_token_file(path)?)?);
         let mut current = self.secret.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = current.sha256 != secret.sha256;
-        *current = secret;
-        Ok(changed)
+        if current.sha256 == secret.sha256 {
+            return Ok(false);
+        }
+        *current = SecretDigest { previous_sha256: Some(current.sha256), ..secret };
+        Ok(true)
     }
 
     /// Waits until the file has a new token. Never returns for a token without a file.
@@ -153,7 +163,7 @@ impl BearerToken {
 
 impl SecretDigest {
     fn new(secret: &str) -> Self {
-        Self { sha256: sha256(secret.as_bytes()), chars: secret.chars().count() }
+        Self { sha256: sha256(secret.as_bytes()), chars: secret.chars().count(), previous_sha256: None }
     }
 }
 
@@ -225,6 +235,7 @@ mod tests {
         std::fs::write(&path, "second\n").expect("a file");
         assert!(token.reload().expect("readable"));
         assert!(shared.matches(b"second") && !shared.matches(b"first"));
+        assert!(shared.is_previous(b"first") && !shared.is_previous(b"second"));
         for broken in ["", "two words"] {
             std::fs::write(&path, broken).expect("a file");
             assert!(token.reload().is_err(), "{broken:?}");

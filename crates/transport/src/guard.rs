@@ -226,8 +226,8 @@ impl Guard {
         if token.matches(given) {
             return Ok(Principal::Named("token".into()));
         }
-        if let Some(address) = address {
-            self.throttle.record_wrong(address);
+        if let Some(address) = address.filter(|_| !token.is_previous(given)) {
+            self.throttle.record_wrong(address, given);
         }
         Err(denied("the bearer token is wrong"))
     }

@@ -4,6 +4,7 @@
 //! down a guesser. Callers behind one proxy share an address; a proxy should throttle guesses itself.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,7 @@ pub struct GuessThrottle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     free_guesses: u32,
+    hasher: RandomState,
     /// The number of addresses, so that a request without wrong tokens anywhere takes no lock.
     len: AtomicUsize,
     addresses: Mutex<HashMap<IpAddr, Guesses>>,
@@ -24,6 +26,8 @@ struct Shared {
 #[derive(Debug)]
 struct Guesses {
     wrong: u32,
+    /// Identifies the last wrong token: a client that repeats it, such as one with a wrong setting, does not guess.
+    last_token: u64,
     last_at: Instant,
     blocked_until: Instant,
 }
@@ -48,7 +52,12 @@ impl Default for GuessThrottle {
 
 impl GuessThrottle {
     pub fn new(free_guesses: u32) -> Self {
-        Self(Arc::new(Shared { free_guesses, len: AtomicUsize::new(0), addresses: Mutex::default() }))
+        Self(Arc::new(Shared {
+            free_guesses,
+            hasher: RandomState::new(),
+            len: AtomicUsize::new(0),
+            addresses: Mutex::default(),
+        }))
     }
 
     /// How long the address must still wait, if it must.
@@ -63,12 +72,12 @@ impl GuessThrottle {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Counts a wrong token.
-    pub(crate) fn record_wrong(&self, address: IpAddr) {
-        self.record_wrong_at(address, Instant::now());
+    /// Counts a wrong token, unless it is the same as the last one of this address.
+    pub(crate) fn record_wrong(&self, address: IpAddr, token: &[u8]) {
+        self.record_wrong_at(address, self.0.hasher.hash_one(token), Instant::now());
     }
 
-    fn record_wrong_at(&self, address: IpAddr, now: Instant) {
+    fn record_wrong_at(&self, address: IpAddr, token: u64, now: Instant) {
         let key = network(address);
         let mut addresses = self.0.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&key) {
@@ -80,12 +89,20 @@ impl GuessThrottle {
                 addresses.remove(&oldest);
             }
         }
-        let guesses = addresses.entry(key).or_insert(Guesses { wrong: 0, last_at: now, blocked_until: now });
+        let guesses = addresses.entry(key).or_insert(Guesses {
+            wrong: 0,
+            last_token: !token,
+            last_at: now,
+            blocked_until: now,
+        });
         if now.saturating_duration_since(guesses.last_at) >= FORGET_AFTER {
             guesses.wrong = 0;
         }
-        guesses.wrong = guesses.wrong.saturating_add(1);
         guesses.last_at = now;
+        if std::mem::replace(&mut guesses.last_token, token) == token {
+            return;
+        }
+        guesses.wrong = guesses.wrong.saturating_add(1);
         if let Some(doublings) = guesses.wrong.checked_sub(self.0.free_guesses).and_then(|n| n.checked_sub(1))
         {
             let delay = FIRST_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX);
@@ -121,12 +138,16 @@ mod tests {
     fn delays_double_up_to_a_maximum_and_are_forgotten() {
         let throttle = GuessThrottle::default();
         let mut now = Instant::now();
+        let mut tokens = 0..;
+        let mut guess = |now| {
+            throttle.record_wrong_at(ip("10.0.0.1"), tokens.next().expect("endless"), now);
+        };
         for _ in 0..FREE_GUESSES {
-            throttle.record_wrong_at(ip("10.0.0.1"), now);
+            guess(now);
             assert_eq!(throttle.delay_at(ip("10.0.0.1"), now), None);
         }
         for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
-            throttle.record_wrong_at(ip("10.0.0.1"), now);
+            guess(now);
             let delay = throttle.delay_at(ip("10.0.0.1"), now);
             assert_eq!(delay, Some(Duration::from_secs(expected)));
             assert_eq!(throttle.delay_at(ip("10.0.0.2"), now), None, "another address does not wait");
@@ -134,18 +155,30 @@ mod tests {
             assert_eq!(throttle.delay_at(ip("10.0.0.1"), now), None);
         }
         now += FORGET_AFTER;
-        throttle.record_wrong_at(ip("10.0.0.1"), now);
+        guess(now);
         assert_eq!(throttle.delay_at(ip("10.0.0.1"), now), None, "forgotten");
+    }
+
+    #[test]
+    fn a_client_that_repeats_one_wrong_token_does_not_guess() {
+        let throttle = GuessThrottle::new(1);
+        let now = Instant::now();
+        for _ in 0..100 {
+            throttle.record_wrong_at(ip("10.0.0.1"), 7, now);
+        }
+        assert_eq!(throttle.delay_at(ip("10.0.0.1"), now), None);
+        throttle.record_wrong_at(ip("10.0.0.1"), 8, now);
+        assert!(throttle.delay_at(ip("10.0.0.1"), now).is_some());
     }
 
     #[test]
     fn one_network_counts_as_one_address() {
         let throttle = GuessThrottle::new(0);
         let now = Instant::now();
-        throttle.record_wrong_at(ip("2001:db8:1:2::1"), now);
+        throttle.record_wrong_at(ip("2001:db8:1:2::1"), 0, now);
         assert!(throttle.delay_at(ip("2001:db8:1:2:ffff::9"), now).is_some());
         assert!(throttle.delay_at(ip("2001:db8:1:3::1"), now).is_none());
-        throttle.record_wrong_at(ip("::ffff:10.0.0.1"), now);
+        throttle.record_wrong_at(ip("::ffff:10.0.0.1"), 0, now);
         assert!(throttle.delay_at(ip("10.0.0.1"), now).is_some());
     }
 
@@ -155,7 +188,7 @@ mod tests {
         let start = Instant::now();
         let nth = |n: u32| IpAddr::V4(Ipv4Addr::from(n));
         for n in 0..=ADDRESSES_MAX as u32 {
-            throttle.record_wrong_at(nth(n), start + Duration::from_micros(n.into()));
+            throttle.record_wrong_at(nth(n), 0, start + Duration::from_micros(n.into()));
         }
         let now = start + Duration::from_millis(10);
         assert!(throttle.delay_at(nth(0), now).is_none(), "made room");

@@ -419,7 +419,12 @@ fn unread_responses_are_bounded_per_connection_and_in_the_process() {
             std::iter::from_fn(|| raw.wait_for(|frame| frame.kind == HEADERS)).take(100).collect();
         let answered = heads.iter().filter(|head| head.is_success()).count();
         // Two worker threads may each have a response under way when the limit is reached.
-        assert!((1..=7).contains(&answered), "{number}: {answered} answered");
+        let is_cut = heads.len() < 100;
+        assert!(
+            answered <= 7 && (answered > 0 || is_cut),
+            "{number}: {answered} of {} answered",
+            heads.len()
+        );
         assert!(pending_response_bytes(&server) <= bytes_max + 2 * size, "{number}");
         server.assert_serving();
         clients.push(raw);
