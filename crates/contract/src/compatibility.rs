@@ -32,7 +32,8 @@ impl Compatibility {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",
-            Self::TextOnly | Self::Compatible => "compatible",
+            Self::TextOnly => "text-only",
+            Self::Compatible => "compatible",
             Self::Breaking => "breaking",
         }
     }

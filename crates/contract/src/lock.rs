@@ -89,7 +89,7 @@ impl Lock {
         }
         for (name, interface) in &self.interface.tools {
             let _ = writeln!(out, "\n[tools.{}]\nhash = \"{}\"", toml_key(name), interface.hash());
-            let _ = writeln!(out, "words = \"{}\"", interface.text_digest);
+            let _ = writeln!(out, "text_digest = \"{}\"", interface.text_digest);
             let hints = annotation_hints(&interface.annotations).into_iter();
             let hints = hints.filter_map(|(hint, value)| Some(format!("{hint} = {}", value?)));
             let _ = writeln!(out, "hints = {{ {} }}", hints.collect::<Vec<_>>().join(", "));
@@ -221,7 +221,7 @@ impl LockParser {
             read.map_err(|error| self.error(at, format!("invalid JSON in a schema: {error}")))
         };
         Ok(ToolInterface {
-            text_digest: self.string(tool, "words", at.clone())?.0.to_owned(),
+            text_digest: self.string(tool, "text_digest", at.clone())?.0.to_owned(),
             annotations,
             confirm: self.confirm(tool, at.clone())?,
             input_schema: schema("input")?,

@@ -447,7 +447,11 @@ impl Server {
             Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
         };
         match request {
-            TaskRequest::Get(_) => task_response(&registry, &task.view(), &to),
+            // The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
+            TaskRequest::Get(_) if uses_task_extension => {
+                task_response(&registry, &task.snapshot_for_delivery(), &to)
+            }
+            TaskRequest::Get(_) => task_response(&registry, &task.snapshot(), &to),
             TaskRequest::Update(_, answers) => {
                 task.provide_input(self, answers);
                 empty_response(&registry, &to)
@@ -457,10 +461,10 @@ impl Server {
                 empty_response(&registry, &to)
             }
             // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
-            TaskRequest::Cancel(_) => match task.view().status {
+            TaskRequest::Cancel(_) => match task.snapshot().status {
                 TaskStatus::Working | TaskStatus::InputRequired(_) => {
                     task.cancel(self);
-                    task_response(&registry, &task.view(), &to)
+                    task_response(&registry, &task.snapshot(), &to)
                 }
                 TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
                     error_response(&RpcError::invalid_params("the task has already finished"), &to)
@@ -548,6 +552,7 @@ async fn await_task_result(
         Some(connection) => task.wait_until_done_relaying_input(&server, &connection, &events).await,
         None => task.wait_until_done().await,
     };
+    task.mark_delivered();
     match view.status {
         TaskStatus::Completed(CallResult::Tool(mut result)) => {
             let own_meta = result.meta.take();

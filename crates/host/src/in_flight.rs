@@ -361,7 +361,7 @@ impl Server {
         match event {
             SubscriptionEvent::Change(change) => Some(encode::change_notification(change, Some(&to.id))),
             SubscriptionEvent::Task(id) => {
-                let task = self.tasks.view(id)?;
+                let task = self.tasks.snapshot(id)?;
                 Some(encode::task_notification(&to.id, &task, &self.registry().server_info, to.version))
             }
         }

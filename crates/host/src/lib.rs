@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
 
+mod caller_key;
 mod connection_state;
 mod contract_provider;
 mod dispatch;
@@ -27,6 +28,7 @@ mod subscriptions;
 mod tasks;
 mod uri_pattern;
 
+pub use caller_key::network_of;
 pub use connection_state::{ConnectionState, InFlightGuard, ReplyChannel};
 pub use contract_provider::{ContractBackends, ContractProvider};
 pub use dispatch::Dispatched;

@@ -4,12 +4,12 @@
 //! one interval; it may not get further ahead of now than the burst. A caller who has not called for a while may spend
 //! the whole burst at once, and then gets one call per interval.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use spile_core::{Principal, RateLimit};
+use spile_core::RateLimit;
 
+use crate::caller_key::CallerKey;
 use crate::server::CallerIdentity;
 
 /// Beyond this number new callers share one limit, so that a flood of callers cannot fill the memory.
@@ -53,7 +53,7 @@ impl RateLimiter {
     pub(crate) fn try_acquire(&self, identity: &CallerIdentity, now_ms: u64) -> Result<(), RateLimited> {
         let shared = || self.shared.as_ref().map_or(Ok(()), |shared| shared.try_acquire(now_ms));
         match &self.per_caller {
-            Some(per_caller) => per_caller.try_acquire(CallerKey::from_identity(identity), now_ms, shared),
+            Some(per_caller) => per_caller.try_acquire(CallerKey::new(identity), now_ms, shared),
             None => shared(),
         }
     }
@@ -120,34 +120,9 @@ struct PerCallerLimit {
 
 #[derive(Default)]
 struct CallerArrivals {
-    theoretical_arrival_ns: HashMap<CallerKey, u64, foldhash::quality::RandomState>,
+    /// Under `None`: all callers beyond [`TRACKED_CALLERS_MAX`].
+    theoretical_arrival_ns: HashMap<Option<CallerKey>, u64, foldhash::quality::RandomState>,
     last_sweep_ms: u64,
-}
-
-/// Which requests count as one caller.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum CallerKey {
-    Named(Principal),
-    /// By address. IPv6 addresses count by /64 network: one machine has many of them.
-    Anonymous(Option<IpAddr>),
-    /// All callers beyond [`TRACKED_CALLERS_MAX`].
-    Overflow,
-}
-
-impl CallerKey {
-    fn from_identity(identity: &CallerIdentity) -> Self {
-        match (&identity.principal, identity.address) {
-            (Principal::Named(_), _) => Self::Named(identity.principal.clone()),
-            (Principal::Anonymous, Some(IpAddr::V6(address))) => match address.to_ipv4_mapped() {
-                Some(address) => Self::Anonymous(Some(address.into())),
-                None => {
-                    let network = u128::from(address) & !u128::from(u64::MAX);
-                    Self::Anonymous(Some(IpAddr::V6(network.into())))
-                }
-            },
-            (Principal::Anonymous, address) => Self::Anonymous(address),
-        }
-    }
 }
 
 impl PerCallerLimit {
@@ -158,16 +133,17 @@ impl PerCallerLimit {
     /// Counts one call if `shared_check` allows it too.
     fn try_acquire(
         &self,
-        mut caller: CallerKey,
+        caller: CallerKey,
         now_ms: u64,
         shared_check: impl FnOnce() -> Result<(), RateLimited>,
     ) -> Result<(), RateLimited> {
+        let mut caller = Some(caller);
         let mut callers = lock(&self.arrivals);
         let mut arrival_ns = callers.theoretical_arrival_ns.get(&caller).copied();
         if arrival_ns.is_none() && callers.theoretical_arrival_ns.len() >= TRACKED_CALLERS_MAX {
             callers.sweep(now_ms);
             if callers.theoretical_arrival_ns.len() >= TRACKED_CALLERS_MAX {
-                caller = CallerKey::Overflow;
+                caller = None;
                 arrival_ns = callers.theoretical_arrival_ns.get(&caller).copied();
             }
         }
@@ -196,7 +172,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use spile_core::Principal;
 
     use super::*;
 

@@ -13,11 +13,12 @@ use wire::error::RpcError;
 use wire::method::Method;
 use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, ListKind, RequestId};
 
+use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
 use crate::registry::{self, CatalogError, Registry};
 use crate::seal::Sealer;
-use crate::sessions::{SessionError, SessionOwner, SessionTicket, Sessions};
+use crate::sessions::{SessionError, SessionTicket, Sessions};
 use crate::subscriptions::{Subscription, SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
@@ -80,9 +81,9 @@ pub enum ReloadOutcome {
 impl ReloadOutcome {
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Applied => "served",
+            Self::Applied => "applied",
             Self::Unchanged => "unchanged",
-            Self::Rejected => "kept",
+            Self::Rejected => "rejected",
         }
     }
 }
@@ -294,7 +295,7 @@ impl Server {
     pub fn open_sse(self: &Arc<Self>, identity: &CallerIdentity) -> Result<SseConnection, CallError> {
         let mut key = [0; 16];
         self.platform.fill_random(&mut key);
-        let owner = SessionOwner::new(&identity.principal, identity.address);
+        let owner = CallerKey::new(identity);
         let connection =
             self.sessions.open_sse(key, owner, &self.limits, &self.subscriptions, self.platform.now_ms());
         let connection = connection.map_err(|error| session_limit_error(&error))?;
@@ -318,7 +319,7 @@ impl Server {
         ticket: &SessionTicket,
         identity: &CallerIdentity,
     ) -> Result<Arc<ConnectionState>, CallError> {
-        let owner = SessionOwner::new(&identity.principal, identity.address);
+        let owner = CallerKey::new(identity);
         let connection = self.sessions.get_or_create(
             ticket,
             owner,

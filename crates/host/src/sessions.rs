@@ -5,12 +5,12 @@
 //! unused one is dropped. Ended sessions are remembered until they would expire.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{ClientCapabilities, Limits, Platform, Principal};
 use wire::{Peer, Version};
 
+use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::outgoing_queue::OutgoingQueue;
 use crate::seal::{Purpose, Sealer};
@@ -34,27 +34,11 @@ impl SessionTicket {
 
 const TICKET_BYTES: usize = 1 + 2 + 8 + 16;
 
-/// Whom a session counts against.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum SessionOwner {
-    Named(Principal),
-    Anonymous(Option<IpAddr>),
-}
-
-impl SessionOwner {
-    pub(crate) fn new(principal: &Principal, address: Option<IpAddr>) -> Self {
-        match principal {
-            Principal::Named(_) => Self::Named(principal.clone()),
-            Principal::Anonymous => Self::Anonymous(address),
-        }
-    }
-
-    fn sessions_max(&self, limits: &Limits) -> usize {
-        match self {
-            // A loopback address stands for all programs on this machine.
-            Self::Anonymous(Some(address)) if !address.is_loopback() => limits.sessions_per_anonymous_max,
-            Self::Named(_) | Self::Anonymous(_) => limits.sessions_per_principal_max,
-        }
+fn sessions_max(owner: &CallerKey, limits: &Limits) -> usize {
+    match owner {
+        // A loopback address stands for all programs on this machine.
+        CallerKey::Anonymous(Some(address)) if !address.is_loopback() => limits.sessions_per_anonymous_max,
+        CallerKey::Named(_) | CallerKey::Anonymous(_) => limits.sessions_per_principal_max,
     }
 }
 
@@ -74,8 +58,8 @@ pub(crate) struct Sessions(Mutex<SessionTable>);
 
 #[derive(Default)]
 struct SessionTable {
-    active: HashMap<[u8; 16], (SessionOwner, Arc<ConnectionState>)>,
-    counts_by_owner: HashMap<SessionOwner, usize>,
+    active: HashMap<[u8; 16], (CallerKey, Arc<ConnectionState>)>,
+    counts_by_owner: HashMap<CallerKey, usize>,
     ended: HashMap<[u8; 16], u64>,
     /// Sessions issued before this time count as ended unless they are active. Replaces `ended` when that grew too
     /// large.
@@ -140,7 +124,7 @@ impl Sessions {
     pub(crate) fn get_or_create(
         &self,
         ticket: &SessionTicket,
-        owner: SessionOwner,
+        owner: CallerKey,
         limits: &Limits,
         hub: &SubscriptionHub,
         now_ms: u64,
@@ -169,7 +153,7 @@ impl Sessions {
     pub(crate) fn open_sse(
         &self,
         key: [u8; 16],
-        owner: SessionOwner,
+        owner: CallerKey,
         limits: &Limits,
         hub: &SubscriptionHub,
         now_ms: u64,
@@ -189,8 +173,8 @@ impl Sessions {
         let table = self.lock();
         let (owner, connection) = table.active.get(key)?;
         let is_owner = match owner {
-            SessionOwner::Named(principal) => principal == caller,
-            SessionOwner::Anonymous(_) => *caller == Principal::Anonymous,
+            CallerKey::Named(principal) => principal == caller,
+            CallerKey::Anonymous(_) => *caller == Principal::Anonymous,
         };
         // Sessions with a ticket are in the same table; their key alone gives no access.
         (is_owner && connection.key().is_some() && !connection.outgoing.is_closed())
@@ -238,12 +222,12 @@ const ENDED_SESSIONS_MAX: usize = 65_536;
 
 impl SessionTable {
     /// Makes room for one more session of this owner, by dropping unused and idle ones where necessary.
-    fn make_room(&mut self, owner: &SessionOwner, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
+    fn make_room(&mut self, owner: &CallerKey, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
         if self.last_sweep_ms.saturating_add(SWEEP_INTERVAL_MS) <= now_ms {
             self.last_sweep_ms = now_ms;
             self.sweep(now_ms, limits, None);
         }
-        let owner_max = owner.sessions_max(limits);
+        let owner_max = sessions_max(owner, limits);
         if self.counts_by_owner.get(owner).copied().unwrap_or(0) >= owner_max {
             self.sweep(now_ms, limits, Some(owner));
         }
@@ -259,14 +243,14 @@ impl SessionTable {
         Ok(())
     }
 
-    fn insert(&mut self, key: [u8; 16], owner: SessionOwner, connection: Arc<ConnectionState>) {
+    fn insert(&mut self, key: [u8; 16], owner: CallerKey, connection: Arc<ConnectionState>) {
         *self.counts_by_owner.entry(owner.clone()).or_default() += 1;
         self.active.insert(key, (owner, connection));
     }
 
     /// Drops unused state, and state that has been idle for long. A session that loses something by it has ended: its
     /// client gets 404 and initializes again, instead of waiting for notifications that never come.
-    fn sweep(&mut self, now_ms: u64, limits: &Limits, owner: Option<&SessionOwner>) {
+    fn sweep(&mut self, now_ms: u64, limits: &Limits, owner: Option<&CallerKey>) {
         self.remove_where(owner, ConnectionState::is_unused);
         let idle = |connection: &ConnectionState| {
             !connection.is_busy() && connection.idle_ms(now_ms) >= limits.session_idle_ms
@@ -290,7 +274,7 @@ impl SessionTable {
 
     fn remove_where(
         &mut self,
-        owner: Option<&SessionOwner>,
+        owner: Option<&CallerKey>,
         test: impl Fn(&ConnectionState) -> bool,
     ) -> Vec<[u8; 16]> {
         let removed: Vec<[u8; 16]> = self

@@ -62,8 +62,8 @@ pub(crate) struct Task {
     ttl_ms: u64,
     poll_ms: u64,
     state: Mutex<TaskInner>,
-    /// Whether the owner has seen the final status.
-    result_read: AtomicBool,
+    /// Whether the result was sent to its owner.
+    result_delivered: AtomicBool,
     /// Notified when responses arrive and when the status changes.
     changed_notify: Notify,
 }
@@ -125,12 +125,12 @@ impl Tasks {
                 used_keys: Vec::new(),
                 abort_handle: None,
             }),
-            result_read: AtomicBool::new(false),
+            result_delivered: AtomicBool::new(false),
             changed_notify: Notify::new(),
         });
         tasks.insert(task.id.clone(), task.clone());
         drop(tasks);
-        let view = task.view();
+        let view = task.snapshot();
         // Progress and log notifications belong to the call's request, which is answered now.
         job.events = EventSink::disabled();
         let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
@@ -164,13 +164,13 @@ impl Tasks {
     pub(crate) fn list_for(&self, owner: &TaskOwner, now_ms: u64) -> Vec<TaskSnapshot> {
         let tasks = self.lock();
         let owned = tasks.values().filter(|task| task.owner == *owner && !task.is_expired(now_ms));
-        let mut views: Vec<TaskSnapshot> = owned.map(|task| task.view()).collect();
+        let mut views: Vec<TaskSnapshot> = owned.map(|task| task.snapshot()).collect();
         views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         views
     }
 
-    pub(crate) fn view(&self, id: &str) -> Option<TaskSnapshot> {
-        self.lock().get(id).map(|task| task.view())
+    pub(crate) fn snapshot(&self, id: &str) -> Option<TaskSnapshot> {
+        self.lock().get(id).map(|task| task.snapshot())
     }
 
     pub(crate) fn close(&self) {
@@ -184,7 +184,7 @@ impl Tasks {
     }
 }
 
-/// Drops expired tasks, then results that their owner has read, until one more task of this size fits the limits.
+/// Drops expired tasks, then tasks whose result was delivered, until one more task of this size fits the limits.
 fn make_room(
     tasks: &mut HashMap<String, Arc<Task>>,
     owner: &TaskOwner,
@@ -208,20 +208,17 @@ fn make_room(
         tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
     };
     while tasks.len() >= limits.tasks_max || retained_bytes(tasks) + bytes > limits.tasks_bytes_max {
-        // Unread results are kept: their owner still wants them.
-        let read = tasks.values().filter(|task| task.result_read.load(Ordering::Relaxed));
-        let oldest = read.min_by_key(|task| task.created_ms).map(|task| task.id.clone());
+        // Results that were not delivered are kept: their owner still wants them.
+        let delivered = tasks.values().filter(|task| task.result_delivered.load(Ordering::Relaxed));
+        let oldest = delivered.min_by_key(|task| task.created_ms).map(|task| task.id.clone());
         tasks.remove(&oldest.ok_or_else(busy)?);
     }
     Ok(())
 }
 
 impl Task {
-    pub(crate) fn view(&self) -> TaskSnapshot {
+    pub(crate) fn snapshot(&self) -> TaskSnapshot {
         let state = self.lock();
-        if !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
-            self.result_read.store(true, Ordering::Relaxed);
-        }
         TaskSnapshot {
             id: self.id.clone(),
             created_ms: self.created_ms,
@@ -230,6 +227,20 @@ impl Task {
             poll_interval_ms: self.poll_ms,
             status: state.status.clone(),
         }
+    }
+
+    /// The snapshot for a response that includes the result of a finished task. From then on the task may be evicted.
+    pub(crate) fn snapshot_for_delivery(&self) -> TaskSnapshot {
+        let snapshot = self.snapshot();
+        if !matches!(snapshot.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
+            self.mark_delivered();
+        }
+        snapshot
+    }
+
+    /// Records that the result was sent to its owner, or that there will be none.
+    pub(crate) fn mark_delivered(&self) {
+        self.result_delivered.store(true, Ordering::Relaxed);
     }
 
     /// Stores responses to open input requests and closes those requests. Ignores other keys. A response that does not
@@ -276,6 +287,7 @@ impl Task {
         };
         if let Some(stop) = stopped {
             stop.abort();
+            self.mark_delivered();
             self.changed_notify.notify_waiters();
             server.subscriptions.notify_task(&self.id);
         }
@@ -287,7 +299,7 @@ impl Task {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let view = self.view();
+            let view = self.snapshot();
             if !matches!(view.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
                 return view;
             }
@@ -307,7 +319,7 @@ impl Task {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let view = self.view();
+            let view = self.snapshot();
             let TaskStatus::InputRequired(requests) = &view.status else {
                 if matches!(view.status, TaskStatus::Working) {
                     changed.await;

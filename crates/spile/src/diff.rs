@@ -41,7 +41,7 @@ enum FailOn {
     Any,
 }
 
-/// Exit codes: 0 for every verdict, 1 if `--fail-on` matches it, 2 if the contracts could not be compared.
+/// Exit codes: 0 whatever changed, 1 if `--fail-on` matches it, 2 if the contracts could not be compared.
 pub fn diff(args: &DiffArgs) -> ExitCode {
     let comparison = compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
     let LockComparison { name, against, baseline, differences } = match comparison {
@@ -51,26 +51,30 @@ pub fn diff(args: &DiffArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let verdict = overall_compatibility(&differences);
+    let compatibility = overall_compatibility(&differences);
     let output = if args.json {
         as_json(&against, &baseline, &differences) + "\n"
     } else {
-        let (version, next) = (baseline.version, baseline.version.bump(verdict));
-        match verdict {
+        let (version, next) = (baseline.version, baseline.version.bump(compatibility));
+        match compatibility {
             Compatibility::Same => format!("{name}: same as version {version} ({against})\n"),
-            Compatibility::TextOnly | Compatibility::Compatible | Compatibility::Breaking => format!(
+            Compatibility::TextOnly => format!(
+                "{name}: only texts changed since version {version} ({against}); next version {next}\n\n{}",
+                difference_lines(&differences)
+            ),
+            Compatibility::Compatible | Compatibility::Breaking => format!(
                 "{name}: {} since version {version} ({against}); next version {next}\n\n{}",
-                verdict.as_str(),
+                compatibility.as_str(),
                 difference_lines(&differences)
             ),
         }
     };
-    // The exit code tells the verdict even if the output cannot be written.
+    // The exit code is right even if the output cannot be written.
     let _ = print(&output);
     let fails = match args.fail_on {
         None => false,
-        Some(FailOn::Breaking) => verdict == Compatibility::Breaking,
-        Some(FailOn::Any) => verdict != Compatibility::Same,
+        Some(FailOn::Breaking) => compatibility == Compatibility::Breaking,
+        Some(FailOn::Any) => compatibility != Compatibility::Same,
     };
     if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -188,15 +192,15 @@ impl<'a> Revision<'a> {
 }
 
 fn as_json(against: &str, baseline: &Lock, differences: &[Difference]) -> String {
-    let verdict = overall_compatibility(differences);
+    let compatibility = overall_compatibility(differences);
     let json = Json::object(|out| {
-        out.str("verdict", verdict.as_str()).str("against", against);
+        out.str("compatibility", compatibility.as_str()).str("against", against);
         out.str("version", &baseline.version.to_string());
-        out.str("next", &baseline.version.bump(verdict).to_string());
+        out.str("next", &baseline.version.bump(compatibility).to_string());
         out.array("changes", differences, |out, one| {
             let change = Json::object(|out| {
-                out.str("verdict", one.compatibility.as_str()).str("tool", &one.tool);
-                out.str("at", &one.path).str("why", &one.reason);
+                out.str("compatibility", one.compatibility.as_str()).str("tool", &one.tool);
+                out.str("path", &one.path).str("reason", &one.reason);
             });
             out.extend_from_slice(change.as_str().as_bytes());
         });

@@ -398,7 +398,7 @@ pub(crate) fn start(
 }
 
 /// The log target of recoveries. It is logged wherever warnings are, because a warning came before.
-pub(crate) const RECOVERED_TARGET: &str = "spile::all_clear";
+pub(crate) const RECOVERED_TARGET: &str = "spile::recovered";
 const RECOVERED_MESSAGE: &str = "the project on disk is served again";
 
 /// Logs every event.

@@ -44,7 +44,7 @@ fn env_positive(name: &str) -> anyhow::Result<Option<u64>> {
 
 pub(crate) fn limits() -> anyhow::Result<Limits> {
     let mut limits = Limits::default();
-    if let Some(ms) = env_positive("SPILE_TOOL_TIMEOUT_MS")? {
+    if let Some(ms) = env_positive("SPILE_CALL_TIMEOUT_MS")? {
         limits.call_timeout_ms = ms;
     }
     Ok(limits)
@@ -54,9 +54,9 @@ pub(crate) fn connection_limits() -> anyhow::Result<ConnectionLimits> {
     let mut limits = ConnectionLimits::default();
     for (name, field) in [
         ("SPILE_HEADER_TIMEOUT_MS", &mut limits.header_timeout_ms),
-        ("SPILE_BODY_TIMEOUT_MS", &mut limits.body_idle_timeout_ms),
-        ("SPILE_WRITE_TIMEOUT_MS", &mut limits.write_stall_timeout_ms),
-        ("SPILE_IDLE_TIMEOUT_MS", &mut limits.keep_alive_timeout_ms),
+        ("SPILE_BODY_IDLE_TIMEOUT_MS", &mut limits.body_idle_timeout_ms),
+        ("SPILE_WRITE_STALL_TIMEOUT_MS", &mut limits.write_stall_timeout_ms),
+        ("SPILE_KEEP_ALIVE_TIMEOUT_MS", &mut limits.keep_alive_timeout_ms),
     ] {
         if let Some(ms) = env_positive(name)? {
             *field = ms;

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use host::network_of;
 
 /// Counts wrong tokens by address. Clones share the counts.
 #[derive(Debug, Clone)]
@@ -68,7 +70,7 @@ impl GuessThrottle {
 
     fn delay_at(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let addresses = self.0.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = addresses.get(&network(address))?.blocked_until.saturating_duration_since(now);
+        let left = addresses.get(&network_of(address))?.blocked_until.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
@@ -78,7 +80,7 @@ impl GuessThrottle {
     }
 
     fn record_wrong_at(&self, address: IpAddr, token: u64, now: Instant) {
-        let key = network(address);
+        let key = network_of(address);
         let mut addresses = self.0.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&key) {
             addresses.retain(|_, guesses| now.saturating_duration_since(guesses.last_at) < FORGET_AFTER);
@@ -109,17 +111,6 @@ impl GuessThrottle {
             guesses.blocked_until = now + delay;
         }
         self.0.len.store(addresses.len(), Ordering::Relaxed);
-    }
-}
-
-/// The address that counts: an IPv6 customer usually has a whole /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 

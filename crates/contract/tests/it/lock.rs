@@ -40,7 +40,7 @@ fn lock_file_snapshot() {
 
     [tools.get_customers]
     hash = "ade49d292c894fc0e2acfd6dabdaaa79"
-    words = "0123456789abcdef"
+    text_digest = "0123456789abcdef"
     hints = { readOnlyHint = true, openWorldHint = false }
     input = '''
     {
@@ -69,7 +69,7 @@ fn lock_file_snapshot() {
 
     [tools."odd. \"name\""]
     hash = "90b82a4d6a14e968d51e0bf243fae43e"
-    words = "0123456789abcdef"
+    text_digest = "0123456789abcdef"
     hints = {  }
     input = '''
     {

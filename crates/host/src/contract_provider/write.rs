@@ -106,7 +106,9 @@ pub(super) fn idempotency_key(
     }
     let principal = blocking.caller.principal.as_str().as_bytes();
     let key_digest = match (&options.idempotency_key, &blocking.journal.call_id) {
-        (Some(key), _) => digest_parts(&[b"claim", principal, tool.name.as_bytes(), key.as_bytes()]),
+        (Some(key), _) => {
+            digest_parts(&[b"idempotency_key", principal, tool.name.as_bytes(), key.as_bytes()])
+        }
         (None, Some(call)) => digest_parts(&[b"call", principal, tool.name.as_bytes(), call]),
         (None, None) => return None,
     };

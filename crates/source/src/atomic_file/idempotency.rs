@@ -1,15 +1,15 @@
 //! The idempotency log: which write was applied under which idempotency key. A file of lines next to the data file,
 //! append-only.
 //!
-//! An entry is begun, durably, before the data file is replaced, with the digests of the file before and after. It is
+//! An entry is written, durably, before the data file is replaced, with the digests of the file before and after. It is
 //! finished afterwards. If a process is killed in between, the entry stays pending, and the next process that holds
 //! the lock compares the data file: with the digest after, the write was applied; with the digest before, it was not.
 //! With any other, another program changed the file meanwhile, and the outcome is unknown.
 //!
 //! ```text
-//! spile-claims 1 5a0c44cf5e1f7a02
-//! 8be1b6f1c0a7d0e4 begun <id> <request> <ms> <before> <after> <response>
-//! 1e2a09b3cc51f6aa done <id>
+//! spile-idempotency 1 5a0c44cf5e1f7a02
+//! 8be1b6f1c0a7d0e4 pending <id> <request> <ms> <before> <after> <response>
+//! 1e2a09b3cc51f6aa applied <id>
 //! ```
 //!
 //! Each line begins with a checksum of its rest. A line torn by a power cut is at the end, and is cut off. An invalid
@@ -36,11 +36,11 @@ const OVERRUN_BYTES_MAX: u64 = 2 * RESPONSE_BYTES_MAX as u64 + LINE_BYTES_MAX;
 const LINE_BYTES_MAX: u64 = 1024;
 /// At the start of a line.
 const CHECKSUM_BYTES: usize = 16;
-const MAGIC: &[u8] = b"spile-claims 1 ";
+const MAGIC: &[u8] = b"spile-idempotency 1 ";
 
 type Digest = [u8; 32];
 
-/// An index of the log: where things are, not what they are.
+/// An index of the log: the byte ranges of its entries, without their responses.
 #[derive(Default)]
 pub(super) struct IdempotencyIndex {
     /// A log with another first line is another log.
@@ -48,7 +48,7 @@ pub(super) struct IdempotencyIndex {
     /// The length of the valid prefix.
     valid_bytes: u64,
     entries: HashMap<Digest, IdempotencyEntry>,
-    /// The entry that was begun and not finished.
+    /// The entry that is not finished.
     pending: Option<Digest>,
     oldest_ms: Option<u64>,
     is_damaged: bool,
@@ -298,7 +298,7 @@ impl<'a> IdempotencyLog<'a> {
                 Some((_, EntryState::Pending { .. })) | None => {}
             }
         }
-        let temp_file = self.target.sidecar_path(&temp_name("claims"));
+        let temp_file = self.target.sidecar_path(&temp_name("idempotency"));
         let temp_file = TempFile::create(temp_file, old, |file| file.write_all(&content))?;
         temp_file.rename_to(&log_path(self.target))?;
         self.target.sync_folder()?;
@@ -373,10 +373,10 @@ impl IdempotencyIndex {
         let word = next();
         let Some(id) = next().and_then(parse_hex) else { return false };
         match word {
-            Some(b"done") => self.finish(id, EntryOutcome::Applied),
-            Some(b"undone") => self.finish(id, EntryOutcome::NotApplied),
-            Some(b"unknowable") => self.finish(id, EntryOutcome::Unknown),
-            Some(b"begun") => {
+            Some(b"applied") => self.finish(id, EntryOutcome::Applied),
+            Some(b"not_applied") => self.finish(id, EntryOutcome::NotApplied),
+            Some(b"unknown") => self.finish(id, EntryOutcome::Unknown),
+            Some(b"pending") => {
                 let entry = (|| {
                     let request_digest = next().and_then(parse_hex)?;
                     let created_ms = std::str::from_utf8(next()?).ok()?.parse().ok()?;
@@ -420,7 +420,7 @@ impl IdempotencyIndex {
 }
 
 fn log_path(target: &TargetFile) -> PathBuf {
-    target.sidecar_path("claims")
+    target.sidecar_path("idempotency")
 }
 
 fn open_log(path: &PathBuf, mut options: OpenOptions) -> io::Result<Option<File>> {
@@ -445,16 +445,16 @@ pub(super) fn pending_line(
 ) -> Vec<u8> {
     let [id, request_digest, before, after] =
         [key.key_digest, key.request_digest, before, after].map(|digest| to_hex(&digest));
-    let mut rest = format!("begun {id} {request_digest} {now_ms} {before} {after} ").into_bytes();
+    let mut rest = format!("pending {id} {request_digest} {now_ms} {before} {after} ").into_bytes();
     rest.extend_from_slice(&escape(response));
     with_checksum(&rest)
 }
 
 pub(super) fn outcome_line(id: &Digest, end: EntryOutcome) -> Vec<u8> {
     let word = match end {
-        EntryOutcome::Applied => "done",
-        EntryOutcome::NotApplied => "undone",
-        EntryOutcome::Unknown => "unknowable",
+        EntryOutcome::Applied => "applied",
+        EntryOutcome::NotApplied => "not_applied",
+        EntryOutcome::Unknown => "unknown",
     };
     with_checksum(format!("{word} {}", to_hex(id)).as_bytes())
 }

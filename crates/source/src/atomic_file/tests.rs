@@ -41,7 +41,7 @@ impl TestFolder {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.path().join(".data.csv.spile-claims")
+        self.folder.path().join(".data.csv.spile-idempotency")
     }
 
     fn content(&self) -> Vec<u8> {
@@ -53,8 +53,8 @@ impl TestFolder {
         let target = TargetFile::resolve(&self.path).unwrap();
         let before = target.read().unwrap();
         let mut known = IdempotencyIndex::default();
-        let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
-        claims.begin(idempotency_key(number), &before, &edit_result(after), 0).unwrap();
+        let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
+        log.begin(idempotency_key(number), &before, &edit_result(after), 0).unwrap();
     }
 }
 
@@ -134,7 +134,7 @@ fn a_write_with_an_idempotency_key_is_applied_once() {
     }
     assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), "done");
     assert_eq!(folder.content(), b"abc");
-    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+    assert_eq!(folder.file_names(), [".data.csv.spile-idempotency", "data.csv"]);
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn a_dry_run_checks_everything_and_leaves_no_trace() {
     assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), "done");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
     assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
-    let claims = std::fs::read(folder.log_path()).unwrap();
+    let log = std::fs::read(folder.log_path()).unwrap();
     assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), r"replayed told\n\\n ab");
     assert_eq!(outcome_text(append(&atomic_file, dry(2), b"c")), "done");
-    assert_eq!(std::fs::read(folder.log_path()).unwrap(), claims);
+    assert_eq!(std::fs::read(folder.log_path()).unwrap(), log);
 }
 
 #[test]
@@ -231,8 +231,8 @@ fn a_torn_log_line_is_cut_off_at_any_byte() {
             "{length}"
         );
         // The header was durable before the data file was replaced, so only a lying disk can cause this.
-        let begun = first.len() + second[first.len()..].iter().position(|byte| *byte == b'\n').unwrap();
-        let expected = if length > begun { r"replayed told\n\\n abc" } else { "done" };
+        let started = first.len() + second[first.len()..].iter().position(|byte| *byte == b'\n').unwrap();
+        let expected = if length > started { r"replayed told\n\\n abc" } else { "done" };
         assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), expected, "{length}");
     }
     // Zeros, as file systems leave them after a crash.
@@ -293,7 +293,7 @@ fn idempotency_keys_expire() {
     );
     // A clock that was set back drops nothing.
     assert_eq!(outcome_text(append(&atomic_file, at(3, 0), b"d")), r"replayed told\n\\n abbcd");
-    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+    assert_eq!(folder.file_names(), [".data.csv.spile-idempotency", "data.csv"]);
 }
 
 #[test]
@@ -307,9 +307,9 @@ fn the_oldest_idempotency_keys_are_dropped_first() {
     let target = TargetFile::resolve(&folder.path).unwrap();
     let before = target.read().unwrap();
     let mut known = IdempotencyIndex::default();
-    let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
+    let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
     let max = IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4 + 2;
-    claims.record_unchanged(numbered(0), &before, &edit_result(b"a"), 0).unwrap();
+    log.record_unchanged(numbered(0), &before, &edit_result(b"a"), 0).unwrap();
     // The entries that many processes would have written.
     let mut lines = Vec::new();
     for number in 1..max - 1 {
@@ -318,12 +318,12 @@ fn the_oldest_idempotency_keys_are_dropped_first() {
         lines.extend(outcome_line(&claim.key_digest, EntryOutcome::Applied));
     }
     File::options().append(true).open(folder.log_path()).unwrap().write_all(&lines).unwrap();
-    let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
-    claims.record_unchanged(numbered(max - 1), &before, &edit_result(b"a"), 0).unwrap();
+    let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
+    log.record_unchanged(numbered(max - 1), &before, &edit_result(b"a"), 0).unwrap();
     let mut known = IdempotencyIndex::default();
-    let mut claims = IdempotencyLog::open_read_only(&target, &mut known, b"a").unwrap();
+    let mut log = IdempotencyLog::open_read_only(&target, &mut known, b"a").unwrap();
     let mut is_known =
-        |number| claims.lookup(numbered(number), 0).unwrap() == IdempotencyLookup::Applied(response(b"a"));
+        |number| log.lookup(numbered(number), 0).unwrap() == IdempotencyLookup::Applied(response(b"a"));
     assert_eq!([0, max - IDEMPOTENCY_RECORDS_MAX - 2].map(&mut is_known), [false; 2]);
     assert_eq!([max - IDEMPOTENCY_RECORDS_MAX - 1, max - 1].map(&mut is_known), [true; 2]);
 }
@@ -404,7 +404,7 @@ fn concurrent_writers_lose_no_change() {
     lines.sort_unstable();
     assert_eq!(lines, (0..20).collect::<Vec<u8>>());
     assert_eq!(replayed.into_inner(), 20);
-    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+    assert_eq!(folder.file_names(), [".data.csv.spile-idempotency", "data.csv"]);
 }
 
 #[test]
@@ -510,8 +510,11 @@ fn a_cancelled_writer_stops_waiting_for_the_lock() {
 fn stale_files_of_killed_writers_are_removed() {
     let folder = TestFolder::new(b"a");
     let theirs = ["data.csv.tmp", ".data.csv.spile-notes", ".other.csv.spile-0123.tmp"];
-    let ours =
-        [".data.csv.spile-0123456789abcdef.tmp", ".data.csv.spile-claims-00.tmp", ".data.csv.spile-lock"];
+    let ours = [
+        ".data.csv.spile-0123456789abcdef.tmp",
+        ".data.csv.spile-idempotency-00.tmp",
+        ".data.csv.spile-lock",
+    ];
     let put = |names: &[&str]| {
         names.iter().for_each(|name| std::fs::write(folder.folder.path().join(name), b"half").unwrap());
     };
@@ -611,7 +614,7 @@ mod unix {
 
     #[test]
     fn links_in_place_of_sidecar_files_are_refused() {
-        for name in [".data.csv.spile-lock", ".data.csv.spile-claims"] {
+        for name in [".data.csv.spile-lock", ".data.csv.spile-idempotency"] {
             let folder = TestFolder::new(b"a");
             let victim = folder.folder.path().join("victim");
             std::fs::write(&victim, b"v").unwrap();

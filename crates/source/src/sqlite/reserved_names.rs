@@ -3,7 +3,7 @@
 //! They share the prefix `_spile_`, so that they do not collide with the owner's names.
 
 /// The table of idempotency records.
-pub(super) const IDEMPOTENCY_TABLE: &str = "_spile_claims";
+pub(super) const IDEMPOTENCY_TABLE: &str = "_spile_idempotency";
 /// The SQL function that the capture triggers call. The authorizer allows no other caller.
 pub(super) const CAPTURE_FUNCTION: &str = "_spile_saw";
 /// The prefix of the capture triggers' names.

@@ -221,5 +221,5 @@ fn a_csv_file_survives_killed_writers() {
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, [".rows.csv.spile-claims", "rows.csv"], "nobody leaves anything behind");
+    assert_eq!(names, [".rows.csv.spile-idempotency", "rows.csv"], "nobody leaves anything behind");
 }

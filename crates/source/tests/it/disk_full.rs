@@ -86,7 +86,7 @@ fn many_keys() {
             true
         }
     });
-    let full = full.expect("claims take room");
+    let full = full.expect("the log takes space");
     assert!(full > 10, "there was room for some");
     // The write was not applied, and the earlier ones are still known.
     assert_eq!(create(&csv, i64::from(full), Some(full)), TOO_LARGE);
@@ -100,7 +100,7 @@ fn a_write_without_room_for_its_log_entry_is_not_applied() {
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, "id,text\n0,first\n").unwrap();
     run_with_file_limit("many_keys", &path);
-    assert_eq!(file_names(folder.path()), [".rows.csv.spile-claims", "rows.csv"]);
+    assert_eq!(file_names(folder.path()), [".rows.csv.spile-idempotency", "rows.csv"]);
     // With room again, everything works as before.
     let csv = Csv::open(&path, Options::default());
     assert_eq!(create(&csv, 1, Some(1)), "replayed 1|text");

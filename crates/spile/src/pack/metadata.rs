@@ -1,10 +1,10 @@
-//! `about.json`, the first member of the archive: the name of a packed server, and where its files are.
+//! `metadata.json`, the first member of the archive: the name of a packed server, and where its files are.
 
 use anyhow::{Context, bail};
 use json::{Json, ScanLimits};
 
 /// The name of this member.
-pub(super) const MEMBER: &str = "about.json";
+pub(super) const MEMBER: &str = "metadata.json";
 pub(super) const MANIFEST: &str = "spile.toml";
 pub(super) const LOCK: &str = "spile.lock";
 pub(super) const BYTES_MAX: u64 = 1 << 20;

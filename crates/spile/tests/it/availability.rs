@@ -152,7 +152,7 @@ fn without_a_manifest_an_edited_cell_changes_the_contract() {
         std::thread::yield_now();
     }
     let (_, status) = get(&server, "/status");
-    assert_eq!(status["servers"][0]["reload"]["outcome"], "served");
+    assert_eq!(status["servers"][0]["reload"]["outcome"], "applied");
     assert_eq!(status["status"], "ok");
 }
 

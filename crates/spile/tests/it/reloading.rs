@@ -199,7 +199,7 @@ fn wait_for_status(served: &HttpServer, what: &str, is_so: impl Fn(&Value) -> bo
 
 fn has_reload_status(status: &Value, outcome: &str, why: &str) -> bool {
     status["reload"]["outcome"] == outcome
-        && status["reload"]["why"].as_str().unwrap_or_default().contains(why)
+        && status["reload"]["reason"].as_str().unwrap_or_default().contains(why)
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn over_http_each_era_is_notified_once() {
         }
         let (_, list) = served.post("/mcp", "", LIST);
         assert!(list.contains(&format!("Round {round}.")), "{list}");
-        assert!(has_reload_status(&status(&served), "served", ""));
+        assert!(has_reload_status(&status(&served), "applied", ""));
     }
     for stream in [&modern, &older, &oldest] {
         assert_eq!(stream.drain_changes(), [""; 0], "one notification for each change");
@@ -261,14 +261,14 @@ fn invalid_and_breaking_changes_are_not_served() {
 
     place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
     let now = wait_for_status(&served, "a slip", |status| {
-        has_reload_status(status, "kept", "spile.toml:2:1: unknown key `nmae`")
+        has_reload_status(status, "rejected", "spile.toml:2:1: unknown key `nmae`")
     });
     assert_eq!(now["contractVersion"], version);
 
     std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "nothing is left", |status| {
-        has_reload_status(status, "kept", "nothing to serve")
+        has_reload_status(status, "rejected", "nothing to serve")
     });
     place.write("people.csv", PEOPLE);
 
@@ -277,7 +277,7 @@ fn invalid_and_breaking_changes_are_not_served() {
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
     let now = wait_for_status(&served, "a tool less", |status| {
-        has_reload_status(status, "kept", "list_people: the tool was removed")
+        has_reload_status(status, "rejected", "list_people: the tool was removed")
     });
     assert_eq!(now["contractVersion"], version);
     let (_, list) = served.post("/mcp", "", LIST);
@@ -288,14 +288,14 @@ fn invalid_and_breaking_changes_are_not_served() {
 
     // Data alone: a column more is compatible, and a column less is not.
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
-    let now = wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
+    let now = wait_for_status(&served, "a column more", |status| has_reload_status(status, "applied", ""));
     assert_ne!(now["contractVersion"], version);
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
     let (_, reply) = served.post("/mcp", "", call);
     assert!(reply.contains(r#"\"phone\":5"#), "{reply} {}", status(&served));
     place.write("people.csv", b"id,phone\n1,5\n2,6\n");
     wait_for_status(&served, "a column less", |status| {
-        has_reload_status(status, "kept", "output.name: the field was removed")
+        has_reload_status(status, "rejected", "output.name: the field was removed")
     });
     // The old contract is still served, and its calls report the changed data.
     let (_, reply) = served.post("/mcp", "", call);
@@ -309,7 +309,7 @@ fn another_file_of_the_same_columns_is_served() {
     place.write("others.csv", b"id,name\n1,Cleo\n2,Dora\n");
     let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write("spile.toml", manifest("One.").replace("people.csv", "others.csv").as_bytes());
-    wait_for_status(&served, "another file", |status| has_reload_status(status, "served", ""));
+    wait_for_status(&served, "another file", |status| has_reload_status(status, "applied", ""));
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
     let (_, reply) = served.post("/mcp", "", call);
     assert!(reply.contains("Cleo"), "{reply}");
@@ -374,7 +374,8 @@ fn removing_the_manifest_does_not_expose_hidden_fields() {
     let (_, before) = served.post("/mcp", "", LIST);
     assert!(!before.contains("secret") && !before.contains("salaries"), "{before}");
     std::fs::remove_file(&file).expect("exists");
-    let is_gone = |status: &Value| has_reload_status(status, "kept", "`spile.toml` was removed; put it back");
+    let is_gone =
+        |status: &Value| has_reload_status(status, "rejected", "`spile.toml` was removed; put it back");
     let first = wait_for_status(&served, "no manifest", is_gone);
     assert_eq!(served.post("/mcp", "", LIST).1, before);
     // Nor does data that changes meanwhile.
@@ -385,7 +386,7 @@ fn removing_the_manifest_does_not_expose_hidden_fields() {
     });
     assert_eq!(served.post("/mcp", "", LIST).1, before);
     place.write("spile.toml", &text);
-    wait_for_status(&served, "it is back", |status| has_reload_status(status, "served", ""));
+    wait_for_status(&served, "it is back", |status| has_reload_status(status, "applied", ""));
     let (_, after) = served.post("/mcp", "", LIST);
     assert!(after.contains("phone") && !after.contains("secret") && !after.contains("salaries"), "{after}");
 }
@@ -410,16 +411,16 @@ fn a_new_manifest_is_served_and_then_required() {
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
     wait_for_status(&served, "a tool less", |status| {
-        has_reload_status(status, "kept", "the tool was removed")
+        has_reload_status(status, "rejected", "the tool was removed")
     });
     // What was never served need not stay.
     std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("One.").as_bytes());
-    wait_for_status(&served, "a manifest", |status| has_reload_status(status, "served", ""));
+    wait_for_status(&served, "a manifest", |status| has_reload_status(status, "applied", ""));
     std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     wait_for_status(&served, "no manifest", |status| {
-        has_reload_status(status, "kept", "`spile.toml` was removed")
+        has_reload_status(status, "rejected", "`spile.toml` was removed")
     });
 }
 
@@ -432,13 +433,13 @@ fn a_recovery_is_logged_after_a_warning() {
     place.write("spile.toml", manifest("One.").as_bytes());
     wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("Two.").as_bytes());
-    wait_for_status(&served, "other words", |status| has_reload_status(status, "served", ""));
+    wait_for_status(&served, "other words", |status| has_reload_status(status, "applied", ""));
     std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "no data", |status| {
-        has_reload_status(status, "kept", "`people.csv` cannot be read: it does not exist")
+        has_reload_status(status, "rejected", "`people.csv` cannot be read: it does not exist")
     });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
-    wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
+    wait_for_status(&served, "a column more", |status| has_reload_status(status, "applied", ""));
     // The status changes before the log line is written.
     served.wait_for("served again name=people version=");
     let (_, stderr, code) = served.stop();

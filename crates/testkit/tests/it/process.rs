@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 fn fixture(args: &[&str]) -> Command {
     let mut command = Command::new(FIXTURE);
     command.arg("conformance").args(args);
-    for name in ["SPILE_TOKEN", "SPILE_LOG", "SPILE_WORKERS", "SPILE_TOOL_TIMEOUT_MS"] {
+    for name in ["SPILE_TOKEN", "SPILE_LOG", "SPILE_WORKERS", "SPILE_CALL_TIMEOUT_MS"] {
         command.env_remove(name);
     }
     command
@@ -177,11 +177,11 @@ fn an_allowed_origin_must_be_scheme_and_host_only() {
 #[test]
 fn a_setting_that_is_not_a_number_is_an_error() {
     for name in [
-        "SPILE_TOOL_TIMEOUT_MS",
+        "SPILE_CALL_TIMEOUT_MS",
         "SPILE_HEADER_TIMEOUT_MS",
-        "SPILE_BODY_TIMEOUT_MS",
-        "SPILE_WRITE_TIMEOUT_MS",
-        "SPILE_IDLE_TIMEOUT_MS",
+        "SPILE_BODY_IDLE_TIMEOUT_MS",
+        "SPILE_WRITE_STALL_TIMEOUT_MS",
+        "SPILE_KEEP_ALIVE_TIMEOUT_MS",
         "SPILE_WORKERS",
     ] {
         check(&["--bind", "127.0.0.1:0"], &[(name, "1000")], &Serves);

@@ -348,7 +348,7 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
             if let Some(reload) = &status.reload {
                 o.object("reload", |o| {
                     o.int("atMs", reload.at_ms.min(i64::MAX as u64) as i64);
-                    o.str("outcome", reload.outcome.as_str()).maybe_str("why", reload.message.as_deref());
+                    o.str("outcome", reload.outcome.as_str()).maybe_str("reason", reload.message.as_deref());
                 });
             }
         });

@@ -13,16 +13,17 @@ use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::reserved_names::IDEMPOTENCY_TABLE;
 
-const CREATE: &str = "CREATE TABLE main._spile_claims(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, \
-     asked BLOB NOT NULL, told BLOB NOT NULL, at_ms INTEGER NOT NULL)";
+const CREATE: &str = "CREATE TABLE main._spile_idempotency(seq INTEGER PRIMARY KEY, key_digest BLOB NOT NULL UNIQUE, \
+     request_digest BLOB NOT NULL, response BLOB NOT NULL, created_ms INTEGER NOT NULL)";
 const SELECT_OBJECT_TYPE: &str = "SELECT type FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE";
-const SELECT_RECORD: &str = "SELECT asked, told FROM main._spile_claims WHERE id = ?1";
-const INSERT_RECORD: &str = "INSERT INTO main._spile_claims(id, asked, told, at_ms) VALUES(?1, ?2, ?3, ?4)";
+const SELECT_RECORD: &str =
+    "SELECT request_digest, response FROM main._spile_idempotency WHERE key_digest = ?1";
+const INSERT_RECORD: &str = "INSERT INTO main._spile_idempotency(key_digest, request_digest, response, created_ms) VALUES(?1, ?2, ?3, ?4)";
 const DELETE_EXCESS: &str =
-    "DELETE FROM main._spile_claims WHERE seq <= (SELECT max(seq) FROM main._spile_claims) - ?1";
+    "DELETE FROM main._spile_idempotency WHERE seq <= (SELECT max(seq) FROM main._spile_idempotency) - ?1";
 /// Each new record deletes a few expired ones: enough to delete all of them over time.
-const DELETE_EXPIRED: &str = "DELETE FROM main._spile_claims WHERE at_ms < ?1 AND seq IN \
-     (SELECT seq FROM main._spile_claims ORDER BY seq LIMIT 16)";
+const DELETE_EXPIRED: &str = "DELETE FROM main._spile_idempotency WHERE created_ms < ?1 AND seq IN \
+     (SELECT seq FROM main._spile_idempotency ORDER BY seq LIMIT 16)";
 
 /// Why a record cannot be read or stored.
 #[derive(Debug)]

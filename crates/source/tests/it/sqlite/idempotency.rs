@@ -12,7 +12,7 @@ fn shop() -> TestDb {
 }
 
 fn count_records(db: &TestDb) -> i64 {
-    db.connect().query_row("SELECT count(*) FROM _spile_claims", [], |row| row.get(0)).expect("a table")
+    db.connect().query_row("SELECT count(*) FROM _spile_idempotency", [], |row| row.get(0)).expect("a table")
 }
 
 #[test]
@@ -71,7 +71,9 @@ fn rejected_writes_and_dry_runs_store_no_record() {
     assert_eq!(table.write(&dry, &mut RecordingChecks::default()).expect("would do"), WriteOutcome::Done);
     let tables: i64 = db
         .connect()
-        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = '_spile_claims'", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = '_spile_idempotency'", [], |row| {
+            row.get(0)
+        })
         .expect("a number");
     assert_eq!(tables, 0, "nothing was kept, so nothing was made");
     assert_eq!(table.change_with(update(), idempotency_key(1, 1), &mut RecordingChecks::default()), "1 'b'");
@@ -91,9 +93,9 @@ fn the_record_table_is_hidden() {
     assert_eq!(facts.tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["t"]);
     assert!(facts.skipped_tables.is_empty() && facts.notes.is_empty());
     for sql in [
-        "SELECT * FROM _spile_claims",
+        "SELECT * FROM _spile_idempotency",
         "DELETE FROM _SPILE_CLAIMS",
-        "SELECT (SELECT told FROM _spile_claims)",
+        "SELECT (SELECT response FROM _spile_idempotency)",
     ] {
         let error = prepare(&db.source(), sql).err().expect("refused");
         assert_eq!(error.message, "this table belongs to Spile; statements cannot use it", "{sql}");
@@ -125,7 +127,7 @@ fn expired_and_excess_records_are_deleted() {
     assert_eq!(count_records(&db), 2, "the first is too old");
     let many = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) \
-         INSERT INTO _spile_claims(id, asked, told, at_ms) SELECT randomblob(32), x'00', x'00', {} FROM n",
+         INSERT INTO _spile_idempotency(key_digest, request_digest, response, created_ms) SELECT randomblob(32), x'00', x'00', {} FROM n",
         IDEMPOTENCY_RECORDS_MAX,
         2_000 + IDEMPOTENCY_RETENTION_MS
     );
@@ -142,7 +144,7 @@ fn expired_and_excess_records_are_deleted() {
 #[test]
 fn a_view_with_the_name_of_the_record_table_rejects_keys() {
     let db = shop();
-    db.execute("CREATE VIEW _spile_claims AS SELECT 1");
+    db.execute("CREATE VIEW _spile_idempotency AS SELECT 1");
     let table = TestTable::new(&db, "t");
     let values = table.named_values(&[("v", ValueRef::Text("a"))]);
     let response = table.change_with(
@@ -152,7 +154,7 @@ fn a_view_with_the_name_of_the_record_table_rejects_keys() {
     );
     assert_eq!(
         response,
-        "nothing was written: the database has a view named `_spile_claims`, which Spile needs as a table to remember \
+        "nothing was written: the database has a view named `_spile_idempotency`, which Spile needs as a table to remember \
          calls with an idempotency key and calls that a user confirmed; leave out the key, or have the owner of the \
          database remove the view"
     );
