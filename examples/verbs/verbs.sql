@@ -1,4 +1,4 @@
--- The verbs of the tutor: verbs.db is this file, loaded with `sqlite3 verbs.db < verbs.sql`.
+-- The data of the verb tutor. `sqlite3 verbs.db < verbs.sql` creates verbs.db.
 PRAGMA page_size = 4096;
 BEGIN;
 CREATE TABLE forms (verb TEXT NOT NULL, tense TEXT NOT NULL, person TEXT NOT NULL, form TEXT NOT NULL, PRIMARY KEY (verb, tense, person)) WITHOUT ROWID;

@@ -503,14 +503,15 @@ pub static TOOL: Section = Section {
             .example("\"60/min\"")
             .aliases(&["rate", "throttle"]),
         Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
-            .default_text("the server's")
+            .default_text("the server's; 600000 with `long_running`")
             .example("120000")
             .aliases(&["timeout", "timeout_ms"]),
         Key::new(
             "long_running",
             ValueType::Boolean,
-            "Whether even a short call reports its start and its end to callers that want progress. Every call that runs \
-             longer than half a second reports progress.",
+            "Whether calls may take long. The timeout is then 10 minutes, unless `call_timeout_ms` is set, and even a short \
+             call reports its start and its end to callers that want progress. Every call that runs longer than half a \
+             second reports progress.",
         )
             .default_text("`false`")
             .example("true")
