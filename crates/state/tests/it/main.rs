@@ -1,0 +1,6 @@
+//! Tests of the public interface, in one binary.
+
+mod key_file;
+mod keyring;
+mod platform;
+mod processes;
