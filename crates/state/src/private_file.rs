@@ -84,6 +84,15 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<(File, Metadata), Open
     Ok((file, metadata))
 }
 
+/// Checks a file without opening it. For a file with locks: closing any handle would release those of this process.
+pub(crate) fn check(path: &Path) -> Result<(), OpenProblem> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(OpenProblem::NotAFile);
+    }
+    platform::check_private(&metadata).map_err(OpenProblem::Exposed)
+}
+
 /// All bytes of a file, or one more than `bytes_max` if it is larger.
 pub(crate) fn read(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -20,7 +20,7 @@ use spile_core::Platform;
 use crate::private_file::{self, FileStamp};
 use file::Created;
 use format::{KeyFileContent, StoredKey};
-use seal::SealedText;
+use seal::Sealed;
 use subkeys::Subkeys;
 
 pub use file::KeyFileError;
@@ -204,6 +204,17 @@ impl Keyring {
 
     /// Encrypts and authenticates `payload` with the newest key. It opens only for the same purpose and binding.
     pub fn seal(&self, purpose: Purpose, binding: &[u8], payload: &[u8], platform: &dyn Platform) -> String {
+        seal::to_text(&self.seal_bytes(purpose, binding, payload, platform))
+    }
+
+    /// As [`Self::seal`], for what is not sent as text.
+    pub fn seal_bytes(
+        &self,
+        purpose: Purpose,
+        binding: &[u8],
+        payload: &[u8],
+        platform: &dyn Platform,
+    ) -> Vec<u8> {
         let keys = self.read();
         let key = &keys.keys[0];
         seal::seal(key.info.id, key.subkeys.get(purpose), binding, payload, platform)
@@ -218,7 +229,18 @@ impl Keyring {
         sealed: &str,
         now_ms: u64,
     ) -> Result<Vec<u8>, OpenError> {
-        let sealed = SealedText::parse(sealed)?;
+        self.open_bytes(purpose, binding, seal::from_text(sealed)?, now_ms)
+    }
+
+    /// As [`Self::open`], for what [`Self::seal_bytes`] returned.
+    pub fn open_bytes(
+        &self,
+        purpose: Purpose,
+        binding: &[u8],
+        sealed: Vec<u8>,
+        now_ms: u64,
+    ) -> Result<Vec<u8>, OpenError> {
+        let sealed = Sealed::parse(sealed)?;
         let mut keys = self.read();
         if !keys.contains(sealed.key_id) {
             drop(keys);

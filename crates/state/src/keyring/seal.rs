@@ -1,7 +1,7 @@
 //! Sealed text that clients carry for the server: they cannot read, change or forge it, or use it elsewhere.
 //!
-//! AES-256-GCM with a random nonce: version (1 byte), key id (4), nonce (12), ciphertext and tag (16), in base64url
-//! without padding. Version, key id and binding are authenticated, and the purpose has a key of its own; the binding is
+//! AES-256-GCM with a random nonce: version (1 byte), key id (4), nonce (12), ciphertext and tag (16). A client gets it
+//! in base64url without padding. Version, key id and binding are authenticated, and the purpose has a key of its own; the binding is
 //! not included. So a seal does not open for another purpose, caller or call.
 
 use base64::Engine;
@@ -40,7 +40,7 @@ pub(super) fn seal(
     binding: &[u8],
     payload: &[u8],
     platform: &dyn Platform,
-) -> String {
+) -> Vec<u8> {
     let mut nonce = [0; NONCE_LEN];
     platform.fill_random(&mut nonce);
     let mut sealed = Vec::with_capacity(payload.len() + OVERHEAD_BYTES);
@@ -52,18 +52,25 @@ pub(super) fn seal(
     let aad = Aad::from(associated_data(id, binding));
     let tag = key.seal_in_place_separate_tag(nonce, aad, &mut sealed[BODY_AT..]);
     sealed.extend_from_slice(tag.expect("far below the algorithm's length limit").as_ref());
+    sealed
+}
+
+pub(super) fn to_text(sealed: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(sealed)
 }
 
-/// A text in the format of sealed texts, with the id of its key.
-pub(super) struct SealedText {
+pub(super) fn from_text(text: &str) -> Result<Vec<u8>, OpenError> {
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| OpenError::Malformed)
+}
+
+/// Bytes in the format of a seal, with the id of the key.
+pub(super) struct Sealed {
     bytes: Vec<u8>,
     pub(super) key_id: KeyId,
 }
 
-impl SealedText {
-    pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| OpenError::Malformed)?;
+impl Sealed {
+    pub(super) fn parse(bytes: Vec<u8>) -> Result<Self, OpenError> {
         if bytes.len() < OVERHEAD_BYTES || bytes[0] != VERSION {
             return Err(OpenError::Malformed);
         }

@@ -4,3 +4,5 @@ mod key_file;
 mod keyring;
 mod platform;
 mod processes;
+mod store;
+mod store_model;

@@ -1,12 +1,16 @@
 //! Several processes on one file. A test starts this binary again, which then runs one function and ends.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use spile_core::Platform;
 use state::keyring::{Keyring, Purpose};
+use state::store::{Namespace, PutOutcome, Sequence, Store, StoreKey, Ttl};
 
 use crate::platform::TestPlatform;
+use crate::store::sqlite;
+use crate::store_model::wait;
 
 const ROLE: &str = "STATE_TEST_ROLE";
 const FILE: &str = "STATE_TEST_FILE";
@@ -45,6 +49,11 @@ fn child() {
                 open().open(Purpose::Session, b"alice", &input, platform.now_ms()).expect("accepted");
             String::from_utf8(opened).expect("UTF-8")
         }
+        "take" => match wait(sqlite(file).take(mark(b"single"), platform.now_ms())).expect("available") {
+            Some(_) => "won".to_owned(),
+            None => "lost".to_owned(),
+        },
+        "write until killed" => write_until_killed(file, &input),
         other => panic!("unknown role {other}"),
     };
     println!("\nresult={result}");
@@ -73,4 +82,70 @@ fn a_text_sealed_by_one_process_opens_in_the_next_also_after_a_rotation() {
     let ring = Keyring::open_file(&file, &TestPlatform::new()).unwrap();
     assert_eq!(ring.keys().len(), 5, "no rotation was lost");
     assert_eq!(result(start("unseal", &file, &sealed)), "hello");
+}
+
+fn mark(name: &[u8]) -> StoreKey<'_> {
+    StoreKey { namespace: Namespace::UsedRequestStates, owner: b"alice", name }
+}
+
+const TTL: Ttl = Ttl { ms: 60_000 };
+
+#[test]
+fn of_many_processes_one_takes_an_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store");
+    let stored = wait(sqlite(&file).put_once(mark(b"single"), b"", TTL, TestPlatform::START_MS));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
+    let children: Vec<Child> = (0..6).map(|_| start("take", &file, "")).collect();
+    let winners = children.into_iter().map(result).filter(|result| result == "won").count();
+    assert_eq!(winners, 1);
+}
+
+/// Acknowledges every verb on stdout once the store has.
+fn write_until_killed(file: &Path, first: &str) -> ! {
+    let (store, now_ms) = (sqlite(file), TestPlatform::START_MS);
+    for number in first.parse::<u64>().expect("a number").. {
+        let name = number.to_string();
+        assert_eq!(wait(store.put_once(mark(name.as_bytes()), b"x", TTL, now_ms)), Ok(PutOutcome::Stored));
+        println!("\nput={number}");
+        let sequence =
+            wait(store.append(mark(b"stream"), name.as_bytes(), 10_000, TTL, now_ms)).expect("room");
+        println!("\nappended={}", sequence.0);
+    }
+    unreachable!("the numbers do not end")
+}
+
+#[test]
+fn what_a_killed_process_had_acknowledged_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store");
+    let (mut put, mut appended) = (Vec::new(), Vec::new());
+    for round in 0..5_u64 {
+        let mut child = start("write until killed", &file, &(round * 1_000_000).to_string());
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut record = |line: &str| {
+            if let Some(number) = line.strip_prefix("put=") {
+                put.push(number.to_owned());
+            } else if let Some(number) = line.strip_prefix("appended=") {
+                appended.push(Sequence(number.parse().expect("a number")));
+            }
+        };
+        for line in lines.by_ref().take(40 + 7 * round as usize) {
+            record(&line.expect("UTF-8"));
+        }
+        child.kill().expect("it runs");
+        // What it had written before it was killed counts too, except a line that was cut off.
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        rest[..rest.len().saturating_sub(1)].iter().for_each(|line| record(line));
+        child.wait().expect("it was ours");
+    }
+    let (store, now_ms) = (sqlite(&file), TestPlatform::START_MS);
+    assert!(put.len() > 50);
+    for number in put {
+        assert_eq!(wait(store.get(mark(number.as_bytes()), now_ms)), Ok(Some(b"x".to_vec())), "{number}");
+    }
+    let page = wait(store.read_after(mark(b"stream"), Sequence::START, 10_000, now_ms)).unwrap().unwrap();
+    for sequence in appended {
+        assert!(page.entries.iter().any(|(found, _)| *found == sequence), "{sequence:?}");
+    }
 }
