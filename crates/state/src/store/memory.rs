@@ -150,7 +150,8 @@ impl MemoryStore {
             content: Content::Stream { entries: VecDeque::new(), dropped_through: Sequence::START },
         });
         if let Content::Stream { entries, dropped_through } = &mut record.content {
-            *dropped_through = entries.drain(..dropped).last().map_or(*dropped_through, |(last, _)| last);
+            *dropped_through =
+                entries.drain(..dropped).next_back().map_or(*dropped_through, |(last, _)| last);
             entries.push_back((sequence, value.to_vec()));
         }
         record.usage = record.usage.plus(added);

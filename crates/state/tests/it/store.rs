@@ -169,6 +169,39 @@ fn a_refused_verb_of_a_batch_does_not_undo_the_others() {
     assert_eq!(wait(store.get(key("bob", "1"), NOW_MS)), Ok(Some(b"x".to_vec())));
 }
 
+/// Bob's verb meets a database error in its middle, with the effect that `raise` has. Returns the answers to Alice,
+/// Bob and Carol, whose verbs wait together.
+fn check_database_error(raise: &str) -> [Result<(), StoreError>; 3] {
+    let (_folder, path) = new_path();
+    let store = sqlite(&path);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let trigger = format!(
+        "CREATE TRIGGER broken BEFORE INSERT ON stream_entries WHEN NEW.value = x'00'
+         BEGIN SELECT RAISE({raise}, 'driver text'); END;
+         BEGIN IMMEDIATE;"
+    );
+    other.execute_batch(&trigger).unwrap();
+    let append = |owner, value| store.append(key(owner, "stream"), value, 10, TTL, NOW_MS);
+    let replies = [append("alice", &[1]), append("bob", &[0]), append("carol", &[1])];
+    other.execute_batch("ROLLBACK").unwrap();
+    let answers = replies.map(|reply| wait(reply).map(drop));
+    for (owner, answer) in ["alice", "bob", "carol"].into_iter().zip(answers) {
+        let page = wait(store.read_after(key(owner, "stream"), Sequence::START, 10, NOW_MS)).unwrap();
+        assert_eq!(page.map(|page| page.entries.len()), answer.is_ok().then_some(1), "{raise}: {owner}");
+    }
+    answers
+}
+
+#[test]
+fn a_database_error_undoes_its_verb_and_is_not_shown() {
+    let failed = Err(StoreError::Unavailable);
+    for raise in ["FAIL", "ABORT"] {
+        assert_eq!(check_database_error(raise), [Ok(()), failed, Ok(())], "{raise}");
+    }
+    // It ends the transaction: the verbs that share it fail too, and none of them has happened.
+    assert_eq!(check_database_error("ROLLBACK")[1], failed);
+}
+
 #[test]
 fn dropping_a_store_finishes_what_waits() {
     let (_folder, path) = new_path();

@@ -75,7 +75,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         (
             select(vec![Namespace::Tasks, Namespace::Approvals]),
             select(vec![&b"a"[..], b"bob"]),
-            select(vec![&b"x"[..], b"y", b""]),
+            select(vec![&b"x"[..], b""]),
         )
     };
     let value = || vec(any::<u8>(), 0..45);

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use rusqlite::{Connection, DropBehavior, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::verbs::VerbError;
@@ -74,43 +74,28 @@ pub(super) fn run(mut connection: Connection, jobs: &Receiver<Box<dyn Job>>) {
         if batch.is_empty() {
             continue;
         }
-        let committed = match run_batch(&mut connection, &mut batch) {
-            Ok(Batch::Committed) => Ok(()),
-            Ok(Batch::Undone) => Err(StoreError::Unavailable),
-            Err(error) => Err(to_store_error(&error)),
-        };
+        let committed = run_batch(&mut connection, &mut batch);
+        let committed = committed.map_err(|error| to_store_error(&error));
         batch.into_iter().for_each(|job| job.finish(committed));
     }
 }
 
-enum Batch {
-    Committed,
-    /// An error of one verb ended the transaction.
-    Undone,
-}
-
-fn run_batch(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Batch> {
+fn run_batch(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     let behavior = match batch.iter().any(|job| job.access() == Access::Write) {
         true => TransactionBehavior::Immediate,
         false => TransactionBehavior::Deferred,
     };
     let mut transaction = connection.transaction_with_behavior(behavior)?;
     for job in batch {
-        let mut savepoint = transaction.savepoint()?;
-        let result = job.run(&savepoint);
-        // Some errors end the whole transaction, for example a full disk. Then no verb of the batch has happened.
-        if savepoint.is_autocommit() {
-            savepoint.set_drop_behavior(DropBehavior::Ignore);
-            return Ok(Batch::Undone);
-        }
-        match result {
+        let savepoint = transaction.savepoint()?;
+        match job.run(&savepoint) {
             Ok(()) => savepoint.commit()?,
-            // Undoes what the verb did; the other verbs of the batch stay.
+            // Undoes what the verb did; the other verbs of the batch stay. Some errors end the whole transaction, for
+            // example a full disk: then the savepoint is gone, this fails, and no verb of the batch has happened.
             Err(_) => savepoint.finish()?,
         }
     }
-    transaction.commit()?;
-    Ok(Batch::Committed)
+    transaction.commit()
 }
 
 /// What a caller may know. The rest goes to the log.
