@@ -258,16 +258,16 @@ fn a_new_key_can_be_distributed_before_it_seals() {
 fn check_invalid(change: impl Fn(&str) -> Vec<u8>, problem: &str) {
     let (_folder, path) = new_path();
     let ring = open(&path);
-    ring.rotate(1000, &TestPlatform::new()).unwrap();
-    let bytes = change(&std::fs::read_to_string(&path).unwrap());
-    std::fs::write(&path, &bytes).unwrap();
+    ring.rotate(1000, &TestPlatform::new()).expect("there is room");
+    let bytes = change(&std::fs::read_to_string(&path).expect("a private file"));
+    std::fs::write(&path, &bytes).expect("a private file");
     let error = Keyring::open_file(&path, &TestPlatform::new()).expect_err(problem);
     let text = error.to_string();
     for part in [problem, &*path.to_string_lossy(), "restore it from a backup, or delete it"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(ring.rotate(1000, &TestPlatform::new()).is_err(), "a file that cannot be used is not replaced");
-    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    assert_eq!(std::fs::read(&path).expect("a private file"), bytes);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Several processes on one file. A test starts this binary again, which then runs one function and ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -101,16 +101,22 @@ fn of_many_processes_one_takes_an_entry() {
     assert_eq!(winners, 1);
 }
 
+/// On a line of its own: the test runner prints too.
+fn acknowledge(verb: &str, number: u64) {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "\n{verb}={number}").and_then(|()| stdout.flush()).expect("the parent reads");
+}
+
 /// Acknowledges every verb on stdout once the store has.
 fn write_until_killed(file: &Path, first: &str) -> ! {
     let (store, now_ms) = (sqlite(file), TestPlatform::START_MS);
     for number in first.parse::<u64>().expect("a number").. {
         let name = number.to_string();
         assert_eq!(wait(store.put_once(mark(name.as_bytes()), b"x", TTL, now_ms)), Ok(PutOutcome::Stored));
-        println!("\nput={number}");
+        acknowledge("put", number);
         let sequence =
             wait(store.append(mark(b"stream"), name.as_bytes(), 10_000, TTL, now_ms)).expect("room");
-        println!("\nappended={}", sequence.0);
+        acknowledge("appended", sequence.0);
     }
     unreachable!("the numbers do not end")
 }

@@ -45,7 +45,7 @@ fn count_winners(stores: &[&dyn Store], verb: impl Fn(&dyn Store, usize) -> bool
                 verb(store, index)
             }));
         }
-        threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count()
+        threads.into_iter().filter_map(|thread| thread.join().expect("no panic").then_some(())).count()
     })
 }
 
@@ -58,7 +58,7 @@ fn check_one_winner(stores: &[&dyn Store]) {
             wait(store.put_once(key, &[index as u8], TTL, NOW_MS)) == Ok(PutOutcome::Stored)
         };
         assert_eq!(count_winners(stores, put), 1, "put_once");
-        let take = |store: &dyn Store, _| wait(store.take(key, NOW_MS)).unwrap().is_some();
+        let take = |store: &dyn Store, _| wait(store.take(key, NOW_MS)).expect("available").is_some();
         assert_eq!(count_winners(stores, take), 1, "take");
         let lease = |store: &dyn Store, index: usize| {
             wait(store.lease(key, &[index as u8], TTL, NOW_MS)) == Ok(LeaseOutcome::Held)
@@ -68,7 +68,9 @@ fn check_one_winner(stores: &[&dyn Store]) {
             wait(store.append(key, &[index as u8], 100, TTL, NOW_MS)).is_ok()
         };
         assert_eq!(count_winners(stores, append), stores.len(), "append");
-        let page = wait(stores[0].read_after(key, Sequence::START, 100, NOW_MS)).unwrap().unwrap();
+        let page = wait(stores[0].read_after(key, Sequence::START, 100, NOW_MS))
+            .expect("it works")
+            .expect("it works");
         let found: HashSet<u8> = page.entries.iter().map(|(_, value)| value[0]).collect();
         assert_eq!(found.len(), stores.len(), "every entry is there once");
         assert!(page.entries.is_sorted_by(|(a, _), (b, _)| a < b));
@@ -174,19 +176,20 @@ fn a_refused_verb_of_a_batch_does_not_undo_the_others() {
 fn check_database_error(raise: &str) -> [Result<(), StoreError>; 3] {
     let (_folder, path) = new_path();
     let store = sqlite(&path);
-    let other = rusqlite::Connection::open(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).expect("a database");
     let trigger = format!(
         "CREATE TRIGGER broken BEFORE INSERT ON stream_entries WHEN NEW.value = x'00'
          BEGIN SELECT RAISE({raise}, 'driver text'); END;
          BEGIN IMMEDIATE;"
     );
-    other.execute_batch(&trigger).unwrap();
+    other.execute_batch(&trigger).expect("valid SQL");
     let append = |owner, value| store.append(key(owner, "stream"), value, 10, TTL, NOW_MS);
     let replies = [append("alice", &[1]), append("bob", &[0]), append("carol", &[1])];
-    other.execute_batch("ROLLBACK").unwrap();
+    other.execute_batch("ROLLBACK").expect("valid SQL");
     let answers = replies.map(|reply| wait(reply).map(drop));
     for (owner, answer) in ["alice", "bob", "carol"].into_iter().zip(answers) {
-        let page = wait(store.read_after(key(owner, "stream"), Sequence::START, 10, NOW_MS)).unwrap();
+        let page =
+            wait(store.read_after(key(owner, "stream"), Sequence::START, 10, NOW_MS)).expect("available");
         assert_eq!(page.map(|page| page.entries.len()), answer.is_ok().then_some(1), "{raise}: {owner}");
     }
     answers
