@@ -69,8 +69,8 @@ fn check_one_winner(stores: &[&dyn Store]) {
         };
         assert_eq!(count_winners(stores, append), stores.len(), "append");
         let page = wait(stores[0].read_after(key, Sequence::START, 100, NOW_MS))
-            .expect("it works")
-            .expect("it works");
+            .expect("available")
+            .expect("a stream");
         let found: HashSet<u8> = page.entries.iter().map(|(_, value)| value[0]).collect();
         assert_eq!(found.len(), stores.len(), "every entry is there once");
         assert!(page.entries.is_sorted_by(|(a, _), (b, _)| a < b));
