@@ -8,6 +8,7 @@ pub mod dev;
 pub mod diff;
 pub mod init;
 pub mod install;
+pub mod keys;
 mod layout;
 pub mod lock;
 mod log_writer;

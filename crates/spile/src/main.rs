@@ -12,6 +12,7 @@ use spile::dev::dev;
 use spile::diff::{DiffArgs, diff};
 use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
+use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
@@ -69,6 +70,9 @@ enum Command {
     Install(InstallArgs),
     /// Remove a server from an MCP client's settings
     Uninstall(UninstallArgs),
+    /// Show or rotate the keys that seal sessions, cursors and open questions
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Print the JSON Schema of spile.toml, for editors
     Schema,
     #[command(flatten)]
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => install::uninstall(&args),
+        Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {

@@ -11,6 +11,7 @@ mod golden;
 mod harness;
 mod inspector;
 mod install;
+mod keys;
 mod limits;
 mod locking;
 mod log_output;

@@ -1,0 +1,219 @@
+//! The store in an SQLite file: outlives the process, and shared by the processes of one machine.
+//!
+//! A verb is answered after its commit is on the disk, so one that was acknowledged survives a killed process and a
+//! power failure. All work happens on a thread of its own.
+
+mod schema;
+mod verbs;
+mod worker;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, OpenFlags};
+use spile_core::Platform;
+use tokio::sync::oneshot;
+
+use super::{
+    LeaseOutcome, PutOutcome, Reply, Sequence, Store, StoreError, StoreKey, StoreLimits, StreamPage, Ttl,
+};
+use crate::private_file::{self, Exposure, OpenProblem};
+use schema::SchemaProblem;
+use verbs::{OwnedKey, VerbError};
+use worker::{Access, Job, VerbJob};
+
+/// Why a file cannot be the store. The text is for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    #[error("cannot open the store `{}`: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    #[error("the store `{}` is not a regular file; name a file", path.display())]
+    NotAFile { path: PathBuf },
+    #[error("other users can read or change the store `{path}` (mode {mode:o}); run `chmod 600 {path}`", path = path.display())]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("the store `{}` belongs to another user; change its owner, or name another file", path.display())]
+    ForeignOwner { path: PathBuf },
+    #[error("`{}` is not a store of Spile; name another file", path.display())]
+    NotAStore { path: PathBuf },
+    #[error("the store `{}` has version {version}, which this Spile does not know; use the Spile that wrote it, or another file", path.display())]
+    UnknownVersion { path: PathBuf, version: i64 },
+    #[error("the file system of the store `{}` has no shared memory, which SQLite needs; name a file on a local disk", path.display())]
+    NoWriteAheadLog { path: PathBuf },
+    #[error("cannot use the store `{}`: {error}; delete it to start with an empty one", path.display())]
+    Database { path: PathBuf, error: rusqlite::Error },
+}
+
+/// Verbs that may wait for the thread. Beyond that, the store is [`StoreError::Unavailable`].
+const QUEUE_JOBS_MAX: usize = 64;
+
+pub struct SqliteStore {
+    limits: StoreLimits,
+    /// `None` only while it is dropped.
+    jobs: Option<SyncSender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the store, or creates it for this user only. Waits for the disk.
+    pub fn open(path: &Path, limits: StoreLimits, platform: &dyn Platform) -> Result<Self, OpenStoreError> {
+        let io_error = |error| OpenStoreError::Io { path: path.to_owned(), error };
+        // SQLite would create it with the umask.
+        match private_file::publish(path, b"", platform) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_error(error)),
+            Ok(()) | Err(_) => check_private(path)?,
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database_error = |error| OpenStoreError::Database { path: path.to_owned(), error };
+        let mut connection = Connection::open_with_flags(path, flags).map_err(database_error)?;
+        schema::prepare(&mut connection).map_err(|problem| {
+            let path = path.to_owned();
+            match problem {
+                SchemaProblem::Database(error) => OpenStoreError::Database { path, error },
+                SchemaProblem::NotAStore => OpenStoreError::NotAStore { path },
+                SchemaProblem::Newer(version) => OpenStoreError::UnknownVersion { path, version },
+                SchemaProblem::NoWriteAheadLog => OpenStoreError::NoWriteAheadLog { path },
+            }
+        })?;
+        let (jobs, queue) = sync_channel(QUEUE_JOBS_MAX);
+        let thread = std::thread::Builder::new().name("store".to_owned());
+        let thread = thread.spawn(move || worker::run(connection, &queue)).map_err(io_error)?;
+        Ok(Self { limits, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    fn submit<T: Send + Unpin + 'static>(
+        &self,
+        access: Access,
+        verb: impl FnMut(&Connection) -> Result<T, VerbError> + Send + 'static,
+    ) -> Reply<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(VerbJob { access, verb, result: None, reply });
+        match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
+            Some(Ok(())) => Reply::later(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) }),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the store's thread does not accept more work");
+                Reply::now(Err(StoreError::Unavailable))
+            }
+            None => Reply::now(Err(StoreError::Unavailable)),
+        }
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // The thread finishes what waits, and closes the file.
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns from a verb with a reply that is an error.
+macro_rules! check {
+    ($checked:expr) => {
+        match $checked {
+            Ok(checked) => checked,
+            Err(error) => return Reply::now(Err(error)),
+        }
+    };
+}
+
+impl Store for SqliteStore {
+    fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome> {
+        check!(self.limits.check_key(key));
+        check!(self.limits.check_value(value));
+        let end_ms = check!(self.limits.end_ms(ttl, now_ms));
+        let (limits, key, value) = (self.limits, OwnedKey::new(key), value.to_vec());
+        self.submit(Access::Write, move |db| verbs::put_once(db, &limits, &key, &value, end_ms, now_ms))
+    }
+
+    fn get(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<Option<Vec<u8>>> {
+        check!(self.limits.check_key(key));
+        let key = OwnedKey::new(key);
+        self.submit(Access::Read, move |db| verbs::get(db, &key, now_ms))
+    }
+
+    fn take(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<Option<Vec<u8>>> {
+        check!(self.limits.check_key(key));
+        let key = OwnedKey::new(key);
+        self.submit(Access::Write, move |db| verbs::take(db, &key, now_ms))
+    }
+
+    fn delete(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<bool> {
+        check!(self.limits.check_key(key));
+        let key = OwnedKey::new(key);
+        self.submit(Access::Write, move |db| verbs::delete(db, &key, now_ms))
+    }
+
+    fn append(
+        &self,
+        stream: StoreKey<'_>,
+        value: &[u8],
+        entries_max: usize,
+        ttl: Ttl,
+        now_ms: u64,
+    ) -> Reply<Sequence> {
+        check!(self.limits.check_key(stream));
+        check!(self.limits.check_value(value));
+        let end_ms = check!(self.limits.end_ms(ttl, now_ms));
+        let (limits, stream, value) = (self.limits, OwnedKey::new(stream), value.to_vec());
+        self.submit(Access::Write, move |db| {
+            verbs::append(db, &limits, &stream, &value, entries_max, end_ms, now_ms)
+        })
+    }
+
+    fn read_after(
+        &self,
+        stream: StoreKey<'_>,
+        after: Sequence,
+        entries_max: usize,
+        now_ms: u64,
+    ) -> Reply<Option<StreamPage>> {
+        check!(self.limits.check_key(stream));
+        let (limits, stream) = (self.limits, OwnedKey::new(stream));
+        self.submit(Access::Read, move |db| {
+            verbs::read_after(db, &limits, &stream, after, entries_max, now_ms)
+        })
+    }
+
+    fn lease(&self, key: StoreKey<'_>, holder: &[u8], ttl: Ttl, now_ms: u64) -> Reply<LeaseOutcome> {
+        check!(self.limits.check_key(key));
+        check!(self.limits.check_holder(holder));
+        let end_ms = check!(self.limits.end_ms(ttl, now_ms));
+        let (limits, key, holder) = (self.limits, OwnedKey::new(key), holder.to_vec());
+        self.submit(Access::Write, move |db| verbs::lease(db, &limits, &key, &holder, end_ms, now_ms))
+    }
+
+    fn renew(&self, key: StoreKey<'_>, holder: &[u8], ttl: Ttl, now_ms: u64) -> Reply<bool> {
+        check!(self.limits.check_key(key));
+        let end_ms = check!(self.limits.end_ms(ttl, now_ms));
+        let (key, holder) = (OwnedKey::new(key), holder.to_vec());
+        self.submit(Access::Write, move |db| verbs::renew(db, &key, &holder, end_ms, now_ms))
+    }
+
+    fn release(&self, key: StoreKey<'_>, holder: &[u8], now_ms: u64) -> Reply<bool> {
+        check!(self.limits.check_key(key));
+        let (key, holder) = (OwnedKey::new(key), holder.to_vec());
+        self.submit(Access::Write, move |db| verbs::release(db, &key, &holder, now_ms))
+    }
+
+    fn expire(&self, records_max: usize, now_ms: u64) -> Reply<usize> {
+        self.submit(Access::Write, move |db| verbs::sweep(db, records_max, now_ms))
+    }
+}
+
+fn check_private(path: &Path) -> Result<(), OpenStoreError> {
+    let problem = match private_file::check(path) {
+        Ok(()) => return Ok(()),
+        Err(problem) => problem,
+    };
+    let path = path.to_owned();
+    Err(match problem {
+        OpenProblem::Io(error) => OpenStoreError::Io { path, error },
+        OpenProblem::NotAFile => OpenStoreError::NotAFile { path },
+        OpenProblem::Exposed(Exposure::Mode(mode)) => OpenStoreError::Exposed { path, mode },
+        OpenProblem::Exposed(Exposure::ForeignOwner) => OpenStoreError::ForeignOwner { path },
+    })
+}

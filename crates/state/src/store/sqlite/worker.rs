@@ -1,0 +1,108 @@
+//! The thread that owns the connection. It runs the verbs that wait in one transaction: one wait for the disk serves
+//! them all, and each is answered only after the commit.
+
+use std::sync::mpsc::Receiver;
+
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::verbs::VerbError;
+use crate::store::StoreError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// One verb with its arguments, and where its answer goes.
+pub(super) trait Job: Send {
+    fn access(&self) -> Access;
+    /// Nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+    /// Runs the verb and keeps its result. `Err` if it must be undone.
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
+    /// Sends the result, or this error instead.
+    fn finish(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+pub(super) struct VerbJob<T, F> {
+    pub(super) access: Access,
+    pub(super) verb: F,
+    pub(super) result: Option<Result<T, StoreError>>,
+    pub(super) reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for VerbJob<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, VerbError> + Send,
+{
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+        let result = (self.verb)(db).map_err(|error| match error {
+            VerbError::Refused(error) => error,
+            VerbError::Database(error) => to_store_error(&error),
+        });
+        let undo = result.as_ref().err().copied();
+        self.result = Some(result);
+        undo.map_or(Ok(()), Err)
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), StoreError>) {
+        let Self { result, reply, .. } = *self;
+        let result = committed.and_then(|()| result.unwrap_or(Err(StoreError::Unavailable)));
+        // The caller may have gone away.
+        let _ = reply.send(result);
+    }
+}
+
+const BATCH_JOBS_MAX: usize = 64;
+
+/// Ends when all senders are gone.
+pub(super) fn run(mut connection: Connection, jobs: &Receiver<Box<dyn Job>>) {
+    while let Ok(first) = jobs.recv() {
+        let waiting = std::iter::once(first).chain(jobs.try_iter()).take(BATCH_JOBS_MAX);
+        let mut batch: Vec<Box<dyn Job>> = waiting.filter(|job| !job.is_abandoned()).collect();
+        if batch.is_empty() {
+            continue;
+        }
+        let committed = run_batch(&mut connection, &mut batch);
+        let committed = committed.map_err(|error| to_store_error(&error));
+        batch.into_iter().for_each(|job| job.finish(committed));
+    }
+}
+
+fn run_batch(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    let behavior = match batch.iter().any(|job| job.access() == Access::Write) {
+        true => TransactionBehavior::Immediate,
+        false => TransactionBehavior::Deferred,
+    };
+    let mut transaction = connection.transaction_with_behavior(behavior)?;
+    for job in batch {
+        let savepoint = transaction.savepoint()?;
+        match job.run(&savepoint) {
+            Ok(()) => savepoint.commit()?,
+            // Undoes what the verb did; the other verbs of the batch stay. Some errors end the whole transaction, for
+            // example a full disk: then the savepoint is gone, this fails, and no verb of the batch has happened.
+            Err(_) => savepoint.finish()?,
+        }
+    }
+    transaction.commit()
+}
+
+/// What a caller may know. The rest goes to the log.
+fn to_store_error(error: &rusqlite::Error) -> StoreError {
+    tracing::error!(%error, "the store's database reports an error");
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt,
+        _ => StoreError::Unavailable,
+    }
+}
