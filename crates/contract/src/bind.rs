@@ -94,6 +94,38 @@ pub struct Projection {
 }
 
 impl ListArguments<'_> {
+    /// Filters and sort order in bytes: equal for lists with the same rows in the same order.
+    pub fn order_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        let mut field = |tag: u8, bytes: &[u8]| {
+            out.push(tag);
+            out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+            out.extend_from_slice(bytes);
+        };
+        for (column, comparison, value) in &self.filters {
+            field(b'c', &(*column as u64).to_be_bytes());
+            field(
+                match comparison {
+                    Comparison::Equals => b'=',
+                    Comparison::AtLeast => b'>',
+                    Comparison::AtMost => b'<',
+                },
+                &[],
+            );
+            match value {
+                BoundValue::Null => field(b'0', &[]),
+                BoundValue::Text(text) => field(b't', text.as_bytes()),
+                BoundValue::Integer(number) => field(b'i', &number.to_be_bytes()),
+                BoundValue::Real(number) => field(b'r', &number.to_bits().to_be_bytes()),
+                BoundValue::Blob(bytes) => field(b'b', bytes),
+            }
+        }
+        if let Some(sort) = &self.sort {
+            field(if sort.descending { b'd' } else { b'a' }, &(sort.column as u64).to_be_bytes());
+        }
+        out
+    }
+
     pub fn filters(&self) -> Vec<Filter<'_>> {
         self.filters
             .iter()

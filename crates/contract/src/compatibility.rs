@@ -11,11 +11,10 @@ use std::fmt;
 
 use ring::digest;
 use serde_json::Value;
-use spile_core::ToolAnnotations;
 use spile_core::text::hex;
+use spile_core::{Tool, ToolAnnotations};
 
-use crate::contract::{Confirm, Contract, Tool};
-pub use schema::schema_structure;
+use crate::contract::{Confirm, Contract};
 use schema::{SchemaSide, canonical, compare_side};
 
 /// What a change means for clients of the old contract.
@@ -89,35 +88,59 @@ impl ContractInterface {
         let instructions = instructions.unwrap_or_default();
         let instructions_digest =
             if instructions.is_empty() { String::new() } else { digest([instructions]) };
-        let tools =
-            contract.tools.iter().map(|tool| (tool.name.clone(), ToolInterface::from_tool(tool, contract)));
+        let tools = contract
+            .tools
+            .iter()
+            .map(|tool| (tool.name.clone(), ToolInterface::from_tool(&tool.to_catalog_tool(contract))));
         Self { instructions_digest, tools: tools.collect() }
     }
 }
 
 impl ToolInterface {
-    fn from_tool(tool: &Tool, contract: &Contract) -> Self {
+    /// The interface of any provider's tool.
+    pub fn from_tool(tool: &Tool) -> Self {
         let (input_schema, input_text) = canonical(tool.input_schema.as_str());
-        let (output_schema, output_text) = canonical(tool.output_schema.as_str());
+        let (output_schema, output_text) = match &tool.output_schema {
+            Some(schema) => canonical(schema.as_str()),
+            None => (Value::Null, String::new()),
+        };
         let title = tool.title.as_deref().unwrap_or_default();
+        let description = tool.description.as_deref().unwrap_or_default();
         Self {
-            text_digest: digest([title, &tool.description, &input_text, &output_text]),
-            annotations: tool.to_catalog_tool(contract).annotations,
-            confirm: tool.confirm,
+            text_digest: digest([title, description, &input_text, &output_text]),
+            annotations: tool.annotations,
+            confirm: if tool.requires_confirmation { Confirm::Ask } else { Confirm::Never },
             input_schema,
             output_schema,
         }
     }
 
-    /// Identifies the interface and its text.
+    /// Identifies what the tool takes, returns and does, without any text for people. Everything that must survive a
+    /// change of texts is bound to it: pending input requests, the lock file, the identity of a reloaded tool.
+    pub fn structural_digest(&self) -> ToolDigest {
+        let hints: String = annotation_hints(&self.annotations)
+            .into_iter()
+            .map(|(_, hint)| match hint {
+                None => '-',
+                Some(false) => '0',
+                Some(true) => '1',
+            })
+            .collect();
+        let confirm = match self.confirm {
+            Confirm::Never => "never",
+            Confirm::Ask => "ask",
+        };
+        sha256([&*hints, confirm, &self.input_schema.to_string(), &self.output_schema.to_string()])
+    }
+
+    /// Identifies the interface and its text, so that the lock file shows when somebody edited it.
     pub fn hash(&self) -> String {
-        let hints = annotation_hints(&self.annotations).map(|(_, hint)| format!("{hint:?}")).join(",");
-        let (input, output) = (self.input_schema.to_string(), self.output_schema.to_string());
-        // Without a confirmation the hash stays what it was before confirmations existed.
-        let confirm = (self.confirm == Confirm::Ask).then_some("ask");
-        digest([&self.text_digest, &*hints, &input, &output].into_iter().chain(confirm))
+        digest([&*hex(&self.structural_digest()), &self.text_digest])
     }
 }
+
+/// See [`ToolInterface::structural_digest`].
+pub type ToolDigest = [u8; 32];
 
 /// The hints with their names in the protocol.
 pub(crate) fn annotation_hints(of: &ToolAnnotations) -> [(&'static str, Option<bool>); 4] {
@@ -131,12 +154,18 @@ pub(crate) fn annotation_hints(of: &ToolAnnotations) -> [(&'static str, Option<b
 
 /// The first half of a SHA-256, in hexadecimal digits.
 fn digest<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
+    hex(&sha256(pieces)[..16])
+}
+
+fn sha256<'a>(pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for piece in pieces {
         context.update(&(piece.len() as u64).to_be_bytes());
         context.update(piece.as_bytes());
     }
-    hex(&context.finish().as_ref()[..16])
+    let mut out = [0; 32];
+    out.copy_from_slice(context.finish().as_ref());
+    out
 }
 
 /// All differences, by tool. Empty if the interfaces are the same.

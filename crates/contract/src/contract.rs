@@ -176,6 +176,7 @@ impl Tool {
             title: self.title.clone(),
             output_schema: Some(self.output_schema.clone()),
             annotations: self.annotations(contract),
+            requires_confirmation: self.confirm == Confirm::Ask,
             rate_limit: self.rate_limit,
             call_timeout_ms: self.call_timeout_ms.or(self.long_running.then_some(LONG_RUNNING_TIMEOUT_MS)),
             ..spile_core::Tool::new(&self.name, &self.description, self.input_schema.clone())

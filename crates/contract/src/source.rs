@@ -228,6 +228,32 @@ pub struct TableShape {
     pub key: Vec<usize>,
 }
 
+impl TableShape {
+    /// Identifies the columns and the key, whatever this build calls its types internally.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+        let mut part = |bytes: &[u8]| {
+            context.update(&(bytes.len() as u64).to_be_bytes());
+            context.update(bytes);
+        };
+        part(self.table.as_bytes());
+        for column in &self.columns {
+            part(&(column.source_index as u64).to_be_bytes());
+            part(column.name.as_bytes());
+            part(column.data_type.as_str().as_bytes());
+            part(&[u8::from(column.nullable), u8::from(column.mixed)]);
+            part(column.null_text.as_deref().unwrap_or_default().as_bytes());
+            part(&[u8::from(column.null_text.is_some())]);
+        }
+        for index in &self.key {
+            part(&(*index as u64).to_be_bytes());
+        }
+        let mut out = [0; 32];
+        out.copy_from_slice(context.finish().as_ref());
+        out
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct ColumnShape {
     /// The index in [`TableFacts::columns`].

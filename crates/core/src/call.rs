@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use json::{Doc, Node};
+use json::{Doc, Json, Node};
 
 /// What the call is for. The indexes point into the call's own document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,17 @@ impl Call {
     /// `name_index` is the index in `doc` of the tool or prompt name, or of the resource URI.
     pub fn new(target: CallTarget, doc: Doc, name_index: u32, arguments_index: Option<u32>) -> Self {
         Self { target, doc, name_index, arguments_index }
+    }
+
+    /// A call of a tool that no message asked for: by another tool, or with arguments that a policy replaced.
+    pub fn tool(name: &str, arguments: &Json) -> Self {
+        let json = Json::object(|call| {
+            call.str("name", name).raw("arguments", arguments.as_str());
+        });
+        let doc = json.to_doc();
+        let index = |key: &str| doc.root().get(key).map(|node| node.index());
+        let (name_index, arguments_index) = (index("name").unwrap_or_default(), index("arguments"));
+        Self::new(CallTarget::Tool, doc, name_index, arguments_index)
     }
 
     /// The tool's or prompt's name, or the resource's URI.

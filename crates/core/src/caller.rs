@@ -1,24 +1,6 @@
 //! The caller of a request and the capabilities of its client.
 
-use std::sync::Arc;
-
-/// The authenticated identity behind a request. It never comes from what a client claims about itself.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub enum Principal {
-    /// Not authenticated: a local pipe, or a transport without a token.
-    #[default]
-    Anonymous,
-    Named(Arc<str>),
-}
-
-impl Principal {
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Anonymous => "",
-            Self::Named(name) => name,
-        }
-    }
-}
+use crate::principal::Principal;
 
 /// The caller of one request.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use json::Json;
 
 /// Everything that one provider offers. Immutable: after a change there is a new catalog, and the provider
 /// reports a [`CatalogChange`](crate::CatalogChange).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
     pub tools: Vec<Tool>,
     pub resources: Vec<Resource>,
@@ -31,7 +31,7 @@ pub struct RateLimit {
     pub per_ms: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
     pub name: String,
     pub title: Option<String>,
@@ -44,6 +44,8 @@ pub struct Tool {
     pub icons: Option<Json>,
     pub meta: Option<Json>,
     pub task_support: TaskSupport,
+    /// Whether the provider asks the user before the tool does anything.
+    pub requires_confirmation: bool,
     /// The rate limit for each caller.
     pub rate_limit: Option<RateLimit>,
     /// The timeout of a call; `None` means the server's default.
@@ -62,6 +64,7 @@ impl Tool {
             icons: None,
             meta: None,
             task_support: TaskSupport::Forbidden,
+            requires_confirmation: false,
             rate_limit: None,
             call_timeout_ms: None,
         }
@@ -86,7 +89,7 @@ pub enum TaskSupport {
     Required,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resource {
     pub uri: String,
     pub name: String,
@@ -100,7 +103,7 @@ pub struct Resource {
 }
 
 /// Resources by a URI template (RFC 6570, simple `{name}` expressions).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceTemplate {
     pub uri_template: String,
     pub name: String,
@@ -112,7 +115,7 @@ pub struct ResourceTemplate {
     pub meta: Option<Json>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub name: String,
     pub title: Option<String>,
@@ -122,7 +125,7 @@ pub struct Prompt {
     pub meta: Option<Json>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptArgument {
     pub name: String,
     pub title: Option<String>,

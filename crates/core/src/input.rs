@@ -1,8 +1,11 @@
 //! Input requests to the user or the client's model, and the journal of the answers.
 
+use std::sync::OnceLock;
+
 use json::{Doc, Json, Node, NodeKind};
 
 use crate::caller::ClientCapabilities;
+use crate::provider::Platform;
 
 /// One input request. How it is sent depends on the client's protocol version; providers need not know.
 #[derive(Debug, Clone)]
@@ -45,45 +48,61 @@ impl InputRequest {
     }
 }
 
-/// Input requests of one round, each under a key that the provider chooses.
+/// Input requests of one round, each under a key that the provider chooses, and what the provider wants to find again in
+/// the next round.
 #[derive(Debug, Clone, Default)]
-pub struct InputRequests(Vec<(String, InputRequest)>);
+pub struct InputRequests {
+    requests: Vec<(String, InputRequest)>,
+    memo: Option<Box<[u8]>>,
+}
 
 impl InputRequests {
     pub fn single(key: impl Into<String>, request: InputRequest) -> Self {
-        Self(vec![(key.into(), request)])
+        Self { requests: vec![(key.into(), request)], memo: None }
     }
 
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, request: InputRequest) -> Self {
-        self.0.push((key.into(), request));
+        self.requests.push((key.into(), request));
         self
+    }
+
+    /// State that comes back with the answers, as [`Journal::memo`]. The client may carry it meanwhile, sealed: it
+    /// cannot read or change it, but it can send the same answers twice.
+    #[must_use]
+    pub fn with_memo(mut self, memo: impl Into<Box<[u8]>>) -> Self {
+        self.memo = Some(memo.into());
+        self
+    }
+
+    pub fn take_memo(&mut self) -> Option<Box<[u8]>> {
+        self.memo.take()
     }
 
     #[must_use]
     pub fn without(mut self, key: &str) -> Self {
-        self.0.retain(|(k, _)| k != key);
+        self.requests.retain(|(k, _)| k != key);
         self
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &InputRequest)> {
-        self.0.iter().map(|(key, request)| (key.as_str(), request))
+        self.requests.iter().map(|(key, request)| (key.as_str(), request))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.requests.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.requests.len()
     }
 
     pub fn contains_key(&self, key: &str) -> bool {
-        self.0.iter().any(|(k, _)| k == key)
+        self.requests.iter().any(|(k, _)| k == key)
     }
 
     pub fn required_capabilities(&self) -> ClientCapabilities {
-        self.0
+        self.requests
             .iter()
             .fold(ClientCapabilities::NONE, |all, (_, request)| all.with(request.required_capabilities()))
     }
@@ -145,16 +164,50 @@ impl InputResponse {
 pub struct Journal {
     /// The number of earlier rounds.
     pub round: u32,
-    /// Identifies the call across its rounds; set once the call has requested input. A client can send the same
-    /// answers twice, so a write that must happen once uses this as its idempotency key.
-    pub call_id: Option<[u8; 16]>,
+    call_id: OnceLock<CallId>,
     entries: Vec<(String, Json)>,
+    memo: Option<Box<[u8]>>,
 }
 
+/// Identifies a call across its rounds. A client can send the same answers twice, so an effect that must happen once uses
+/// this as its idempotency key.
+pub type CallId = [u8; 16];
+
 impl Journal {
-    /// An empty journal for a later round of a call.
-    pub fn for_round(round: u32, call_id: [u8; 16]) -> Self {
-        Self { round, call_id: Some(call_id), entries: Vec::new() }
+    /// A journal without answers for a later round of a call.
+    pub fn for_round(round: u32, call_id: CallId, memo: Option<Box<[u8]>>) -> Self {
+        Self { round, call_id: call_id.into(), entries: Vec::new(), memo }
+    }
+
+    /// The id of the call, chosen when it is first needed.
+    pub fn call_id(&self, platform: &dyn Platform) -> CallId {
+        *self.call_id.get_or_init(|| {
+            let mut random = CallId::default();
+            platform.fill_random(&mut random);
+            random
+        })
+    }
+
+    /// The id of the call, if anybody has needed it.
+    pub fn known_call_id(&self) -> Option<CallId> {
+        self.call_id.get().copied()
+    }
+
+    /// What the provider left in [`InputRequests::with_memo`] when the last round ended.
+    pub fn memo(&self) -> Option<&[u8]> {
+        self.memo.as_deref()
+    }
+
+    /// Replaces the memo without a new round: the answers were there already.
+    pub fn set_memo(&mut self, memo: Option<Box<[u8]>>) {
+        self.memo = memo;
+    }
+
+    /// Begins the next round: keeps the memo, and removes the answers to requests that are sent again.
+    pub fn next_round(&mut self, requests: &mut InputRequests) {
+        self.round += 1;
+        self.memo = requests.take_memo();
+        self.entries.retain(|(key, _)| !requests.contains_key(key));
     }
 
     /// Records an answer. A later answer to the same key replaces the earlier one.
@@ -167,11 +220,6 @@ impl Journal {
 
     pub fn response(&self, key: &str) -> Option<InputResponse> {
         self.entries.iter().find(|(k, _)| k == key).map(|(_, json)| InputResponse(json.to_doc()))
-    }
-
-    /// Removes the answers to requests that are sent again.
-    pub fn remove_all(&mut self, requests: &InputRequests) {
-        self.entries.retain(|(key, _)| !requests.contains_key(key));
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Json)> {

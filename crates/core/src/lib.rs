@@ -12,21 +12,29 @@ mod events;
 mod input;
 mod limits;
 mod outcome;
+mod policy;
+mod principal;
 mod provider;
 pub mod text;
 
 pub use call::{Call, CallTarget, CompletionRef};
-pub use caller::{Caller, ClientCapabilities, Principal};
+pub use caller::{Caller, ClientCapabilities};
 pub use catalog::{
     Catalog, Prompt, PromptArgument, RateLimit, Resource, ResourceTemplate, TaskSupport, Tool,
     ToolAnnotations,
 };
 pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode};
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};
-pub use input::{ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
+pub use input::{CallId, ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
 pub use limits::Limits;
 pub use outcome::{
     CallResult, CompletionResult, ContentBlock, Outcome, PromptMessage, PromptResult, ResourceContents,
     ResourceResult, Role, ToolContent, ToolResult,
 };
-pub use provider::{CallContext, CallFuture, CatalogChange, ChangeListener, Platform, Provider, Run};
+pub use policy::{
+    CatalogView, Decision, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Visibility,
+};
+pub use principal::{Identity, IdentityError, Principal};
+pub use provider::{
+    CallContext, CallFuture, CatalogChange, ChangeListener, NoTools, Platform, Provider, Run, ToolCaller,
+};

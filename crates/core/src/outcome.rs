@@ -48,6 +48,9 @@ pub enum CallResult {
     Prompt(PromptResult),
     Resource(ResourceResult),
     Completion(CompletionResult),
+    /// The result object of another server, for any kind of call. Its members, annotations and `_meta` are passed on as
+    /// they came.
+    Relayed(Json),
 }
 
 impl CallResult {
@@ -75,6 +78,18 @@ impl CallResult {
             Self::Prompt(result) => result.messages.iter().map(|message| block_len(&message.content)).sum(),
             Self::Resource(result) => result.contents.iter().map(contents_len).sum(),
             Self::Completion(completion) => completion.values.iter().map(String::len).sum(),
+            Self::Relayed(result) => result.as_str().len(),
+        }
+    }
+
+    /// Whether it is the result of a tool that failed.
+    pub fn is_error(&self) -> bool {
+        match self {
+            Self::Tool(result) => result.is_error,
+            Self::Relayed(result) => {
+                result.to_doc().root().get("isError").and_then(|value| value.bool()).unwrap_or(false)
+            }
+            Self::Prompt(_) | Self::Resource(_) | Self::Completion(_) => false,
         }
     }
 }

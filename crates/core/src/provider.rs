@@ -4,9 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use json::Json;
+
 use crate::call::Call;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
+use crate::error::{CallError, ItemKind};
 use crate::events::EventSink;
 use crate::input::Journal;
 use crate::outcome::Outcome;
@@ -23,6 +26,17 @@ pub trait Provider: Send + Sync {
 
     /// Called once, when the host adds the provider. The provider reports changes to `listener`.
     fn set_change_listener(&self, _listener: Arc<dyn ChangeListener>) {}
+
+    /// The first client subscribed to this resource: from now on the provider reports its changes.
+    fn watch(&self, _uri: &str) {}
+
+    /// The last client unsubscribed from this resource.
+    fn unwatch(&self, _uri: &str) {}
+
+    /// Whether its results match their output schemas by construction. The host checks all others.
+    fn guarantees_output_schemas(&self) -> bool {
+        false
+    }
 }
 
 /// The context of one round of a call.
@@ -31,6 +45,27 @@ pub struct CallContext<'a> {
     pub journal: &'a Journal,
     pub events: &'a EventSink,
     pub platform: &'a Arc<dyn Platform>,
+    /// How long this round may take. After that the host drops its future.
+    pub timeout_ms: u64,
+    /// Calls other tools of the same server.
+    pub tools: &'a dyn ToolCaller,
+}
+
+/// Calls tools of the same server on behalf of the caller of a running call: with the same identity, policy and limits.
+pub trait ToolCaller: Send + Sync {
+    /// `journal` has the answers for the called tool: empty at first. If the outcome is
+    /// [`Outcome::InputRequired`], the calling provider decides whether to ask its own caller.
+    fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture;
+}
+
+/// For calls without a server, as in tests: knows no tools.
+pub struct NoTools;
+
+impl ToolCaller for NoTools {
+    fn call_tool(&self, name: &str, _arguments: Json, _journal: Journal) -> CallFuture {
+        let unknown = CallError::UnknownItem { kind: ItemKind::Tool, name: name.to_owned() };
+        Box::pin(std::future::ready(Outcome::Failed(unknown)))
+    }
 }
 
 pub enum Run {

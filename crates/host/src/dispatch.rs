@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use json::Json;
 use spile_core::{
-    Call, CallError, CallResult, CallTarget, Caller, ClientCapabilities, EventFilter, EventSink, Journal,
-    Principal,
+    Call, CallError, CallResult, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink,
+    Journal, Principal,
 };
 use wire::encode::{self, ReplyTo, TaskSnapshot, TaskStatus};
 use wire::error::{ErrorCode, RpcError};
@@ -23,10 +23,9 @@ use crate::connection_state::{AdmissionError, ConnectionState, ReplyChannel};
 use crate::in_flight::{BatchInFlight, InFlight, PendingResponse, SubscriptionStream};
 use crate::input_requests;
 use crate::observer::CallObservation;
-use crate::pipeline::{self, CallJob, CallResponse};
+use crate::pipeline::{self, CallJob, CallResponse, CallStage};
 use crate::registry::Registry;
 use crate::server::{CallerIdentity, Server};
-use crate::subscriptions::Subscription;
 use crate::tasks::{Task, TaskOwner};
 
 /// What dispatching a request produced.
@@ -62,7 +61,7 @@ impl Server {
                 return Ok(());
             }
             let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
-            for mirrored in &tool.header_params {
+            for mirrored in &tool.compiled.header_params {
                 let argument = mirrored.find(call.arguments());
                 if let Err(reason) = wire::headers::check_matches_argument(header(&mirrored.header), argument)
                 {
@@ -98,7 +97,7 @@ impl Server {
                 reply_channel,
             ),
             RequestKind::List(list, cursor) => {
-                self.dispatch_list(&registry, list, cursor.as_deref(), &to, identity)
+                self.dispatch_list(&registry, list, cursor.as_deref(), &to, identity, peer)
             }
             RequestKind::Ping => empty_response(&registry, &to),
             RequestKind::Discover => {
@@ -209,7 +208,7 @@ impl Server {
                 ok_response(body)
             }
             ReplyChannel::Stateless | ReplyChannel::Session(_) => {
-                let session = self.sessions.issue(&self.sealer, peer, &identity.principal, &*self.platform);
+                let session = self.sessions.issue(&self.keyring, peer, &identity.principal, &*self.platform);
                 Dispatched::Initialized { body, session }
             }
         }
@@ -222,23 +221,29 @@ impl Server {
         cursor: Option<&str>,
         to: &ReplyTo,
         identity: &CallerIdentity,
+        peer: Peer,
     ) -> Dispatched {
-        let Some(members) = registry.page(list, to.version, cursor) else {
-            return error_response(
+        let view = self.catalog_view(identity, peer);
+        let page = registry.page(list, to.version, cursor, view.as_ref(), |members| {
+            let mut body = Vec::with_capacity(members.len() + 256);
+            let is_public = view.is_none() && is_cacheable_publicly(identity);
+            encode::list_page(&mut body, to, &registry.server_info, members, LIST_TTL_MS, is_public);
+            body
+        });
+        match page {
+            Some(body) => ok_response(body),
+            None => error_response(
                 &RpcError::invalid_params("`params.cursor`: unknown cursor; start again without one"),
                 to,
-            );
-        };
-        let mut body = Vec::with_capacity(members.len() + 256);
-        encode::list_page(
-            &mut body,
-            to,
-            &registry.server_info,
-            members,
-            LIST_TTL_MS,
-            is_cacheable_publicly(identity),
-        );
-        ok_response(body)
+            ),
+        }
+    }
+
+    /// The part of the catalog that this caller sees; `None` for all of it.
+    #[inline]
+    fn catalog_view(&self, identity: &CallerIdentity, peer: Peer) -> Option<CatalogView> {
+        let policy = self.policy.get()?;
+        policy.view(&Caller { principal: identity.principal.clone(), capabilities: peer.capabilities })
     }
 
     /// The connection state behind a reply channel, if it has any.
@@ -303,6 +308,7 @@ impl Server {
         let has_listener = filter.progress || filter.log_level.is_some() || can_be_asked;
         let events = if has_listener { EventSink::new(filter) } else { EventSink::disabled() };
         let caller = Caller { principal: identity.principal.clone(), capabilities: peer.capabilities };
+        let observation = CallObservation::new(self, &call, identity, journal.round, 0);
         let job = CallJob {
             call,
             peer,
@@ -313,9 +319,10 @@ impl Server {
             journal,
             checks,
             task_metadata: task,
+            stage: CallStage::Request,
+            observation: observation.clone(),
         };
-        let observation = CallObservation::new(self, &job.call, identity);
-        let future = Box::pin(pipeline::execute_call(self.clone(), registry.clone(), job));
+        let future = Box::pin(pipeline::execute_call(self.clone(), registry.clone(), job, None));
         Dispatched::Call(InFlight::new(self.clone(), registry, to, events, future, observation))
     }
 
@@ -407,8 +414,7 @@ impl Server {
                 .filter(|id| self.tasks.find(id, &owner, now_ms).is_ok())
                 .collect(),
         };
-        let subscription = Arc::new(Subscription::new(&granted));
-        self.subscriptions.add(&subscription);
+        let subscription = self.subscriptions.subscribe(&granted);
         let first = encode::subscription_acknowledged(&to.id, &granted);
         Dispatched::Subscription(SubscriptionStream::new(self.clone(), to, subscription, first))
     }

@@ -27,7 +27,7 @@ pub struct InFlight {
     future: ResponseFuture,
     /// The response, held back until all events before it are sent.
     response: Option<CallResponse>,
-    observation: Option<Box<CallObservation>>,
+    observation: Option<Arc<CallObservation>>,
 }
 
 /// The pipeline's future of one call.
@@ -54,7 +54,7 @@ impl InFlight {
         reply_to: ReplyTo,
         events: EventSink,
         future: ResponseFuture,
-        observation: Option<Box<CallObservation>>,
+        observation: Option<Arc<CallObservation>>,
     ) -> Self {
         server.counters.calls_active.fetch_add(1, Ordering::Relaxed);
         server.counters.calls_total.fetch_add(1, Ordering::Relaxed);

@@ -1,21 +1,22 @@
 //! Input requests to the client (elicitation, sampling, roots), and where the journal lives meanwhile.
 //!
-//! In the modern era the journal travels to the client sealed, as `requestState`, and the call comes back as a new
+//! In the stateless era the journal travels to the client sealed, as `requestState`, and the call comes back as a new
 //! request. In the handshake era the server sends requests of its own and the call waits here. Either way the
-//! handler runs again with the responses and cannot tell the difference.
+//! handler runs again with the responses and cannot tell the difference. In a task the responses come with
+//! `tasks/update`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use json::Json;
 use spile_core::{Call, CallError, CallTarget, InputRequests, Journal, Principal, ToolError};
+use state::keyring::{OpenError, Purpose, digest_parts};
 use wire::{Feature, Resume};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, ResponseChecks};
-use crate::pipeline::{CallJob, input_refused_error, invalid_response_error};
+use crate::pipeline::{CONTRACT_CHANGED, CallJob, CallStage, input_refused_error, invalid_response_error};
 use crate::registry::Registry;
-use crate::seal::{Purpose, digest_parts};
 use crate::server::Server;
 
 /// The outcome of one round of input requests.
@@ -31,14 +32,19 @@ pub(crate) enum InputOutcome {
 /// Responses are small; a larger journal is too much to send back and forth.
 const REQUEST_STATE_BYTES_MAX: usize = 256 << 10;
 
-/// Sends the input requests to the calling client.
+/// Sends the input requests to the calling client, wherever the call runs.
 pub(crate) async fn request_input(
     server: &Server,
     registry: &Registry,
     job: &mut CallJob,
-    requests: InputRequests,
+    mut requests: InputRequests,
 ) -> Result<InputOutcome, CallError> {
+    if let CallStage::Nested { .. } = job.stage {
+        // The calling tool decides what to do about them.
+        return Ok(InputOutcome::Sealed { requests, state: String::new() });
+    }
     if job.checks.as_mut().is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) {
+        job.journal.set_memo(requests.take_memo());
         return Ok(InputOutcome::Answered);
     }
     let missing = job.caller.capabilities.missing(requests.required_capabilities());
@@ -48,13 +54,8 @@ pub(crate) async fn request_input(
     if requests.is_empty() {
         return Err(CallError::Internal { detail: "a handler needs input but has no input requests".into() });
     }
-    job.journal.remove_all(&requests);
-    job.journal.round += 1;
-    job.journal.call_id.get_or_insert_with(|| {
-        let mut random = [0; 16];
-        server.platform.fill_random(&mut random);
-        random
-    });
+    job.journal.next_round(&mut requests);
+    job.journal.call_id(&*server.platform);
     if job.journal.round > server.limits.input_rounds_max {
         if let Some(reason) = job.checks.as_ref().and_then(|checks| checks.first_rejection()) {
             return Ok(InputOutcome::Refused(invalid_response_error(reason)));
@@ -67,6 +68,17 @@ pub(crate) async fn request_input(
         Some(checks) => checks.explain(requests),
         None => requests,
     };
+    if let CallStage::Task(task) = &job.stage {
+        return match task.request_input(server, &requests).await {
+            Ok(responses) => {
+                for (key, response) in responses {
+                    job.journal.record(&key, response);
+                }
+                Ok(InputOutcome::Answered)
+            }
+            Err(error) => Ok(InputOutcome::Refused(error)),
+        };
+    }
     if job.peer.version.has(Feature::InputRequired) {
         let state = seal_journal(server, registry, job, &requests)?;
         return Ok(InputOutcome::Sealed { requests, state });
@@ -135,8 +147,8 @@ async fn request_over_connection(
     outcome
 }
 
-/// What a seal is bound to: the caller, the call with its arguments, and the tool's contract.
-fn seal_binding(registry: &Registry, principal: &Principal, call: &Call) -> [u8; 32] {
+/// What a seal is bound to: the caller, and the call with its arguments.
+fn seal_binding(principal: &Principal, call: &Call) -> [u8; 32] {
     let target: &[u8] = match call.target {
         CallTarget::Tool => b"tool",
         CallTarget::Prompt => b"prompt",
@@ -147,13 +159,7 @@ fn seal_binding(registry: &Registry, principal: &Principal, call: &Call) -> [u8;
     if let Some(node) = call.arguments() {
         node.write_compact(&mut arguments);
     }
-    let name = call.name();
-    let fingerprint = match call.target {
-        CallTarget::Tool => registry.tool_fingerprint(&name).map(u64::to_be_bytes),
-        CallTarget::Prompt | CallTarget::Resource | CallTarget::Completion { .. } => None,
-    };
-    let contract = fingerprint.as_ref().map_or(registry.config.version.as_bytes(), |bytes| bytes);
-    digest_parts(&[principal.as_str().as_bytes(), contract, target, name.as_bytes(), &arguments])
+    digest_parts(&[principal.id().as_bytes(), target, call.name().as_bytes(), &arguments])
 }
 
 fn seal_journal(
@@ -163,10 +169,13 @@ fn seal_journal(
     requests: &InputRequests,
 ) -> Result<String, CallError> {
     let expires_ms = server.platform.now_ms().saturating_add(server.limits.input_timeout_ms);
-    let mut plain = Vec::with_capacity(64);
+    let mut plain = Vec::with_capacity(128);
     plain.extend_from_slice(&expires_ms.to_be_bytes());
     plain.extend_from_slice(&job.journal.round.to_be_bytes());
-    plain.extend_from_slice(&job.journal.call_id.unwrap_or_default());
+    plain.extend_from_slice(&job.journal.call_id(&*server.platform));
+    plain.extend_from_slice(&registry.contract_digest(&job.call));
+    plain.push(u8::from(job.journal.memo().is_some()));
+    seal_bytes(&mut plain, job.journal.memo().unwrap_or_default());
     let entries = job.journal.entries().map(|(key, response)| (key, response.as_str()));
     seal_pairs(&mut plain, entries);
     let expected: Vec<_> =
@@ -177,8 +186,13 @@ fn seal_journal(
         let reason = format!("the responses so far exceed the limit of {REQUEST_STATE_BYTES_MAX} bytes");
         return Err(CallError::InvalidParams { path: "params.inputResponses".into(), reason });
     }
-    let binding = seal_binding(registry, &job.caller.principal, &job.call);
-    Ok(server.sealer.seal(Purpose::RequestState, &binding, plain, &*server.platform))
+    let binding = seal_binding(&job.caller.principal, &job.call);
+    Ok(server.keyring.seal(Purpose::RequestState, &binding, &plain, &*server.platform))
+}
+
+fn seal_bytes(plain: &mut Vec<u8>, bytes: &[u8]) {
+    plain.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    plain.extend_from_slice(bytes);
 }
 
 /// Writes the number of pairs, then each text with its length.
@@ -189,8 +203,7 @@ fn seal_pairs<'a>(plain: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a
     for (key, text) in pairs {
         count += 1;
         for part in [key, text] {
-            plain.extend_from_slice(&(part.len() as u32).to_be_bytes());
-            plain.extend_from_slice(part.as_bytes());
+            seal_bytes(plain, part.as_bytes());
         }
     }
     plain[at..at + 4].copy_from_slice(&count.to_be_bytes());
@@ -208,10 +221,11 @@ pub(crate) fn resume_journal(
     let (mut journal, expected) = match resume.request_state {
         None => (Journal::default(), Vec::new()),
         Some(state) => {
-            let binding = seal_binding(registry, principal, call);
-            let plain = server.sealer.open(Purpose::RequestState, &binding, &state);
-            let plain = plain.map_err(|_| CallError::InvalidRequestState("not issued for this request"))?;
-            decode_journal(&plain, server.platform.now_ms())?
+            let binding = seal_binding(principal, call);
+            let now_ms = server.platform.now_ms();
+            let plain = server.keyring.open(Purpose::RequestState, &binding, &state, now_ms);
+            let plain = plain.map_err(|error| CallError::InvalidRequestState(open_error_text(error)))?;
+            decode_journal(&plain, now_ms, &registry.contract_digest(call))?
         }
     };
     let mut checks = ResponseChecks::default();
@@ -226,9 +240,25 @@ pub(crate) fn resume_journal(
     Ok((journal, Some(Box::new(checks))))
 }
 
+/// Why a `requestState` is refused, for the client.
+fn open_error_text(error: OpenError) -> &'static str {
+    match error {
+        OpenError::Malformed => "not issued by this server",
+        OpenError::UnknownKey(_) => {
+            "issued by another server, or the server's keys have changed since; repeat the call without it"
+        }
+        OpenError::KeyExpired(_) => "the server's keys have changed since; repeat the call without it",
+        OpenError::Mismatch => "not issued for this request",
+    }
+}
+
 type ExpectedResponses = Vec<(String, ExpectedResponse)>;
 
-fn decode_journal(plain: &[u8], now_ms: u64) -> Result<(Journal, ExpectedResponses), CallError> {
+fn decode_journal(
+    plain: &[u8],
+    now_ms: u64,
+    contract_digest: &[u8; 32],
+) -> Result<(Journal, ExpectedResponses), CallError> {
     // The seal opened, so this server wrote it; still, nothing here may panic.
     let corrupt = || CallError::InvalidRequestState("corrupt");
     let (expires, rest) = plain.split_first_chunk().ok_or_else(corrupt)?;
@@ -236,8 +266,15 @@ fn decode_journal(plain: &[u8], now_ms: u64) -> Result<(Journal, ExpectedRespons
         return Err(CallError::InvalidRequestState("expired; repeat the call without it"));
     }
     let (round, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
-    let (call, mut rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
-    let mut journal = Journal::for_round(u32::from_be_bytes(*round), *call);
+    let (call, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+    let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
+    if digest != contract_digest {
+        return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
+    }
+    let (has_memo, mut rest) = rest.split_first().ok_or_else(corrupt)?;
+    let memo = take_bytes(&mut rest).ok_or_else(corrupt)?;
+    let memo = (*has_memo == 1).then(|| memo.into());
+    let mut journal = Journal::for_round(u32::from_be_bytes(*round), *call, memo);
     for (key, response) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
         journal.record(key, Json::parse(response).map_err(|_| corrupt())?);
     }
@@ -249,16 +286,21 @@ fn decode_journal(plain: &[u8], now_ms: u64) -> Result<(Journal, ExpectedRespons
 }
 
 fn decode_pairs<'a>(rest: &mut &'a [u8]) -> Option<Vec<(&'a str, &'a str)>> {
-    fn take_u32(rest: &mut &[u8]) -> Option<u32> {
-        let (bytes, after) = rest.split_first_chunk()?;
-        *rest = after;
-        Some(u32::from_be_bytes(*bytes))
-    }
     fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-        let length = take_u32(rest)? as usize;
-        let (text, after) = rest.split_at_checked(length)?;
-        *rest = after;
-        std::str::from_utf8(text).ok()
+        std::str::from_utf8(take_bytes(rest)?).ok()
     }
     (0..take_u32(rest)?).map(|_| Some((take_text(rest)?, take_text(rest)?))).collect()
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_u32(rest)? as usize;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u32::from_be_bytes(*bytes))
 }

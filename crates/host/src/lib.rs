@@ -13,14 +13,16 @@ mod dispatch;
 mod in_flight;
 mod input_requests;
 mod input_responses;
+mod nested_calls;
 mod observer;
 mod outgoing_queue;
 mod panic_guard;
 mod pipeline;
 mod platform;
+mod policy;
+mod providers;
 mod rate_limit;
 mod registry;
-mod seal;
 mod server;
 mod session_streams;
 mod sessions;
@@ -33,14 +35,15 @@ pub use connection_state::{ConnectionState, InFlightGuard, ReplyChannel};
 pub use contract_provider::{ContractBackends, ContractProvider};
 pub use dispatch::Dispatched;
 pub use in_flight::{BatchInFlight, InFlight, OutgoingMessage, PendingResponse, SubscriptionStream};
-pub use observer::{CallObserver, CallRecord, CallStatus};
+pub use observer::{CallObserver, CallRecord, CallStatus, PolicyRecord};
 pub use outgoing_queue::OutgoingQueue;
 pub use platform::SystemPlatform;
-pub use registry::{CatalogError, Registry};
+pub use registry::{Registry, UnservedItem};
 pub use server::{
     CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SourceHealth, SseConnection,
     Status, UnavailableSource, early_error_response,
 };
 pub use session_streams::{GET_STREAM, SessionStreams, StreamItem, StreamReader};
 pub use sessions::SessionTicket;
+pub use state::keyring::Keyring;
 pub use subscriptions::{Subscription, SubscriptionEvent};

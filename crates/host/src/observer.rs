@@ -2,10 +2,11 @@
 //!
 //! Without an observer a call keeps nothing for it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use json::ScanLimits;
-use spile_core::{Call, CallError, CallResult};
+use spile_core::{Call, CallError, CallResult, PolicyDecision};
 use wire::ErrorResponse;
 
 use crate::pipeline::CallResponse;
@@ -22,8 +23,21 @@ pub struct CallRecord<'a> {
     pub identity: &'a CallerIdentity,
     pub status: CallStatus<'a>,
     pub duration_ms: u64,
-    /// Size of the encoded response.
+    /// Size of the encoded response; 0 for a nested call.
     pub response_bytes: usize,
+    /// Number of earlier rounds in which the client was asked for input.
+    pub round: u32,
+    /// 0 for a call of the client; 1 for a call of a tool by another, and so on.
+    pub depth: u8,
+    /// What the policy decided, if there is one.
+    pub policy: Option<PolicyRecord>,
+}
+
+/// What the policy decided about a call, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyRecord {
+    pub decision: &'static str,
+    pub reason: Option<Box<str>>,
 }
 
 /// How a call ended.
@@ -44,19 +58,52 @@ pub(crate) struct CallObservation {
     call: Call,
     identity: CallerIdentity,
     started_ms: u64,
+    round: u32,
+    depth: u8,
+    policy: Mutex<Option<PolicyRecord>>,
+    is_reported: AtomicBool,
 }
 
 impl CallObservation {
     /// `None` without an observer.
     #[inline]
-    pub(crate) fn new(server: &Server, call: &Call, identity: &CallerIdentity) -> Option<Box<Self>> {
+    pub(crate) fn new(
+        server: &Server,
+        call: &Call,
+        identity: &CallerIdentity,
+        round: u32,
+        depth: u8,
+    ) -> Option<Arc<Self>> {
         let observer = server.observer.get()?.clone();
         let started_ms = server.platform.now_ms();
-        Some(Box::new(Self { observer, call: call.clone(), identity: identity.clone(), started_ms }))
+        Some(Arc::new(Self {
+            observer,
+            call: call.clone(),
+            identity: identity.clone(),
+            started_ms,
+            round,
+            depth,
+            policy: Mutex::default(),
+            is_reported: AtomicBool::new(false),
+        }))
     }
 
+    pub(crate) fn record_decision(&self, decided: &PolicyDecision) {
+        let record = PolicyRecord { decision: decided.decision.as_str(), reason: decided.reason.clone() };
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    }
+
+    pub(crate) fn record_result_decision(&self, decision: &'static str, reason: Option<&str>) {
+        let record = PolicyRecord { decision, reason: reason.map(Into::into) };
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    }
+
+    /// Reports the call, once.
     #[cold]
     pub(crate) fn report(&self, server: &Server, response: Option<&CallResponse>, bytes: usize) {
+        if self.is_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let status = match response {
             Some(CallResponse::Result(result)) => CallStatus::Result(result),
             Some(CallResponse::InputRequired { .. }) => CallStatus::InputRequired,
@@ -71,6 +118,9 @@ impl CallObservation {
             status,
             duration_ms,
             response_bytes: bytes,
+            round: self.round,
+            depth: self.depth,
+            policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         });
     }
 }

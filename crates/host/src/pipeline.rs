@@ -1,12 +1,14 @@
-//! The pipeline of a call, on one screen: route it, check its arguments, apply the rate limit, run it, request
-//! missing input, and fit the result to what the tool promised.
+//! The pipeline of a call: route it, check its arguments, ask the policy, apply the rate limit, run it, request missing
+//! input, and fit the result to what the tool promised.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use json::Json;
 use spile_core::{
-    Call, CallContext, CallError, CallResult, Caller, EventSink, InputRequests, Journal, Outcome, Platform,
-    Run, TaskSupport, ToolContent, ToolError, ToolErrorCode, ToolResult,
+    Call, CallContext, CallError, CallFuture, CallResult, Caller, EventSink, InputRequests, ItemKind,
+    Journal, Outcome, Platform, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
+    ToolResult,
 };
 use tokio::time::timeout;
 use wire::encode::TaskSnapshot;
@@ -15,10 +17,14 @@ use wire::{Peer, TaskMetadata};
 use crate::connection_state::ReplyChannel;
 use crate::input_requests::{InputOutcome, request_input};
 use crate::input_responses::ResponseChecks;
+use crate::nested_calls::NestedCalls;
+use crate::observer::CallObservation;
 use crate::panic_guard::{CatchPanic, catch_panic};
+use crate::policy::{PolicyOutcome, apply_policy, apply_policy_to_result, check_visible};
 use crate::rate_limit::RateLimited;
 use crate::registry::{CallRoute, Registry, ToolEntry};
 use crate::server::{CallerIdentity, Server};
+use crate::tasks::Task;
 
 /// One call with everything that belongs to it.
 pub(crate) struct CallJob {
@@ -32,6 +38,18 @@ pub(crate) struct CallJob {
     /// `None` until the client has sent a response.
     pub(crate) checks: Option<Box<ResponseChecks>>,
     pub(crate) task_metadata: Option<TaskMetadata>,
+    pub(crate) stage: CallStage,
+    pub(crate) observation: Option<Arc<CallObservation>>,
+}
+
+/// Where a call runs, and so where its input requests go.
+pub(crate) enum CallStage {
+    /// Its client waits for the response.
+    Request,
+    /// It continues as a task.
+    Task(Arc<Task>),
+    /// Another tool called it, at this depth.
+    Nested { depth: u8 },
 }
 
 /// How a request for a call is answered.
@@ -47,54 +65,47 @@ pub(crate) enum CallResponse {
 #[expect(clippy::manual_async_fn, reason = "see above")]
 pub(crate) fn execute_call(
     server: Arc<Server>,
-    registry: Arc<Registry>,
+    mut registry: Arc<Registry>,
     mut job: CallJob,
+    mut work: Option<CallFuture>,
 ) -> impl Future<Output = Result<CallResponse, CallError>> + Send {
     async move {
-        let route = registry.route(&job.call)?;
-        if let CallRoute::Tool(tool) = &route {
-            if let Err(error) = tool.input_schema.validate(job.call.arguments()) {
-                return Ok(CallResponse::Result(tool_error_result(&server, tool, *error)));
-            }
-            check_task_support(tool, &job)?;
-            if let Some(rate_limiter) = &tool.rate_limiter
-                && let Err(limited) = rate_limiter.try_acquire(&job.identity, server.platform.now_ms())
-            {
-                return Ok(CallResponse::Result(tool_error_result(&server, tool, rate_limit_error(limited))));
-            }
-        }
         loop {
-            let outcome = run_round(&server, &registry, &route, &job).await;
-            let outcome = match outcome {
-                Outcome::Detach(work) if continues_as_task(&route, &job) => {
-                    let started = server.tasks.start(&server, &registry, job, work);
-                    return started
-                        .map(CallResponse::Task)
-                        .or_else(|error| error_response(&server, &route, error));
+            let route = registry.route(&job.call)?;
+            if let Some(policy) = server.policy.get() {
+                check_visible(policy, &job)?;
+            }
+            let outcome = match work.take() {
+                Some(work) => {
+                    await_with_timeout(call_timeout_ms(&registry, &route, &job), Run::Later(work)).await
                 }
-                Outcome::Detach(work) => {
-                    await_with_timeout(call_timeout_ms(&registry, &route), Run::Later(work)).await
-                }
-                other => other,
+                None => match start_round(&server, &route, &mut job) {
+                    Ok(()) => run_round(&server, &registry, &route, &mut job).await,
+                    Err(refusal) => *refusal,
+                },
             };
             match outcome {
-                Outcome::Done(result) => return Ok(CallResponse::Result(fit_result(&route, result))),
-                Outcome::ToolFailed(error) => {
-                    return Ok(CallResponse::Result(tool_error_to_result(&server, &route, *error)?));
-                }
+                Outcome::Done(result) => return finish(&server, &route, &job, result).await,
+                Outcome::ToolFailed(error) => return tool_error_response(&server, &route, *error),
                 Outcome::Failed(error) => return error_response(&server, &route, error),
-                Outcome::Detach(_) => {
-                    return Err(CallError::Internal { detail: "detached work detached again".into() });
-                }
+                Outcome::Detach(future) => match &job.stage {
+                    CallStage::Request if continues_as_task(&route, &job) => {
+                        let started = server.tasks.start(&server, &registry, job, future);
+                        return started
+                            .map(CallResponse::Task)
+                            .or_else(|error| error_response(&server, &route, error));
+                    }
+                    CallStage::Request | CallStage::Task(_) | CallStage::Nested { .. } => work = Some(future),
+                },
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
                 Outcome::InputRequired(requests) => {
                     match Box::pin(request_input(&server, &registry, &mut job, requests)).await {
-                        Ok(InputOutcome::Answered) => {}
+                        Ok(InputOutcome::Answered) => registry = next_registry(&server, &registry, &job)?,
                         Ok(InputOutcome::Sealed { requests, state }) => {
                             return Ok(CallResponse::InputRequired { requests, state });
                         }
                         Ok(InputOutcome::Refused(error)) => {
-                            return Ok(CallResponse::Result(tool_error_to_result(&server, &route, error)?));
+                            return tool_error_response(&server, &route, error);
                         }
                         Err(error) => return error_response(&server, &route, error),
                     }
@@ -104,33 +115,107 @@ pub(crate) fn execute_call(
     }
 }
 
+/// Checks a round before anything runs: the arguments, and at the first round the rate limit.
+#[inline]
+fn start_round(server: &Server, route: &CallRoute<'_>, job: &mut CallJob) -> Result<(), Box<Outcome>> {
+    let CallRoute::Tool(tool) = route else { return Ok(()) };
+    if let Err(error) = tool.compiled.input_schema.validate(job.call.arguments()) {
+        return Err(Box::new(Outcome::ToolFailed(error)));
+    }
+    check_task_support(tool, job).map_err(|error| Box::new(Outcome::Failed(error)))?;
+    // Answers to input requests belong to a call that was counted already.
+    if job.journal.round == 0
+        && let Some(rate_limiter) = &tool.rate_limiter
+        && let Err(limited) = rate_limiter.try_acquire(&job.identity, server.platform.now_ms())
+    {
+        return Err(Box::new(rate_limit_error(limited).into()));
+    }
+    Ok(())
+}
+
+/// The registry for the next round. A round runs on the registry that is current when it begins, as it does where the
+/// client repeats the request; if the tool means something else by now, the call ends.
+fn next_registry(
+    server: &Server,
+    registry: &Arc<Registry>,
+    job: &CallJob,
+) -> Result<Arc<Registry>, CallError> {
+    let current = server.registry();
+    if !Arc::ptr_eq(&current, registry) && !current.has_same_contract(registry, &job.call) {
+        return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
+    }
+    Ok(current)
+}
+
+pub(crate) const CONTRACT_CHANGED: &str = "the tool changed while it waited for input; repeat the call";
+
 /// Runs the provider once, with the call's time limit and with panics caught.
-async fn run_round(server: &Server, registry: &Registry, route: &CallRoute<'_>, job: &CallJob) -> Outcome {
+async fn run_round(
+    server: &Arc<Server>,
+    registry: &Registry,
+    route: &CallRoute<'_>,
+    job: &mut CallJob,
+) -> Outcome {
+    let replaced_call;
+    let mut call = &job.call;
+    if let Some(policy) = server.policy.get() {
+        match Box::pin(apply_policy(server, policy, route, job)).await {
+            PolicyOutcome::Allowed => {}
+            PolicyOutcome::ReplacedArguments(call_with_arguments) => {
+                replaced_call = call_with_arguments;
+                call = &replaced_call;
+            }
+            PolicyOutcome::Ended(outcome) => return *outcome,
+        }
+    }
+    let after_ms = call_timeout_ms(registry, route, job);
+    let provider = match route {
+        CallRoute::Tool(tool) => &tool.provider,
+        CallRoute::Provider(provider) => provider,
+        // Boxed: it is rare, and inline it would make every call's future larger.
+        CallRoute::ResourceProviders(providers) => {
+            return Box::pin(try_providers(server, providers, call, job, after_ms)).await;
+        }
+    };
+    let run = start(server, provider, call, job, after_ms);
+    await_with_timeout(after_ms, run).await
+}
+
+/// Asks each provider for a resource that no catalog lists, until one knows it.
+async fn try_providers(
+    server: &Arc<Server>,
+    providers: &[Arc<dyn Provider>],
+    call: &Call,
+    job: &CallJob,
+    after_ms: u64,
+) -> Outcome {
+    for provider in providers {
+        let run = start(server, provider, call, job, after_ms);
+        match await_with_timeout(after_ms, run).await {
+            Outcome::Failed(CallError::UnknownItem { .. }) => {}
+            outcome => return outcome,
+        }
+    }
+    Outcome::Failed(CallError::UnknownItem { kind: ItemKind::Resource, name: call.name().into_owned() })
+}
+
+#[inline]
+fn start(
+    server: &Arc<Server>,
+    provider: &Arc<dyn Provider>,
+    call: &Call,
+    job: &CallJob,
+    timeout_ms: u64,
+) -> Run {
     let cx = CallContext {
         caller: &job.caller,
         journal: &job.journal,
         events: &job.events,
         platform: &server.platform,
+        timeout_ms,
+        tools: &NestedCalls { server, job },
     };
-    let after_ms = call_timeout_ms(registry, route);
-    match route {
-        CallRoute::Tool(tool) => {
-            await_with_timeout(after_ms, catch_panic(|| tool.provider.run(&job.call, &cx))).await
-        }
-        CallRoute::Provider(provider) => {
-            await_with_timeout(after_ms, catch_panic(|| provider.run(&job.call, &cx))).await
-        }
-        CallRoute::ResourceProviders(providers) => {
-            for provider in *providers {
-                match await_with_timeout(after_ms, catch_panic(|| provider.run(&job.call, &cx))).await {
-                    Outcome::Failed(CallError::UnknownItem { .. }) => {}
-                    outcome => return outcome,
-                }
-            }
-            let name = job.call.name().into_owned();
-            Outcome::Failed(CallError::UnknownItem { kind: spile_core::ItemKind::Resource, name })
-        }
-    }
+    catch_panic(|| provider.run(call, &cx))
 }
 
 /// Awaits a provider's work. After `after_ms` the work is dropped, and with it everything it holds.
@@ -148,16 +233,17 @@ async fn await_with_timeout(after_ms: u64, run: Run) -> Outcome {
 }
 
 #[inline]
-fn call_timeout_ms(registry: &Registry, route: &CallRoute<'_>) -> u64 {
-    match route {
-        CallRoute::Tool(tool) => tool.call_timeout_ms,
-        CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => registry.config.call_timeout_ms,
+fn call_timeout_ms(registry: &Registry, route: &CallRoute<'_>, job: &CallJob) -> u64 {
+    match (&job.stage, route) {
+        (CallStage::Task(task), _) => task.ttl_ms(),
+        (_, CallRoute::Tool(tool)) => tool.call_timeout_ms.unwrap_or(registry.config.call_timeout_ms),
+        (_, CallRoute::Provider(_) | CallRoute::ResourceProviders(_)) => registry.config.call_timeout_ms,
     }
 }
 
 /// Checks that the caller's request for a task, or its absence, fits what the tool supports.
 fn check_task_support(tool: &ToolEntry, job: &CallJob) -> Result<(), CallError> {
-    match tool.task_support {
+    match tool.compiled.definition.task_support {
         TaskSupport::Forbidden if job.task_metadata.is_some() => Err(CallError::TaskNotSupported),
         TaskSupport::Required if !accepts_task(job) => {
             Err(CallError::MissingCapability(spile_core::ClientCapabilities::TASKS))
@@ -172,7 +258,8 @@ fn accepts_task(job: &CallJob) -> bool {
 }
 
 fn continues_as_task(route: &CallRoute<'_>, job: &CallJob) -> bool {
-    matches!(route, CallRoute::Tool(tool) if tool.task_support != TaskSupport::Forbidden) && accepts_task(job)
+    matches!(route, CallRoute::Tool(tool) if tool.compiled.definition.task_support != TaskSupport::Forbidden)
+        && accepts_task(job)
 }
 
 /// An error that a model can act on becomes a tool result; any other stays a JSON-RPC error for the client.
@@ -181,22 +268,14 @@ fn error_response(
     route: &CallRoute<'_>,
     error: CallError,
 ) -> Result<CallResponse, CallError> {
-    error_to_result(server, route, error).map(CallResponse::Result)
-}
-
-fn error_to_result(
-    server: &Server,
-    route: &CallRoute<'_>,
-    error: CallError,
-) -> Result<CallResult, CallError> {
     match (route, ToolError::from_call_error(&error)) {
         (CallRoute::Tool(tool), Some(tool_error)) => {
             log_internal_error(&error);
             let tool_error = match error {
-                CallError::Timeout { after_ms } if tool.writes => write_timeout_error(after_ms),
+                CallError::Timeout { after_ms } if tool.compiled.writes => write_timeout_error(after_ms),
                 _ => tool_error,
             };
-            Ok(tool_error_result(server, tool, tool_error))
+            Ok(CallResponse::Result(tool_error_result(server, tool, tool_error)))
         }
         _ => Err(error),
     }
@@ -204,13 +283,13 @@ fn error_to_result(
 
 /// A tool error becomes a tool result. Prompts and resources have no error results, so there it becomes a JSON-RPC
 /// error.
-fn tool_error_to_result(
+fn tool_error_response(
     server: &Server,
     route: &CallRoute<'_>,
     error: ToolError,
-) -> Result<CallResult, CallError> {
+) -> Result<CallResponse, CallError> {
     match route {
-        CallRoute::Tool(tool) => Ok(tool_error_result(server, tool, error)),
+        CallRoute::Tool(tool) => Ok(CallResponse::Result(tool_error_result(server, tool, error))),
         CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => {
             let path = error.field.unwrap_or_else(|| "params".into());
             Err(CallError::InvalidParams { path, reason: error.message })
@@ -241,7 +320,7 @@ fn rate_limit_error(limited: RateLimited) -> ToolError {
     ToolError { retry_after_ms, ..ToolError::new(ToolErrorCode::RateLimited, message) }
 }
 
-/// A random reference for one failure, short enough to read out over the phone.
+/// A random reference that links a tool error to its log line.
 pub(crate) fn new_error_reference(platform: &dyn Platform) -> String {
     let mut random = [0; 4];
     platform.fill_random(&mut random);
@@ -257,41 +336,70 @@ pub(crate) fn invalid_response_error(reason: &str) -> ToolError {
     ToolError::new(ToolErrorCode::InputRefused, message)
 }
 
-/// The result of a call that ran as a task: the same as if its caller had waited.
-pub(crate) fn finish_task_call(
+/// The response for a result: as the policy decides, and as the tool promised.
+#[inline]
+async fn finish(
     server: &Server,
-    registry: &Registry,
-    call: &Call,
-    outcome: Result<CallResult, CallFailure>,
-) -> Result<CallResult, CallError> {
-    let route = registry.route(call)?;
-    match outcome {
-        Ok(result) => Ok(fit_result(&route, result)),
-        Err(CallFailure::Tool(error)) => tool_error_to_result(server, &route, *error),
-        Err(CallFailure::Call(error)) => error_to_result(server, &route, error),
+    route: &CallRoute<'_>,
+    job: &CallJob,
+    mut result: CallResult,
+) -> Result<CallResponse, CallError> {
+    if let Some(policy) = server.policy.get() {
+        match Box::pin(apply_policy_to_result(server, policy, route, job, result)).await {
+            Ok(decided) => result = decided,
+            Err(error) => return tool_error_response(server, route, *error),
+        }
+    }
+    if let CallRoute::Tool(tool) = route {
+        return match fit_result(tool, result) {
+            Ok(result) => Ok(CallResponse::Result(result)),
+            Err(detail) => error_response(server, route, CallError::Internal { detail }),
+        };
+    }
+    Ok(CallResponse::Result(result))
+}
+
+/// Checks what a tool returns against what it promised. `Err` has the reason for the log.
+#[inline]
+fn fit_result(tool: &ToolEntry, result: CallResult) -> Result<CallResult, String> {
+    match result {
+        CallResult::Tool(result) if result.is_error => Ok(fit_output_schema(tool, result)),
+        result if tool.checks_output => check_output(tool, result),
+        result => Ok(result),
     }
 }
 
-/// A call without a result: a tool error or a call error.
-pub(crate) enum CallFailure {
-    Tool(Box<ToolError>),
-    Call(CallError),
-}
-
-#[inline]
-fn fit_result(route: &CallRoute<'_>, result: CallResult) -> CallResult {
-    match (route, result) {
-        (CallRoute::Tool(tool), CallResult::Tool(result)) if result.is_error => {
-            fit_output_schema(tool, result)
+/// Where the provider does not guarantee it, the host checks that a successful result matches the output schema.
+#[cold]
+fn check_output(tool: &ToolEntry, result: CallResult) -> Result<CallResult, String> {
+    if tool.compiled.definition.output_schema.is_none() || result.is_error() {
+        return Ok(result);
+    }
+    let relayed;
+    let structured = match &result {
+        CallResult::Tool(result) => result.structured.as_ref(),
+        CallResult::Relayed(json) => {
+            let doc = json.to_doc();
+            let content = doc.root().get("structuredContent");
+            relayed = content.map(|node| Json::from_written_bytes(node.raw().as_bytes().to_vec()));
+            relayed.as_ref()
         }
-        (_, result) => result,
+        CallResult::Prompt(_) | CallResult::Resource(_) | CallResult::Completion(_) => None,
+    };
+    let name = &tool.compiled.definition.name;
+    match structured {
+        None => Err(format!("`{name}` returned no structured content, but has an output schema")),
+        Some(json) if !tool.compiled.output_schema_allows(json) => {
+            Err(format!("`{name}` returned structured content that does not match its output schema"))
+        }
+        Some(_) => Ok(result),
     }
 }
 
 /// Moves an error from structured content to text if the tool's output schema does not allow it.
 fn fit_output_schema(tool: &ToolEntry, result: ToolResult) -> CallResult {
     CallResult::Tool(match (&result.content, &result.structured) {
-        (content, Some(json)) if !tool.output_admits(json) => {
+        (content, Some(json)) if !tool.compiled.output_schema_allows(json) => {
             let text = match content {
                 ToolContent::Structured => ToolContent::Text(json.to_string()),
                 other => other.clone(),
@@ -302,34 +410,6 @@ fn fit_output_schema(tool: &ToolEntry, result: ToolResult) -> CallResult {
     })
 }
 
-/// Runs the provider again for a call that has become a task.
-pub(crate) async fn run_task_round(server: &Server, registry: &Registry, job: &CallJob) -> Outcome {
-    match registry.route(&job.call) {
-        Ok(route) => {
-            let cx = CallContext {
-                caller: &job.caller,
-                journal: &job.journal,
-                events: &job.events,
-                platform: &server.platform,
-            };
-            let provider = match &route {
-                CallRoute::Tool(tool) => &tool.provider,
-                CallRoute::Provider(provider) => provider,
-                CallRoute::ResourceProviders(_) => {
-                    return Outcome::Failed(CallError::Internal {
-                        detail: "only tools can run as tasks".into(),
-                    });
-                }
-            };
-            match catch_panic(|| provider.run(&job.call, &cx)) {
-                Run::Now(Outcome::Detach(work)) | Run::Later(work) => CatchPanic(work).await,
-                Run::Now(outcome) => outcome,
-            }
-        }
-        Err(error) => Outcome::Failed(error),
-    }
-}
-
 pub(crate) fn log_internal_error(error: &CallError) {
     if let CallError::Internal { detail } = error {
         tracing::error!(%detail, "call failed: internal error");
@@ -338,9 +418,9 @@ pub(crate) fn log_internal_error(error: &CallError) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, CallJob, Registry, Server, execute_call};
+    use super::{Arc, CallFuture, CallJob, Registry, Server, execute_call};
 
-    fn future_bytes<F>(_: fn(Arc<Server>, Arc<Registry>, CallJob) -> F) -> usize {
+    fn future_bytes<F>(_: fn(Arc<Server>, Arc<Registry>, CallJob, Option<CallFuture>) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn named(name: &str) -> CallerIdentity {
-        CallerIdentity { principal: Principal::Named(name.into()), address: None }
+        CallerIdentity { principal: Principal::local(name).expect("a short name"), address: None }
     }
 
     fn anonymous(address: impl Into<IpAddr>) -> CallerIdentity {

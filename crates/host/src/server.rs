@@ -2,24 +2,24 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
 use json::ScanLimits;
 use spile_core::text::hex;
-use spile_core::{CallError, CatalogChange, ChangeListener, Limits, Platform, Principal, Provider};
+use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider};
+use state::keyring::Keyring;
 use wire::encode;
 use wire::error::RpcError;
 use wire::method::Method;
-use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, ListKind, RequestId};
+use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, RequestId};
 
 use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
-use crate::registry::{self, CatalogError, Registry};
-use crate::seal::Sealer;
+use crate::registry::{self, Registry, UnservedItem};
 use crate::sessions::{SessionError, SessionTicket, Sessions};
-use crate::subscriptions::{Subscription, SubscriptionEvent, SubscriptionHub};
+use crate::subscriptions::{SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
 /// Name, limits and platform of a server.
@@ -29,6 +29,16 @@ pub struct Config {
     pub version: String,
     pub limits: Limits,
     pub platform: Arc<dyn Platform>,
+    /// Seals what clients hold for the server. Servers with the same keys accept each other's.
+    pub keyring: Arc<Keyring>,
+}
+
+impl Config {
+    /// With keys for this run: nothing that a client holds survives a restart.
+    pub fn new(name: &str, version: &str, limits: Limits, platform: Arc<dyn Platform>) -> Self {
+        let keyring = Arc::new(Keyring::for_this_run(&*platform));
+        Self { name: name.into(), version: version.into(), limits, platform, keyring }
+    }
 }
 
 /// The providers served together. [`Server::swap`] replaces them while the server runs.
@@ -45,17 +55,18 @@ pub struct Server {
     pub limits: Limits,
     scan_limits: ScanLimits,
     pub(crate) platform: Arc<dyn Platform>,
-    pub(crate) sealer: Sealer,
+    pub(crate) keyring: Arc<Keyring>,
     pub(crate) subscriptions: SubscriptionHub,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Counters,
     pub(crate) sessions: Sessions,
-    registry: RwLock<Arc<Registry>>,
-    /// Serializes changes of `registry`, so that an older catalog never replaces a newer one.
-    swap_lock: Mutex<()>,
+    pub(crate) registry: RwLock<Arc<Registry>>,
+    /// Serializes changes of `registry`, so that none is lost.
+    pub(crate) swap_lock: Mutex<()>,
     last_reload: Mutex<Option<ReloadReport>>,
     source_health: Mutex<SourceHealth>,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
+    pub(crate) policy: OnceLock<Arc<dyn Policy>>,
     started_ms: u64,
 }
 
@@ -124,6 +135,10 @@ pub(crate) struct Counters {
     pub(crate) calls_total: AtomicU64,
     pub(crate) calls_active: AtomicUsize,
     pub(crate) subscriptions: AtomicUsize,
+    /// Providers added so far.
+    pub(crate) slots: AtomicU64,
+    /// Tools compiled so far.
+    pub(crate) tools_compiled: AtomicU64,
 }
 
 /// Principal and network address of a request.
@@ -149,80 +164,41 @@ pub struct Status {
 }
 
 impl Server {
-    pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Result<Arc<Self>, CatalogError> {
+    pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Arc<Self> {
         let version = config.version.clone();
         Self::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms: None })
     }
 
     /// Like [`Server::new`], with the version and the time limit of `provider_set`.
-    pub fn with_provider_set(config: Config, provider_set: ProviderSet) -> Result<Arc<Self>, CatalogError> {
-        let Config { name, version: _, limits, platform } = config;
-        let config = registry::RegistryConfig {
+    pub fn with_provider_set(config: Config, provider_set: ProviderSet) -> Arc<Self> {
+        let Config { name, version: _, limits, platform, keyring } = config;
+        let registry_config = registry::RegistryConfig {
             name: name.clone(),
-            version: provider_set.version,
-            call_timeout_ms: provider_set.call_timeout_ms.unwrap_or(limits.call_timeout_ms),
+            version: String::new(),
+            call_timeout_ms: limits.call_timeout_ms,
             page_items_max: limits.page_items_max,
-            generation: 0,
         };
-        let registry = Registry::new(provider_set.providers, config, None)?;
         let server = Arc::new(Self {
             scan_limits: ScanLimits { depth_max: limits.json_depth_max, slots_max: limits.json_slots_max },
-            sealer: Sealer::new(&*platform),
+            keyring,
             subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
             counters: Counters::default(),
             sessions: Sessions::default(),
-            registry: RwLock::new(Arc::new(registry)),
+            registry: RwLock::new(Arc::new(Registry::new(Vec::new(), registry_config))),
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
             source_health: Mutex::default(),
             observer: OnceLock::new(),
+            policy: OnceLock::new(),
             started_ms: platform.now_ms(),
             name,
             limits,
             platform,
         });
-        server.attach(&server.registry());
-        Ok(server)
-    }
-
-    fn attach(self: &Arc<Self>, registry: &Registry) {
-        let generation = registry.config.generation;
-        for provider in &registry.providers {
-            provider.set_change_listener(Arc::new(ServerChangeListener {
-                server: Arc::downgrade(self),
-                generation,
-            }));
-        }
-    }
-
-    /// Replaces the providers. Calls in flight finish with the old ones. Subscribers get one list-changed
-    /// notification for each list that differs. An invalid catalog changes nothing.
-    pub fn swap(self: &Arc<Self>, provider_set: ProviderSet) -> Result<(), CatalogError> {
-        let guard = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.registry();
-        let config = registry::RegistryConfig {
-            version: provider_set.version,
-            call_timeout_ms: provider_set.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms),
-            generation: old.config.generation + 1,
-            ..old.config.clone()
-        };
-        let new = Arc::new(Registry::new(provider_set.providers, config, Some(&old))?);
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
-        self.attach(&new);
-        drop(guard);
-        // Before the notifications go out: a client may react by reading the status.
-        self.record_reload(ReloadOutcome::Applied, None);
-        for (lists, change) in [
-            (&[ListKind::Tools][..], CatalogChange::Tools),
-            (&[ListKind::Prompts], CatalogChange::Prompts),
-            (&[ListKind::Resources, ListKind::Templates], CatalogChange::Resources),
-        ] {
-            if lists.iter().any(|list| !old.has_same_list(&new, *list)) {
-                self.subscriptions.notify(&change);
-            }
-        }
-        Ok(())
+        server.watch_resources();
+        server.install(provider_set);
+        server
     }
 
     /// Records the outcome of a reload for [`Server::status`].
@@ -245,6 +221,23 @@ impl Server {
         if self.observer.set(observer).is_err() {
             tracing::warn!("a call observer is already set; the new one is ignored");
         }
+    }
+
+    /// Lets `policy` decide about every call from now on. A server has at most one policy.
+    pub fn set_policy(&self, policy: Arc<dyn Policy>) {
+        if self.policy.set(policy).is_err() {
+            tracing::warn!("a policy is already set; the new one is ignored");
+        }
+    }
+
+    /// Items of the providers' catalogs that are not served, and why.
+    pub fn unserved_items(&self) -> Vec<UnservedItem> {
+        self.with_registry(|registry| registry.unserved.clone())
+    }
+
+    /// The number of tools compiled since the start.
+    pub fn tools_compiled(&self) -> u64 {
+        self.counters.tools_compiled.load(Ordering::Relaxed)
     }
 
     /// Sets an observer unless there is one already.
@@ -284,8 +277,7 @@ impl Server {
 
     /// Creates the state of a new pipe connection.
     pub fn open_pipe(&self) -> Arc<ConnectionState> {
-        let subscription = Arc::new(Subscription::for_all_lists());
-        self.subscriptions.add(&subscription);
+        let subscription = self.subscriptions.subscribe_to_lists();
         let mut key = [0; 16];
         self.platform.fill_random(&mut key);
         Arc::new(ConnectionState::with_key(subscription, key, self.platform.now_ms()))
@@ -310,7 +302,7 @@ impl Server {
     /// Opens a session id; `None` if it is invalid, expired, ended or another caller's.
     pub fn verify_session(&self, id: &str, identity: &CallerIdentity) -> Option<SessionTicket> {
         let now_ms = self.platform.now_ms();
-        self.sessions.verify(&self.sealer, id, &identity.principal, now_ms, self.limits.session_age_ms)
+        self.sessions.verify(&self.keyring, id, &identity.principal, now_ms, self.limits.session_age_ms)
     }
 
     /// Returns the state of a session, created now if it has none.
@@ -337,28 +329,6 @@ impl Server {
 
     pub fn end_session(&self, ticket: &SessionTicket) {
         self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_age_ms);
-    }
-
-    /// Rebuilds the registry after a provider reported a change, and notifies subscribers. Ignores providers that
-    /// have been replaced since.
-    fn apply_change(&self, change: &CatalogChange, generation: u64) {
-        if !matches!(change, CatalogChange::Resource(_)) {
-            let _alone = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            let old = self.registry();
-            if old.config.generation != generation {
-                return;
-            }
-            match Registry::new(old.providers.clone(), old.config.clone(), Some(&old)) {
-                Ok(registry) => {
-                    *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
-                }
-                Err(reason) => {
-                    tracing::error!(%reason, "invalid catalog after a change; still serving the last good one");
-                    return;
-                }
-            }
-        }
-        self.subscriptions.notify(change);
     }
 
     pub fn status(&self) -> Status {
@@ -440,20 +410,6 @@ fn parse_connection_key(name: &str) -> Option<[u8; 16]> {
         *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
     }
     Some(key)
-}
-
-/// Passes a provider's changes to its server without keeping the server alive.
-struct ServerChangeListener {
-    server: Weak<Server>,
-    generation: u64,
-}
-
-impl ChangeListener for ServerChangeListener {
-    fn catalog_changed(&self, change: CatalogChange) {
-        if let Some(server) = self.server.upgrade() {
-            server.apply_change(&change, self.generation);
-        }
-    }
 }
 
 /// An error response for a transport that refuses a message before decoding it.

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{ClientCapabilities, Limits, Platform, Principal};
+use state::keyring::{Keyring, Purpose};
 use wire::{Peer, Version};
 
 use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::outgoing_queue::OutgoingQueue;
-use crate::seal::{Purpose, Sealer};
 use crate::session_streams::SessionStreams;
-use crate::subscriptions::{Subscription, SubscriptionHub};
+use crate::subscriptions::SubscriptionHub;
 
 /// An opened session id.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ struct SessionTable {
 impl Sessions {
     pub(crate) fn issue(
         &self,
-        sealer: &Sealer,
+        keyring: &Keyring,
         peer: Peer,
         principal: &Principal,
         platform: &dyn Platform,
@@ -82,19 +82,19 @@ impl Sessions {
         let mut key = [0; 16];
         platform.fill_random(&mut key);
         payload.extend_from_slice(&key);
-        sealer.seal(Purpose::Session, principal.as_str().as_bytes(), payload, platform)
+        keyring.seal(Purpose::Session, principal.id().as_bytes(), &payload, platform)
     }
 
     /// Opens a session id; `None` if it is invalid, another caller's, ended or expired.
     pub(crate) fn verify(
         &self,
-        sealer: &Sealer,
+        keyring: &Keyring,
         id: &str,
         principal: &Principal,
         now_ms: u64,
         age_ms: u64,
     ) -> Option<SessionTicket> {
-        let payload = sealer.open(Purpose::Session, principal.as_str().as_bytes(), id).ok()?;
+        let payload = keyring.open(Purpose::Session, principal.id().as_bytes(), id, now_ms).ok()?;
         let payload: &[u8; TICKET_BYTES] = payload.as_slice().try_into().ok()?;
         let (version, _) = Version::ALL.get(usize::from(payload[0]))?;
         let capabilities = ClientCapabilities::from_bits(u16::from_be_bytes([payload[1], payload[2]]));
@@ -138,8 +138,7 @@ impl Sessions {
             return Err(SessionError::Ended);
         }
         table.make_room(&owner, limits, now_ms)?;
-        let subscription = Arc::new(Subscription::for_all_lists());
-        hub.add(&subscription);
+        let subscription = hub.subscribe_to_lists();
         // 2025-11-25, Resumability: an event id MUST be unique in its session. The session may have had state before
         // and lost it. Its age in milliseconds is larger than any stream number used until then.
         let first_number = now_ms.saturating_sub(ticket.issued_ms) as u32;
@@ -160,8 +159,7 @@ impl Sessions {
     ) -> Result<Arc<ConnectionState>, SessionError> {
         let mut table = self.lock();
         table.make_room(&owner, limits, now_ms)?;
-        let subscription = Arc::new(Subscription::for_all_lists());
-        hub.add(&subscription);
+        let subscription = hub.subscribe_to_lists();
         let queue = OutgoingQueue::new(limits.stream_events_max, limits.stream_bytes_max);
         let connection = Arc::new(ConnectionState::with_outgoing_queue(subscription, queue, key, now_ms));
         table.insert(key, owner, connection.clone());

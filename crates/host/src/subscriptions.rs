@@ -3,8 +3,9 @@
 //! A subscription keeps its pending events as a set, not as a queue: ten changes of one list are one event, so a
 //! client that never reads uses no more memory than its filter.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use spile_core::CatalogChange;
@@ -18,8 +19,11 @@ pub enum SubscriptionEvent {
 }
 
 /// What one client subscribed to, and the events it has not received yet.
-#[derive(Debug, Default)]
-pub struct Subscription(Mutex<SubscriptionState>);
+#[derive(Debug)]
+pub struct Subscription {
+    state: Mutex<SubscriptionState>,
+    watches: Arc<ResourceWatches>,
+}
 
 #[derive(Debug, Default)]
 struct SubscriptionState {
@@ -43,7 +47,7 @@ struct SubscriptionFilter {
 }
 
 impl Subscription {
-    pub(crate) fn new(filter: &NotificationFilter) -> Self {
+    fn new(filter: &NotificationFilter, watches: Arc<ResourceWatches>) -> Self {
         let filter = SubscriptionFilter {
             tools: filter.tools_list_changed,
             prompts: filter.prompts_list_changed,
@@ -51,17 +55,10 @@ impl Subscription {
             uris: filter.resource_uris.iter().cloned().collect(),
             tasks: filter.task_ids.iter().cloned().collect(),
         };
-        Self(Mutex::new(SubscriptionState { filter, ..SubscriptionState::default() }))
-    }
-
-    /// A handshake-era client gets the changes of every list, and of the resources it subscribes to.
-    pub(crate) fn for_all_lists() -> Self {
-        Self::new(&NotificationFilter {
-            tools_list_changed: true,
-            prompts_list_changed: true,
-            resources_list_changed: true,
-            ..NotificationFilter::default()
-        })
+        for uri in &filter.uris {
+            watches.add(uri);
+        }
+        Self { state: Mutex::new(SubscriptionState { filter, ..SubscriptionState::default() }), watches }
     }
 
     /// Returns `false` if the limit is reached.
@@ -74,15 +71,22 @@ impl Subscription {
         let bytes: usize = uris.iter().map(String::len).sum();
         let fits = uris.len() < max && bytes + uri.len() <= bytes_max;
         if fits {
-            uris.insert(uri);
+            uris.insert(uri.clone());
+            // The provider may report a change at once, which takes this lock.
+            drop(state);
+            self.watches.add(&uri);
         }
         fits
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
         let mut state = self.lock();
-        state.filter.uris.remove(uri);
+        let was_subscribed = state.filter.uris.remove(uri);
         state.changed_uris.remove(uri);
+        drop(state);
+        if was_subscribed {
+            self.watches.remove(uri);
+        }
     }
 
     pub(crate) fn has_subscriptions(&self) -> bool {
@@ -143,7 +147,71 @@ impl Subscription {
     }
 
     fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for uri in &state.filter.uris {
+            self.watches.remove(uri);
+        }
+    }
+}
+
+/// How many clients subscribed to each resource. The first and the last of them start and end the provider's watch.
+#[derive(Default)]
+pub(crate) struct ResourceWatches {
+    counts: Mutex<BTreeMap<String, usize>>,
+    on_change: OnceLock<Box<WatchHandler>>,
+}
+
+/// Called with a URI, and with whether it is watched from now on. Must not block.
+type WatchHandler = dyn Fn(&str, bool) + Send + Sync;
+
+impl ResourceWatches {
+    pub(crate) fn set_handler(&self, handler: Box<WatchHandler>) {
+        let _ = self.on_change.set(handler);
+    }
+
+    /// All watched URIs.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    // The handler runs under the lock, so that a provider sees the changes of one resource in their order.
+    fn add(&self, uri: &str) {
+        let mut counts = self.lock();
+        let count = counts.entry(uri.to_owned()).or_default();
+        *count += 1;
+        if *count == 1
+            && let Some(handler) = self.on_change.get()
+        {
+            handler(uri, true);
+        }
+    }
+
+    fn remove(&self, uri: &str) {
+        let mut counts = self.lock();
+        let Some(count) = counts.get_mut(uri) else { return };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(uri);
+            if let Some(handler) = self.on_change.get() {
+                handler(uri, false);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ResourceWatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceWatches").field("counts", &self.lock()).finish_non_exhaustive()
     }
 }
 
@@ -162,7 +230,10 @@ fn wake(mut state: MutexGuard<'_, SubscriptionState>, notified: bool) {
 
 /// All subscriptions. Dropped ones are removed from time to time.
 #[derive(Debug, Default)]
-pub(crate) struct SubscriptionHub(Mutex<HubState>);
+pub(crate) struct SubscriptionHub {
+    state: Mutex<HubState>,
+    pub(crate) watches: Arc<ResourceWatches>,
+}
 
 #[derive(Debug, Default)]
 struct HubState {
@@ -173,8 +244,19 @@ struct HubState {
 }
 
 impl SubscriptionHub {
-    pub(crate) fn add(&self, subscription: &Arc<Subscription>) {
-        let mut hub = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A handshake-era client gets the changes of every list, and of the resources it subscribes to.
+    pub(crate) fn subscribe_to_lists(&self) -> Arc<Subscription> {
+        self.subscribe(&NotificationFilter {
+            tools_list_changed: true,
+            prompts_list_changed: true,
+            resources_list_changed: true,
+            ..NotificationFilter::default()
+        })
+    }
+
+    pub(crate) fn subscribe(&self, filter: &NotificationFilter) -> Arc<Subscription> {
+        let subscription = Arc::new(Subscription::new(filter, self.watches.clone()));
+        let mut hub = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if hub.closed {
             subscription.close();
         }
@@ -182,7 +264,9 @@ impl SubscriptionHub {
             hub.subscriptions.retain(|w| w.strong_count() > 0);
             hub.sweep_at = (hub.subscriptions.len() * 2).max(64);
         }
-        hub.subscriptions.push(Arc::downgrade(subscription));
+        hub.subscriptions.push(Arc::downgrade(&subscription));
+        drop(hub);
+        subscription
     }
 
     pub(crate) fn notify(&self, change: &CatalogChange) {
@@ -194,14 +278,14 @@ impl SubscriptionHub {
     }
 
     pub(crate) fn close(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.for_each(Subscription::close);
     }
 
     /// Wakes outside the lock: a waker may call back into the hub.
     fn for_each(&self, f: impl Fn(&Subscription)) {
         let all: Vec<Arc<Subscription>> = {
-            let hub = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let hub = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             hub.subscriptions.iter().filter_map(Weak::upgrade).collect()
         };
         for subscription in all {

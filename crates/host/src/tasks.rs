@@ -11,8 +11,7 @@ use std::time::Duration;
 use json::Json;
 use spile_core::text::hex;
 use spile_core::{
-    Call, CallError, CallFuture, CallResult, EventSink, InputRequest, InputRequests, ItemKind, Limits,
-    Outcome, Principal, ToolError,
+    CallError, CallFuture, EventSink, InputRequest, InputRequests, ItemKind, Limits, Principal, ToolError,
 };
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -20,9 +19,8 @@ use wire::encode::{TaskSnapshot, TaskStatus};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, explain_rejection};
-use crate::panic_guard::CatchPanic;
 use crate::pipeline::{
-    CallFailure, CallJob, finish_task_call, input_refused_error, invalid_response_error, run_task_round,
+    CallJob, CallResponse, CallStage, execute_call, input_refused_error, invalid_response_error,
 };
 use crate::registry::Registry;
 use crate::server::Server;
@@ -133,9 +131,10 @@ impl Tasks {
         let view = task.snapshot();
         // Progress and log notifications belong to the call's request, which is answered now.
         job.events = EventSink::disabled();
+        job.stage = CallStage::Task(task.clone());
         let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
         let handle = tokio::spawn(async move {
-            let work = run_to_completion(&server, &registry, &driven, job, work);
+            let work = run_to_completion(server.clone(), registry, job, work);
             let expired = CallError::UnknownItem { kind: ItemKind::Task, name: driven.id.clone() };
             let ttl = Duration::from_millis(driven.ttl_ms);
             let status = tokio::time::timeout(ttl, work).await.unwrap_or(TaskStatus::Failed(expired));
@@ -376,8 +375,12 @@ impl Task {
         self.changed_notify.notify_waiters();
     }
 
+    pub(crate) fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
+    }
+
     /// Opens input requests and waits until all are answered.
-    async fn request_input(
+    pub(crate) async fn request_input(
         &self,
         server: &Server,
         requests: &InputRequests,
@@ -455,71 +458,19 @@ fn new_wire_key(used_keys: &mut Vec<String>, key: &str) -> String {
     wire_key
 }
 
-/// 2025-11-25, Result Retrieval: "exactly what the underlying request would have returned".
-fn final_status(
-    server: &Server,
-    registry: &Registry,
-    call: &Call,
-    outcome: Result<CallResult, CallFailure>,
-) -> TaskStatus {
-    match finish_task_call(server, registry, call, outcome) {
-        Ok(result) => TaskStatus::Completed(result),
-        Err(error) => TaskStatus::Failed(error),
-    }
-}
-
-/// Runs a task until it finishes.
+/// Runs a task until it finishes. 2025-11-25, Result Retrieval: "exactly what the underlying request would have
+/// returned".
 async fn run_to_completion(
-    server: &Server,
-    registry: &Registry,
-    task: &Task,
-    mut job: CallJob,
+    server: Arc<Server>,
+    registry: Arc<Registry>,
+    job: CallJob,
     work: CallFuture,
 ) -> TaskStatus {
-    let mut outcome = CatchPanic(work).await;
-    loop {
-        match outcome {
-            Outcome::Done(result) => return final_status(server, registry, &job.call, Ok(result)),
-            Outcome::ToolFailed(error) => {
-                return final_status(server, registry, &job.call, Err(CallFailure::Tool(error)));
-            }
-            Outcome::Failed(error) => {
-                return final_status(server, registry, &job.call, Err(CallFailure::Call(error)));
-            }
-            Outcome::Detach(work) => outcome = CatchPanic(work).await,
-            Outcome::InputRequired(requests)
-                if job
-                    .checks
-                    .as_mut()
-                    .is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) =>
-            {
-                outcome = run_task_round(server, registry, &job).await;
-            }
-            Outcome::InputRequired(requests) => {
-                let missing = job.caller.capabilities.missing(requests.required_capabilities());
-                if !missing.is_empty() {
-                    return TaskStatus::Failed(CallError::MissingCapability(missing));
-                }
-                job.journal.remove_all(&requests);
-                job.journal.round += 1;
-                if job.journal.round > server.limits.input_rounds_max {
-                    return TaskStatus::Failed(CallError::Internal {
-                        detail: "too many rounds of input requests in a task".into(),
-                    });
-                }
-                match task.request_input(server, &requests).await {
-                    Ok(responses) => {
-                        for (key, response) in responses {
-                            job.journal.record(&key, response);
-                        }
-                    }
-                    Err(error) => {
-                        let failure = CallFailure::Tool(Box::new(error));
-                        return final_status(server, registry, &job.call, Err(failure));
-                    }
-                }
-                outcome = run_task_round(server, registry, &job).await;
-            }
-        }
+    let unexpected = |what: &str| TaskStatus::Failed(CallError::Internal { detail: what.into() });
+    match execute_call(server, registry, job, Some(work)).await {
+        Ok(CallResponse::Result(result)) => TaskStatus::Completed(result),
+        Ok(CallResponse::Error(error)) | Err(error) => TaskStatus::Failed(error),
+        Ok(CallResponse::InputRequired { .. }) => unexpected("a task ended with input requests"),
+        Ok(CallResponse::Task(_)) => unexpected("a task became a task"),
     }
 }

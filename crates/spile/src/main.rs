@@ -119,8 +119,9 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args);
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     let mut diagnostics = Vec::new();
+    let keyring = args.keyring()?;
     for path in paths {
-        let (service, found) = Service::from_path_with(path, args.source_failures())?;
+        let (service, found) = Service::from_path_with(path, args.source_failures(), &keyring)?;
         let Some(service) = service else {
             print_diagnostics(&found);
             return Ok(ExitCode::FAILURE);

@@ -22,9 +22,7 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
-use host::{
-    ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, SystemPlatform, UnavailableSource,
-};
+use host::{ContractProvider, Keyring, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
 use crate::lock;
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
@@ -77,20 +75,19 @@ pub(crate) struct Build {
     sources: Sources,
     /// Describes everything that affects callers: equal fingerprints mean equal servers.
     fingerprint: String,
+    /// Seals the cursors that clients hold.
+    pub(crate) keyring: Arc<Keyring>,
 }
 
 impl Build {
-    pub(crate) fn new(compiled: Compiled, previous: Option<&Self>) -> Self {
+    pub(crate) fn new(compiled: Compiled, keyring: &Arc<Keyring>) -> Self {
         let Compiled { contract, backends, call_timeout_ms, sources } = compiled;
         // The sources count too: another file with the same columns is another server.
         let fingerprint = format!("{contract:?} {call_timeout_ms:?} {sources:?}");
         let (name, version) = (contract.name.clone(), contract.version.clone());
-        let provider = ContractProvider::new(contract.clone(), backends, &SystemPlatform::default());
-        let provider = match previous {
-            Some(previous) => provider.with_cursors_from(&previous.provider),
-            None => provider,
-        };
-        Self { name, version, provider: Arc::new(provider), call_timeout_ms, contract, sources, fingerprint }
+        let provider = Arc::new(ContractProvider::new(contract.clone(), backends, keyring.clone()));
+        let keyring = keyring.clone();
+        Self { name, version, provider, call_timeout_ms, contract, sources, fingerprint, keyring }
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -242,7 +239,7 @@ impl WatchedProject {
         };
         let health = SourceHealth { source_count, unavailable };
         let previous_health = std::mem::replace(&mut self.health, health);
-        let build = Build::new(compiled, Some(&self.build));
+        let build = Build::new(compiled, &self.build.keyring);
         if build.fingerprint == self.build.fingerprint {
             self.has_manifest = has_manifest;
             server.set_source_health(self.health.clone());
@@ -281,19 +278,15 @@ impl WatchedProject {
             providers: vec![build.provider.clone()],
             call_timeout_ms: build.call_timeout_ms,
         };
-        match server.swap(provider_set) {
-            Ok(()) => {
-                // After the swap: a client that sees a healthy server finds the tools of all its sources.
-                server.set_source_health(self.health.clone());
-                let was_stale = std::mem::take(&mut self.is_stale);
-                self.has_manifest = has_manifest;
-                self.build = build;
-                let contract = &self.build.contract;
-                let (differences, diagnostics) = (&differences, &diagnostics);
-                listener(server, &ReloadEvent::Applied { contract, differences, diagnostics, was_stale });
-            }
-            Err(error) => self.keep_old(server, listener, &[Diagnostic::error(error.to_string())]),
-        }
+        server.swap(provider_set);
+        // After the swap: a client that sees a healthy server finds the tools of all its sources.
+        server.set_source_health(self.health.clone());
+        let was_stale = std::mem::take(&mut self.is_stale);
+        self.has_manifest = has_manifest;
+        self.build = build;
+        let contract = &self.build.contract;
+        let (differences, diagnostics) = (&differences, &diagnostics);
+        listener(server, &ReloadEvent::Applied { contract, differences, diagnostics, was_stale });
     }
 
     /// For a project that does not compile: files that do not exist are the only sources known to be unavailable.

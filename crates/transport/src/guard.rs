@@ -224,7 +224,7 @@ impl Guard {
             });
         }
         if token.matches(given) {
-            return Ok(Principal::Named("token".into()));
+            return Ok(Principal::local("token").expect("a short name"));
         }
         if let Some(address) = address.filter(|_| !token.is_previous(given)) {
             self.throttle.record_wrong(address, given);

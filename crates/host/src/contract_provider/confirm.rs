@@ -8,7 +8,7 @@ use spile_core::{
     ToolError, ToolErrorCode,
 };
 
-use crate::seal::digest_parts;
+use state::keyring::digest_parts;
 
 /// The user's answer to a confirmation.
 pub(super) enum Confirmation {
@@ -43,7 +43,7 @@ pub(super) fn confirmation_key(tool: &Tool, state: &[u8], request_digest: &[u8])
 
 /// Reads the user's answer. It counts only in a call that this server has asked about: a client cannot volunteer it.
 pub(super) fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
-    let response = journal.response(key).filter(|_| journal.call_id.is_some());
+    let response = journal.response(key).filter(|_| journal.round > 0);
     match response.as_ref().and_then(InputResponse::elicit_result) {
         Some(ElicitResult::Accepted(content)) => {
             match content.and_then(|content| content.get("confirm")).and_then(|value| value.bool()) {

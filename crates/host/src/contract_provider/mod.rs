@@ -25,7 +25,7 @@ use spile_core::{
 };
 
 use self::read::ListRequest;
-use crate::seal::{Sealer, digest_parts};
+use state::keyring::Keyring;
 
 /// A contract together with its readers, writers and statements.
 pub struct ContractProvider(Arc<ProviderInner>);
@@ -45,13 +45,14 @@ struct ProviderInner {
     backends: ContractBackends,
     tool_index: HashMap<Box<str>, usize, foldhash::quality::RandomState>,
     catalog: Arc<Catalog>,
-    sealer: Arc<Sealer>,
+    keyring: Arc<Keyring>,
     /// Digest of the columns and the key of each collection. Cursors are bound to it.
     shape_digests: Vec<[u8; 32]>,
 }
 
 impl ContractProvider {
-    pub fn new(contract: Contract, backends: ContractBackends, platform: &dyn Platform) -> Self {
+    /// `keyring` seals cursors. A contract with the same columns and key accepts the cursors of another one.
+    pub fn new(contract: Contract, backends: ContractBackends, keyring: Arc<Keyring>) -> Self {
         let tool_index =
             contract.tools.iter().enumerate().map(|(index, tool)| (tool.name.as_str().into(), index));
         let catalog = Catalog {
@@ -61,33 +62,25 @@ impl ContractProvider {
             rate_limit: contract.rate_limit,
             ..Catalog::default()
         };
-        let shape_digests = contract
-            .collections
-            .iter()
-            .map(|collection| digest_parts(&[format!("{:?}", collection.shape).as_bytes()]));
+        let shape_digests = contract.collections.iter().map(|collection| collection.shape.digest());
         Self(Arc::new(ProviderInner {
             tool_index: tool_index.collect(),
             catalog: Arc::new(catalog),
-            sealer: Arc::new(Sealer::new(platform)),
+            keyring,
             shape_digests: shape_digests.collect(),
             contract,
             backends,
         }))
-    }
-
-    /// Accepts the cursors that `other` issued, where columns and key are the same.
-    #[must_use]
-    pub fn with_cursors_from(mut self, other: &Self) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.sealer = other.0.sealer.clone();
-        }
-        self
     }
 }
 
 impl Provider for ContractProvider {
     fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog.clone()
+    }
+
+    fn guarantees_output_schemas(&self) -> bool {
+        true
     }
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
@@ -182,7 +175,7 @@ impl ProviderInner {
                 let (collection, reader) =
                     (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
                 let listing = bind::list(collection, arguments, call.arguments())?;
-                let after = self.open_cursor(tool, &listing)?;
+                let after = self.open_cursor(tool, &listing, platform)?;
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
                 let request = ListRequest { listing, after, rows_max };
                 if blocking.is_none() && !reader.can_run_inline(&ReadRequest::List(&request.query(None))) {

@@ -10,7 +10,7 @@ use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
 use super::{BlockingContext, ProviderInner};
-use crate::seal::{Purpose, digest_parts};
+use state::keyring::{OpenError, Purpose, digest_parts};
 
 /// A list request with its cursor opened.
 pub(super) struct ListRequest<'a> {
@@ -103,7 +103,7 @@ impl ProviderInner {
         };
         let binding = self.cursor_binding(tool, &request.listing);
         let seal = |position: &CursorPosition| {
-            self.sealer.seal(Purpose::Cursor, &binding, cursor::encode(position), platform)
+            self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
         };
         Some(match page.finish(total, seal) {
             Ok(result) => with_notice(result, reader),
@@ -148,28 +148,36 @@ impl ProviderInner {
         &self,
         tool: &Tool,
         listing: &ListArguments<'_>,
+        platform: &dyn Platform,
     ) -> Result<Option<CursorPosition>, Box<ToolError>> {
         let Some(sealed) = &listing.cursor else { return Ok(None) };
-        let payload = self.sealer.open(Purpose::Cursor, &self.cursor_binding(tool, listing), sealed);
-        match payload.ok().as_deref().and_then(cursor::decode) {
-            Some(position) => Ok(Some(position)),
-            None => Err(Box::new(invalid_cursor_error(
-                "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort",
-            ))),
-        }
+        let binding = self.cursor_binding(tool, listing);
+        let payload = self.keyring.open(Purpose::Cursor, &binding, sealed, platform.now_ms());
+        let reason = match payload {
+            Ok(payload) => match cursor::decode(&payload) {
+                Some(position) => return Ok(Some(position)),
+                None => NOT_A_CURSOR,
+            },
+            Err(OpenError::Malformed | OpenError::Mismatch) => NOT_A_CURSOR,
+            Err(OpenError::UnknownKey(_) | OpenError::KeyExpired(_)) => {
+                "the server's keys have changed since this cursor was issued; start again without one"
+            }
+        };
+        Err(Box::new(invalid_cursor_error(reason)))
     }
 
     fn cursor_binding(&self, tool: &Tool, listing: &ListArguments<'_>) -> [u8; 32] {
-        let filters = format!("{:?}", listing.filters);
-        let sort = format!("{:?}", listing.sort);
         let shape: &[u8] = if let ToolOperation::List { collection, .. } = &tool.operation {
             &self.shape_digests[*collection]
         } else {
             &[]
         };
-        digest_parts(&[shape, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+        digest_parts(&[shape, tool.name.as_bytes(), &listing.order_bytes()])
     }
 }
+
+const NOT_A_CURSOR: &str =
+    "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort";
 
 /// The result, with the reader's notice about the data if it has one.
 fn with_notice(result: ToolResult, reader: &dyn Reader) -> Outcome {

@@ -18,7 +18,7 @@ use super::error::{
 };
 use super::write::{WriteRejection, idempotency_key};
 use super::{BlockingContext, ProviderInner};
-use crate::seal::digest_parts;
+use state::keyring::digest_parts;
 
 impl ProviderInner {
     /// `None` means that the statement must run on the blocking pool.

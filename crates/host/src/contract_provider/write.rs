@@ -14,7 +14,7 @@ use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolE
 use super::confirm::{self, Confirmation};
 use super::error::{RetrySafety, record_error_outcome, write_error_outcome};
 use super::{BlockingContext, ProviderInner};
-use crate::seal::digest_parts;
+use state::keyring::digest_parts;
 
 impl ProviderInner {
     pub(super) fn write_record(
@@ -104,8 +104,8 @@ pub(super) fn idempotency_key(
     if options.dry_run {
         return None;
     }
-    let principal = blocking.caller.principal.as_str().as_bytes();
-    let key_digest = match (&options.idempotency_key, &blocking.journal.call_id) {
+    let principal = blocking.caller.principal.id().as_bytes();
+    let key_digest = match (&options.idempotency_key, &blocking.journal.known_call_id()) {
         (Some(key), _) => {
             digest_parts(&[b"idempotency_key", principal, tool.name.as_bytes(), key.as_bytes()])
         }

@@ -34,8 +34,8 @@ struct Client {
 impl Client {
     fn new() -> Self {
         let platform = Arc::new(FakePlatform::new(1));
-        let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
-        let server = Server::new(config, vec![Arc::new(NeverProvider)]).expect("a good catalog");
+        let config = Config::new("t", "1", Limits::default(), platform);
+        let server = Server::new(config, vec![Arc::new(NeverProvider)]);
         let connection = server.open_pipe();
         Self { server, connection }
     }
@@ -163,7 +163,10 @@ async fn an_ended_session_gets_no_new_state() {
 #[tokio::test]
 async fn an_sse_connection_is_found_only_by_its_own_principal() {
     let client = Client::new();
-    let named = |name: &str| CallerIdentity { principal: Principal::Named(name.into()), address: None };
+    let named = |name: &str| CallerIdentity {
+        principal: Principal::local(name).expect("a short name"),
+        address: None,
+    };
     let anonymous = CallerIdentity::default();
     for (owner, others) in
         [(named("ada"), [named("eve"), anonymous.clone()]), (anonymous, [named("ada"), named("eve")])]

@@ -4,6 +4,7 @@
 mod in_flight;
 mod pair;
 mod provider_swap;
+mod seams;
 mod stream_takeover;
 mod writing;
 

@@ -97,12 +97,9 @@ impl TestServer {
     fn new(provider: WordProvider) -> (Self, Arc<WordProvider>) {
         let platform = Arc::new(FakePlatform::new(1));
         let limits = Limits::default();
-        let config = Config { name: "t".into(), version: String::new(), limits, platform: platform.clone() };
+        let config = Config::new("t", "", limits, platform.clone());
         let (providers, provider) = provider_set("1.0.0", provider);
-        (
-            Self { server: Server::with_provider_set(config, providers).expect("a good catalog"), platform },
-            provider,
-        )
+        (Self { server: Server::with_provider_set(config, providers), platform }, provider)
     }
 
     fn dispatch(&self, message: &str, identity: &CallerIdentity) -> Dispatched {
@@ -170,7 +167,7 @@ async fn a_call_in_flight_finishes_with_the_provider_it_started_with() {
     let (test, old) = TestServer::new(word_provider("old", "a"));
     let mut pending = test.call("wait", Era::New, &ANONYMOUS);
     assert!(pending.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
-    test.server.swap(provider_set("1.1.0", word_provider("new", "b")).0).expect("a good catalog");
+    test.server.swap(provider_set("1.1.0", word_provider("new", "b")).0);
     old.release.notify_one();
     let response = finish(pending).await;
     assert!(response.contains(r#""text":"old""#) && response.contains(r#""version":"1.0.0""#), "{response}");
@@ -196,14 +193,14 @@ fn a_swap_notifies_once_for_each_list_that_differs() {
         messages
     };
     assert!(read_messages()[0].contains("acknowledged"));
-    test.server.swap(provider_set("1.0.1", word_provider("new", "b")).0).expect("a good catalog");
-    test.server.swap(provider_set("1.0.2", word_provider("new", "c")).0).expect("a good catalog");
+    test.server.swap(provider_set("1.0.1", word_provider("new", "b")).0);
+    test.server.swap(provider_set("1.0.2", word_provider("new", "c")).0);
     assert_eq!(pending_events(&connection), [SubscriptionEvent::Change(CatalogChange::Tools)]);
     let received = read_messages();
     assert!(received.len() == 1 && received[0].contains("notifications/tools/list_changed"), "{received:?}");
 
     let (next, new) = provider_set("1.0.3", word_provider("other", "c"));
-    test.server.swap(next).expect("a good catalog");
+    test.server.swap(next);
     assert_eq!((pending_events(&connection).len(), read_messages().len()), (0, 0), "the lists are the same");
 
     // Changes of a replaced provider are ignored.
@@ -233,20 +230,22 @@ impl Provider for DuplicateTools {
 }
 
 #[tokio::test]
-async fn an_invalid_catalog_changes_nothing() {
+async fn a_tool_whose_name_is_taken_is_left_out_alone() {
     let (test, _) = TestServer::new(word_provider("old", "a"));
-    let connection = test.server.open_pipe();
     let bad = ProviderSet {
         version: "2.0.0".into(),
         providers: vec![Arc::new(DuplicateTools)],
         call_timeout_ms: None,
     };
-    assert!(test.server.swap(bad).is_err());
-    assert_eq!((test.server.status().version.as_str(), pending_events(&connection).len()), ("1.0.0", 0));
-    assert!(test.call_text("say", &ANONYMOUS).await.contains("old"));
+    test.server.swap(bad);
+    assert_eq!((test.server.status().version.as_str(), test.server.status().tools), ("2.0.0", 1));
+    assert!(test.call_text("t", &ANONYMOUS).await.contains("never"));
+    let unserved = test.server.unserved_items();
+    let reasons: Vec<_> = unserved.iter().map(|item| (&*item.name, &*item.reason)).collect();
+    assert_eq!(reasons, [("t", "another tool has this name")]);
 }
 
-/// A server whose tool `ask` has a pending elicitation in the modern era, and the request that answers it.
+/// A server whose tool `ask` has a pending elicitation in the stateless era, and the request that answers it.
 async fn pending_elicitation() -> (TestServer, String) {
     let provider = WordProvider {
         argument_schema: Some(r#"{"type":"string","description":"Values now: a, b."}"#),
@@ -275,7 +274,7 @@ async fn a_pending_elicitation_survives_a_change_of_titles_and_descriptions() {
         argument_schema: Some(r#"{"description":"Values now: a, b, c.","title":"X","type":"string"}"#),
         ..word_provider("new", "4 rows")
     };
-    test.server.swap(provider_set("1.0.1", provider).0).expect("a good catalog");
+    test.server.swap(provider_set("1.0.1", provider).0);
     let Dispatched::Call(in_flight) = test.dispatch(&resumed, &ANONYMOUS) else {
         panic!("the state must open")
     };
@@ -288,18 +287,20 @@ async fn a_pending_elicitation_ends_when_the_schema_of_its_tool_changes() {
     for argument in [r#"{"type":"integer"}"#, r#"{"type":"string","enum":["a"]}"#] {
         let (test, resumed) = pending_elicitation().await;
         let provider = WordProvider { argument_schema: Some(argument), ..word_provider("new", "3 rows") };
-        test.server.swap(provider_set("2.0.0", provider).0).expect("a good catalog");
+        test.server.swap(provider_set("2.0.0", provider).0);
         let Dispatched::Ready { body, .. } = test.dispatch(&resumed, &ANONYMOUS) else {
             panic!("the state must not open")
         };
         let body = String::from_utf8_lossy(&body);
-        assert!(body.contains("requestState: not issued for this request"), "{body}");
+        assert!(
+            body.contains("requestState: the tool changed while it waited for input; repeat the call"),
+            "{body}"
+        );
     }
 }
 
 /// The same in the handshake era, where the call itself waits for the answer.
-#[tokio::test]
-async fn a_pending_elicitation_of_the_handshake_era_survives_a_swap() {
+async fn answer_after_swap(next: WordProvider) -> String {
     let (test, _) = TestServer::new(word_provider("old", "3 rows"));
     let connection = test.server.open_pipe();
     let peer = Peer::negotiated(Version::V2025_06_18, ClientCapabilities::ELICITATION_FORM);
@@ -314,18 +315,31 @@ async fn a_pending_elicitation_of_the_handshake_era_survives_a_swap() {
     let OutgoingMessage::Request(_) = poll_fn(|cx| in_flight.poll_next(cx)).await else {
         panic!("an elicitation")
     };
-    test.server.swap(provider_set("1.0.1", word_provider("new", "4 rows")).0).expect("a good catalog");
+    test.server.swap(provider_set("1.0.1", next).0);
     let response = Json::parse(r#"{"action":"accept","content":{}}"#).expect("JSON");
     connection.deliver_response(Some(1), Ok(response));
-    let result = finish(PendingResponse::Single(in_flight)).await;
-    assert!(result.contains(r#""text":"old""#), "{result}");
+    finish(PendingResponse::Single(in_flight)).await
+}
+
+#[tokio::test]
+async fn a_pending_elicitation_of_the_handshake_era_continues_with_the_new_provider() {
+    let result = answer_after_swap(word_provider("new", "4 rows")).await;
+    assert!(result.contains(r#""text":"new""#), "{result}");
+}
+
+#[tokio::test]
+async fn a_pending_elicitation_of_the_handshake_era_ends_when_the_schema_of_its_tool_changes() {
+    let changed =
+        WordProvider { argument_schema: Some(r#"{"type":"integer"}"#), ..word_provider("new", "3 rows") };
+    let result = answer_after_swap(changed).await;
+    assert!(result.contains("the tool changed while it waited for input; repeat the call"), "{result}");
 }
 
 #[tokio::test]
 async fn a_rate_limited_call_says_when_to_try_again() {
     let rate = Some(RateLimit { calls: 2, per_ms: 60_000 });
     let (test, _) = TestServer::new(WordProvider { rate, ..word_provider("word", "a") });
-    let ada = CallerIdentity { principal: Principal::Named("ada".into()), address: None };
+    let ada = CallerIdentity { principal: Principal::local("ada").expect("a short name"), address: None };
     for _ in 0..2 {
         assert!(test.call_text("say", &ada).await.contains(r#""text":"word""#));
     }
@@ -348,11 +362,9 @@ async fn a_rate_limited_call_says_when_to_try_again() {
     assert!(test.call_text("say", &ada).await.contains(r#""text":"word""#));
     assert!(test.call_text("say", &ada).await.contains("rate_limited"));
     // A swap with the same limit does not reset it; a swap with another limit does.
-    test.server
-        .swap(provider_set("1.1.0", WordProvider { rate, ..word_provider("new", "b") }).0)
-        .expect("a good catalog");
+    test.server.swap(provider_set("1.1.0", WordProvider { rate, ..word_provider("new", "b") }).0);
     assert!(test.call_text("say", &ada).await.contains("rate_limited"));
-    test.server.swap(provider_set("1.2.0", word_provider("new", "b")).0).expect("a good catalog");
+    test.server.swap(provider_set("1.2.0", word_provider("new", "b")).0);
     assert!(test.call_text("say", &ada).await.contains(r#""text":"new""#));
 }
 
@@ -360,7 +372,7 @@ async fn a_rate_limited_call_says_when_to_try_again() {
 async fn the_shared_limit_holds_for_all_tools_and_callers() {
     let shared_rate = Some(RateLimit { calls: 2, per_ms: 10_000 });
     let (test, provider) = TestServer::new(WordProvider { shared_rate, ..word_provider("word", "a") });
-    let ada = CallerIdentity { principal: Principal::Named("ada".into()), address: None };
+    let ada = CallerIdentity { principal: Principal::local("ada").expect("a short name"), address: None };
     provider.release.notify_one();
     assert!(test.call_text("wait", &ada).await.contains("word"));
     assert!(test.call_text("say", &ANONYMOUS).await.contains("word"));
@@ -374,13 +386,13 @@ async fn the_shared_limit_holds_for_all_tools_and_callers() {
 async fn a_tool_may_have_its_own_time_limit() {
     let (test, _) = TestServer::new(WordProvider { call_timeout_ms: Some(50), ..word_provider("word", "a") });
     assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 50 ms"));
-    test.server.swap(provider_set("1", word_provider("word", "a")).0).expect("a good catalog");
+    test.server.swap(provider_set("1", word_provider("word", "a")).0);
     assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 30000 ms"));
     let (next, _) = provider_set("1", word_provider("word", "a"));
-    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
+    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next });
     assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 700 ms"));
     let (next, _) =
         provider_set("1", WordProvider { call_timeout_ms: Some(90_000), ..word_provider("word", "a") });
-    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
+    test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next });
     assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 90000 ms"));
 }

@@ -60,8 +60,8 @@ fn read_events(reader: &mut StreamReader, waker: &Waker) -> usize {
 fn events_reach_the_second_reader_even_if_the_first_polls_again() {
     let provider = Arc::new(ChangingProvider::default());
     let platform = Arc::new(FakePlatform::new(1));
-    let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
-    let server = Server::new(config, vec![provider.clone()]).expect("a good catalog");
+    let config = Config::new("t", "1", Limits::default(), platform);
+    let server = Server::new(config, vec![provider.clone()]);
     let message =
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };

@@ -54,8 +54,10 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     start_logging(&args.serve);
     let extracted = extract(file, trailer, &packed)?;
     let (project, existing_data) = packed_project(own, &packed, &extracted, args.data.as_deref())?;
-    let (service, mut diagnostics) =
-        Service::from_packed(&project.with_source_failures(args.serve.source_failures()))?;
+    let (service, mut diagnostics) = Service::from_packed(
+        &project.with_source_failures(args.serve.source_failures()),
+        &args.serve.keyring()?,
+    )?;
     if let (Some(existing_data), None) = (&existing_data, &service) {
         let message = format!(
             "the server uses the existing data in `{}`, not the packed data",

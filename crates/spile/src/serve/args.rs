@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use host::{Keyring, SystemPlatform};
 
+use crate::keys::{self, KeyFileChoice};
 use crate::project::SourceFailurePolicy;
 use crate::settings;
 
@@ -36,6 +39,11 @@ pub struct ServeArgs {
     /// Require the bearer token in this file (or in SPILE_TOKEN)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+
+    /// Keys that protect what clients hold for the server: session ids, cursors (or SPILE_KEY_FILE). Servers with the same
+    /// file accept each other's; without one, a file in the user's state folder is used
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 
     /// Allow every caller, also from other machines
     #[arg(long)]
@@ -86,6 +94,19 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 impl ServeArgs {
     pub fn source_failures(&self) -> SourceFailurePolicy {
         if self.strict { SourceFailurePolicy::Fail } else { SourceFailurePolicy::Skip }
+    }
+
+    /// The keys of this server: from the named file, else from the user's state folder.
+    pub fn keyring(&self) -> anyhow::Result<Arc<Keyring>> {
+        let platform = SystemPlatform::default();
+        let keyring = match keys::choose_key_file(self.key_file.as_deref())? {
+            KeyFileChoice::Named(path) => Keyring::open_file(&path, &platform)?,
+            KeyFileChoice::Default(path) => Keyring::open_default(path.as_deref(), &platform),
+        };
+        if let Some(warning) = keyring.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(Arc::new(keyring))
     }
 
     #[cfg(unix)]

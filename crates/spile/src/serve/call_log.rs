@@ -41,8 +41,8 @@ const NAME_COLUMNS_MAX: usize = 128;
 
 /// `token@127.0.0.1`, an address for a caller without a token, or `local` for a pipe or a unix socket.
 fn caller(record: &CallRecord<'_>) -> String {
-    let principal = record.identity.principal.as_str();
-    match (principal, record.identity.address) {
+    let principal = record.identity.principal.display_name();
+    match (&*principal, record.identity.address) {
         ("", None) => "local".into(),
         ("", Some(address)) => address.to_string(),
         (principal, None) => principal.to_owned(),

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, ProviderSet, Server, SourceHealth, SystemPlatform};
+use host::{Config, Keyring, ProviderSet, Server, SourceHealth, SystemPlatform};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -51,6 +51,8 @@ pub struct Service {
     pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
     pub(crate) watched: Option<WatchedProject>,
+    /// Seals what clients hold for the server.
+    pub(crate) keyring: Arc<Keyring>,
 }
 
 impl Service {
@@ -63,18 +65,21 @@ impl Service {
             call_timeout_ms: None,
             health: SourceHealth::default(),
             watched: None,
+            keyring: Arc::new(Keyring::for_this_run(&SystemPlatform::default())),
         }
     }
 
     /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        Self::from_path_with(path, SourceFailurePolicy::Skip)
+        let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+        Self::from_path_with(path, SourceFailurePolicy::Skip, &keyring)
     }
 
     /// The same, with a choice of what to do about sources that cannot be used.
     pub fn from_path_with(
         path: &Path,
         source_failures: SourceFailurePolicy,
+        keyring: &Arc<Keyring>,
     ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (stamp, started) = (ProjectStamp::capture(path, &[]), SystemTime::now());
         let project = Project::find(path)?.with_source_failures(source_failures);
@@ -91,7 +96,7 @@ impl Service {
         let health = SourceHealth { source_count, unavailable };
         diagnostics.extend(lock_state.diagnostic(false));
         let service = compiled.map(|compiled| {
-            let build = Build::new(compiled, None);
+            let build = Build::new(compiled, keyring);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
@@ -104,27 +109,31 @@ impl Service {
     }
 
     /// The server that is packed into this executable. Its files do not change while it is served.
-    pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+    pub fn from_packed(
+        project: &Project,
+        keyring: &Arc<Keyring>,
+    ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
         let service =
-            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, None)) });
+            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, keyring)) });
         Ok((service, diagnostics))
     }
 
     fn from_build(build: &Build) -> Self {
         Self {
             call_timeout_ms: build.call_timeout_ms,
+            keyring: build.keyring.clone(),
             ..Self::new(&build.name, &build.version, build.provider.clone())
         }
     }
 
     pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
-        let Self { name, version, providers, call_timeout_ms, health, .. } = self;
+        let Self { name, version, providers, call_timeout_ms, health, keyring, .. } = self;
         let limits = settings::limits()?;
-        let config =
-            Config { name, version: version.clone(), limits, platform: Arc::new(SystemPlatform::default()) };
-        let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?;
+        let platform = Arc::new(SystemPlatform::default());
+        let config = Config { name, version: version.clone(), limits, platform, keyring };
+        let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms });
         server.set_source_health(health);
         Ok(server)
     }

@@ -16,10 +16,8 @@ pub fn seal(data: &[u8]) {
     let mut input = FuzzInput::new(data);
     let platform = Arc::new(FakePlatform::new(u64::from(input.byte())));
     let limits = Limits::default();
-    let config =
-        Config { name: "s".into(), version: "1".into(), limits: limits.clone(), platform: platform.clone() };
-    let server = Server::new(config, vec![Arc::new(ScriptedProvider::default())])
-        .expect("the script's catalog is good");
+    let config = Config::new("s", "1", limits.clone(), platform.clone());
+    let server = Server::new(config, vec![Arc::new(ScriptedProvider::default())]);
     let (owner, other) = (random_identity(&mut input), random_identity(&mut input));
     let (session, state) = (new_session_id(&server, &owner), new_request_state(&server, &owner));
     let same_owner = owner.principal == other.principal;
@@ -65,8 +63,8 @@ fn tamper(input: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
 fn random_identity(input: &mut FuzzInput<'_>) -> CallerIdentity {
     let principal = match input.below(3) {
         0 => Principal::Anonymous,
-        1 => Principal::Named("a".into()),
-        _ => Principal::Named("ab".into()),
+        1 => Principal::local("a").expect("a short name"),
+        _ => Principal::local("ab").expect("a short name"),
     };
     CallerIdentity { principal, address: None }
 }

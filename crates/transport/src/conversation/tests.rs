@@ -83,15 +83,11 @@ fn call(id: u32) -> Vec<u8> {
 #[tokio::test]
 async fn an_id_can_be_reused_as_soon_as_its_response_is_written() {
     let release = Arc::new(Notify::new());
-    let config = Config {
-        name: "t".into(),
-        version: "1".into(),
-        // The limit is freed before the response as well: this client never has two calls in flight.
-        limits: Limits { calls_per_peer_max: 1, calls_max: 1, ..Limits::default() },
-        platform: Arc::new(FakePlatform::new(1)),
-    };
+    // The limit is freed before the response as well: this client never has two calls in flight.
+    let limits = Limits { calls_per_peer_max: 1, calls_max: 1, ..Limits::default() };
+    let config = Config::new("t", "1", limits, Arc::new(FakePlatform::new(1)));
     let provider = Arc::new(WaitingProvider(release.clone()));
-    let server = Server::new(config, vec![provider]).expect("a good catalog");
+    let server = Server::new(config, vec![provider]);
     let sink = Arc::new(ReusingSink { reuses_left: Mutex::new(2), ..ReusingSink::default() });
     let conversation =
         Arc::new(Conversation::new(server, CallerIdentity::default(), sink.clone(), Handle::current()));

@@ -102,8 +102,8 @@ impl Pipe {
         let providers: Vec<Arc<dyn Provider>> =
             vec![Arc::new(ConformanceProvider::default()), provider.clone()];
         let platform = Arc::new(FakePlatform::new(1));
-        let config = Config { name: "one".into(), version: "1".into(), limits, platform };
-        let server = Server::new(config, providers).expect("the catalogs are sound");
+        let config = Config::new("one", "1", limits, platform);
+        let server = Server::new(config, providers);
         let (to_read, input) = std::io::pipe().expect("a pipe");
         let (output, to_write) = std::io::pipe().expect("a pipe");
         let handle = runtime.handle().clone();
@@ -585,8 +585,8 @@ fn panic_fails_one_call_and_keeps_the_pipe() {
 async fn a_pipe_in_this_process() {
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(ConformanceProvider::default())];
     let platform = Arc::new(FakePlatform::new(1));
-    let config = Config { name: "one".into(), version: "1".into(), limits: Limits::default(), platform };
-    let server = Server::new(config, providers).expect("the catalogs are sound");
+    let config = Config::new("one", "1", Limits::default(), platform);
+    let server = Server::new(config, providers);
     // So little that neither side can say anything at once.
     let (ours, theirs) = tokio::io::duplex(7);
     let serving = tokio::spawn(transport::pipe::serve(server, theirs));

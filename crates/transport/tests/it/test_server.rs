@@ -85,15 +85,10 @@ impl Setup {
             .names
             .iter()
             .map(|name| {
-                let config = Config {
-                    name: (*name).into(),
-                    version: "1".into(),
-                    limits: self.limits.clone(),
-                    platform: platform.clone(),
-                };
+                let config = Config::new(name, "1", self.limits.clone(), platform.clone());
                 let providers: Vec<Arc<dyn Provider>> =
                     vec![Arc::new(ConformanceProvider::default()), provider.clone()];
-                Server::new(config, providers).expect("the catalogs are sound")
+                Server::new(config, providers)
             })
             .collect();
         let Self { guard, connection_limits, certificates, http_sse, .. } = self;

@@ -2,18 +2,34 @@
 
 use json::Json;
 use json::write::{self, ObjectWriter};
-use spile_core::{Catalog, Prompt, Resource, ResourceTemplate, TaskSupport, Tool, ToolAnnotations};
+use spile_core::{Prompt, Resource, ResourceTemplate, TaskSupport, Tool, ToolAnnotations};
 
 use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cache_hints};
 use crate::params::ListKind;
 use crate::version::{Feature, Version};
 
+/// One item of a list.
+#[derive(Clone, Copy)]
+pub enum ListItem<'a> {
+    /// A tool that was rendered before, by [`rendered_tool`].
+    RenderedTool(&'a [u8]),
+    Resource(&'a Resource),
+    Template(&'a ResourceTemplate),
+    Prompt(&'a Prompt),
+}
+
+/// Renders a tool for the lists of one version.
+pub fn rendered_tool(version: Version, tool: &Tool) -> Box<[u8]> {
+    let mut out = Vec::with_capacity(1024);
+    write_tool(&mut out, version, tool);
+    out.into()
+}
+
 /// Renders the members of one page: `"tools":[…]` and, if there are more pages, `,"nextCursor":"…"`.
-pub fn list_members(
-    catalog: &Catalog,
+pub fn list_members<'a>(
     list: ListKind,
     version: Version,
-    range: std::ops::Range<usize>,
+    items: impl Iterator<Item = ListItem<'a>>,
     next: Option<&str>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
@@ -24,23 +40,23 @@ pub fn list_members(
         ListKind::Prompts => "prompts",
     };
     write::string(&mut out, key);
-    out.push(b':');
-    match list {
-        ListKind::Tools => {
-            write::array(&mut out, &catalog.tools[range], |out, t| write_tool(out, version, t))
+    out.extend_from_slice(b":[");
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(b',');
         }
-        ListKind::Resources => write::array(&mut out, &catalog.resources[range], |out, r| {
-            let mut object = ObjectWriter::new(out);
-            write_resource_members(&mut object, version, r);
-            object.end();
-        }),
-        ListKind::Templates => write::array(&mut out, &catalog.resource_templates[range], |out, t| {
-            write_resource_template(out, version, t)
-        }),
-        ListKind::Prompts => {
-            write::array(&mut out, &catalog.prompts[range], |out, p| write_prompt(out, version, p))
+        match item {
+            ListItem::RenderedTool(tool) => out.extend_from_slice(tool),
+            ListItem::Resource(resource) => {
+                let mut object = ObjectWriter::new(&mut out);
+                write_resource_members(&mut object, version, resource);
+                object.end();
+            }
+            ListItem::Template(template) => write_resource_template(&mut out, version, template),
+            ListItem::Prompt(prompt) => write_prompt(&mut out, version, prompt),
         }
     }
+    out.push(b']');
     if let Some(next) = next {
         out.extend_from_slice(b",\"nextCursor\":");
         write::string(&mut out, next);

@@ -7,13 +7,14 @@ mod handshake;
 mod input_requests;
 mod lists;
 mod notifications;
+mod relayed;
 mod results;
 mod tasks;
 mod time;
 
 pub use handshake::{ServerCapabilities, discover, initialize};
 pub use input_requests::{server_request, write_related_task};
-pub use lists::{list_members, list_page};
+pub use lists::{ListItem, list_members, list_page, rendered_tool};
 pub use notifications::{
     call_event, change_notification, subscription_acknowledged, subscription_cancelled, subscription_ended,
     task_notification,

@@ -9,7 +9,8 @@ use spile_core::{
 };
 
 use super::{
-    RenderedServerInfo, ReplyTo, begin_response, end_response, input_requests, tasks, write_cache_hints,
+    RenderedServerInfo, ReplyTo, begin_response, end_response, input_requests, relayed, tasks,
+    write_cache_hints,
 };
 use crate::error::RpcError;
 use crate::version::{Feature, Version};
@@ -92,6 +93,7 @@ pub(super) fn write_result(
             object.end();
             server_info.close_result(out, version, false);
         }
+        CallResult::Relayed(result) => relayed::write_relayed_result(out, version, server_info, result),
     }
 }
 
@@ -202,7 +204,7 @@ fn write_input_required(
 }
 
 #[inline]
-fn write_text_block(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_text_block(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(br#"{"type":"text","text":""#);
     write::escaped(out, text.as_bytes());
     out.extend_from_slice(b"\"}");

@@ -57,9 +57,7 @@ impl TaskSnapshot {
         match &self.status {
             TaskStatus::Working => (StatusName::Working, None),
             TaskStatus::InputRequired(_) => (StatusName::InputRequired, None),
-            TaskStatus::Completed(CallResult::Tool(result))
-                if result.is_error && version.has(Feature::TaskParameter) =>
-            {
+            TaskStatus::Completed(result) if version.has(Feature::TaskParameter) && result.is_error() => {
                 (StatusName::Failed, Some("the tool failed; the result has the error".into()))
             }
             TaskStatus::Completed(_) => (StatusName::Completed, None),

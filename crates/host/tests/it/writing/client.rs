@@ -7,8 +7,8 @@ use contract::compile::{KnownSource, compile};
 use contract::source::Source;
 use contract::{CompiledSchema, Contract, manifest};
 use host::{
-    CallerIdentity, Config, ConnectionState, ContractBackends, ContractProvider, Dispatched, OutgoingMessage,
-    PendingResponse, ReplyChannel, Server,
+    CallerIdentity, Config, ConnectionState, ContractBackends, ContractProvider, Dispatched, Keyring,
+    OutgoingMessage, PendingResponse, ReplyChannel, Server,
 };
 use json::Json;
 use serde_json::{Value, json};
@@ -71,9 +71,10 @@ impl Client {
                 .collect(),
         };
         let platform = Arc::new(FakePlatform::new(1));
-        let provider = ContractProvider::new(contract.clone(), backends, &*platform);
-        let config = Config { name: "t".into(), version: "1".into(), limits: Limits::default(), platform };
-        let server = Server::new(config, vec![Arc::new(provider)]).expect("a good catalog");
+        let provider =
+            ContractProvider::new(contract.clone(), backends, Arc::new(Keyring::for_this_run(&*platform)));
+        let config = Config::new("t", "1", Limits::default(), platform);
+        let server = Server::new(config, vec![Arc::new(provider)]);
         let connection = server.open_pipe();
         let (questions, progress) = (Vec::new(), Vec::new());
         let identity = CallerIdentity::default();
@@ -99,7 +100,7 @@ impl Client {
     }
 
     pub fn become_user(&mut self, name: &str) {
-        self.identity.principal = Principal::Named(name.into());
+        self.identity.principal = Principal::local(name).expect("a short name");
     }
 
     /// Calls a tool that must not ask the user.

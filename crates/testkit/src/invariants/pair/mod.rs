@@ -128,8 +128,8 @@ impl PairSimulation {
         } else {
             ScriptedProvider::default()
         });
-        let config = Config { name: "pair".into(), version: "1".into(), limits, platform: platform.clone() };
-        let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
+        let config = Config::new("pair", "1", limits, platform.clone());
+        let server = Server::new(config, vec![provider.clone()]);
         let simulated = match link {
             TransportKind::Pipe => SimulatedLink::Pipe(SimulatedPipe::new(&server, knows, input)),
             TransportKind::Http => SimulatedLink::Http(SimulatedHttp::new(&server, knows, input)),

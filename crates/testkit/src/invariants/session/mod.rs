@@ -76,13 +76,8 @@ impl SessionSimulation {
     fn new(has_ample_limits: bool) -> Self {
         let platform = Arc::new(FakePlatform::new(1));
         let provider = Arc::new(ScriptedProvider::default());
-        let config = Config {
-            name: "game".into(),
-            version: "1".into(),
-            limits: limits(has_ample_limits),
-            platform: platform.clone(),
-        };
-        let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
+        let config = Config::new("game", "1", limits(has_ample_limits), platform.clone());
+        let server = Server::new(config, vec![provider.clone()]);
         let pipe = PipeClient::new(server.open_pipe());
         Self {
             server,

@@ -129,13 +129,8 @@ impl WebSocketSimulation {
         };
         let held_bytes = input.choose(&[4096, 1 << 16, 200, 17]);
         let provider = Arc::new(ScriptedProvider::default());
-        let config = Config {
-            name: "websocket".into(),
-            version: "1".into(),
-            limits: limits.clone(),
-            platform: Arc::new(FakePlatform::new(1)),
-        };
-        let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
+        let config = Config::new("websocket", "1", limits.clone(), Arc::new(FakePlatform::new(1)));
+        let server = Server::new(config, vec![provider.clone()]);
         let (io, at_server) = tokio::io::duplex(held_bytes);
         let shutdown = Arc::new(ShutdownSignal::default());
         let server_task = tokio::spawn({

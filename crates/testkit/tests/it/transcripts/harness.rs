@@ -30,14 +30,9 @@ type Tick = (Duration, SyncSender<()>);
 impl Harness {
     pub fn start(script: &Transcript) -> Self {
         let platform = Arc::new(FakePlatform::new(1));
-        let config = Config {
-            name: "transcript".into(),
-            version: "1.0.0".into(),
-            limits: script.limits.clone(),
-            platform: platform.clone(),
-        };
+        let config = Config::new("transcript", "1.0.0", script.limits.clone(), platform.clone());
         let providers = script.providers.iter().map(|name| provider(name)).collect();
-        let server = Server::new(config, providers).expect("the fixtures fit together");
+        let server = Server::new(config, providers);
         let (clock, ticks) = mpsc::channel(1);
         let (tell, told) = sync_channel(1);
         let runtime = std::thread::spawn(move || {

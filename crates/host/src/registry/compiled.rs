@@ -1,0 +1,144 @@
+//! The catalog of one provider, compiled. A tool is compiled once and reused until its definition changes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use contract::compatibility::{ToolDigest, ToolInterface};
+use contract::{CompiledSchema, HeaderParam, header_params};
+use hashbrown::HashMap;
+use json::Json;
+use spile_core::{Catalog, ItemKind, Provider, Tool};
+use wire::{Version, encode};
+
+use crate::rate_limit::{RateLimiter, SharedLimit};
+
+/// A tool and the provider that runs it.
+pub(crate) struct ToolEntry {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) compiled: Arc<CompiledTool>,
+    /// `None` if calls are not limited.
+    pub(crate) rate_limiter: Option<Box<RateLimiter>>,
+    /// `None` means the server's default.
+    pub(crate) call_timeout_ms: Option<u64>,
+    /// Whether its successful results must be checked against the output schema.
+    pub(crate) checks_output: bool,
+}
+
+/// What depends only on the definition of a tool.
+pub(crate) struct CompiledTool {
+    pub(crate) definition: Tool,
+    pub(crate) input_schema: CompiledSchema,
+    pub(crate) header_params: Vec<HeaderParam>,
+    /// Whether its annotations say that it writes.
+    pub(crate) writes: bool,
+    digest: OnceLock<ToolDigest>,
+    output_schema: OnceLock<Option<CompiledSchema>>,
+    rendered: [OnceLock<Box<[u8]>>; Version::ALL.len()],
+}
+
+/// An item of a catalog that cannot be served. Its neighbours are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnservedItem {
+    /// The name of the provider.
+    pub provider: Arc<str>,
+    pub kind: ItemKind,
+    pub name: String,
+    pub reason: String,
+}
+
+/// A provider's catalog with its tools compiled.
+pub(crate) struct CompiledCatalog {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tools: Vec<Arc<ToolEntry>>,
+    pub(crate) unserved: Vec<UnservedItem>,
+    shared_limit: Option<Arc<SharedLimit>>,
+}
+
+impl CompiledTool {
+    fn new(tool: &Tool) -> Result<Self, contract::SchemaError> {
+        Ok(Self {
+            input_schema: CompiledSchema::compile(&tool.input_schema)?,
+            header_params: header_params(&tool.input_schema)?,
+            writes: tool.annotations.read_only == Some(false),
+            digest: OnceLock::new(),
+            output_schema: OnceLock::new(),
+            rendered: Default::default(),
+            definition: tool.clone(),
+        })
+    }
+
+    /// What the tool takes, returns and does, without texts.
+    pub(crate) fn structural_digest(&self) -> ToolDigest {
+        *self.digest.get_or_init(|| ToolInterface::from_tool(&self.definition).structural_digest())
+    }
+
+    /// Whether the output schema allows this structured content. Without a schema everything is allowed.
+    pub(crate) fn output_schema_allows(&self, json: &Json) -> bool {
+        let Some(schema) = &self.definition.output_schema else { return true };
+        self.output_schema
+            .get_or_init(|| CompiledSchema::compile(schema).ok())
+            .as_ref()
+            .is_some_and(|compiled| compiled.is_valid(json))
+    }
+
+    /// The tool as it stands in the lists of a version.
+    pub(crate) fn rendered(&self, version: Version) -> &[u8] {
+        self.rendered[version.index()].get_or_init(|| encode::rendered_tool(version, &self.definition))
+    }
+}
+
+impl CompiledCatalog {
+    /// Compiles the tools whose definition is not in `previous`. Rate limits continue to count where `previous` left off.
+    pub(crate) fn new(
+        name: &Arc<str>,
+        provider: &Arc<dyn Provider>,
+        previous: Option<&Self>,
+        compilations: &AtomicU64,
+    ) -> Self {
+        let catalog = provider.catalog();
+        let shared_limit = catalog.rate_limit.map(|rate| {
+            SharedLimit::new_or_reuse(rate, previous.and_then(|previous| previous.shared_limit.as_ref()))
+        });
+        let mut known: HashMap<&str, &Arc<ToolEntry>, foldhash::quality::RandomState> = HashMap::default();
+        if let Some(previous) = previous {
+            known.extend(previous.tools.iter().map(|tool| (&*tool.compiled.definition.name, tool)));
+        }
+        let checks_output = !provider.guarantees_output_schemas();
+        let mut tools = Vec::with_capacity(catalog.tools.len());
+        let mut unserved = Vec::new();
+        for tool in &catalog.tools {
+            let known = known.get(&*tool.name).copied();
+            let compiled = match known.filter(|entry| entry.compiled.definition == *tool) {
+                Some(entry) => entry.compiled.clone(),
+                None => {
+                    compilations.fetch_add(1, Ordering::Relaxed);
+                    match CompiledTool::new(tool) {
+                        Ok(compiled) => Arc::new(compiled),
+                        Err(reason) => {
+                            unserved.push(UnservedItem {
+                                provider: name.clone(),
+                                kind: ItemKind::Tool,
+                                name: tool.name.clone(),
+                                reason: reason.to_string(),
+                            });
+                            continue;
+                        }
+                    }
+                }
+            };
+            let rate_limiter = RateLimiter::new(
+                tool.rate_limit,
+                shared_limit.as_ref(),
+                known.and_then(|entry| entry.rate_limiter.as_deref()),
+            );
+            tools.push(Arc::new(ToolEntry {
+                provider: provider.clone(),
+                compiled,
+                rate_limiter,
+                call_timeout_ms: tool.call_timeout_ms,
+                checks_output,
+            }));
+        }
+        Self { catalog, tools, unserved, shared_limit }
+    }
+}

@@ -1,0 +1,159 @@
+//! Several providers in one server, whose catalogs change while calls run.
+
+use std::sync::{Arc, Mutex};
+
+use spile_core::{
+    Call, CallContext, Catalog, CatalogChange, ChangeListener, Provider, Resource, Run, Tool, ToolResult,
+};
+
+use super::{object_schema, provider, respond, server, stateless_call, text_of, tools};
+
+/// A provider whose catalog can be replaced.
+#[derive(Default)]
+struct ChangingProvider {
+    catalog: Mutex<Arc<Catalog>>,
+    listener: Mutex<Option<Arc<dyn ChangeListener>>>,
+    watched: Mutex<Vec<String>>,
+}
+
+impl ChangingProvider {
+    fn change(&self, change: CatalogChange, edit: impl FnOnce(&mut Catalog)) {
+        {
+            let mut catalog = self.catalog.lock().expect("no panic before");
+            let mut new = Catalog::clone(&catalog);
+            edit(&mut new);
+            *catalog = Arc::new(new);
+        }
+        let listener = self.listener.lock().expect("no panic before").clone();
+        listener.expect("a listener").catalog_changed(change);
+    }
+}
+
+impl Provider for ChangingProvider {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.lock().expect("no panic before").clone()
+    }
+
+    fn run(&self, call: &Call, _: &CallContext<'_>) -> Run {
+        Run::now(ToolResult::text(call.name()))
+    }
+
+    fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        *self.listener.lock().expect("no panic before") = Some(listener);
+    }
+
+    fn watch(&self, uri: &str) {
+        self.watched.lock().expect("no panic before").push(format!("+{uri}"));
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.watched.lock().expect("no panic before").push(format!("-{uri}"));
+    }
+}
+
+#[test]
+fn only_changed_tools_are_compiled() {
+    const TOOLS: usize = 50;
+    const CHANGES: usize = 1000;
+    let changing = Arc::new(ChangingProvider::default());
+    let names: Vec<String> = (0..TOOLS).map(|n| format!("t{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    *changing.catalog.lock().expect("no panic before") =
+        Arc::new(Catalog { tools: tools(&names), list_changed: true, ..Catalog::default() });
+    let fixed = provider(tools(&["fixed"]), |call, _| Run::now(ToolResult::text(call.name())));
+    let server = server(vec![changing.clone(), fixed]);
+    assert_eq!(server.tools_compiled(), TOOLS as u64 + 1);
+
+    let changes = std::thread::scope(|scope| {
+        let changer = scope.spawn(|| {
+            for n in 0..CHANGES {
+                changing.change(CatalogChange::Tools, |catalog| {
+                    catalog.tools[n % TOOLS].description = Some(format!("change {n}"));
+                });
+            }
+        });
+        // Calls run all the while, on the changing provider and on its neighbour.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let mut calls = 0;
+        while !changer.is_finished() || calls < 10 {
+            for name in ["t7", "fixed"] {
+                let response = runtime.block_on(respond(&server, &stateless_call(name, "")));
+                assert_eq!(text_of(&response), name);
+            }
+            calls += 1;
+        }
+        changer.join()
+    });
+    changes.expect("no panic");
+    // One compilation for each change, and none for its 49 neighbours or the other provider.
+    assert_eq!(server.tools_compiled(), (TOOLS + 1 + CHANGES) as u64);
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_served_does_not_take_its_neighbours_along() {
+    let bad = Tool::new("bad", "", json::Json::parse(r#"{"type":"nonsense"}"#).expect("JSON"));
+    let mut offered = tools(&["good", "taken"]);
+    offered.insert(1, bad);
+    let first = provider(tools(&["taken"]), |_, _| Run::now(ToolResult::text("first")));
+    let second = provider(offered, |_, _| Run::now(ToolResult::text("second")));
+    let server = server(vec![first, second]);
+    assert_eq!(text_of(&respond(&server, &stateless_call("good", "")).await), "second");
+    assert_eq!(text_of(&respond(&server, &stateless_call("taken", "")).await), "first");
+    let unserved = server.unserved_items();
+    let names: Vec<_> = unserved.iter().map(|item| (&*item.provider, &*item.name)).collect();
+    assert_eq!(names, [("main-2", "bad"), ("main-2", "taken")]);
+    assert!(!unserved[0].reason.is_empty());
+}
+
+#[tokio::test]
+async fn providers_come_and_go_one_by_one() {
+    let named = |name: &'static str| provider(tools(&[name]), move |_, _| Run::now(ToolResult::text(name)));
+    let server = server(vec![named("base")]);
+    server.set_provider("files", Some(named("files")));
+    assert_eq!(text_of(&respond(&server, &stateless_call("files", "")).await), "files");
+    // A reload of the base providers leaves the others alone.
+    server.swap(host::ProviderSet {
+        version: "2".into(),
+        providers: vec![named("other")],
+        call_timeout_ms: None,
+    });
+    assert_eq!(text_of(&respond(&server, &stateless_call("files", "")).await), "files");
+    assert_eq!(text_of(&respond(&server, &stateless_call("other", "")).await), "other");
+    assert_eq!(server.tools_compiled(), 3);
+    server.set_provider("files", None);
+    let gone = respond(&server, &stateless_call("files", "")).await;
+    assert_eq!(super::error_of(&gone), "unknown tool `files`");
+}
+
+#[tokio::test]
+async fn a_provider_hears_of_the_first_and_the_last_subscriber_of_a_resource() {
+    let changing = Arc::new(ChangingProvider::default());
+    let resource = |uri: &str| Resource { uri: uri.into(), name: uri.into(), ..Resource::default() };
+    *changing.catalog.lock().expect("no panic before") = Arc::new(Catalog {
+        resources: vec![resource("f:a"), resource("f:b")],
+        resource_subscriptions: true,
+        tools: vec![Tool::new("t", "", object_schema())],
+        ..Catalog::default()
+    });
+    let server = server(vec![changing.clone()]);
+    let clients = [super::PipeClient::new(&server), super::PipeClient::new(&server)];
+    let send = |client: &super::PipeClient, method: &str, uri: &str| {
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#);
+        let peer = wire::Peer::from_version(wire::Version::V2025_11_25);
+        let defaults = wire::Defaults::Pipe(Some(peer));
+        let wire::Decoded::Request(request) = server.decode(message.into_bytes(), defaults) else {
+            panic!("a request")
+        };
+        let channel = host::ReplyChannel::Pipe(client.connection.clone());
+        server.dispatch(request, &super::ANONYMOUS, channel);
+    };
+    send(&clients[0], "subscribe", "f:a");
+    send(&clients[1], "subscribe", "f:a");
+    send(&clients[1], "subscribe", "f:b");
+    send(&clients[0], "unsubscribe", "f:a");
+    send(&clients[0], "unsubscribe", "f:a");
+    drop(clients);
+    let watched = changing.watched.lock().expect("no panic before").clone();
+    assert_eq!(watched, ["+f:a", "+f:b", "-f:a", "-f:b"]);
+}

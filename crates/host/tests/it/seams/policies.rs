@@ -1,0 +1,135 @@
+//! A policy that refuses, asks, rewrites and withholds, and what the call record says about it.
+
+use std::sync::Arc;
+
+use json::Json;
+use spile_core::{
+    Call, CallResult, Caller, CatalogView, Decision, ElicitResult, ItemKind, Policy, PolicyContext,
+    PolicyDecision, PolicyRun, ResultDecision, Run, ToolResult, Visibility,
+};
+
+use super::{
+    PipeClient, Records, answers, ask, error_of, provider, respond, server, state_of, stateless_call,
+    text_of, tools,
+};
+
+struct TestPolicy;
+
+impl Policy for TestPolicy {
+    fn before(&self, call: &Call, cx: &PolicyContext<'_>) -> PolicyRun<PolicyDecision> {
+        let decision = match &*call.name() {
+            "refused" => return PolicyRun::Now(PolicyDecision::refuse("not on Fridays")),
+            "asked" => match cx.journal.response("sure") {
+                None => Decision::Ask(ask("sure")),
+                Some(answer) if matches!(answer.elicit_result(), Some(ElicitResult::Accepted(_))) => {
+                    Decision::Allow
+                }
+                Some(_) => Decision::Refuse,
+            },
+            "rewritten" => Decision::ReplaceArguments(Json::parse(r#"{"who":"bob"}"#).expect("JSON")),
+            "broken" => Decision::ReplaceArguments(Json::parse("[]").expect("JSON")),
+            "slow" => {
+                return PolicyRun::Later(Box::pin(async {
+                    tokio::task::yield_now().await;
+                    PolicyDecision::refuse("later")
+                }));
+            }
+            _ => Decision::Allow,
+        };
+        PolicyRun::Now(PolicyDecision { decision, reason: Some("the test says so".into()) })
+    }
+
+    fn after(&self, call: &Call, _: &CallResult, _: &PolicyContext<'_>) -> PolicyRun<ResultDecision> {
+        PolicyRun::Now(match &*call.name() {
+            "withheld" => ResultDecision::Withhold("it has a secret".into()),
+            "replaced" => {
+                ResultDecision::Replace(Box::new(CallResult::Tool(ToolResult::text("something else"))))
+            }
+            _ => ResultDecision::Keep,
+        })
+    }
+
+    fn view(&self, _: &Caller) -> Option<CatalogView> {
+        Some(CatalogView { key: 1, visibility: Arc::new(NotHidden) })
+    }
+}
+
+struct NotHidden;
+
+impl Visibility for NotHidden {
+    fn is_visible(&self, _: ItemKind, name: &str) -> bool {
+        name != "hidden"
+    }
+}
+
+const TOOLS: &[&str] =
+    &["refused", "asked", "rewritten", "broken", "slow", "withheld", "replaced", "free", "hidden"];
+
+fn guarded_server() -> (Arc<host::Server>, Arc<Records>) {
+    let greet = provider(tools(TOOLS), |call, _| {
+        Run::now(ToolResult::text(format!("hello {}", call.text_argument("who").unwrap_or_default())))
+    });
+    let server = server(vec![greet]);
+    let records = Arc::new(Records::default());
+    server.set_policy(Arc::new(TestPolicy));
+    server.set_observer(records.clone());
+    (server, records)
+}
+
+#[tokio::test]
+async fn a_policy_refuses_rewrites_and_withholds_and_the_record_says_so() {
+    let (server, records) = guarded_server();
+    for (tool, expected, record) in [
+        ("free", "hello ada", "free depth 0 round 0 allow(the test says so)"),
+        ("refused", "Forbidden: not on Fridays", "refused depth 0 round 0 refuse(not on Fridays)"),
+        ("slow", "Forbidden: later", "slow depth 0 round 0 refuse(later)"),
+        ("rewritten", "hello bob", "rewritten depth 0 round 0 replace_arguments(the test says so)"),
+        (
+            "withheld",
+            "Forbidden: it has a secret",
+            "withheld depth 0 round 0 withhold_result(it has a secret)",
+        ),
+        ("replaced", "something else", "replaced depth 0 round 0 replace_result()"),
+    ] {
+        let message = stateless_call(tool, r#","arguments":{"who":"ada"}"#);
+        assert_eq!(text_of(&respond(&server, &message).await), expected);
+        assert_eq!(records.lines().last().map(String::as_str), Some(record));
+    }
+    let broken = text_of(&respond(&server, &stateless_call("broken", "")).await);
+    assert!(broken.starts_with("Internal: "), "{broken}");
+}
+
+#[tokio::test]
+async fn a_policy_asks_the_user_in_both_eras() {
+    let (server, records) = guarded_server();
+    let first = respond(&server, &stateless_call("asked", r#","arguments":{"who":"ada"}"#)).await;
+    let resumed = format!(r#","arguments":{{"who":"ada"}}{}"#, answers(&state_of(&first), "sure", "yes"));
+    assert_eq!(text_of(&respond(&server, &stateless_call("asked", &resumed)).await), "hello ada");
+    assert_eq!(
+        records.lines(),
+        ["asked depth 0 round 0 ask(the test says so)", "asked depth 0 round 1 allow(the test says so)",]
+    );
+    assert_eq!(text_of(&PipeClient::new(&server).call("asked", &["yes"]).await), "hello ");
+}
+
+#[tokio::test]
+async fn what_a_view_hides_is_neither_listed_nor_callable() {
+    let (server, _) = guarded_server();
+    let list = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"#,
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+        r#""io.modelcontextprotocol/clientCapabilities":{}}}}"#
+    );
+    let listed = respond(&server, list).await;
+    let names: Vec<String> = listed
+        .root()
+        .get("result")
+        .and_then(|result| result.get("tools"))
+        .expect("tools")
+        .elements()
+        .filter_map(|tool| Some(tool.get("name")?.str()?.into_owned()))
+        .collect();
+    assert_eq!(names, TOOLS.iter().filter(|name| **name != "hidden").copied().collect::<Vec<_>>());
+    let hidden = respond(&server, &stateless_call("hidden", "")).await;
+    assert_eq!(error_of(&hidden), "unknown tool `hidden`");
+}

@@ -1,0 +1,121 @@
+//! State between rounds: a memo and a call id, in every era, in tasks, across restarts.
+
+use std::sync::Arc;
+
+use host::{Keyring, SystemPlatform};
+use spile_core::{Outcome, Provider, Run, TaskSupport, Tool, ToolResult};
+
+use super::{
+    PipeClient, answers, ask, error_of, object_schema, provider, respond, server, server_with, state_of,
+    stateless_call, text_of,
+};
+
+/// A tool that asks twice. What it learned in one round is in its memo in the next; its journal keeps the answers, but it
+/// reads each only once.
+fn order_tool() -> Arc<dyn Provider> {
+    provider(super::tools(&["order"]), |_, cx| {
+        let value = |key: &str| cx.journal.response(key).and_then(|answer| answer.text_field("value"));
+        let id = cx.journal.call_id(&**cx.platform);
+        match cx.journal.memo() {
+            None => Run::Now(Outcome::InputRequired(ask("size").with_memo(id))),
+            Some(memo) if memo.len() == id.len() => {
+                assert_eq!(memo, id, "the id of a call is the same in every round");
+                let memo = [&id[..], value("size").expect("answered").as_bytes()].concat();
+                Run::Now(Outcome::InputRequired(ask("colour").with_memo(memo)))
+            }
+            Some(memo) => {
+                assert_eq!(memo[..id.len()], id, "the id of a call is the same in every round");
+                let size = String::from_utf8_lossy(&memo[id.len()..]).into_owned();
+                Run::now(ToolResult::text(format!("{size} {}", value("colour").expect("answered"))))
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_memo_comes_back_with_the_answers_in_the_handshake_era() {
+    let client = PipeClient::new(&server(vec![order_tool()]));
+    assert_eq!(text_of(&client.call("order", &["large", "red"]).await), "large red");
+}
+
+#[tokio::test]
+async fn a_memo_comes_back_with_the_answers_in_the_stateless_era_on_any_server_with_the_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keys");
+    let keyring = || Arc::new(Keyring::open_file(&path, &SystemPlatform::default()).expect("a key file"));
+    // Each round reaches another process: the second server is a replica, the third is the first one after a restart.
+    let servers = [(); 3].map(|()| server_with(Some(keyring()), vec![order_tool()]));
+    let first = respond(&servers[0], &stateless_call("order", "")).await;
+    let second = stateless_call("order", &answers(&state_of(&first), "size", "large"));
+    let second = respond(&servers[1], &second).await;
+    let third = stateless_call("order", &answers(&state_of(&second), "colour", "red"));
+    assert_eq!(text_of(&respond(&servers[2], &third).await), "large red");
+}
+
+#[tokio::test]
+async fn a_state_of_a_server_with_another_key_is_refused_with_the_reason() {
+    let (one, other) = (server(vec![order_tool()]), {
+        let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+        server_with(Some(keyring), vec![order_tool()])
+    });
+    let first = respond(&one, &stateless_call("order", "")).await;
+    let resumed = stateless_call("order", &answers(&state_of(&first), "size", "large"));
+    let error = error_of(&respond(&other, &resumed).await);
+    assert!(error.contains("the server's keys have changed"), "{error}");
+    // For another call of the same server the reason is another one.
+    let elsewhere = resumed.replace(r#""name":"order""#, r#""name":"order","arguments":{"a":1}"#);
+    let error = error_of(&respond(&one, &elsewhere).await);
+    assert!(error.contains("not issued for this request"), "{error}");
+}
+
+/// A tool whose work goes on as a task, and asks there.
+#[tokio::test]
+async fn a_task_asks_in_the_same_way() {
+    let tool = Tool { task_support: TaskSupport::Optional, ..Tool::new("order", "", object_schema()) };
+    let provider = provider(vec![tool], |_, cx| {
+        let id = cx.journal.call_id(&**cx.platform);
+        match (cx.journal.round, cx.journal.memo()) {
+            (0, None) => Run::Now(Outcome::Detach(Box::pin(async move {
+                Outcome::InputRequired(ask("size").with_memo(id))
+            }))),
+            (1, Some(memo)) => {
+                assert_eq!(memo, id, "the id of a call is the same in every round");
+                let answer = cx.journal.response("size").and_then(|answer| answer.text_field("value"));
+                Run::now(ToolResult::text(answer.expect("answered")))
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    // Without a client that accepts tasks, the caller waits and is asked itself.
+    let client = PipeClient::new(&server(vec![provider.clone()]));
+    assert_eq!(text_of(&client.call("order", &["large"]).await), "large");
+
+    let server = server(vec![provider]);
+    let meta = concat!(
+        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+        r#""io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"#,
+        r#""extensions":{"io.modelcontextprotocol/tasks":{}}}}"#
+    );
+    let request = |method: &str, params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{meta}}}}}"#)
+    };
+    let created = respond(&server, &request("tools/call", r#""name":"order""#)).await;
+    let id = created
+        .root()
+        .get("result")
+        .and_then(|result| result.get("taskId")?.str().map(String::from))
+        .unwrap_or_else(|| panic!("a task: {}", created.text()));
+    let get = request("tasks/get", &format!(r#""taskId":"{id}""#));
+    let wait_for = async |status: &str| loop {
+        let task = respond(&server, &get).await;
+        if task.text().contains(&format!(r#""status":"{status}""#)) {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    };
+    wait_for("input_required").await;
+    let answer = r#""inputResponses":{"size":{"action":"accept","content":{"value":"large"}}}"#;
+    respond(&server, &request("tasks/update", &format!(r#""taskId":"{id}",{answer}"#))).await;
+    let finished = wait_for("completed").await;
+    assert!(finished.text().contains(r#""text":"large""#), "{}", finished.text());
+}
