@@ -38,7 +38,6 @@ mod schemas;
 pub mod source;
 mod tape;
 mod text_template;
-pub mod time;
 pub mod tokens;
 mod validate;
 mod value;

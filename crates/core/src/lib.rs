@@ -4,6 +4,7 @@
 //! neither the protocol version nor the transport: `wire` and `transport` translate those. This crate runs
 //! nothing. It has no I/O, no clock and no randomness, only the traits through which callers pass them in.
 
+pub mod calendar;
 mod call;
 mod caller;
 mod catalog;

@@ -9,7 +9,6 @@ mod lists;
 mod notifications;
 mod results;
 mod tasks;
-mod time;
 
 pub use handshake::{ServerCapabilities, discover, initialize};
 pub use input_requests::{server_request, write_related_task};
