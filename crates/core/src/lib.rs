@@ -10,6 +10,7 @@ mod caller;
 mod catalog;
 mod error;
 mod events;
+mod header_params;
 mod input;
 mod limits;
 mod outcome;
@@ -24,6 +25,7 @@ pub use catalog::{
 };
 pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode};
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};
+pub use header_params::{HeaderParam, HeaderParamError};
 pub use input::{ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
 pub use limits::Limits;
 pub use outcome::{
