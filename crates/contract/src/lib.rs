@@ -39,6 +39,7 @@ pub mod source;
 mod tape;
 mod text_template;
 pub mod tokens;
+mod toml_text;
 mod validate;
 mod value;
 mod work;
