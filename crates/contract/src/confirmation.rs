@@ -4,6 +4,7 @@ use spile_core::text::is_unsafe_to_display;
 
 use crate::contract::{Collection, Statement};
 use crate::field::Field;
+use crate::humanize::pluralize;
 use crate::results::{MASK, push_readable};
 use crate::value::ValueRef;
 
@@ -42,7 +43,7 @@ pub fn record_message(
 
 /// The confirmation for a statement: how many rows it would change, and its arguments.
 pub fn statement_message(statement: &Statement, changed: u64, arguments: &[ValueRef<'_>]) -> String {
-    let rows = if changed == 1 { "1 row".to_owned() } else { format!("{changed} rows") };
+    let rows = pluralize(changed, "row");
     let head = format!("Run {}? It would change {rows}.", statement.result.name);
     let fields = statement.arguments.iter().map(|argument| &argument.field);
     let lines =

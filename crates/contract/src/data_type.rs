@@ -74,6 +74,16 @@ impl DataType {
         }
     }
 
+    /// Whether a source with native numbers stores values of this type as numbers, and a text file as their digits.
+    pub fn is_stored_as_number(self) -> bool {
+        match self {
+            Self::Integer | Self::Int64 | Self::Decimal | Self::Number | Self::Boolean => true,
+            Self::Text | Self::Date | Self::Timestamp | Self::LocalTimestamp | Self::Json | Self::Blob => {
+                false
+            }
+        }
+    }
+
     /// Whether rows can be filtered and sorted by it, and found by it.
     pub fn is_scalar(self) -> bool {
         !matches!(self, Self::Json | Self::Blob)

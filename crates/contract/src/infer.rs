@@ -5,12 +5,12 @@
 //! integers, `1.` is not a decimal, `1/2/2026` is not a date.
 
 use json::{ScanLimits, scan};
+use spile_core::calendar::Temporal;
 
 mod near_miss;
 
 use crate::data_type::DataType;
 use crate::source::NearMiss;
-use crate::time;
 use near_miss::NearMissCounts;
 
 /// The types that every text of a column fits so far.
@@ -168,10 +168,10 @@ fn temporal_types(text: &[u8]) -> u8 {
     if text.len() < 10 || text[4] != b'-' {
         return 0;
     }
-    match time::parse(text) {
-        Some(moment) if !moment.has_time => DATE,
-        Some(moment) if moment.offset_minutes.is_some() => TIMESTAMP,
-        Some(_) => LOCAL_TIMESTAMP,
+    match Temporal::parse(text) {
+        Some(Temporal::Date(_)) => DATE,
+        Some(Temporal::DateTime(at)) if at.offset.is_some() => TIMESTAMP,
+        Some(Temporal::DateTime(_)) => LOCAL_TIMESTAMP,
         None => 0,
     }
 }

@@ -4,13 +4,13 @@
 //! its `#`.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 
 use crate::compile::DEFAULT_FIELDS_MAX;
 use crate::humanize::pluralize;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
 use crate::source::{ColumnFacts, SourceFacts, TableFacts};
+use crate::toml_text::{toml_key, toml_quote};
 
 /// Beyond this size, fields are no longer listed: a manifest has a maximum size.
 const FIELDS_LISTED_BYTES_MAX: usize = 1 << 20;
@@ -270,12 +270,6 @@ impl<'a> TableColumns<'a> {
     }
 }
 
-/// A TOML key. Variables are not replaced in keys.
-fn toml_key(name: &str) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { toml_quote(name) }
-}
-
 /// A TOML string that evaluates to exactly this value.
 fn toml_string(value: &str) -> String {
     toml_quote(&value.replace("${", "$${"))
@@ -283,23 +277,6 @@ fn toml_string(value: &str) -> String {
 
 fn toml_array(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.map(|value| toml_string(&value)).collect::<Vec<_>>().join(", "))
-}
-
-fn toml_quote(value: &str) -> String {
-    let mut out = String::with_capacity(value.len() + 2);
-    out.push('"');
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out += "\\n",
-            '\t' => out += "\\t",
-            // TOML requires escapes for these in strings and forbids them in comments.
-            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything"),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// Text for a comment on one line.

@@ -17,6 +17,7 @@ use toml::de::{DeTable, DeValue};
 use crate::compatibility::{Compatibility, ContractInterface, ToolInterface, annotation_hints};
 use crate::contract::Confirm;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText};
+use crate::toml_text::toml_key;
 
 /// The maximum size of a lock file.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -129,15 +130,6 @@ fn conflict_marker(text: &str) -> Option<Range<usize>> {
         from += line.len();
     }
     None
-}
-
-fn toml_key(name: &str) -> String {
-    let is_bare = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
-    if !name.is_empty() && name.bytes().all(is_bare) {
-        return name.to_owned();
-    }
-    // TOML reads all escapes of JSON, and requires one more.
-    Value::String(name.to_owned()).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// One member per line. A TOML literal string must not contain `'''` or a control character; inside JSON strings these

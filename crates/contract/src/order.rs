@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
+use spile_core::calendar::Temporal;
+
 use crate::data_type::DataType;
 use crate::source::Comparison;
-use crate::time;
 use crate::value::ValueRef;
 
 /// Compares two values of a column. A text is read as a value of the type; a text that is not one comes after those
@@ -52,7 +53,7 @@ pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bou
 
 /// The sort key of a timestamp: seconds since 1970, in UTC if it has a time zone, and nanoseconds.
 pub fn timestamp_sort_key(text: &str) -> Option<(i64, u32)> {
-    time::parse(text.as_bytes()).map(|moment| moment.sort_key())
+    Temporal::parse(text.as_bytes()).map(Temporal::sort_key)
 }
 
 fn is_number(kind: DataType) -> bool {
@@ -74,9 +75,9 @@ fn compare_texts(kind: DataType, a: &str, b: &str) -> Ordering {
     match kind {
         DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => compare_decimals(a, b),
         DataType::Timestamp | DataType::LocalTimestamp => {
-            match (time::parse(a.as_bytes()), time::parse(b.as_bytes())) {
+            match (timestamp_sort_key(a), timestamp_sort_key(b)) {
                 // Equal timestamps may have different spellings; the order must be total.
-                (Some(x), Some(y)) => x.sort_key().cmp(&y.sort_key()).then_with(|| a.cmp(b)),
+                (Some(x), Some(y)) => x.cmp(&y).then_with(|| a.cmp(b)),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (None, None) => a.cmp(b),
@@ -96,12 +97,10 @@ impl SortRank {
             DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
                 Self::of_decimal(text)
             }
-            DataType::Timestamp | DataType::LocalTimestamp => {
-                time::parse(text.as_bytes()).map_or(Self::LAST, |moment| {
-                    let (seconds, nanos) = moment.sort_key();
+            DataType::Timestamp | DataType::LocalTimestamp => timestamp_sort_key(text)
+                .map_or(Self::LAST, |(seconds, nanos)| {
                     Self(seconds.cast_unsigned() ^ 1 << 63, u64::from(nanos) << 1 | 1)
-                })
-            }
+                }),
             DataType::Boolean => match text {
                 "false" => Self(0, 0),
                 "true" => Self(0, 2),

@@ -4,11 +4,13 @@
 //! neither the protocol version nor the transport: `wire` and `transport` translate those. This crate runs
 //! nothing. It has no I/O, no clock and no randomness, only the traits through which callers pass them in.
 
+pub mod calendar;
 mod call;
 mod caller;
 mod catalog;
 mod error;
 mod events;
+mod header_params;
 mod input;
 mod limits;
 mod outcome;
@@ -25,6 +27,7 @@ pub use catalog::{
 };
 pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode};
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};
+pub use header_params::{HeaderParam, HeaderParamError};
 pub use input::{CallId, ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
 pub use limits::Limits;
 pub use outcome::{

@@ -1,4 +1,5 @@
-//! Text for people: makes text from strangers safe to print, and writes bytes as hex.
+//! Text functions that several crates need: makes text from strangers safe to print, reads and writes hex, knows the
+//! characters of a header name.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,6 +11,30 @@ pub fn hex(bytes: &[u8]) -> String {
         write!(out, "{byte:02x}").expect("writing to a string never fails");
     }
     out
+}
+
+/// The bytes that [`hex`] writes as this text: exactly `N` of them, in lower case.
+pub fn parse_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, []) = text.as_chunks::<2>() else { return None };
+    let mut out = [0; N];
+    if pairs.len() != N {
+        return None;
+    }
+    for (byte, [high, low]) in out.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(out)
+}
+
+/// RFC 9110, 5.6.2: a byte of a token, such as a header name.
+#[inline]
+pub fn is_token_byte(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c)
 }
 
 /// Whether a terminal must not print this character as it is, because it moves the cursor, rings, colours, reorders
@@ -128,12 +153,21 @@ fn is_joining_script(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_line, hex, is_unsafe_to_display};
+    use super::{escape_line, hex, is_unsafe_to_display, parse_hex};
 
     #[test]
     fn hex_writes_two_digits_per_byte() {
         assert_eq!(hex(&[0, 10, 255]), "000aff");
         assert_eq!(hex(&[]), "");
+    }
+
+    #[test]
+    fn hex_is_read_back_only_as_it_was_written() {
+        assert_eq!(parse_hex(b"000aff"), Some([0, 10, 255]));
+        assert_eq!(parse_hex(b""), Some([]));
+        for text in ["", "00", "000af", "000aff0", "000aff00", "000aFF", "000agg", "+00aff", " 00aff"] {
+            assert_eq!(parse_hex::<3>(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

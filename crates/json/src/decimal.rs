@@ -133,6 +133,13 @@ impl<'a> Decimal<'a> {
     }
 }
 
+/// The float whose shortest spelling has exactly the digits of this JSON number. A number with more digits would lose
+/// some.
+pub fn exact_f64(text: &str) -> Option<f64> {
+    let n: f64 = text.parse().ok().filter(|n: &f64| n.is_finite())?;
+    (Decimal::parse(text)? == Decimal::parse(&format!("{n:e}"))?).then_some(n)
+}
+
 fn digits(text: &str) -> Option<&[u8]> {
     let is_valid = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     is_valid.then_some(text.as_bytes())
@@ -200,7 +207,7 @@ impl Ord for Decimal<'_> {
 mod tests {
     use std::cmp::Ordering::{Equal, Greater, Less};
 
-    use super::Decimal;
+    use super::{Decimal, exact_f64};
 
     fn decimal(text: &str) -> Decimal<'_> {
         Decimal::parse(text).expect(text)
@@ -285,6 +292,19 @@ mod tests {
         }
         assert_eq!(decimal("1").is_multiple_of(&decimal("0")), None);
         assert_eq!(decimal("1").is_multiple_of(&decimal("1234567890123456789")), None);
+    }
+
+    #[test]
+    fn exact_f64_rejects_a_number_that_would_lose_digits() {
+        for good in ["0", "-0.0", "0.1", "1E+2", "100", "1.50", "5e-324", "1.7976931348623157e308", "0e999"] {
+            let n: f64 = good.parse().expect("a number");
+            assert_eq!(exact_f64(good).map(f64::to_bits), Some(n.to_bits()), "{good}");
+        }
+        for bad in
+            ["1e400", "-1e400", "1e-400", "9007199254740993", "0.12345678901234567890", "1.5e99999999999"]
+        {
+            assert_eq!(exact_f64(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod owned;
 mod scan;
 pub mod write;
 
-pub use decimal::Decimal;
+pub use decimal::{Decimal, exact_f64};
 pub use node::{Elements, Members, Node, NodeKind};
 pub use owned::Json;
 pub use scan::{Doc, ScanError, ScanErrorKind, ScanLimits, scan};

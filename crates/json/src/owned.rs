@@ -17,6 +17,13 @@ impl Json {
         Ok(Self::from(doc.root()))
     }
 
+    /// A JSON string with this text.
+    pub fn string(text: &str) -> Self {
+        let mut out = Vec::with_capacity(text.len() + 2);
+        crate::write::string(&mut out, text);
+        Self::from_written_bytes(out)
+    }
+
     /// Builds an object; `fill` writes its members.
     pub fn object(fill: impl FnOnce(&mut ObjectWriter<'_>)) -> Self {
         let mut out = Vec::with_capacity(128);

@@ -2,24 +2,22 @@
 //! reads still see the old snapshot. After a write, every reader sees the new snapshot before the writer gets its
 //! answer.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use contract::source::{SourceError, WriteError, WriteOutcome, WriteRequest};
+use file_watch::{FileChange, FileStamp, ReadStamp};
 
 use crate::atomic_file::{AtomicFile, EditResult, ReplaceOptions};
 use crate::error_text::ErrorText;
 
 /// A file up to this size is read again within the call that notices the change.
 const INLINE_RELOAD_BYTES_MAX: u64 = 2 << 20;
-/// File systems round timestamps to some milliseconds: within this time, another write may leave the timestamp as it
-/// is.
-const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(50);
 
 /// Parses a kind of file into snapshots.
 pub(crate) trait FileLoader: Send + Sync + 'static {
@@ -76,16 +74,9 @@ pub(crate) struct WatchedFile<C: FileLoader> {
 
 /// The last snapshot, and the file's stamp when it was read.
 struct CachedSnapshot<C: FileLoader> {
-    stamp: FileStamp,
+    /// `None` if the file must be read, whatever its stamp.
+    stamp: Option<ReadStamp>,
     snapshot: Result<Arc<C::Snapshot>, C::Error>,
-}
-
-/// Distinguishes one version of a file from another without reading it.
-#[derive(Debug, Clone, Copy)]
-enum FileStamp {
-    Unread,
-    Missing,
-    Present { bytes: u64, modified: Option<SystemTime>, id: FileId, is_recent: bool },
 }
 
 impl<C: FileLoader> WatchedFile<C> {
@@ -100,10 +91,7 @@ impl<C: FileLoader> WatchedFile<C> {
             started_at: Instant::now(),
             last_poll_ms: AtomicU64::new(0),
             is_polling: AtomicBool::new(false),
-            cached: Mutex::new(CachedSnapshot {
-                stamp: FileStamp::Unread,
-                snapshot: Err(FileError::NotFound.into()),
-            }),
+            cached: Mutex::new(CachedSnapshot { stamp: None, snapshot: Err(FileError::NotFound.into()) }),
             load_lock: Mutex::default(),
             observers: Mutex::default(),
             background_load: Mutex::default(),
@@ -118,10 +106,9 @@ impl<C: FileLoader> WatchedFile<C> {
     pub(crate) fn load_current(&self) -> Result<Arc<C::Snapshot>, C::Error> {
         let guard = lock(&self.load_lock);
         let mut cached = lock(&self.cached);
-        // The file was read within one timestamp step of its last write, so it may have changed since without a
-        // trace.
-        if cached.stamp.is_recent() {
-            cached.stamp = FileStamp::Unread;
+        // The file may have changed since it was read without a trace.
+        if cached.stamp.is_some_and(|read| !read.is_certain()) {
+            cached.stamp = None;
         }
         drop(cached);
         self.reload(&guard, None);
@@ -225,7 +212,7 @@ impl<C: FileLoader> WatchedFile<C> {
     #[cold]
     fn poll_now(self: &Arc<Self>) {
         let stamp = FileStamp::of_path(&self.path);
-        if !stamp.may_differ_from(lock(&self.cached).stamp) {
+        if !self.must_read(stamp) {
             return;
         }
         if stamp.bytes() > INLINE_RELOAD_BYTES_MAX {
@@ -262,8 +249,7 @@ impl<C: FileLoader> WatchedFile<C> {
     /// Reads the file if it changed, and hands the snapshot or the error to every observer. `expected` is the
     /// snapshot of the bytes that were just written; if the file holds those bytes, it need not be parsed again.
     fn reload(&self, _one: &MutexGuard<'_, ()>, expected: Option<Arc<C::Snapshot>>) {
-        let before = lock(&self.cached).stamp;
-        if expected.is_none() && !FileStamp::of_path(&self.path).may_differ_from(before) {
+        if expected.is_none() && !self.must_read(FileStamp::of_path(&self.path)) {
             return;
         }
         let (stamp, bytes) = self.read_file();
@@ -272,16 +258,27 @@ impl<C: FileLoader> WatchedFile<C> {
                 Some(expected) => Ok(expected),
                 // Touched, but not changed.
                 None if self.cached_snapshot_of(&bytes).is_some() => {
-                    lock(&self.cached).stamp = stamp;
+                    lock(&self.cached).stamp = Some(stamp);
                     return;
                 }
                 None => self.loader.load(bytes).map(Arc::new),
             },
             Err(file_error) => Err(file_error.into()),
         };
-        *lock(&self.cached) = CachedSnapshot { stamp, snapshot: snapshot.clone() };
+        *lock(&self.cached) = CachedSnapshot { stamp: Some(stamp), snapshot: snapshot.clone() };
         for observer in self.observers() {
             observer.snapshot_changed(snapshot.as_ref());
+        }
+    }
+
+    /// Whether the file with this stamp may have other contents than the cached snapshot.
+    fn must_read(&self, current: FileStamp) -> bool {
+        let Some(read) = lock(&self.cached).stamp else { return true };
+        match read.compare(current, SystemTime::now()) {
+            FileChange::Unchanged => false,
+            FileChange::Changed => true,
+            // A small file is read at every poll until the result is certain, a large one once more.
+            FileChange::Uncertain { is_settled } => is_settled || current.bytes() <= INLINE_RELOAD_BYTES_MAX,
         }
     }
 
@@ -289,14 +286,17 @@ impl<C: FileLoader> WatchedFile<C> {
         lock(&self.observers).iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn read_file(&self) -> (FileStamp, Result<Vec<u8>, FileError>) {
+    fn read_file(&self) -> (ReadStamp, Result<Vec<u8>, FileError>) {
         let bytes_max = self.loader.file_bytes_max();
+        let now = SystemTime::now();
         let mut file = match open(&self.path, bytes_max) {
             Ok(file) => file,
-            Err(file_error) => return (FileStamp::of_path(&self.path), Err(file_error)),
+            Err(file_error) => {
+                return (ReadStamp::before_read(FileStamp::of_path(&self.path), now), Err(file_error));
+            }
         };
         // The stamp of the open file, taken before reading: a write during the read leads to another stamp.
-        let stamp = FileStamp::of_file(&file);
+        let stamp = ReadStamp::after_read(FileStamp::of_file(&file), now, SystemTime::now());
         (stamp, read_all(&mut file, bytes_max))
     }
 
@@ -373,86 +373,6 @@ impl FileError {
                 "put the data into a SQLite database".into(),
             ),
         }
-    }
-}
-
-impl FileStamp {
-    fn of_path(path: &Path) -> Self {
-        std::fs::metadata(path).map_or(Self::Missing, |metadata| Self::of_metadata(&metadata))
-    }
-
-    fn of_file(file: &File) -> Self {
-        file.metadata().map_or(Self::Missing, |metadata| Self::of_metadata(&metadata))
-    }
-
-    fn of_metadata(metadata: &Metadata) -> Self {
-        let modified = metadata.modified().ok();
-        let distance = |modified: SystemTime| {
-            let now = SystemTime::now();
-            now.duration_since(modified).unwrap_or_else(|ahead| ahead.duration())
-        };
-        let id = FileId::of(metadata);
-        let is_recent =
-            [modified, id.changed()].iter().flatten().any(|time| distance(*time) < TIMESTAMP_GRANULARITY);
-        Self::Present { bytes: metadata.len(), modified, id, is_recent }
-    }
-
-    fn bytes(self) -> u64 {
-        match self {
-            Self::Unread | Self::Missing => 0,
-            Self::Present { bytes, .. } => bytes,
-        }
-    }
-
-    fn is_recent(self) -> bool {
-        match self {
-            Self::Unread | Self::Missing => false,
-            Self::Present { is_recent, .. } => is_recent,
-        }
-    }
-
-    /// Whether the file may have other contents than when it was read under the stamp `before`.
-    fn may_differ_from(self, before: Self) -> bool {
-        match (self, before) {
-            (Self::Missing, Self::Missing) => false,
-            (
-                Self::Present { bytes, modified, id, is_recent },
-                Self::Present { bytes: old_bytes, modified: old_modified, id: old_id, is_recent: was_recent },
-            ) => {
-                let is_different = (bytes, modified, id) != (old_bytes, old_modified, old_id);
-                // Read while its timestamp was recent, the file may have changed within one timestamp step. A small
-                // file is read at every poll, a large one once more when the timestamp is no longer recent.
-                is_different || (was_recent && (!is_recent || bytes <= INLINE_RELOAD_BYTES_MAX))
-            }
-            (Self::Unread | Self::Missing | Self::Present { .. }, _) => true,
-        }
-    }
-}
-
-/// The inode, and the time of the last change of status. `cp -p`, `rsync` and editors can set the modification time
-/// back, but not this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    inode: u64,
-    changed: Option<(i64, i64)>,
-}
-
-impl FileId {
-    #[cfg(unix)]
-    fn of(metadata: &Metadata) -> Self {
-        use std::os::unix::fs::MetadataExt;
-        Self { inode: metadata.ino(), changed: Some((metadata.ctime(), metadata.ctime_nsec())) }
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &Metadata) -> Self {
-        Self { inode: 0, changed: None }
-    }
-
-    fn changed(self) -> Option<SystemTime> {
-        let (seconds, nanos) = self.changed?;
-        let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(since)
     }
 }
 

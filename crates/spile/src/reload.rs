@@ -9,7 +9,6 @@
 //! A project that does not compile is never served. A change that would break callers is not served either, except by
 //! `spile dev`.
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -22,6 +21,7 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
+use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, Keyring, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
 use crate::lock;
@@ -29,11 +29,6 @@ use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFail
 
 /// How often stamps are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// A changed file must stay the same for this long before it is read. Longer than the resolution of file times, so that
-/// two changes cannot share a stamp.
-const SETTLE_TIME: Duration = Duration::from_millis(40);
-/// A file that keeps changing is read after this time.
-const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
 /// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
@@ -102,8 +97,8 @@ pub(crate) struct WatchedProject {
     /// The data files that the last scan found.
     data_files: Vec<PathBuf>,
     stamp: ProjectStamp,
-    /// A stamp that differs from `stamp`: the stamp, since when it has been the same, and since when it has differed.
-    unsettled: Option<(ProjectStamp, Instant, Instant)>,
+    /// A change that may not be complete.
+    debounce: Debounce<ProjectStamp>,
     /// Changed data is not read before this time.
     backoff_until: Option<Instant>,
     /// Whether the served contract has a manifest file. If that file disappears, the project is not served without
@@ -131,7 +126,7 @@ impl WatchedProject {
             build,
             data_files,
             stamp,
-            unsettled: None,
+            debounce: Debounce::default(),
             backoff_until: None,
             has_manifest: false,
             source_failures: SourceFailurePolicy::default(),
@@ -164,29 +159,19 @@ impl WatchedProject {
     ) -> bool {
         let stamp = ProjectStamp::capture(&self.path, &self.data_files);
         if stamp == self.stamp {
-            self.unsettled = None;
+            self.debounce.reset();
             return false;
         }
-        let (same_since, changed_since) = match &self.unsettled {
-            Some((previous, same_since, changed_since)) if *previous == stamp => {
-                (*same_since, *changed_since)
-            }
-            Some((_, _, changed_since)) => (now, *changed_since),
-            None => (now, now),
-        };
-        let is_settled = now.duration_since(same_since) >= SETTLE_TIME
-            || now.duration_since(changed_since) >= SETTLE_TIME_MAX;
-        let only_data = stamp.definition == self.stamp.definition;
-        if !is_settled {
-            self.unsettled = Some((stamp, same_since, changed_since));
+        let is_recent = stamp.is_recent(SystemTime::now());
+        if !self.debounce.is_settled(&stamp, is_recent, now) {
             return true;
         }
+        let only_data = stamp.definition == self.stamp.definition;
         if only_data && self.backoff_until.is_some_and(|until| now < until) {
-            self.unsettled = Some((stamp, same_since, changed_since));
             return false;
         }
-        self.unsettled = None;
-        self.stamp = stamp;
+        self.debounce.reset();
+        self.stamp = if is_recent { stamp.forget_recent(SystemTime::now()) } else { stamp };
         let started = Instant::now();
         self.reload(server, breaking, listener, only_data);
         let duration = started.elapsed();
@@ -202,7 +187,7 @@ impl WatchedProject {
         listener: &ReloadListener,
     ) {
         self.stamp = ProjectStamp::capture(&self.path, &self.data_files);
-        self.unsettled = None;
+        self.debounce.reset();
         self.reload(server, breaking, listener, false);
     }
 
@@ -432,15 +417,18 @@ pub(crate) fn log_listener() -> ReloadListener {
 pub(crate) struct ProjectStamp {
     definition: DefinitionStamp,
     /// Two for each data file: the file itself, and the write-ahead log of a database.
-    data: Vec<FileStamp>,
+    data: Vec<KnownStamp>,
 }
+
+/// `None` differs from every stamp that is captured later: the file may have changed while it was read.
+type KnownStamp = Option<FileStamp>;
 
 /// The stamps of the files that define the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum DefinitionStamp {
     Manifest {
-        file: FileStamp,
-        lock: FileStamp,
+        file: KnownStamp,
+        lock: KnownStamp,
     },
     /// No manifest: the names of the data files.
     Files(Vec<PathBuf>),
@@ -448,86 +436,62 @@ enum DefinitionStamp {
     Missing,
 }
 
-/// Distinguishes two states of a file without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileStamp {
-    Missing,
-    /// Differs from every stamp captured later.
-    Uncertain,
-    Present {
-        bytes: u64,
-        modified: Option<SystemTime>,
-        identity: (u64, u64, i64, i64),
-    },
-}
-
-/// A file that was modified less than this before it was read may have changed again since.
-const RECENT_CHANGE: Duration = Duration::from_millis(500);
-
 impl ProjectStamp {
     pub(crate) fn capture(path: &Path, data: &[PathBuf]) -> Self {
         let definition = match Project::find(path) {
             Err(_) => DefinitionStamp::Missing,
             Ok(project) => match &project.input {
                 ProjectInput::Manifest(file) => DefinitionStamp::Manifest {
-                    file: FileStamp::read(file),
-                    lock: lock::lock_path(&project).map_or(FileStamp::Missing, |lock| FileStamp::read(&lock)),
+                    file: Some(FileStamp::of_path(file)),
+                    lock: Some(
+                        lock::lock_path(&project)
+                            .map_or(FileStamp::Missing, |lock| FileStamp::of_path(&lock)),
+                    ),
                 },
                 ProjectInput::Files(files) => DefinitionStamp::Files(files.clone()),
             },
         };
         // The newest rows of a database may be in its write-ahead log.
-        let with_wal = |file: &PathBuf| {
-            let mut wal = file.clone().into_os_string();
-            wal.push("-wal");
-            [FileStamp::read(file), FileStamp::read(Path::new(&wal)).missing_if_empty()]
-        };
+        let with_wal = |file: &PathBuf| [Some(FileStamp::of_path(file)), Some(wal_stamp(file))];
         Self { definition, data: data.iter().flat_map(with_wal).collect() }
     }
 
     /// Adds the stamps of data files that were read after `started`. A file that may have changed while it was read
-    /// gets an uncertain stamp, so that it is read again.
+    /// gets no stamp, so that it is read again.
     fn with_data_stamps(mut self, path: &Path, data: &[PathBuf], started: SystemTime) -> Self {
-        let certain = |stamp: FileStamp| match stamp {
-            FileStamp::Present { modified: Some(modified), .. } if modified + RECENT_CHANGE > started => {
-                FileStamp::Uncertain
-            }
-            stamp => stamp,
+        let captured = Self::capture(path, data).data;
+        let now = SystemTime::now();
+        let is_certain = |stamp: &FileStamp| ReadStamp::after_read(*stamp, started, now).is_certain();
+        self.data = captured.into_iter().map(|stamp| stamp.filter(is_certain)).collect();
+        self
+    }
+
+    /// Whether a file could change now and keep its stamp.
+    fn is_recent(&self, now: SystemTime) -> bool {
+        let definition = match &self.definition {
+            DefinitionStamp::Manifest { file, lock } => [*file, *lock],
+            DefinitionStamp::Files(_) | DefinitionStamp::Missing => [None, None],
         };
-        self.data = Self::capture(path, data).data.into_iter().map(certain).collect();
+        definition.iter().chain(&self.data).flatten().any(|stamp| stamp.is_recent(now, now))
+    }
+
+    /// For files that are read although they keep changing: they are read again.
+    fn forget_recent(mut self, now: SystemTime) -> Self {
+        let forget = |stamp: &mut KnownStamp| *stamp = stamp.filter(|stamp| !stamp.is_recent(now, now));
+        if let DefinitionStamp::Manifest { file, lock } = &mut self.definition {
+            [file, lock].into_iter().for_each(forget);
+        }
+        self.data.iter_mut().for_each(forget);
         self
     }
 }
 
-impl FileStamp {
-    /// Opening a database may create an empty write-ahead log, and closing it may delete that.
-    fn missing_if_empty(self) -> Self {
-        match self {
-            Self::Present { bytes: 0, .. } => Self::Missing,
-            stamp => stamp,
-        }
+/// Opening a database may create an empty write-ahead log, and closing it may delete that.
+fn wal_stamp(database: &Path) -> FileStamp {
+    let mut wal = database.to_owned().into_os_string();
+    wal.push("-wal");
+    match FileStamp::of_path(Path::new(&wal)) {
+        stamp if stamp.bytes() == 0 => FileStamp::Missing,
+        stamp => stamp,
     }
-
-    fn read(file: &Path) -> Self {
-        match std::fs::metadata(file) {
-            Err(_) => Self::Missing,
-            Ok(metadata) => Self::Present {
-                bytes: metadata.len(),
-                modified: metadata.modified().ok(),
-                identity: file_identity(&metadata),
-            },
-        }
-    }
-}
-
-/// Device, inode, and the time of the last status change.
-#[cfg(unix)]
-fn file_identity(metadata: &Metadata) -> (u64, u64, i64, i64) {
-    use std::os::unix::fs::MetadataExt;
-    (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
-}
-
-#[cfg(not(unix))]
-fn file_identity(_: &Metadata) -> (u64, u64, i64, i64) {
-    (0, 0, 0, 0)
 }

@@ -7,7 +7,7 @@ use super::collection::null_text;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
-use crate::manifest::{self, Literal};
+use crate::manifest::{self, Literal, enum_help, is_enum_value};
 use crate::source::ColumnFacts;
 
 /// The columns of a table or of a statement's result.
@@ -50,7 +50,7 @@ impl Compiler<'_> {
             // column that is declared text are written as text.
             field.mixed = match data_type {
                 DataType::Text if columns.has_native_numbers => {
-                    column.mixed || is_stored_as_number(column.data_type)
+                    column.mixed || column.data_type.is_stored_as_number()
                 }
                 _ => column.mixed && data_type == column.data_type,
             };
@@ -165,34 +165,16 @@ impl Compiler<'_> {
     pub(super) fn set_allowed_values(&mut self, field: &mut Field, allowed: &[Located<Literal>]) {
         for literal in allowed {
             match (&literal.value, field.data_type) {
-                (
-                    Literal::Text(text),
-                    DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64,
-                ) => {
-                    let mut out = Vec::with_capacity(text.len() + 2);
-                    json::write::string(&mut out, text);
-                    field.allowed.push(Json::from_written_bytes(out));
-                }
-                (Literal::Integer(n), DataType::Integer) => {
-                    field.allowed.push(Json::from_written_bytes(n.to_string().into_bytes()));
-                }
-                (_, data_type) => {
+                (value, data_type) if !is_enum_value(value, data_type) => {
                     let message =
                         format!("`{}` is {}, and this value is not", field.column, data_type.as_str());
-                    let help = match data_type {
-                        DataType::Integer => "write an integer without quotes, or remove `enum`",
-                        DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => {
-                            "write it in quotes, or remove `enum`"
-                        }
-                        DataType::Number
-                        | DataType::Boolean
-                        | DataType::Timestamp
-                        | DataType::LocalTimestamp
-                        | DataType::Json
-                        | DataType::Blob => "remove `enum`: it is for texts, dates and integers",
-                    };
-                    self.error(&literal.location, message, help.into());
+                    self.error(&literal.location, message, enum_help(data_type).into());
                 }
+                (Literal::Text(text), _) => field.allowed.push(Json::string(text)),
+                (Literal::Integer(n), _) => {
+                    field.allowed.push(Json::from_written_bytes(n.to_string().into_bytes()));
+                }
+                (Literal::Number(_) | Literal::Boolean(_), _) => {}
             }
         }
     }
@@ -216,21 +198,6 @@ fn is_convertible(found: DataType, declared: DataType) -> bool {
                 | (Number, Decimal)
                 | (Boolean, Integer | Int64)
         ),
-    }
-}
-
-/// Whether a source with native numbers stores values of this type as numbers.
-fn is_stored_as_number(found: DataType) -> bool {
-    match found {
-        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {
-            true
-        }
-        DataType::Text
-        | DataType::Date
-        | DataType::Timestamp
-        | DataType::LocalTimestamp
-        | DataType::Json
-        | DataType::Blob => false,
     }
 }
 

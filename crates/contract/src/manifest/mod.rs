@@ -28,6 +28,7 @@ use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
 use syntax::SyntaxCheck;
+pub(crate) use tools::{enum_help, is_enum_value};
 
 /// The maximum size of a manifest.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;

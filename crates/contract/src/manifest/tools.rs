@@ -287,27 +287,38 @@ fn parse_argument_name(
     None
 }
 
-fn check_allowed(reader: &mut ManifestReader<'_>, name: &str, kind: DataType, allowed: &[Located<Literal>]) {
-    let help = match kind {
-        DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => "write it in quotes",
-        DataType::Integer => "write an integer without quotes",
+/// Whether a value of `enum` is spelled as values of this type are.
+pub(crate) fn is_enum_value(literal: &Literal, kind: DataType) -> bool {
+    match literal {
+        Literal::Text(_) => {
+            matches!(kind, DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64)
+        }
+        Literal::Integer(_) => kind == DataType::Integer,
+        Literal::Number(_) | Literal::Boolean(_) => false,
+    }
+}
+
+/// What to do about a value of `enum` that is not of the type.
+pub(crate) fn enum_help(kind: DataType) -> &'static str {
+    match kind {
+        DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => {
+            "write it in quotes, or remove `enum`"
+        }
+        DataType::Integer => "write an integer without quotes, or remove `enum`",
         DataType::Number
         | DataType::Boolean
         | DataType::Timestamp
         | DataType::LocalTimestamp
         | DataType::Json
         | DataType::Blob => "remove `enum`: it is for texts, dates and integers",
-    };
-    let is_listed = |literal: &Literal| match literal {
-        Literal::Text(_) => {
-            matches!(kind, DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64)
-        }
-        Literal::Integer(_) => kind == DataType::Integer,
-        Literal::Number(_) | Literal::Boolean(_) => false,
-    };
+    }
+}
+
+fn check_allowed(reader: &mut ManifestReader<'_>, name: &str, kind: DataType, allowed: &[Located<Literal>]) {
     // All values have the same type, so one error is enough.
-    if let Some(odd) = allowed.iter().find(|one| !is_listed(&one.value)) {
-        reader.error(&odd.location, format!("`{name}` is `{}`, and this value is not", kind.as_str()), help);
+    if let Some(odd) = allowed.iter().find(|one| !is_enum_value(&one.value, kind)) {
+        let message = format!("`{name}` is `{}`, and this value is not", kind.as_str());
+        reader.error(&odd.location, message, enum_help(kind));
         return;
     }
     for one in allowed {

@@ -9,6 +9,7 @@ use super::{
 use crate::bind::Projection;
 use crate::contract::{Collection, VERSION_FIELD};
 use crate::field::Field;
+use crate::humanize::pluralize;
 use crate::source::{RowFlow, SearchCoverage};
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
@@ -239,5 +240,5 @@ impl<'c> RowList<'c> {
 const MORE_ROWS_TEXT: &str = "; more rows match";
 
 pub(super) fn rows_changed_text(changed: u64) -> String {
-    if changed == 1 { "1 row changed".to_owned() } else { format!("{changed} rows changed") }
+    format!("{} changed", pluralize(changed, "row"))
 }

@@ -386,7 +386,7 @@ arguments.a = { type = "integer", enum = ["1", "2"] }
       |
     6 | arguments.a = { type = "integer", enum = ["1", "2"] }
       |                                           ^^^
-      = help: write an integer without quotes
+      = help: write an integer without quotes, or remove `enum`
     "#);
 }
 

@@ -3,6 +3,7 @@
 
 use contract::{Confirm, Tool};
 use json::Json;
+use spile_core::text::hex;
 use spile_core::{
     Caller, ClientCapabilities, ElicitResult, InputRequest, InputRequests, InputResponse, Journal, Outcome,
     ToolError, ToolErrorCode,
@@ -37,8 +38,7 @@ pub(super) fn requires_confirmation(tool: &Tool, dry_run: bool, caller: &Caller)
 /// The key of a confirmation: equal for the same request about the same state.
 pub(super) fn confirmation_key(tool: &Tool, state: &[u8], request_digest: &[u8]) -> String {
     let digest = digest_parts(&[b"confirm", tool.name.as_bytes(), state, request_digest]);
-    let hex: String = digest[..12].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("confirm-{hex}")
+    format!("confirm-{}", hex(&digest[..12]))
 }
 
 /// Reads the user's answer. It counts only in a call that this server has asked about: a client cannot volunteer it.

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use contract::source::{IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, SourceError};
 use ring::digest::{SHA256, digest};
+use spile_core::text::{hex, parse_hex};
 
 use super::target::{FileState, TargetFile, no_follow};
 use super::temp_file::{TempFile, random_u64, temp_name};
@@ -444,7 +445,7 @@ pub(super) fn pending_line(
     now_ms: u64,
 ) -> Vec<u8> {
     let [id, request_digest, before, after] =
-        [key.key_digest, key.request_digest, before, after].map(|digest| to_hex(&digest));
+        [key.key_digest, key.request_digest, before, after].map(|digest| hex(&digest));
     let mut rest = format!("pending {id} {request_digest} {now_ms} {before} {after} ").into_bytes();
     rest.extend_from_slice(&escape(response));
     with_checksum(&rest)
@@ -456,7 +457,7 @@ pub(super) fn outcome_line(id: &Digest, end: EntryOutcome) -> Vec<u8> {
         EntryOutcome::NotApplied => "not_applied",
         EntryOutcome::Unknown => "unknown",
     };
-    with_checksum(format!("{word} {}", to_hex(id)).as_bytes())
+    with_checksum(format!("{word} {}", hex(id)).as_bytes())
 }
 
 fn with_checksum(rest: &[u8]) -> Vec<u8> {
@@ -476,31 +477,11 @@ fn has_valid_checksum(line: &[u8]) -> bool {
 }
 
 fn checksum(rest: &[u8]) -> Vec<u8> {
-    to_hex(&sha256(rest)[..CHECKSUM_BYTES / 2]).into_bytes()
+    hex(&sha256(rest)[..CHECKSUM_BYTES / 2]).into_bytes()
 }
 
 fn sha256(bytes: &[u8]) -> Digest {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-fn parse_hex(text: &[u8]) -> Option<Digest> {
-    let pairs: &[u8; 64] = text.try_into().ok()?;
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let mut out = Digest::default();
-    for (byte, pair) in out.iter_mut().zip(pairs.as_chunks::<2>().0) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(out)
 }
 
 /// A response must not contain a line end.

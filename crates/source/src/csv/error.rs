@@ -6,6 +6,7 @@ use std::path::Path;
 
 use contract::DataType;
 use contract::diagnostic::Diagnostic;
+use contract::humanize::pluralize;
 use contract::source::SourceError;
 
 use super::location::TextLocation;
@@ -234,7 +235,7 @@ impl ForeignFormat {
 }
 
 fn field_count_text(fields: usize) -> String {
-    if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") }
+    pluralize(fields as u64, "field")
 }
 
 fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use contract::source::Filter;
-use contract::{DataType, ValueRef, order};
+use contract::{ValueRef, order};
 
 use super::view::{CsvColumn, CsvView};
 use crate::snapshot_reader::{self, Violations};
@@ -71,7 +71,8 @@ impl snapshot_reader::ReadableTable for CsvView {
             .map(|filter| {
                 let column = &self.columns[filter.column];
                 let value = match filter.value {
-                    ValueRef::Integer(_) if compares_as_text(column.data_type) => {
+                    // The field holds the digits.
+                    ValueRef::Integer(_) if column.data_type.is_stored_as_number() => {
                         column.to_field_text(filter.value).map(Cow::into_owned)
                     }
                     _ => None,
@@ -138,21 +139,6 @@ impl CsvView {
                 spans[*at] = span;
             }
         }
-    }
-}
-
-/// Whether an integer operand is compared with the field's text.
-fn compares_as_text(kind: DataType) -> bool {
-    match kind {
-        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {
-            true
-        }
-        DataType::Text
-        | DataType::Date
-        | DataType::Timestamp
-        | DataType::LocalTimestamp
-        | DataType::Json
-        | DataType::Blob => false,
     }
 }
 

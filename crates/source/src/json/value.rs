@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
-use json::{Doc, Node, NodeKind, ScanError, ScanErrorKind, ScanLimits, scan, write};
+use json::{Doc, Node, NodeKind, ScanError, ScanErrorKind, ScanLimits, exact_f64, scan, write};
 
 use crate::location::TextLocation;
 use crate::tables::{ParseError, StoredValue, Table};
@@ -223,37 +223,14 @@ fn parse_number(node: Node<'_>) -> StoredValue<'_> {
         };
     }
     match raw.parse::<f64>() {
-        Ok(n) if n.is_finite() && (n.to_string() == raw || is_shortest_exponent(raw, n)) => {
-            StoredValue::Real(n)
-        }
+        Ok(n) if n.is_finite() && (n.to_string() == raw || is_shortest_exponent(raw)) => StoredValue::Real(n),
         _ => StoredValue::NumberText(raw),
     }
 }
 
-/// Whether a number spelled with an exponent is the shortest decimal for this float.
-fn is_shortest_exponent(raw: &str, n: f64) -> bool {
-    raw.contains(['e', 'E'])
-        && decimal_parts(raw).is_some_and(|own| decimal_parts(&format!("{n:e}")) == Some(own))
-}
-
-/// The sign, the digits without zeros at either end, and the power of ten of the last digit.
-fn decimal_parts(raw: &str) -> Option<(bool, String, i64)> {
-    let (mantissa, exponent) = raw.split_once(['e', 'E'])?;
-    let exponent: i64 = exponent.parse().ok()?;
-    let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, mantissa),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    let significant = digits.trim_end_matches('0');
-    let zeros = digits.len() - significant.len();
-    let significant = significant.trim_start_matches('0');
-    if significant.is_empty() {
-        return Some((is_negative, String::new(), 0));
-    }
-    let power = exponent.checked_sub(fraction.len() as i64)?.checked_add(zeros as i64)?;
-    Some((is_negative, significant.to_owned(), power))
+/// Whether a number spelled with an exponent is the shortest decimal for a float.
+fn is_shortest_exponent(raw: &str) -> bool {
+    raw.contains(['e', 'E']) && exact_f64(raw).is_some()
 }
 
 /// Writes a value as JSON on one line, or returns why JSON cannot represent it.

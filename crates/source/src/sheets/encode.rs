@@ -113,30 +113,9 @@ fn shortest_digits(n: f64) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// The float whose shortest spelling has exactly these digits.
+/// The float whose shortest spelling has exactly these digits, if a workbook can hold it.
 fn parse_exact(text: &str) -> Option<f64> {
-    let n =
-        text.parse::<f64>().ok().filter(|n| n.is_finite() && n.abs() <= NUMBER_MAX && !n.is_subnormal())?;
-    (decimal_parts(&shortest_digits(n))? == decimal_parts(text)?).then_some(n)
-}
-
-/// The sign, the digits without zeros at either end, and the position of the decimal point.
-fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
-    let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{whole}{fraction}");
-    if all.is_empty() || !all.bytes().all(|c| c.is_ascii_digit()) {
-        return None;
-    }
-    let point = exponent.parse::<i64>().ok()?.checked_add(whole.len() as i64)?;
-    let lead = all.len() - all.trim_start_matches('0').len();
-    let digits = all.trim_matches('0').to_owned();
-    Some(if digits.is_empty() {
-        (is_negative, digits, 0)
-    } else {
-        (is_negative, digits, point - lead as i64)
-    })
+    json::exact_f64(text).filter(|n| n.abs() <= NUMBER_MAX && !n.is_subnormal())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use contract::humanize::pluralize;
 use contract::infer::SAFE_INTEGER_MAX;
 
 use super::address::{CellAddress, CellRange, column_letters};
@@ -247,7 +248,7 @@ impl CellWarnings {
     }
 
     fn notes(&self, name: &str) -> Vec<String> {
-        let cells = |count: usize| if count == 1 { "1 cell".to_owned() } else { format!("{count} cells") };
+        let cells = |count: usize| pluralize(count as u64, "cell");
         let errors = self.first_error.map(|at| {
             let cells = cells(self.errors);
             format!("`{name}` has {cells} with an error such as `#N/A` ({at} first): they have no value")

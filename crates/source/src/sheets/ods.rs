@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use contract::source::SkippedTable;
-use contract::time;
+use spile_core::calendar::Temporal;
 
 use super::Options;
 use super::address::{COLUMNS_MAX, ROWS_MAX};
@@ -208,7 +208,7 @@ impl OdsReader<'_, '_> {
             }
             "date" => {
                 let text = tag.attribute("office:date-value")?.ok_or_else(damaged)?;
-                let moment = time::parse(text.as_bytes()).filter(|moment| moment.offset_minutes.is_none());
+                let moment = Temporal::parse(text.as_bytes()).and_then(Temporal::local);
                 let text = text.into_boxed_str();
                 if moment.is_some() { CellValue::DateTime(text) } else { CellValue::Text(text) }
             }

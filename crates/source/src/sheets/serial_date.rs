@@ -3,7 +3,7 @@
 //! A date is a number with a number format. The number counts days, from 1 on 1900-01-01 or from 0 on 1904-01-01. The
 //! format decides whether the cell shows a date, a time, both, or a plain number.
 
-use contract::time;
+use spile_core::calendar::{CivilDate, CivilTime, Temporal};
 
 /// How a number format shows a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,11 +111,11 @@ pub(super) fn format_serial(serial: f64, shown: NumberFormat, epoch: Epoch) -> O
     let (days, of_day) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
     match shown {
         NumberFormat::Number => None,
-        NumberFormat::Duration => Some(format_time(ms)),
-        NumberFormat::Time if days == 0 => Some(format_time(of_day)),
-        NumberFormat::Date if of_day == 0 => format_date(days, epoch),
+        NumberFormat::Duration => Some(format_duration(ms)),
+        NumberFormat::Time if days == 0 => Some(time_of_day(of_day)?.to_string()),
+        NumberFormat::Date if of_day == 0 => Some(date_of_day(days, epoch)?.to_string()),
         NumberFormat::Date | NumberFormat::Time | NumberFormat::DateTime => {
-            Some(format!("{}T{}", format_date(days, epoch)?, format_time(of_day)))
+            Some(format!("{}T{}", date_of_day(days, epoch)?, time_of_day(of_day)?))
         }
     }
 }
@@ -126,47 +126,38 @@ pub(super) fn parse_serial(text: &str, shown: NumberFormat, epoch: Epoch) -> Opt
         NumberFormat::Number => return None,
         NumberFormat::Time | NumberFormat::Duration if !text.contains('-') => parse_time_ms(text)?,
         NumberFormat::Date | NumberFormat::Time | NumberFormat::Duration | NumberFormat::DateTime => {
-            let moment = time::parse(text.as_bytes()).filter(|moment| moment.offset_minutes.is_none())?;
-            let day = moment.seconds.div_euclid(86_400);
+            let moment = Temporal::parse(text.as_bytes())?.local()?;
+            let day = moment.date.days();
             let days = match epoch {
                 Epoch::Date1904 => day + DAYS_TO_1904,
                 Epoch::Date1900 if day + DAYS_TO_1900 <= 60 => day + DAYS_TO_1900 - 1,
                 Epoch::Date1900 => day + DAYS_TO_1900,
             };
-            days * DAY_MS + moment.seconds.rem_euclid(86_400) * 1000 + i64::from(moment.nanos / 1_000_000)
+            days * DAY_MS
+                + i64::from(moment.time.seconds()) * 1000
+                + i64::from(moment.time.nanos() / 1_000_000)
         }
     };
     let serial = ms as f64 / DAY_MS as f64;
     (format_serial(serial, shown, epoch).as_deref() == Some(text)).then_some(serial)
 }
 
-fn format_date(days: i64, epoch: Epoch) -> Option<String> {
-    let day = match epoch {
+fn date_of_day(days: i64, epoch: Epoch) -> Option<CivilDate> {
+    CivilDate::from_days(match epoch {
         Epoch::Date1904 => days - DAYS_TO_1904,
         // Day 0 is January 0, and day 60 never existed.
         Epoch::Date1900 if days == 0 || days == 60 => return None,
         Epoch::Date1900 if days < 60 => days - DAYS_TO_1900 + 1,
         Epoch::Date1900 => days - DAYS_TO_1900,
-    };
-    let (year, month, day) = civil_date(day);
-    (year <= 9999).then(|| format!("{year:04}-{month:02}-{day:02}"))
+    })
 }
 
-/// Year, month and day of a day since 1970-01-01.
-fn civil_date(day: i64) -> (i64, i64, i64) {
-    // Years start in March here, so that the leap day is last.
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
+fn time_of_day(ms: i64) -> Option<CivilTime> {
+    CivilTime::from_ms(u32::try_from(ms).ok()?)
 }
 
-fn format_time(ms: i64) -> String {
+/// Hours count beyond a day: `36:00:00`.
+fn format_duration(ms: i64) -> String {
     let seconds = ms / 1000;
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if ms % 1000 == 0 { clock } else { format!("{clock}.{:03}", ms % 1000).trim_end_matches('0').to_owned() }

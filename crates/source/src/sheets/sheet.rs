@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use contract::time;
+use spile_core::calendar::Temporal;
 
 use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
 use super::budget::{Budget, CELL_BYTES, ROW_BYTES, invalid_file_error};
@@ -269,9 +269,9 @@ impl RowScanner<'_, '_> {
                 "0" | "false" => CellValue::Boolean(false),
                 _ => return Err(damaged()),
             },
-            "d" => match time::parse(trimmed.as_bytes()) {
-                Some(moment) if moment.offset_minutes.is_none() => CellValue::DateTime(trimmed.into()),
-                _ => text(trimmed.to_owned()),
+            "d" => match Temporal::parse(trimmed.as_bytes()).and_then(Temporal::local) {
+                Some(_) => CellValue::DateTime(trimmed.into()),
+                None => text(trimmed.to_owned()),
             },
             "n" => {
                 let is_number = trimmed.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));

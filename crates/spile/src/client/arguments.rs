@@ -167,7 +167,7 @@ fn argument_value(name: &str, texts: &[&str], schema: &ValueSchema) -> Result<Js
 /// The value of an argument whose schema does not apply: JSON if it is JSON, else a string.
 fn untyped_value(texts: &[&str]) -> Json {
     let values: Vec<Json> =
-        texts.iter().map(|text| Json::parse(text).unwrap_or_else(|_| json_string(text))).collect();
+        texts.iter().map(|text| Json::parse(text).unwrap_or_else(|_| Json::string(text))).collect();
     match &*values {
         [value] => value.clone(),
         several => json_array(several),
@@ -180,12 +180,6 @@ fn json_array(items: &[Json]) -> Json {
     Json::from_written_bytes(out)
 }
 
-fn json_string(text: &str) -> Json {
-    let mut out = Vec::new();
-    json::write::string(&mut out, text);
-    Json::from_written_bytes(out)
-}
-
 fn parse_value(name: &str, text: &str, schema: &ValueSchema) -> Result<Json, CommandError> {
     if !schema.choices.is_empty() {
         return parse_choice(name, text, schema);
@@ -193,13 +187,13 @@ fn parse_value(name: &str, text: &str, schema: &ValueSchema) -> Result<Json, Com
     let types = schema.types;
     // `007` stays a string where the schema says string.
     if types.without(TypeSet::NULL) == TypeSet::STRING {
-        return Ok(json_string(text));
+        return Ok(Json::string(text));
     }
     let parsed =
         Json::parse(text).ok().filter(|json| types.is_empty() || matches_types(json.to_doc().root(), types));
     match parsed {
         Some(json) => Ok(json),
-        None if types.is_empty() || types.contains(TypeSet::STRING) => Ok(json_string(text)),
+        None if types.is_empty() || types.contains(TypeSet::STRING) => Ok(Json::string(text)),
         None => Err(type_mismatch_error(name, text, schema)),
     }
 }

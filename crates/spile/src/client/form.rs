@@ -229,7 +229,7 @@ impl FormField {
                 if let Some(format) = format {
                     check_format(line, format)?;
                 }
-                json_string(line)
+                Json::string(line)
             }
             InputKind::Number { is_whole, min, max } => {
                 let json =
@@ -250,7 +250,7 @@ impl FormField {
                 "n" | "no" | "false" => Json::parse("false").expect("valid JSON"),
                 _ => return Err("expected yes or no".to_owned()),
             },
-            InputKind::SingleChoice(choices) => json_string(find_choice(line, choices)?),
+            InputKind::SingleChoice(choices) => Json::string(find_choice(line, choices)?),
             InputKind::MultipleChoice { choices, min, max } => {
                 let chosen = line.split(',').map(|one| find_choice(one.trim(), choices));
                 let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
@@ -268,12 +268,6 @@ impl FormField {
         };
         Ok(Some(json))
     }
-}
-
-fn json_string(text: &str) -> Json {
-    let mut out = Vec::new();
-    json::write::string(&mut out, text);
-    Json::from_written_bytes(out)
 }
 
 /// Finds a choice by its number, its value or its title.

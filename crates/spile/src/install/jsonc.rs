@@ -112,7 +112,7 @@ fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOut
     for (depth, key) in path.iter().enumerate() {
         let object = JsoncParser { text, position, depth: 0 }.parse_object()?;
         let Some(member) = object.members.iter().find(|member| member.key == *key) else {
-            return Ok(SetOutcome::Changed(object.insert_member(text, &path[depth..], value, &style)));
+            return Ok(SetOutcome::Changed(object.insert_member(text, &path[depth..], value, &style)?));
         };
         if depth + 1 < path.len() {
             position = member.value.start;
@@ -200,8 +200,6 @@ struct ObjectSpan<'a> {
     open: usize,
     close: usize,
     members: Vec<MemberSpan<'a>>,
-    /// Whether a comma follows the last member.
-    ends_with_comma: bool,
 }
 
 struct MemberSpan<'a> {
@@ -225,15 +223,20 @@ impl<'a> JsoncParser<'a> {
             let rest = &self.text[self.position..];
             self.position += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
             let rest = &self.text[self.position..];
-            if rest.starts_with("//") {
-                self.position += rest.find('\n').unwrap_or(rest.len());
-            } else if let Some(comment) = rest.strip_prefix("/*") {
-                let end = comment.find("*/").ok_or_else(|| self.error("a comment is not closed"))?;
-                self.position += end + 4;
-            } else {
+            if !rest.starts_with("//") && !rest.starts_with("/*") {
                 return Ok(());
             }
+            self.skip_comment()?;
         }
+    }
+
+    fn skip_comment(&mut self) -> Result<(), JsoncError> {
+        let rest = &self.text[self.position..];
+        self.position += match rest.strip_prefix("/*") {
+            Some(comment) => comment.find("*/").ok_or_else(|| self.error("a comment is not closed"))? + 4,
+            None => rest.find('\n').unwrap_or(rest.len()),
+        };
+        Ok(())
     }
 
     fn parse_string(&mut self) -> Result<Cow<'a, str>, JsoncError> {
@@ -310,7 +313,7 @@ impl<'a> JsoncParser<'a> {
         let close = self.position;
         self.position += 1;
         self.depth -= 1;
-        Ok(ObjectSpan { open, close, members, ends_with_comma })
+        Ok(ObjectSpan { open, close, members })
     }
 
     fn skip_array(&mut self) -> Result<(), JsoncError> {
@@ -341,41 +344,45 @@ impl<'a> JsoncParser<'a> {
 
 impl ObjectSpan<'_> {
     /// The text with one more member in this object.
-    fn insert_member(&self, text: &str, path: &[&str], value: &Json, style: &Style) -> String {
+    fn insert_member(
+        &self,
+        text: &str,
+        path: &[&str],
+        value: &Json,
+        style: &Style,
+    ) -> Result<String, JsoncError> {
         let is_one_line = !text[self.open..self.close].contains('\n');
         let around = indent_at(text, self.open);
+        let close = |is_line_end: bool| match is_line_end {
+            true => String::new(),
+            false => format!("{}{around}", style.newline),
+        };
+        let mut new = text.to_owned();
         let Some(last) = self.members.last() else {
             let inside = format!("{around}{}", style.indent_unit);
             let member = style.render_member(path, value, &inside);
             // After a comment on the opening line.
-            let from = if is_one_line { self.open + 1 } else { line_end(text, self.open) };
-            let close = if is_one_line { format!("{}{around}", style.newline) } else { String::new() };
-            let mut new = text.to_owned();
-            new.insert_str(from, &format!("{}{inside}{member}{close}", style.newline));
-            return new;
+            let (end, is_line_end) = comments_end(text, self.open + 1)?;
+            new.insert_str(end, &format!("{}{inside}{member}{}", style.newline, close(is_line_end)));
+            return Ok(new);
         };
-        let mut new = text.to_owned();
+        let comma = comma_after(text, last.value.end)?;
         if is_one_line {
-            let comma = if self.ends_with_comma { " " } else { ", " };
-            let behind = if self.ends_with_comma { self.close } else { last.value.end };
-            new.insert_str(behind, &format!("{comma}{}", style.render_compact_member(path, value)));
-            return new;
+            let separator = if comma.is_some() { " " } else { ", " };
+            let behind = if comma.is_some() { self.close } else { last.value.end };
+            new.insert_str(behind, &format!("{separator}{}", style.render_compact_member(path, value)));
+            return Ok(new);
         }
         let inside = indent_at(text, last.key_start);
         let member = style.render_member(path, value, inside);
         // A comment after the last member belongs to it.
-        let end = line_end(text, last.value.end).min(self.close);
-        let (end, close) = if end == self.close {
-            (last.value.end + usize::from(self.ends_with_comma), style.newline.to_owned() + around)
-        } else {
-            (end, String::new())
-        };
-        let comma = if self.ends_with_comma { "," } else { "" };
-        new.insert_str(end, &format!("{}{inside}{member}{comma}{close}", style.newline));
-        if !self.ends_with_comma {
+        let (end, is_line_end) = comments_end(text, comma.map_or(last.value.end, |comma| comma + 1))?;
+        let own_comma = if comma.is_some() { "," } else { "" };
+        new.insert_str(end, &format!("{}{inside}{member}{own_comma}{}", style.newline, close(is_line_end)));
+        if comma.is_none() {
             new.insert(last.value.end, ',');
         }
-        new
+        Ok(new)
     }
 }
 
@@ -395,10 +402,13 @@ impl ObjectSpan<'_> {
         if owns_its_lines {
             let line_break = text[line_end(text, end)..].find('\n').map_or(0, |at| at + 1);
             new.replace_range(line_start..line_end(text, end) + line_break, "");
-        } else if let Some(next) = self.members.get(index + 1) {
-            new.replace_range(member.key_start..next.key_start, "");
         } else {
-            new.replace_range(member.key_start..end, "");
+            // With the blanks behind it, but not with the comment of the next member.
+            let blanks = self.members.get(index + 1).map_or(0, |next| {
+                let between = &text[end..next.key_start];
+                between.len() - between.trim_start().len()
+            });
+            new.replace_range(member.key_start..end + blanks, "");
         }
         // The member before is the last one now, and takes no comma.
         if is_last
@@ -406,7 +416,9 @@ impl ObjectSpan<'_> {
             && let Some(before) = index.checked_sub(1).map(|before| &self.members[before])
             && let Some(comma) = comma_after(text, before.value.end)?
         {
-            let blanks = if owns_its_lines { 0 } else { text[comma + 1..member.key_start].len() };
+            let between = &text[comma + 1..member.key_start];
+            // A comment in between stays.
+            let blanks = if owns_its_lines || !between.trim().is_empty() { 0 } else { between.len() };
             new.replace_range(comma..comma + 1 + blanks, "");
         }
         Ok(new)
@@ -418,6 +430,26 @@ fn comma_after(text: &str, position: usize) -> Result<Option<usize>, JsoncError>
     let mut reader = JsoncParser { text, position, depth: 0 };
     reader.skip_whitespace()?;
     Ok((reader.peek() == Some(b',')).then_some(reader.position))
+}
+
+/// The end of the comments that begin on the line at `position`, and whether a line ends there.
+fn comments_end(text: &str, position: usize) -> Result<(usize, bool), JsoncError> {
+    let mut end = position;
+    loop {
+        let rest = &text[end..];
+        let comment = rest.trim_start_matches([' ', '\t']);
+        let start = end + rest.len() - comment.len();
+        if comment.starts_with("//") {
+            return Ok((line_end(text, start), true));
+        } else if comment.starts_with("/*") {
+            let mut reader = JsoncParser { text, position: start, depth: 0 };
+            reader.skip_comment()?;
+            end = reader.position;
+        } else {
+            let is_line_end = comment.is_empty() || comment.starts_with(['\r', '\n']);
+            return Ok((if is_line_end { start } else { end }, is_line_end));
+        }
+    }
 }
 
 /// The end of the line at `position`, before its line break.
@@ -461,7 +493,7 @@ impl Style {
     }
 
     fn render_member(&self, path: &[&str], value: &Json, indent: &str) -> String {
-        format!("{}: {}", json_string(path[0]), self.render_nested(&path[1..], value, indent))
+        format!("{}: {}", Json::string(path[0]), self.render_nested(&path[1..], value, indent))
     }
 
     fn render_compact_member(&self, path: &[&str], value: &Json) -> String {
@@ -469,7 +501,7 @@ impl Style {
             [] => value.as_str().to_owned(),
             rest => format!("{{{}}}", self.render_compact_member(rest, value)),
         };
-        format!("{}: {inner}", json_string(path[0]))
+        format!("{}: {inner}", Json::string(path[0]))
     }
 
     fn render_pretty(&self, value: &Json, indent: &str) -> String {
@@ -511,12 +543,6 @@ impl Style {
         out.push_str(&format!("{}{indent}", self.newline));
         out.push(if is_object { '}' } else { ']' });
     }
-}
-
-fn json_string(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    json::write::string(&mut out, text);
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]
@@ -568,6 +594,21 @@ mod tests {
             "{\n    \"mcpServers\": { // none\n    }\n}",
             "{\n    \"mcpServers\": { // none\n        \"crm\": {\n            \"command\": \"/bin/spile\",\n            \"args\": [\"serve\", \"/data/crm\"]\n        }\n    }\n}",
         );
+        // A blank before the comma, comments over several lines, a byte order mark.
+        let member = "\"crm\": {\n      \"command\": \"/bin/spile\",\n      \"args\": [\"serve\", \"/data/crm\"]\n    }";
+        check(
+            "{\n  \"mcpServers\": {\n    \"a\": 1 , }\n}",
+            &format!("{{\n  \"mcpServers\": {{\n    \"a\": 1 ,\n    {member},\n   }}\n}}"),
+        );
+        check(
+            "{\n  \"mcpServers\": {\n    \"a\": 1 /* one\n  two */ }\n}",
+            &format!("{{\n  \"mcpServers\": {{\n    \"a\": 1, /* one\n  two */\n    {member}\n   }}\n}}"),
+        );
+        check(
+            "{\n  \"mcpServers\": { /* one\n  two */ }\n}",
+            &format!("{{\n  \"mcpServers\": {{ /* one\n  two */\n    {member}\n   }}\n}}"),
+        );
+        check("\u{feff}{}\n", &format!("\u{feff}{lone}"));
         // The closing brace follows the last member on its line.
         check(
             "{\n  \"mcpServers\": {\n    \"a\": 1 } }",
@@ -600,6 +641,13 @@ mod tests {
             (r#"{"s":{"crm": {"b":2}, "a":1}}"#, r#"{"s":{"a":1}}"#),
             (r#"{"s":{"crm":1}}"#, r#"{"s":{}}"#),
             (r#"{"s": { "crm": 1, }}"#, r#"{"s": {  }}"#),
+            // Comments about other members.
+            (r#"{"s":{"crm": 1, /* about a */ "a":1}}"#, r#"{"s":{/* about a */ "a":1}}"#),
+            (
+                "{\n  \"s\": {\n    \"a\": 1, // about a\n    \"crm\": 2 } }",
+                "{\n  \"s\": {\n    \"a\": 1 // about a\n     } }",
+            ),
+            ("\u{feff}{\"s\":{\"crm\":1}}", "\u{feff}{\"s\":{}}"),
             // The closing brace follows on the same line.
             ("{\n  \"s\": {\n    \"a\": 1,\n    \"crm\": 2 } }", "{\n  \"s\": {\n    \"a\": 1 } }"),
         ] {

@@ -10,7 +10,6 @@ mod notifications;
 mod relayed;
 mod results;
 mod tasks;
-mod time;
 
 pub use handshake::{ServerCapabilities, discover, initialize};
 pub use input_requests::{server_request, write_related_task};

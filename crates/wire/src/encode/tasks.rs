@@ -1,9 +1,10 @@
 //! Tasks, in the protocol's two forms: that of 2025-11-25, and that of the tasks extension.
 
 use json::write::{self, ObjectWriter};
+use spile_core::calendar::DateTime;
 use spile_core::{CallError, CallResult, InputRequests};
 
-use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, input_requests, results, time};
+use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, input_requests, results};
 use crate::error::RpcError;
 use crate::version::{Feature, Version};
 
@@ -124,8 +125,8 @@ fn write_task_status(out: &mut ObjectWriter<'_>, version: Version, task: &TaskSn
     let (status, message) = task.status_and_message(version);
     out.str("taskId", &task.id).str("status", status.as_str());
     out.maybe_str("statusMessage", message.as_deref());
-    out.str("createdAt", &time::format_iso8601(task.created_ms))
-        .str("lastUpdatedAt", &time::format_iso8601(task.updated_ms));
+    out.str("createdAt", &format_timestamp(task.created_ms))
+        .str("lastUpdatedAt", &format_timestamp(task.updated_ms));
     let (ttl, poll) = if version.has(Feature::TaskExtension) {
         ("ttlMs", "pollIntervalMs")
     } else {
@@ -133,6 +134,14 @@ fn write_task_status(out: &mut ObjectWriter<'_>, version: Version, task: &TaskSn
     };
     write::integer(out.key(ttl), task.ttl_ms.min(i64::MAX as u64) as i64);
     write::integer(out.key(poll), task.poll_interval_ms.min(i64::MAX as u64) as i64);
+}
+
+/// Milliseconds since 1970 as `1970-01-01T00:00:00.000Z`. ISO 8601 has four digits for a year.
+fn format_timestamp(ms: u64) -> String {
+    match DateTime::from_unix_ms(ms) {
+        Some(at) => format!("{at:.3}"),
+        None => "9999-12-31T23:59:59.999Z".to_owned(),
+    }
 }
 
 /// Writes the members of a task. The extension adds the result, the error or the input requests.
@@ -156,6 +165,26 @@ pub(super) fn write_task_members(
         }
         TaskStatus::Failed(error) => {
             out.object("error", |o| RpcError::from_call_error(error, version).write_members(o));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_timestamp;
+
+    #[test]
+    fn timestamps_have_milliseconds_and_end_with_the_last_year() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_785_196_799_999, "2026-07-27T23:59:59.999Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800_000, "9999-12-31T23:59:59.999Z"),
+            (u64::MAX, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(format_timestamp(ms), text);
         }
     }
 }

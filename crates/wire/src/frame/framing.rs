@@ -5,6 +5,8 @@
 //! [`FrameDecoder::read_buffer`] and [`FrameDecoder::advance`], then iterate. The decoder buffers at most one frame
 //! of `frame_bytes_max` and the bytes read after it.
 
+use spile_core::text::is_token_byte;
+
 /// How messages are separated on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -322,15 +324,10 @@ fn detect_framing(bytes: &[u8]) -> Detection {
 fn may_be_header_block(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|c| *c == b'\n');
     let last = lines.next_back().unwrap_or_default();
-    let name = |line: &[u8]| line.iter().take_while(|c| is_token(**c)).count();
+    let name = |line: &[u8]| line.iter().take_while(|c| is_token_byte(**c)).count();
     // A colon follows each name. The last line may not have reached its colon yet.
     lines.all(|line| line.get(name(line)) == Some(&b':'))
         && (last == b"\r" || matches!(last.get(name(last)), None | Some(b':')))
-}
-
-/// The characters of a header name (RFC 9110, section 5.6.2).
-fn is_token(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c)
 }
 
 /// The only `Content-Length` of a header block. Other headers are ignored.
@@ -338,7 +335,7 @@ fn content_length(head: &[u8]) -> Option<usize> {
     let mut found = None;
     for line in std::str::from_utf8(head).ok()?.lines() {
         let (name, value) = line.split_once(':')?;
-        if !name.bytes().all(is_token) {
+        if !name.bytes().all(is_token_byte) {
             return None;
         }
         if name.eq_ignore_ascii_case("content-length") {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use contract::source::SourceError;
+use file_watch::FileStamp;
 
 use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::connection::snapshot_reaper::SnapshotReaper;
@@ -58,7 +59,7 @@ pub(crate) struct PoolState {
     /// Threads that wait for a connection. Without a waiter no wake-up is sent: it costs a system call.
     waiting_count: usize,
     generation: Generation,
-    file_stamp: Option<DbFileStamp>,
+    file_stamp: Option<FileStamp>,
     /// When to check the path again.
     next_file_check: Option<Instant>,
     /// When a row was last read by its key.
@@ -450,26 +451,13 @@ impl Drop for PooledConnection<'_> {
     }
 }
 
-#[cfg(unix)]
-pub(crate) type DbFileStamp = (u64, u64, u64, i64, i64);
-
-#[cfg(unix)]
-pub(crate) fn file_stamp(path: &Path) -> Option<DbFileStamp> {
-    use std::os::unix::fs::MetadataExt;
-    let file = std::fs::metadata(path).ok()?;
-    // A file that was copied over this one keeps its inode, and its modification time can be set back:
-    // connections would go on with cached pages. The change time cannot be set. Ordinary commits change it
-    // too, which costs no more than opening again now and then.
-    Some((file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
-}
-
-/// On other systems an open file cannot be replaced, so there is nothing to compare.
-#[cfg(not(unix))]
-pub(crate) type DbFileStamp = ();
-
-#[cfg(not(unix))]
-pub(crate) fn file_stamp(path: &Path) -> Option<DbFileStamp> {
-    std::fs::metadata(path).ok().map(|_| ())
+/// The file that the path leads to; `None` if there is none.
+///
+/// A file that was copied over this one keeps its inode, and its modification time can be set back: connections would
+/// go on with cached pages. The change time cannot be set. Ordinary commits change it too, which costs no more than
+/// opening again now and then.
+pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
+    Some(FileStamp::of_path(path)).filter(|stamp| *stamp != FileStamp::Missing)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
+use contract::humanize::pluralize;
 use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
 use contract::source::{
     ColumnFacts, NearMiss, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts,
@@ -150,7 +151,7 @@ fn profile_table(
     for (column, profile) in
         table.columns.iter().zip(&profile.columns).filter(|(_, profile)| profile.invalid_utf8 > 0)
     {
-        let (table, column, rows) = (&table.name, &column.name, format_row_count(profile.invalid_utf8));
+        let (table, column, rows) = (&table.name, &column.name, pluralize(profile.invalid_utf8, "row"));
         notes.push(format!(
             "`{table}`: the text in `{column}` is not valid UTF-8 in {rows}; it is returned as base64 and cannot be filtered by"
         ));
@@ -417,12 +418,12 @@ impl ColumnProfile {
             Self { blobs: rows @ 1.., .. } => ("holds bytes", *rows),
             Self { invalid_utf8: rows @ 1.., .. } => ("holds text that is not UTF-8", *rows),
             Self { too_long_for_key: rows @ 1.., .. } => {
-                return Some(format!("is longer than {KEY_BYTES_MAX} bytes in {}", format_row_count(*rows)));
+                return Some(format!("is longer than {KEY_BYTES_MAX} bytes in {}", pluralize(*rows, "row")));
             }
             _ if !data_type.is_scalar() => return Some(format!("is {}", data_type.as_str())),
             _ => return None,
         };
-        Some(format!("{what} in {}", format_row_count(rows)))
+        Some(format!("{what} in {}", pluralize(rows, "row")))
     }
 
     /// The type of most values, and whether there are others.
@@ -497,10 +498,6 @@ fn declared_data_type(column: &ColumnDef) -> (DataType, bool) {
         Affinity::Numeric if is_boolean(declared) => (DataType::Boolean, false),
         Affinity::Numeric | Affinity::Blob => (DataType::Text, true),
     }
-}
-
-fn format_row_count(rows: u64) -> String {
-    if rows == 1 { "1 row".into() } else { format!("{rows} rows") }
 }
 
 fn is_decimal(declared: &str) -> bool {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use contract::source::{CancelFlag, SourceError, WriteError};
+use file_watch::FileStamp;
 
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
-use crate::sqlite::connection::pool::{ConnectionPool, DbFileStamp, file_stamp};
+use crate::sqlite::connection::pool::{ConnectionPool, file_stamp};
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::write::idempotency::IdempotencyError;
 
@@ -37,7 +38,7 @@ struct WriterSlot {
 struct OpenConnection {
     connection: Box<DbConnection>,
     /// As the last transaction left it.
-    file_stamp: Option<DbFileStamp>,
+    file_stamp: Option<FileStamp>,
 }
 
 /// How a successful transaction ends.
@@ -191,7 +192,7 @@ impl WriteConnection {
     /// Checks that the locked file is the one that the path leads to.
     fn check_same_file(&self, open: &OpenConnection) -> Result<(), WriteError> {
         let now = file_stamp(self.pool.path());
-        if device_and_inode(now) == device_and_inode(open.file_stamp) {
+        if now.map(FileStamp::id) == open.file_stamp.map(FileStamp::id) {
             return Ok(());
         }
         let error = match now {
@@ -209,16 +210,6 @@ impl WriteConnection {
 /// Between statements only BEGIN, COMMIT and ROLLBACK are allowed.
 fn deny_table_access(connection: &DbConnection) {
     connection.authorizer.set_mode(AccessMode::WriteTables(Arc::default()));
-}
-
-#[cfg(unix)]
-fn device_and_inode(stamp: Option<DbFileStamp>) -> Option<(u64, u64)> {
-    stamp.map(|(device, node, ..)| (device, node))
-}
-
-#[cfg(not(unix))]
-fn device_and_inode(stamp: Option<DbFileStamp>) -> Option<()> {
-    stamp
 }
 
 /// The exclusive use of the connection until this is dropped.

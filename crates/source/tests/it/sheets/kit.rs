@@ -107,5 +107,5 @@ fn cell_xml(at: &str, value: CellContent<'_>) -> String {
 
 /// Days since 1899-12-30.
 fn serial(day: &str) -> i64 {
-    contract::time::parse(day.as_bytes()).unwrap().seconds / 86_400 + 25_569
+    spile_core::calendar::CivilDate::parse(day.as_bytes()).unwrap().days() + 25_569
 }

@@ -1,5 +1,7 @@
 //! A strict parser for chunked bodies (RFC 9112, 7.1): hyper skips what it does not need.
 
+use spile_core::text::is_token_byte;
+
 use super::{ParseStep, ParserState};
 
 pub(super) struct ChunkedBody {
@@ -79,12 +81,12 @@ impl ChunkedBody {
             (Digit | InName | InValue | AfterQuote | Extension | AfterName, b';') => Name,
             (Digit | InValue | AfterQuote | Extension, b' ' | b'\t') => Extension,
             (Name, b' ' | b'\t') => Name,
-            (Name | InName, _) if is_token_char(byte) => InName,
+            (Name | InName, _) if is_token_byte(byte) => InName,
             (InName | AfterName, b' ' | b'\t') => AfterName,
             (InName | AfterName, b'=') => Value,
             (Value, b' ' | b'\t') => Value,
             (Value, b'"') => Quoted,
-            (Value | InValue, _) if is_token_char(byte) => InValue,
+            (Value | InValue, _) if is_token_byte(byte) => InValue,
             (Quoted, b'"') => AfterQuote,
             (Quoted, b'\\') => Escaped,
             (Quoted | Escaped, b'\t' | b' '..=b'~' | 0x80..) => Quoted,
@@ -113,9 +115,4 @@ impl ChunkedBody {
 
 fn hex_value(byte: u8) -> u64 {
     u64::from(char::from(byte).to_digit(16).unwrap_or_default())
-}
-
-/// RFC 9110, 5.6.2.
-fn is_token_char(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, InconsistentKeys};
 
 use super::CertificateFiles;
-use super::validity::{Validity, format_date};
+use super::validity::Validity;
 
 /// Certificate chains are a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -105,11 +105,11 @@ pub(super) fn validity_warning(
     let validity = Validity::from_der(pair.cert.first()?)?;
     let now_s = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let cert = files.cert.display();
-    if now_s > validity.not_after_s {
-        let until = format_date(validity.not_after_s);
+    if now_s > validity.not_after.sort_key().0 {
+        let until = validity.not_after.date;
         Some(format!("`{cert}`: the certificate expired on {until}; clients will not accept it"))
-    } else if now_s < validity.not_before_s {
-        let from = format_date(validity.not_before_s);
+    } else if now_s < validity.not_before.sort_key().0 {
+        let from = validity.not_before.date;
         Some(format!("`{cert}`: the certificate is not valid before {from}; clients will not accept it"))
     } else {
         None

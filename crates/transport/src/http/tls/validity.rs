@@ -3,11 +3,13 @@
 //! Parses only as much DER as needed (RFC 5280, 4.1) and gives up on anything unusual: the result is only used for
 //! a warning. Clients decide whether they accept the certificate.
 
-/// Seconds since 1970.
+use spile_core::calendar::{CivilDate, CivilTime, DateTime, UtcOffset};
+
+/// In UTC.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Validity {
-    pub(super) not_before_s: i64,
-    pub(super) not_after_s: i64,
+    pub(super) not_before: DateTime,
+    pub(super) not_after: DateTime,
 }
 
 const SEQUENCE: u8 = 0x30;
@@ -27,9 +29,9 @@ impl Validity {
             to_be_signed = read_element(to_be_signed)?.2;
         }
         let (validity, _) = read_contents(to_be_signed, SEQUENCE)?;
-        let (from_s, validity) = read_time(validity)?;
-        let (until_s, _) = read_time(validity)?;
-        Some(Self { not_before_s: from_s, not_after_s: until_s })
+        let (not_before, validity) = read_time(validity)?;
+        let (not_after, _) = read_time(validity)?;
+        Some(Self { not_before, not_after })
     }
 }
 
@@ -55,7 +57,7 @@ fn read_contents(der: &[u8], expected: u8) -> Option<(&[u8], &[u8])> {
     (kind == expected).then_some((contents, rest))
 }
 
-fn read_time(der: &[u8]) -> Option<(i64, &[u8])> {
+fn read_time(der: &[u8]) -> Option<(DateTime, &[u8])> {
     let (kind, text, rest) = read_element(der)?;
     let digits = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let (year, remaining) = match kind {
@@ -72,44 +74,30 @@ fn read_time(der: &[u8]) -> Option<(i64, &[u8])> {
     let (hour, remaining) = read_digits(remaining, 2)?;
     let (minute, remaining) = read_digits(remaining, 2)?;
     let (second, end) = read_digits(remaining, 2)?;
-    let valid = end.is_empty() && (1..=12).contains(&month) && (1..=31).contains(&day);
-    valid.then(|| (days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, rest))
+    let [month, day, hour, minute, second] = [month, day, hour, minute, second].map(|part| part as u8);
+    let date = CivilDate::new(year, month, day)?;
+    let time = CivilTime::new(hour, minute, second, 0)?;
+    end.is_empty().then_some((DateTime { date, time, offset: Some(UtcOffset::UTC) }, rest))
 }
 
-fn read_digits(text: &str, digits: usize) -> Option<(i64, &str)> {
+/// At most four digits.
+fn read_digits(text: &str, digits: usize) -> Option<(u16, &str)> {
     let (digits, rest) = text.split_at_checked(digits)?;
     let valid = digits.bytes().all(|c| c.is_ascii_digit());
     Some((digits.parse().ok().filter(|_| valid)?, rest))
-}
-
-/// Days since 1970 in the Gregorian calendar. Years start in March, so that a leap day is the last day.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// `2026-11-15`
-pub(super) fn format_date(seconds: i64) -> String {
-    let day = seconds.div_euclid(86_400) + 719_468;
-    let era = day.div_euclid(146_097);
-    let of_era = day.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-    use super::{Validity, days_since_epoch, format_date, read_time};
+    use spile_core::calendar::DateTime;
+
+    use super::{Validity, read_time};
+
+    fn at(text: &str) -> DateTime {
+        DateTime::parse(text.as_bytes()).expect("a time")
+    }
 
     #[test]
     fn validity_is_read_from_real_certificates() {
@@ -124,12 +112,10 @@ mod tests {
             params.not_before = date_time_ymd(from.0, from.1, from.2);
             params.not_after = date_time_ymd(until.0, until.1, until.2);
             let certificate = params.self_signed(&key).expect("a certificate");
-            let seconds = |(y, m, d): (i32, u8, u8)| days_since_epoch(y.into(), m.into(), d.into()) * 86_400;
-            let expected = Validity { not_before_s: seconds(from), not_after_s: seconds(until) };
+            let midnight = |(y, m, d): (i32, u8, u8)| at(&format!("{y:04}-{m:02}-{d:02}T00:00:00Z"));
+            let expected = Validity { not_before: midnight(from), not_after: midnight(until) };
             let der = certificate.der();
             assert_eq!(Validity::from_der(der), Some(expected));
-            let (y, m, d) = until;
-            assert_eq!(format_date(seconds(until) + 86_399), format!("{y:04}-{m:02}-{d:02}"));
             for cut in 0..120 {
                 assert_eq!(Validity::from_der(&der[..cut]), None, "cut at {cut}");
             }
@@ -137,26 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn dates_convert_to_days_and_back() {
-        for (year, month, day, expected) in [
-            (1970, 1, 1, 0),
-            (1969, 12, 31, -1),
-            (2000, 2, 29, 11_016),
-            (2000, 3, 1, 11_017),
-            (2026, 11, 15, 20_772),
-            (2100, 3, 1, 47_541),
-        ] {
-            assert_eq!(days_since_epoch(year, month, day), expected, "{year}-{month}-{day}");
-            assert_eq!(format_date(expected * 86_400), format!("{year:04}-{month:02}-{day:02}"));
-        }
-    }
-
-    #[test]
     fn malformed_times_are_rejected() {
         let utc = |text: &str| [&[0x17, text.len() as u8], text.as_bytes()].concat();
-        assert_eq!(read_time(&utc("261115120000Z")), Some((20_772 * 86_400 + 43_200, &[][..])));
-        for text in ["", "Z", "261115120000", "2611151200Z", "26111512000Z", "261315120000Z", "260015120000Z"]
-        {
+        assert_eq!(read_time(&utc("261115120000Z")), Some((at("2026-11-15T12:00:00Z"), &[][..])));
+        for text in [
+            "",
+            "Z",
+            "261115120000",
+            "2611151200Z",
+            "26111512000Z",
+            "261315120000Z",
+            "260015120000Z",
+            "260230120000Z",
+            "261115240000Z",
+        ] {
             assert_eq!(read_time(&utc(text)), None, "{text}");
         }
         for text in ["2611151200+0Z", "26111512 000Z", "261115120000ZZ", "2611151200é0Z"] {

@@ -21,7 +21,7 @@ fn headers_repeat_method_name_and_arguments() {
         list tools
         > {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
         < 200 {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
-        ! warning skipped tool `bad`: `r`: only a string, an integer or a boolean can be sent in a header
+        ! warning skipped tool `bad`: `x-mcp-header` of `r`: only a string, an integer or a boolean can be sent in a header
         ! listed 0 [{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]
         call tools/call {"name":"größe","arguments":{"r":"x"}}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
