@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 
 use spile_core::{CallError, CallEvent, EventSink};
 use wire::encode::{self, ReplyTo};
-use wire::{Feature, RequestId, Version};
+use wire::{RequestId, Version};
 
 use crate::connection_state::{ConnectionState, InFlightGuard};
 use crate::observer::CallObservation;
 use crate::pipeline::{CallResponse, log_internal_error};
 use crate::registry::Registry;
 use crate::server::Server;
-use crate::session_streams::SessionStreams;
+use crate::session_streams::{SessionStreams, StreamReader};
 use crate::subscriptions::{Subscription, SubscriptionEvent};
 
 /// A call in flight. Dropping it cancels the call.
@@ -38,6 +38,7 @@ pub enum OutgoingMessage {
     Notification(Vec<u8>),
     /// A request to the client. Unlike a notification it must not be dropped.
     Request(Vec<u8>),
+    /// Close the connection if the client can resume; it does so after `retry_ms`.
     Pause {
         retry_ms: u64,
     },
@@ -95,12 +96,7 @@ impl InFlight {
 
     fn encode_event(&self, event: &CallEvent) -> Option<OutgoingMessage> {
         match event {
-            // Without priming the client may have no event id yet to resume from.
-            CallEvent::PauseStream { retry_ms } => self
-                .reply_to
-                .version
-                .has(Feature::Priming)
-                .then_some(OutgoingMessage::Pause { retry_ms: *retry_ms }),
+            CallEvent::PauseStream { retry_ms } => Some(OutgoingMessage::Pause { retry_ms: *retry_ms }),
             CallEvent::InputRequest { .. } => {
                 encode::call_event(event, &self.reply_to).map(OutgoingMessage::Request)
             }
@@ -222,13 +218,14 @@ impl PendingResponse {
     }
 
     /// Spawns a task that writes the messages into a new stream of the session, starting with `first`. Returns the
-    /// stream's id.
+    /// stream's first reader.
     pub fn spawn_into_stream(
         mut self,
         connection: &Arc<ConnectionState>,
         first: Option<OutgoingMessage>,
-    ) -> u32 {
-        let stream = connection.streams.open();
+    ) -> StreamReader {
+        let reader = SessionStreams::open(connection);
+        let stream = reader.stream_id();
         let mut guard = StreamGuard { in_flight: self.register(connection), stream_id: stream };
         let entry = guard.in_flight.entry();
         let mut next = first;
@@ -253,7 +250,7 @@ impl PendingResponse {
             }
         });
         connection.set_abort_handle(entry, task.abort_handle());
-        stream
+        reader
     }
 }
 

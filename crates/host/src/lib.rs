@@ -4,12 +4,15 @@
 //! [`Server::dispatch`] answers at once what needs no provider, and returns an [`InFlight`] for a call: a future
 //! that the transport polls on its own task. A call needs no task, channel or timer of its own until it must wait.
 //!
-//! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
+//! `http_reply` decides what an HTTP request is answered with.
+//!
+//! Deliberately absent: sockets, HTTP syntax, framing, and any knowledge of what a provider does.
 
 mod caller_key;
 mod connection_state;
 mod contract_provider;
 mod dispatch;
+mod http_reply;
 mod in_flight;
 mod input_requests;
 mod input_responses;
@@ -34,6 +37,10 @@ pub use caller_key::network_of;
 pub use connection_state::{ConnectionState, InFlightGuard, ReplyChannel};
 pub use contract_provider::{ContractBackends, ContractProvider};
 pub use dispatch::Dispatched;
+pub use http_reply::{
+    AcceptedTypes, CompleteReply, HttpReply, PostReply, PostSender, Refusal, ReplyStream, SessionHeaders,
+    WaitingReply,
+};
 pub use in_flight::{BatchInFlight, InFlight, OutgoingMessage, PendingResponse, SubscriptionStream};
 pub use observer::{CallObserver, CallRecord, CallStatus, PolicyRecord};
 pub use outgoing_queue::OutgoingQueue;

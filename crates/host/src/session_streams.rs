@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use wire::encode;
 use wire::frame::sse::EventId;
 
 use crate::connection_state::ConnectionState;
+use crate::subscriptions::SubscriptionEvent;
 
 /// The stream that a client opens with GET: messages that belong to no request.
 pub const GET_STREAM: u32 = 0;
@@ -87,14 +89,18 @@ impl SessionStreams {
         Self { table: Mutex::new(table), events_max, bytes_max }
     }
 
-    /// Opens a stream for one request.
-    pub fn open(&self) -> u32 {
-        let mut table = self.lock();
+    /// Opens a stream for one request, and reads it from its start. It has its reader before it has an event, so it
+    /// cannot end and be evicted unread.
+    pub fn open(connection: &Arc<ConnectionState>) -> StreamReader {
+        let streams = &connection.streams;
+        let mut table = streams.lock();
         let id = table.next_id;
         table.next_id = table.next_id.wrapping_add(1).max(GET_STREAM + 1);
-        table.evict_ended(ENDED_STREAMS_MAX, self.bytes_max);
-        table.streams.push(EventStream::new(id));
-        id
+        table.evict_ended(ENDED_STREAMS_MAX, streams.bytes_max);
+        let mut stream = EventStream::new(id);
+        let reader = stream.attach(connection, Some(0));
+        table.streams.push(stream);
+        reader
     }
 
     /// Removes a stream that no client will resume.
@@ -126,20 +132,7 @@ impl SessionStreams {
     ) -> Option<StreamReader> {
         let mut table = connection.streams.lock();
         let stream = table.streams.iter_mut().find(|s| s.id == id)?;
-        stream.reader_generation += 1;
-        stream.attached = true;
-        if let Some(waker) = stream.waker.take() {
-            waker.wake();
-        }
-        // An event number from the future would wait for ever; treat it as the newest.
-        let newest = stream.next_event_number - 1;
-        let after = after.map_or(newest, |after| after.min(newest));
-        Some(StreamReader {
-            connection: connection.clone(),
-            stream_id: id,
-            last_event_number: after,
-            generation: stream.reader_generation,
-        })
+        Some(stream.attach(connection, after))
     }
 
     /// Ends a stream, so that its reader does not wait for the response of an aborted call.
@@ -236,6 +229,23 @@ impl EventStream {
             waker,
         }
     }
+
+    fn attach(&mut self, connection: &Arc<ConnectionState>, after: Option<u64>) -> StreamReader {
+        self.reader_generation += 1;
+        self.attached = true;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        // An event number from the future would wait for ever; treat it as the newest.
+        let newest = self.next_event_number - 1;
+        let after = after.map_or(newest, |after| after.min(newest));
+        StreamReader {
+            connection: connection.clone(),
+            stream_id: self.id,
+            last_event_number: after,
+            generation: self.reader_generation,
+        }
+    }
 }
 
 impl EventPayload {
@@ -271,6 +281,9 @@ impl StreamReader {
 
     /// The next item; `None` at the end, or when another reader took over.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        if self.stream_id == GET_STREAM && self.is_current() {
+            self.queue_change_notifications(cx);
+        }
         let mut table = self.connection.streams.lock();
         let closed = table.closed;
         let Some(stream) = table.streams.iter_mut().find(|s| s.id == self.stream_id) else {
@@ -309,6 +322,20 @@ impl StreamReader {
             }
         };
         Poll::Ready(Some(item))
+    }
+
+    /// Whether no other reader took over.
+    fn is_current(&self) -> bool {
+        let table = self.connection.streams.lock();
+        table.streams.iter().any(|s| s.id == self.stream_id && s.reader_generation == self.generation)
+    }
+
+    /// Moves the session's pending change notifications into its GET stream, from which a client can resume.
+    fn queue_change_notifications(&self, cx: &mut Context<'_>) {
+        let ConnectionState { subscription, streams, .. } = &*self.connection;
+        while let Poll::Ready(Some(SubscriptionEvent::Change(change))) = subscription.poll_next(cx) {
+            streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Test fixtures: two providers, a platform with a clock that tests move, and invariants. Development only.
+//! Test fixtures: two providers, a platform with a clock that tests move, HTTP without sockets, and invariants.
+//! Development only.
 //!
 //! [`conformance`] has everything that the official suite expects of a server, [`bench`] ten small in-memory
 //! tools. Both depend on `spile-core` alone, like any provider: they know neither the protocol version nor the
@@ -9,5 +10,6 @@ pub mod conformance;
 pub mod crash_test;
 pub mod invariants;
 mod platform;
+pub mod simulated_http;
 
 pub use platform::FakePlatform;

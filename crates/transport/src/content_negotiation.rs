@@ -1,58 +1,49 @@
 //! Content negotiation: which media types the client accepts, and which bodies the server accepts.
 
+use host::AcceptedTypes;
 use http::header;
 use wire::HeaderField;
 
 use crate::request_headers::RequestHeaders;
 
-/// The response types that the client accepts. At least one is true.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AcceptedTypes {
-    pub(crate) json: bool,
-    pub(crate) stream: bool,
+/// The types that the client accepts; `None` if it accepts neither: 406. `?stream=1` requests a stream whatever the
+/// header says.
+#[inline]
+pub(crate) fn accepted_types(headers: &RequestHeaders<'_>, query: Option<&str>) -> Option<AcceptedTypes> {
+    let header = from_header(headers);
+    if query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=1")) {
+        return Some(AcceptedTypes::STREAM);
+    }
+    header
 }
 
-impl AcceptedTypes {
-    const BOTH: Self = Self { json: true, stream: true };
-
-    /// `None` if the client accepts neither type: 406. `?stream=1` requests a stream whatever the header says.
-    #[inline]
-    pub(crate) fn from_request(headers: &RequestHeaders<'_>, query: Option<&str>) -> Option<Self> {
-        let header = Self::from_header(headers);
-        if query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=1")) {
-            return Some(Self { json: false, stream: true });
-        }
-        header
+#[inline]
+fn from_header(headers: &RequestHeaders<'_>) -> Option<AcceptedTypes> {
+    match headers.accept {
+        HeaderField::Absent => return Some(AcceptedTypes::BOTH),
+        HeaderField::Single(b"application/json, text/event-stream") => return Some(AcceptedTypes::BOTH),
+        HeaderField::Single(_) | HeaderField::Repeated => {}
     }
-
-    #[inline]
-    fn from_header(headers: &RequestHeaders<'_>) -> Option<Self> {
-        match headers.accept {
-            HeaderField::Absent => return Some(Self::BOTH),
-            HeaderField::Single(b"application/json, text/event-stream") => return Some(Self::BOTH),
-            HeaderField::Single(_) | HeaderField::Repeated => {}
+    let mut accepted = AcceptedTypes { json: false, stream: false };
+    for value in headers.map.get_all(header::ACCEPT) {
+        for range in value.as_bytes().split(|c| *c == b',') {
+            add_media_range(&mut accepted, range);
         }
-        let mut accepted = Self { json: false, stream: false };
-        for value in headers.map.get_all(header::ACCEPT) {
-            for range in value.as_bytes().split(|c| *c == b',') {
-                accepted.add_media_range(range);
-            }
-        }
-        (accepted.json || accepted.stream).then_some(accepted)
     }
+    (accepted.json || accepted.stream).then_some(accepted)
+}
 
-    fn add_media_range(&mut self, range: &[u8]) {
-        let mut parts = range.split(|c| *c == b';').map(<[u8]>::trim_ascii);
-        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-        if parts.any(has_zero_weight) {
-            return;
-        }
-        match &*kind {
-            b"application/json" | b"application/*" => self.json = true,
-            b"text/event-stream" | b"text/*" => self.stream = true,
-            b"*/*" => *self = Self::BOTH,
-            _ => {}
-        }
+fn add_media_range(accepted: &mut AcceptedTypes, range: &[u8]) {
+    let mut parts = range.split(|c| *c == b';').map(<[u8]>::trim_ascii);
+    let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+    if parts.any(has_zero_weight) {
+        return;
+    }
+    match &*kind {
+        b"application/json" | b"application/*" => accepted.json = true,
+        b"text/event-stream" | b"text/*" => accepted.stream = true,
+        b"*/*" => *accepted = AcceptedTypes::BOTH,
+        _ => {}
     }
 }
 
@@ -95,7 +86,7 @@ pub(crate) fn is_unencoded(headers: &RequestHeaders<'_>) -> bool {
 mod tests {
     use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
-    use super::{AcceptedTypes, is_json_content_type};
+    use super::{accepted_types, is_json_content_type};
     use crate::request_headers::RequestHeaders;
 
     fn header_map(name: HeaderName, values: &[&str]) -> HeaderMap {
@@ -127,7 +118,7 @@ mod tests {
             (&["application/json"], Some("a=b&stream=1"), Some((false, true))),
             (&["application/json"], Some("stream=0"), Some((true, false))),
         ] {
-            let got = AcceptedTypes::from_request(&RequestHeaders::new(&header_map(ACCEPT, values)), query)
+            let got = accepted_types(&RequestHeaders::new(&header_map(ACCEPT, values)), query)
                 .map(|a| (a.json, a.stream));
             assert_eq!(got, expected, "{values:?} {query:?}");
         }

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use host::{
-    CallerIdentity, Config, GET_STREAM, ReplyChannel, Server, SessionStreams, StreamReader, SubscriptionEvent,
-};
+use host::{CallerIdentity, Config, GET_STREAM, ReplyChannel, Server, SessionStreams, StreamReader};
 use spile_core::{
     Call, CallContext, CallError, Catalog, CatalogChange, ChangeListener, ItemKind, Limits, Provider, Run,
 };
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Headers, HttpDefaults, SessionLookup, encode};
+use wire::{Decoded, Defaults, Headers, HttpDefaults, SessionLookup};
 
 /// An empty catalog that reports changes.
 #[derive(Default)]
@@ -43,12 +41,6 @@ impl Wake for WakeCounter {
 /// Reads all pending events, as the response to a GET does, and returns their number.
 fn read_events(reader: &mut StreamReader, waker: &Waker) -> usize {
     let mut cx = Context::from_waker(waker);
-    let connection = reader.connection().clone();
-    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) =
-        connection.subscription.poll_next(&mut cx)
-    {
-        connection.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
-    }
     std::iter::from_fn(|| match reader.poll_next(&mut cx) {
         Poll::Ready(Some(item)) => Some(item),
         Poll::Ready(None) | Poll::Pending => None,

@@ -1,22 +1,16 @@
-//! Response bodies: complete bytes, or an event stream that is produced as hyper reads it.
+//! Response bodies: complete bytes, or an event stream that the host produces as hyper reads it.
 //!
-//! A stream owns its source. hyper drops the body when the client disconnects, which cancels a call of the
-//! newest era.
+//! hyper drops the body when the client disconnects; the host decides what that means for the call.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Buf;
-use host::{
-    GET_STREAM, OutgoingMessage, PendingResponse, SseConnection, StreamItem, StreamReader, SubscriptionEvent,
-    SubscriptionStream,
-};
+use host::ReplyStream;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
-use wire::encode;
-use wire::frame::sse::{self, EventId};
 
 use super::connection_timeouts::TrackedConnection;
 
@@ -107,57 +101,37 @@ enum BodyKind {
 }
 
 struct EventStream {
-    source: StreamSource,
-    /// Sent before the first event.
-    first: Option<Chunk>,
-    keep_alive: Duration,
-    timer: Pin<Box<Sleep>>,
-    ended: bool,
+    stream: ReplyStream,
+    timer: ResponseTimer,
 }
 
-/// Where the events of a stream come from.
-pub(crate) enum StreamSource {
-    /// A call that belongs to this response.
-    Call(ResponseCall),
-    /// A stream of a session.
-    SessionStream(StreamReader),
-    Subscription(SubscriptionStream),
-    /// Everything that the server sends on an HTTP+SSE connection.
-    SseConnection(SseConnection),
+/// The clock and the timer of one response.
+pub(crate) struct ResponseTimer {
+    started: Instant,
+    sleep: Pin<Box<Sleep>>,
 }
 
-/// A call that belongs to a response. If a disconnect does not cancel it, it continues without the client.
-pub(crate) struct ResponseCall {
-    pending: Option<PendingResponse>,
-    survives_disconnect: bool,
-}
-
-impl ResponseCall {
-    pub(crate) fn new(pending_response: PendingResponse, survives_disconnect: bool) -> Self {
-        Self { pending: Some(pending_response), survives_disconnect }
+impl ResponseTimer {
+    pub(crate) fn start() -> Self {
+        let started = Instant::now();
+        Self { started, sleep: Box::pin(tokio::time::sleep_until(started)) }
     }
 
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<OutgoingMessage>> {
-        let Some(pending_response) = &mut self.pending else { return Poll::Ready(None) };
-        let message = std::task::ready!(pending_response.poll_next(cx));
-        if matches!(message, OutgoingMessage::Response { .. }) {
-            self.pending = None;
-        }
-        Poll::Ready(Some(message))
+    fn elapsed_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
-}
 
-impl Drop for ResponseCall {
-    fn drop(&mut self) {
-        if let (true, Some(mut pending_response)) = (self.survives_disconnect, self.pending.take()) {
-            // 2025-11-25: "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
-            tokio::spawn(async move {
-                while !matches!(
-                    std::future::poll_fn(|cx| pending_response.poll_next(cx)).await,
-                    OutgoingMessage::Response { .. }
-                ) {}
-            });
+    /// Waits until `at_ms` after the start, and returns the time since then. Waits for ever without a time.
+    pub(crate) fn poll_until(&mut self, cx: &mut Context<'_>, at_ms: Option<u64>) -> Poll<u64> {
+        let Some(at_ms) = at_ms else { return Poll::Pending };
+        let Some(deadline) = self.started.checked_add(Duration::from_millis(at_ms)) else {
+            return Poll::Pending;
+        };
+        if self.sleep.deadline() != deadline {
+            self.sleep.as_mut().reset(deadline);
         }
+        ready!(self.sleep.as_mut().poll(cx));
+        Poll::Ready(self.elapsed_ms().max(at_ms))
     }
 }
 
@@ -171,14 +145,8 @@ impl Body {
         Self { kind: BodyKind::Full(None), connection: None }
     }
 
-    pub(crate) fn stream(source: StreamSource, first: Vec<u8>, keep_alive_ms: u64) -> Self {
-        let keep_alive = Duration::from_millis(keep_alive_ms);
-        let first = (!first.is_empty()).then(|| Chunk::from(first));
-        let timer = Box::pin(tokio::time::sleep(keep_alive));
-        Self {
-            kind: BodyKind::Stream(Box::new(EventStream { source, first, keep_alive, timer, ended: false })),
-            connection: None,
-        }
+    pub(crate) fn stream(stream: ReplyStream, timer: ResponseTimer) -> Self {
+        Self { kind: BodyKind::Stream(Box::new(EventStream { stream, timer })), connection: None }
     }
 
     pub(crate) fn track_connection(&mut self, connection: Arc<TrackedConnection>) {
@@ -243,95 +211,12 @@ impl hyper::body::Body for Body {
 
 impl EventStream {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Chunk>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(bytes) = self.source.poll_chunk(cx) {
-            self.timer.as_mut().reset(Instant::now() + self.keep_alive);
-            return Poll::Ready(match bytes {
-                Some((bytes, StreamStatus::Open)) => Some(bytes),
-                Some((bytes, StreamStatus::Ended)) => {
-                    self.ended = true;
-                    Some(bytes)
-                }
-                None => None,
-            });
-        }
-        if self.timer.as_mut().poll(cx).is_ready() {
-            self.timer.as_mut().reset(Instant::now() + self.keep_alive);
-            // Poll again at once, to register the timer's waker.
-            cx.waker().wake_by_ref();
-            return Poll::Ready(Some(sse::KEEP_ALIVE.to_vec().into()));
-        }
-        Poll::Pending
-    }
-}
-
-enum StreamStatus {
-    Open,
-    Ended,
-}
-
-impl StreamSource {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Chunk, StreamStatus)>> {
-        match self {
-            Self::Call(call) => loop {
-                return Poll::Ready(match std::task::ready!(call.poll_next(cx)) {
-                    None => None,
-                    Some(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) => {
-                        Some((sse_event(None, &body).into(), StreamStatus::Open))
-                    }
-                    // A client cannot resume this stream.
-                    Some(OutgoingMessage::Pause { .. }) => continue,
-                    Some(OutgoingMessage::Response { body, .. }) => {
-                        Some((sse_event(None, &body).into(), StreamStatus::Ended))
-                    }
-                });
-            },
-            Self::SessionStream(reader) => {
-                if reader.stream_id() == GET_STREAM {
-                    queue_change_notifications(reader, cx);
-                }
-                Poll::Ready(match std::task::ready!(reader.poll_next(cx)) {
-                    None => None,
-                    Some(StreamItem::Message { id, body }) => {
-                        Some((sse_event(Some(id), &body).into(), StreamStatus::Open))
-                    }
-                    Some(StreamItem::Response { id, body, .. }) => {
-                        Some((sse_event(Some(id), &body).into(), StreamStatus::Ended))
-                    }
-                    Some(StreamItem::Pause { retry_ms }) => {
-                        let mut message = Vec::with_capacity(24);
-                        sse::write_retry(&mut message, retry_ms);
-                        Some((message.into(), StreamStatus::Ended))
-                    }
-                })
+        let mut elapsed_ms = self.timer.elapsed_ms();
+        loop {
+            if let Poll::Ready(bytes) = self.stream.poll_next(cx, elapsed_ms) {
+                return Poll::Ready(bytes.map(Chunk::from));
             }
-            Self::Subscription(subscription) => {
-                let message = std::task::ready!(subscription.poll_next(cx));
-                Poll::Ready(message.map(|message| (sse_event(None, &message).into(), StreamStatus::Open)))
-            }
-            Self::SseConnection(sse_connection) => {
-                let message = std::task::ready!(sse_connection.poll_next(cx));
-                Poll::Ready(message.map(|message| (sse_event(None, &message).into(), StreamStatus::Open)))
-            }
+            elapsed_ms = ready!(self.timer.poll_until(cx, self.stream.wake_at_ms()));
         }
     }
-}
-
-/// Moves a session's pending change notifications into its GET stream, from which a client can resume.
-fn queue_change_notifications(reader: &StreamReader, cx: &mut Context<'_>) {
-    let state = reader.connection();
-    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) = state.subscription.poll_next(cx) {
-        state.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
-    }
-}
-
-pub(crate) fn sse_event(id: Option<EventId>, body: &[u8]) -> Vec<u8> {
-    let mut message = Vec::with_capacity(body.len() + 48);
-    sse::write_message(&mut message, id, body);
-    message
 }

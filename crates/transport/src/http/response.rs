@@ -1,17 +1,65 @@
 //! Builders for HTTP responses.
 
+use host::{CompleteReply, HttpReply, Refusal};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use wire::ErrorResponse;
 use wire::error::{ErrorCode, RpcError};
 
-use super::body::Body;
+use super::body::{Body, ResponseTimer};
 use crate::guard::Denial;
 
-pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT_EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The response that the host decided on.
+#[inline]
+pub(crate) fn from_reply(reply: HttpReply) -> Response<Body> {
+    from_reply_with_timer(reply, ResponseTimer::start)
+}
+
+/// The same for a reply that had to wait; its timer goes on.
+#[inline]
+pub(crate) fn from_reply_with_timer(
+    reply: HttpReply,
+    timer: impl FnOnce() -> ResponseTimer,
+) -> Response<Body> {
+    match reply {
+        HttpReply::Complete(reply) => complete(reply),
+        HttpReply::Accepted => empty(StatusCode::ACCEPTED),
+        HttpReply::SessionEnded => empty(StatusCode::NO_CONTENT),
+        HttpReply::Initialized { reply, session } => {
+            let mut response = complete(reply);
+            if let Ok(session) = HeaderValue::from_str(&session) {
+                response.headers_mut().insert(SESSION_ID, session);
+            }
+            response
+        }
+        HttpReply::Stream(stream) => event_stream(Body::stream(stream, timer())),
+        HttpReply::Refused(refusal) => refused(refusal),
+    }
+}
+
+#[inline]
+fn complete(reply: CompleteReply) -> Response<Body> {
+    match reply {
+        CompleteReply::Json { status, body, retry_after_ms } => {
+            with_retry_after(json(status, body), retry_after_ms)
+        }
+        CompleteReply::Events(events) => event_stream(Body::full(events)),
+    }
+}
+
+#[cold]
+pub(crate) fn refused(refusal: Refusal) -> Response<Body> {
+    let mut response = from_error_response(refusal.to_response());
+    if let Some(allowed) = refusal.allowed_methods() {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    }
+    with_reason(response, refusal.reason())
+}
 
 #[inline]
 pub(crate) fn json(status: u16, body: Vec<u8>) -> Response<Body> {
@@ -21,7 +69,7 @@ pub(crate) fn json(status: u16, body: Vec<u8>) -> Response<Body> {
     response
 }
 
-pub(crate) fn event_stream(body: Body) -> Response<Body> {
+fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, TEXT_EVENT_STREAM);

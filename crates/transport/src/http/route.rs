@@ -226,9 +226,9 @@ fn route<'a>(
         Method::GET => {
             // A GET has no body to wait for, and its stream may be silent without a timeout.
             context.connection.on_body_complete();
-            get::open_stream(server, &identity, headers, query)
+            response::from_reply(get::open_stream(server, &identity, headers, query))
         }
-        Method::DELETE => get::delete_session(server, &identity, headers),
+        Method::DELETE => response::from_reply(get::delete_session(server, &identity, headers)),
         _ => response::method_not_allowed("POST, GET, DELETE"),
     })
 }

@@ -6,15 +6,14 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use host::{CallerIdentity, ConnectionState, Server};
+use host::{CallerIdentity, ConnectionState, HttpReply, Refusal, ReplyStream, Server};
 use http::{Method, Response, StatusCode};
 use wire::error::ErrorCode;
-use wire::frame::sse;
 use wire::{Decoded, ErrorResponse};
 
-use super::body::{Body, StreamSource};
-use super::{Site, get, post, response};
-use crate::content_negotiation::AcceptedTypes;
+use super::body::Body;
+use super::{Site, post, response};
+use crate::content_negotiation::accepted_types;
 use crate::conversation::{Conversation, MessageSink};
 use crate::request_headers::RequestHeaders;
 
@@ -83,20 +82,15 @@ fn open_stream(
     identity: &CallerIdentity,
     headers: &RequestHeaders<'_>,
 ) -> Response<Body> {
-    if !AcceptedTypes::from_request(headers, None).is_some_and(|accepted| accepted.stream) {
-        return get::not_acceptable();
+    if !accepted_types(headers, None).is_some_and(|accepted| accepted.stream) {
+        return response::refused(Refusal::StreamNotAccepted);
     }
-    let Ok(connection) = endpoint.server.open_sse(identity) else { return get::too_many_sessions() };
-    let mut first = Vec::with_capacity(128);
-    sse::write_endpoint(
-        &mut first,
-        &format!("{}/messages?session_id={}", endpoint.base_path, connection.connection_id()),
-    );
-    response::event_stream(Body::stream(
-        StreamSource::SseConnection(connection),
-        first,
-        endpoint.server.limits.keep_alive_ms,
-    ))
+    let Ok(connection) = endpoint.server.open_sse(identity) else {
+        return response::refused(Refusal::TooManySessions);
+    };
+    let keep_alive_ms = endpoint.server.limits.keep_alive_ms;
+    let stream = ReplyStream::sse_connection(connection, endpoint.base_path, keep_alive_ms);
+    response::from_reply(HttpReply::Stream(stream))
 }
 
 /// A POST with a valid head; its body comes next.
@@ -117,7 +111,9 @@ impl SsePost {
             query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("session_id="));
         let reason = match (ids.next(), ids.next()) {
             (Some(id), None) => match server.sse_connection(id, &identity) {
-                Some(state) if state.outgoing.is_full() => return Err(get::too_many_sessions()),
+                Some(state) if state.outgoing.is_full() => {
+                    return Err(response::refused(Refusal::TooManySessions));
+                }
                 Some(state) => {
                     return Ok(Self {
                         conversation: Conversation::with_state(

@@ -170,7 +170,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut event = Self::default();
         for line in text.lines() {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));

@@ -15,6 +15,7 @@ mod pipe;
 mod properties;
 mod resumption;
 mod sessions;
+mod simulation;
 mod sse;
 mod test_server;
 mod timing;

@@ -1,33 +1,23 @@
 //! HTTP without sockets: each message is an exchange, answered with a body or a stream that may break.
 //!
-//! The server side uses the host as the `transport` crate does. Each response is a task that writes, so that timers and
-//! wakers are real.
+//! [`SimulatedHttpServer`] is the server: the same host code decides each response as behind a socket. This file is the
+//! network between it and the client.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::Arc;
 
-use host::{
-    CallerIdentity, Dispatched, GET_STREAM, OutgoingMessage, PendingResponse, ReplyChannel, Server,
-    SessionStreams, SessionTicket, StreamItem, StreamReader, SubscriptionEvent,
-};
-use tokio::task::AbortHandle;
+use host::{CallerIdentity, Server};
 use wire::client::{Action, Client, ClientError, ClientMessage, ExchangeEnd, HttpExchange};
-use wire::frame::sse::{self, EventId, KEEP_ALIVE};
-use wire::{
-    Decoded, Defaults, Feature, HeaderField, Headers, HttpDefaults, Notification, SessionLookup, encode,
-};
+use wire::{Decoded, Feature};
 
 use super::FuzzInput;
 use super::legacy_server::{Interception, KnownVersions, LegacyServer};
 use super::model::{PairModel, parse_json};
+use crate::simulated_http::{SimulatedHttpServer, SimulatedResponse};
 
 pub(super) struct SimulatedHttp {
     server: Arc<Server>,
+    http_server: SimulatedHttpServer,
     legacy_server: LegacyServer,
     /// Requests on their way, and when they leave.
     in_transit: Vec<(u64, Request)>,
@@ -58,62 +48,8 @@ struct Response {
     exchange: u64,
     /// Whether the server cancels the call when the connection closes.
     owns_call: bool,
-    body: ResponseBody,
-    writer: Option<AbortHandle>,
+    written: SimulatedResponse,
     reader: Option<HttpExchange>,
-}
-
-impl Drop for Response {
-    fn drop(&mut self) {
-        if let Some(writer) = &self.writer {
-            writer.abort();
-        }
-    }
-}
-
-/// What the server has written of a response.
-#[derive(Clone, Default)]
-struct ResponseBody(Arc<Mutex<BodyState>>);
-
-#[derive(Default)]
-struct BodyState {
-    head: Option<(u16, BodyKind)>,
-    session: Option<String>,
-    bytes: Vec<u8>,
-    is_finished: bool,
-}
-
-#[derive(Clone, Copy)]
-enum BodyKind {
-    Json,
-    Stream,
-}
-
-impl ResponseBody {
-    fn lock(&self) -> MutexGuard<'_, BodyState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write_complete(&self, status: u16, body: &[u8]) {
-        let mut pages = self.lock();
-        pages.head = Some((status, BodyKind::Json));
-        pages.bytes.extend_from_slice(body);
-        pages.is_finished = true;
-    }
-
-    fn start_stream(&self, first: &[u8]) {
-        let mut pages = self.lock();
-        pages.head = Some((200, BodyKind::Stream));
-        pages.bytes.extend_from_slice(first);
-    }
-
-    fn write_event(&self, id: Option<EventId>, body: &[u8]) {
-        sse::write_message(&mut self.lock().bytes, id, body);
-    }
-
-    fn finish(&self) {
-        self.lock().is_finished = true;
-    }
 }
 
 impl SimulatedHttp {
@@ -122,6 +58,7 @@ impl SimulatedHttp {
         let (in_transit, responses, sessions) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             server: server.clone(),
+            http_server: SimulatedHttpServer::new(server.clone()),
             legacy_server,
             in_transit,
             responses,
@@ -202,7 +139,7 @@ impl SimulatedHttp {
         let mut response = self.responses.swap_remove(index);
         let exchange = response.exchange;
         // Deliver some lines of it: streams are cut in the middle of events.
-        let bytes = response.body.lock().bytes.clone();
+        let bytes = response.written.lock().bytes.clone();
         let ends: Vec<usize> = (0..bytes.len()).filter(|index| bytes[*index] == b'\n').collect();
         if response.reader.is_some() && !ends.is_empty() {
             let until = ends[input.below(ends.len().min(256))];
@@ -265,317 +202,57 @@ impl SimulatedHttp {
     // Server side.
 
     fn serve_request(&mut self, request: Request, model: &mut PairModel) {
-        let written = ResponseBody::default();
-        let mut response = Response {
-            exchange: request.exchange(),
-            owns_call: false,
-            body: written.clone(),
-            writer: None,
-            reader: None,
-        };
-        match request {
-            Request::Get { last_id, heads, .. } => {
-                response.writer = self.get(last_id.as_deref(), &heads, &written);
+        let exchange = request.exchange();
+        let mut owns_call = false;
+        let written = match request {
+            Request::Get { last_id, mut heads, .. } => {
+                heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
+                check_not_repeated(&heads);
+                self.http_server.get(&heads)
             }
             Request::Post(send) => {
+                check_not_repeated(&send.headers);
                 let message = parse_json(&send.body);
                 match self.legacy_server.intercept(&send.body, &message) {
                     Interception::Forward(body) => {
-                        let (opened, ticket) = self.decode(body, &send.headers);
+                        let (opened, ticket) = self.http_server.decode(body, &send.headers);
                         model.server_received(&message, &opened);
-                        self.post(opened, ticket, &send.headers, &mut response);
+                        let is_stateless =
+                            matches!(&opened, Decoded::Request(r) if r.peer.version.has(Feature::Envelope));
+                        let written = self.http_server.post(opened, ticket, &send.headers);
+                        owns_call = is_stateless && written.was_deferred();
+                        written
                     }
-                    Interception::Respond(status, body) => written.write_complete(status, &body),
-                    Interception::Garbage(text) => written.write_complete(400, text),
-                    Interception::Drop => written.write_complete(405, b""),
+                    Interception::Respond(status, body) => SimulatedResponse::complete(status, JSON, &body),
+                    Interception::Garbage(text) => SimulatedResponse::complete(400, JSON, text),
+                    Interception::Drop => SimulatedResponse::complete(405, JSON, b""),
                 }
             }
-        }
-        self.responses.push(response);
-    }
-
-    fn decode(&self, body: Vec<u8>, heads: &[(String, String)]) -> (Decoded, Option<SessionTicket>) {
-        let found: Cell<Option<SessionTicket>> = Cell::new(None);
-        let session = || match header_value(heads, "Mcp-Session-Id") {
-            None => SessionLookup::NotNamed,
-            Some(id) => {
-                found.set(self.server.verify_session(id, &CallerIdentity::default()));
-                found.get().map_or(SessionLookup::NotFound, |ticket| SessionLookup::Found(ticket.peer))
-            }
         };
-        let head = |name| {
-            header_value(heads, name)
-                .map_or(HeaderField::Absent, |value| HeaderField::Single(value.as_bytes()))
-        };
-        let heads = Headers {
-            version: head("MCP-Protocol-Version"),
-            method: head("Mcp-Method"),
-            name: head("Mcp-Name"),
-        };
-        let opened = self
-            .server
-            .decode(body, Defaults::Http(HttpDefaults { headers: heads, lookup_session: &session }));
-        (opened, found.get())
-    }
-
-    fn post(
-        &self,
-        opened: Decoded,
-        ticket: Option<SessionTicket>,
-        heads: &[(String, String)],
-        response: &mut Response,
-    ) {
-        let written = response.body.clone();
-        let line = ticket.map_or(ReplyChannel::Stateless, ReplyChannel::Session);
-        let head = |name: &str| {
-            header_value(heads, name).map_or(HeaderField::Absent, |v| HeaderField::Single(v.as_bytes()))
-        };
-        let connection = ticket.and_then(|ticket| self.server.session_state(&ticket));
-        let request = match opened {
-            Decoded::Request(request) => request,
-            Decoded::Rejected(refusal) => return written.write_complete(refusal.http_status, &refusal.body),
-            Decoded::Notification(notice) => {
-                if let (Notification::Cancelled(id), Some(connection)) = (notice, connection) {
-                    connection.cancel(&id);
-                }
-                return written.write_complete(202, b"");
-            }
-            Decoded::Response { id, result: answer } => {
-                if let Some(connection) = connection {
-                    connection.deliver_response(id, answer);
-                }
-                return written.write_complete(202, b"");
-            }
-            Decoded::Batch(_) => panic!("we send no batches"),
-        };
-        if let Err(refusal) = self.server.check_header_params(&request, head) {
-            return written.write_complete(refusal.http_status, &refusal.body);
-        }
-        match self.server.dispatch(request, &CallerIdentity::default(), line) {
-            Dispatched::Ready { status, body, .. } => written.write_complete(status, &body),
-            Dispatched::Initialized { body, session } => {
-                written.lock().session = Some(session);
-                written.write_complete(200, &body);
-            }
-            Dispatched::Call(in_flight) => {
-                self.run_pending(PendingResponse::Single(in_flight), ticket, response)
-            }
-            Dispatched::Subscription(mut listening) => {
-                response.owns_call = true;
-                let work = async move {
-                    written.start_stream(b"");
-                    while let Some(message) = poll_fn(|cx| listening.poll_next(cx)).await {
-                        written.write_event(None, &message);
-                    }
-                    written.finish();
-                };
-                response.writer = Some(tokio::spawn(work).abort_handle());
-            }
-        }
-    }
-
-    fn run_pending(&self, mut flow: PendingResponse, ticket: Option<SessionTicket>, response: &mut Response) {
-        let written = response.body.clone();
-        let first = match flow.poll_next(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(OutgoingMessage::Response { status, body }) => {
-                return written.write_complete(status, &body);
-            }
-            Poll::Ready(out) => Some(out),
-            Poll::Pending => None,
-        };
-        let server = self.server.clone();
-        let writer = match ticket {
-            Some(ticket) => tokio::spawn(serve_in_session(server, flow, first, ticket, written)),
-            None => {
-                assert!(flow.version().has(Feature::Envelope), "a call of the handshake era has a session");
-                response.owns_call = true;
-                tokio::spawn(serve_stateless(server, flow, first, written))
-            }
-        };
-        response.writer = Some(writer.abort_handle());
-    }
-
-    fn get(
-        &self,
-        last_id: Option<&str>,
-        heads: &[(String, String)],
-        written: &ResponseBody,
-    ) -> Option<AbortHandle> {
-        let Some(id) = header_value(heads, "Mcp-Session-Id") else {
-            written.write_complete(405, b"");
-            return None;
-        };
-        let Some(ticket) = self.server.verify_session(id, &CallerIdentity::default()) else {
-            written.write_complete(404, b"");
-            return None;
-        };
-        let connection =
-            self.server.ensure_session_state(&ticket, &CallerIdentity::default()).expect("there is room");
-        let last = last_id.map(|id| EventId::parse(id).expect("an id that we gave"));
-        let resumed =
-            last.and_then(|last| SessionStreams::attach_reader(&connection, last.stream, Some(last.event)));
-        let attached = resumed
-            .or_else(|| SessionStreams::attach_reader(&connection, GET_STREAM, None))
-            .expect("always there");
-        let mut first = Vec::new();
-        if ticket.peer.version.has(Feature::Priming) {
-            sse::write_priming(&mut first, attached.start_event_id());
-        } else {
-            first.extend_from_slice(KEEP_ALIVE);
-        }
-        written.start_stream(&first);
-        Some(
-            tokio::spawn(write_stream(attached, written.clone(), self.server.limits.keep_alive_ms))
-                .abort_handle(),
-        )
+        self.responses.push(Response { exchange, owns_call, written, reader: None });
     }
 }
 
-/// A call that lives in its response.
-async fn serve_stateless(
-    server: Arc<Server>,
-    mut flow: PendingResponse,
-    first: Option<OutgoingMessage>,
-    written: ResponseBody,
-) {
-    let mut silence = pin!(tokio::time::sleep(Duration::from_millis(server.limits.stream_after_silence_ms)));
-    let (mut next, mut is_stream) = (first, false);
-    loop {
-        let out = match next.take() {
-            Some(out) => Some(out),
-            None => {
-                poll_fn(|cx| match flow.poll_next(cx) {
-                    Poll::Ready(out) => Poll::Ready(Some(out)),
-                    Poll::Pending if is_stream => Poll::Pending,
-                    Poll::Pending => silence.as_mut().poll(cx).map(|()| None),
-                })
-                .await
-            }
-        };
-        match out {
-            Some(OutgoingMessage::Response { status, body }) if !is_stream => {
-                return written.write_complete(status, &body);
-            }
-            Some(OutgoingMessage::Response { body, .. }) => {
-                written.write_event(None, &body);
-                return written.finish();
-            }
-            Some(OutgoingMessage::Pause { .. }) => {}
-            Some(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) => {
-                if !std::mem::replace(&mut is_stream, true) {
-                    written.start_stream(b"");
-                }
-                written.write_event(None, &body);
-            }
-            None => {
-                is_stream = true;
-                written.start_stream(KEEP_ALIVE);
-            }
-        }
-    }
-}
+const JSON: &str = "application/json";
 
-/// A call that belongs to a session: it goes on whether or not the client reads.
-async fn serve_in_session(
-    server: Arc<Server>,
-    flow: PendingResponse,
-    first: Option<OutgoingMessage>,
-    ticket: SessionTicket,
-    written: ResponseBody,
-) {
-    let Ok(connection) = server.ensure_session_state(&ticket, &CallerIdentity::default()) else {
-        return written.write_complete(404, b"");
-    };
-    let stream = flow.spawn_into_stream(&connection, first);
-    let mut attached =
-        SessionStreams::attach_reader(&connection, stream, Some(0)).expect("a new stream can be read");
-    let mut head = Vec::new();
-    if ticket.peer.version.has(Feature::Priming) {
-        sse::write_priming(&mut head, attached.start_event_id());
-    }
-    let mut silence = pin!(tokio::time::sleep(Duration::from_millis(server.limits.stream_after_silence_ms)));
-    let part = poll_fn(|cx| match attached.poll_next(cx) {
-        Poll::Ready(part) => Poll::Ready(Some(part)),
-        Poll::Pending => silence.as_mut().poll(cx).map(|()| None),
-    })
-    .await;
-    match part {
-        Some(Some(StreamItem::Response { status, body, .. })) => {
-            connection.streams.remove(stream);
-            return written.write_complete(status, &body);
-        }
-        Some(Some(StreamItem::Message { id, body })) => {
-            sse::write_message(&mut head, Some(id), &body);
-            written.start_stream(&head);
-        }
-        Some(Some(StreamItem::Pause { retry_ms })) => {
-            sse::write_retry(&mut head, retry_ms);
-            written.start_stream(&head);
-            return written.finish();
-        }
-        Some(None) => return written.write_complete(202, b""),
-        None => {
-            if head.is_empty() {
-                head.extend_from_slice(KEEP_ALIVE);
-            }
-            written.start_stream(&head);
-        }
-    }
-    write_stream(attached, written, server.limits.keep_alive_ms).await;
-}
-
-/// Writes a stream of a session until it ends.
-async fn write_stream(mut attached: StreamReader, written: ResponseBody, keep_alive_ms: u64) {
-    loop {
-        let mut silence = pin!(tokio::time::sleep(Duration::from_millis(keep_alive_ms)));
-        let part = poll_fn(|cx| {
-            if attached.stream_id() == GET_STREAM {
-                let connection = attached.connection();
-                while let Poll::Ready(Some(SubscriptionEvent::Change(change))) =
-                    connection.subscription.poll_next(cx)
-                {
-                    connection
-                        .streams
-                        .push_notification(GET_STREAM, encode::change_notification(&change, None));
-                }
-            }
-            match attached.poll_next(cx) {
-                Poll::Ready(part) => Poll::Ready(Some(part)),
-                Poll::Pending => silence.as_mut().poll(cx).map(|()| None),
-            }
-        })
-        .await;
-        match part {
-            None => written.lock().bytes.extend_from_slice(KEEP_ALIVE),
-            Some(None) => return written.finish(),
-            Some(Some(StreamItem::Message { id, body })) => written.write_event(Some(id), &body),
-            Some(Some(StreamItem::Response { id, body, .. })) => {
-                written.write_event(Some(id), &body);
-                return written.finish();
-            }
-            Some(Some(StreamItem::Pause { retry_ms })) => {
-                sse::write_retry(&mut written.lock().bytes, retry_ms);
-                return written.finish();
-            }
-        }
-    }
+/// No header is sent twice.
+fn check_not_repeated(heads: &[(String, String)]) {
+    let names: BTreeSet<String> = heads.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    assert_eq!(names.len(), heads.len(), "a header is sent twice: {heads:?}");
 }
 
 fn header_value<'h>(heads: &'h [(String, String)], name: &str) -> Option<&'h str> {
-    let mut found = heads.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-    let value = found.next().map(|(_, value)| value.as_str());
-    assert!(found.next().is_none(), "the header {name} is sent twice");
-    value
+    heads.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
 // Client side.
 
 impl Response {
     fn is_readable(&self) -> bool {
-        let pages = self.body.lock();
+        let written = self.written.lock();
         match &self.reader {
-            None => pages.head.is_some(),
-            Some(_) => !pages.bytes.is_empty() || pages.is_finished,
+            None => written.head.is_some(),
+            Some(_) => !written.bytes.is_empty() || written.is_finished,
         }
     }
 
@@ -588,31 +265,27 @@ impl Response {
         now: u64,
         input: &mut FuzzInput<'_>,
     ) -> bool {
-        let written = self.body.clone();
-        let mut pages = written.lock();
+        let mut written = self.written.lock();
         if self.reader.is_none() {
-            let (status, kind) = pages.head.expect("there is a head");
-            if let Some(id) = pages.session.take() {
+            let head = written.head.take().expect("there is a head");
+            drop(written);
+            if let Some(id) = head.session {
                 client.set_session(self.exchange, &id);
                 sessions.push(id);
             }
-            let kind = match kind {
-                BodyKind::Json => "application/json",
-                BodyKind::Stream => "text/event-stream",
-            };
-            self.reader = Some(HttpExchange::new(status, Some(kind), BODY_BYTES_MAX));
+            self.reader = Some(HttpExchange::new(head.status, head.content_type, BODY_BYTES_MAX));
             return false;
         }
-        if pages.bytes.is_empty() {
-            return pages.is_finished;
+        if written.bytes.is_empty() {
+            return written.is_finished;
         }
         let count = match input.below(4) {
-            0 | 1 => pages.bytes.len(),
-            2 => usize::from(input.byte()).clamp(1, pages.bytes.len()),
+            0 | 1 => written.bytes.len(),
+            2 => usize::from(input.byte()).clamp(1, written.bytes.len()),
             _ => 1,
         };
-        let is_whole = pages.is_finished && pages.bytes.len() == count;
-        drop(pages);
+        let is_whole = written.is_finished && written.bytes.len() == count;
+        drop(written);
         self.read_bytes(count, client, model, now);
         is_whole
     }
@@ -620,7 +293,7 @@ impl Response {
     /// Reads some of the body.
     fn read_bytes(&mut self, count: usize, client: &mut Client, model: &mut PairModel, now: u64) {
         let Some(reader) = &mut self.reader else { return };
-        let bytes: Vec<u8> = self.body.lock().bytes.drain(..count).collect();
+        let bytes: Vec<u8> = self.written.lock().bytes.drain(..count).collect();
         let mut messages = Vec::new();
         reader.push(&bytes, |message| messages.push(message)).expect("no answer is so long");
         for message in messages {

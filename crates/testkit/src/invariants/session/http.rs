@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use host::{
     CallerIdentity, ConnectionState, Dispatched, GET_STREAM, OutgoingMessage, PendingResponse, ReplyChannel,
-    SessionStreams, SessionTicket, StreamItem, StreamReader, SubscriptionEvent,
+    SessionStreams, SessionTicket, StreamItem, StreamReader,
 };
 use serde_json::{Value, json};
-use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification, encode};
+use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification};
 
 use super::{
     FuzzInput, SessionSimulation, cancelled_notification, initialize_request, parse_json, random_response,
@@ -147,14 +147,13 @@ impl SessionSimulation {
         else {
             return;
         };
-        let stream = pending.spawn_into_stream(&connection, first);
+        let reader = pending.spawn_into_stream(&connection, first);
+        let stream = reader.stream_id();
         let session = &mut self.sessions[index];
         session.calls.extend(calls);
         let calls = calls.iter().map(|(n, _)| *n).collect();
         let old = session.streams.insert(stream, StreamLog { calls, ..StreamLog::default() });
         assert!(old.is_none(), "a stream's number is used once");
-        let reader =
-            SessionStreams::attach_reader(&connection, stream, Some(0)).expect("a new stream can be read");
         self.readers.push(AttachedReader { session: index, stream_reader: reader, last_event: 0 });
     }
 
@@ -176,14 +175,6 @@ impl SessionSimulation {
     /// Reads what is available, as a response does.
     pub(super) fn drain(&mut self, reader: &mut AttachedReader) -> ReaderState {
         let mut cx = Context::from_waker(Waker::noop());
-        if reader.stream_reader.stream_id() == GET_STREAM {
-            let connection = reader.stream_reader.connection();
-            while let Poll::Ready(Some(SubscriptionEvent::Change(change))) =
-                connection.subscription.poll_next(&mut cx)
-            {
-                connection.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
-            }
-        }
         loop {
             let part = match reader.stream_reader.poll_next(&mut cx) {
                 Poll::Pending => return ReaderState::Open,
