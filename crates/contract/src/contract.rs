@@ -5,7 +5,7 @@ use spile_core::ToolAnnotations;
 
 use crate::field::Field;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
-use crate::source::{Comparison, StatementShape, TableShape};
+use crate::source::{Comparison, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
 use crate::value::Value;
 
@@ -46,6 +46,8 @@ pub struct WritePolicy {
     pub versioning: Versioning,
     /// Whether `update` and `delete` require `expected_version`.
     pub version_required: bool,
+    /// What the source can do. Tools have no argument for anything else.
+    pub capabilities: WriteCapabilities,
 }
 
 /// How versions of a row are told apart.
@@ -62,6 +64,8 @@ pub enum Versioning {
 pub struct Statement {
     pub source: String,
     pub shape: StatementShape,
+    /// What the source can do with its writes.
+    pub capabilities: WriteCapabilities,
     /// One for each parameter of the shape, in the same order.
     pub arguments: Vec<Argument>,
     /// The result's fields and limits, in the form of a collection.
@@ -214,10 +218,20 @@ fn read_annotations() -> ToolAnnotations {
 pub const VERSION_FIELD: &str = "_version";
 
 impl Collection {
+    /// What the source can do with writes; nothing if no tool writes.
+    pub fn write_capabilities(&self) -> WriteCapabilities {
+        self.write_policy.as_ref().map_or(WriteCapabilities::NONE, |policy| policy.capabilities)
+    }
+
     /// Whether rows are returned with [`VERSION_FIELD`].
     #[inline]
     pub fn has_version_field(&self) -> bool {
-        matches!(self.write_policy, Some(WritePolicy { versioning: Versioning::Digest, .. }))
+        match self.write_policy {
+            Some(WritePolicy { versioning: Versioning::Digest, capabilities, .. }) => {
+                capabilities.has(WriteCapabilities::ROW_VERSIONS)
+            }
+            Some(WritePolicy { versioning: Versioning::Field(_), .. }) | None => false,
+        }
     }
 
     pub fn key_fields(&self) -> impl Iterator<Item = &Field> {

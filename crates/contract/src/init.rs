@@ -173,8 +173,8 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     *out += "# What one row is, in one sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
     *out += "# The operations: get one row by its key, list rows in pages";
-    *out += match (&table.read_only_reason, kind.is_writable(), has_key) {
-        (None, true, true) => {
+    *out += match (table.read_only_reason(), kind.is_read_only(), has_key) {
+        (None, false, true) => {
             "; add search, create, update and\n# delete to allow them. With confirm = \"ask\" the user must approve each update and delete.\n"
         }
         _ => "; add search to allow it.\n",

@@ -8,7 +8,7 @@ use crate::confirmation::is_invisible;
 use crate::contract::{Argument, ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
 use crate::field::{Field, SchemaUse};
 use crate::names::RANGE_SUFFIXES;
-use crate::source::Comparison;
+use crate::source::{Comparison, WriteCapabilities};
 
 /// The error alternative of every output schema: some clients validate error results too.
 const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
@@ -90,7 +90,7 @@ pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: 
         schema.str("type", "object");
         schema.object("properties", |properties| {
             settable_schema(properties, collection, fields);
-            write_options_schema(properties);
+            write_options_schema(properties, collection.write_capabilities());
         });
         if !required.is_empty() {
             schema.array("required", required.iter().map(named), write::string);
@@ -120,8 +120,11 @@ fn keyed_input(
         schema.object("properties", |properties| {
             key_schema(properties, collection);
             more(properties);
-            properties.object("expected_version", |version| expected_version_schema(version, collection));
-            write_options_schema(properties);
+            let capabilities = collection.write_capabilities();
+            if capabilities.has(WriteCapabilities::ROW_VERSIONS) {
+                properties.object("expected_version", |version| expected_version_schema(version, collection));
+            }
+            write_options_schema(properties, capabilities);
         });
         let version_required = collection.write_policy.as_ref().is_some_and(|writes| writes.version_required);
         let names = collection.key_fields().map(|field| field.name.as_str());
@@ -160,15 +163,19 @@ fn expected_version_description(field: &str) -> String {
     format!("`{field}` of the row you read; fails with `conflict` if it has changed")
 }
 
-/// The arguments that every writing tool has.
-fn write_options_schema(properties: &mut ObjectWriter<'_>) {
-    properties.object("idempotency_key", |key| {
-        key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
-        key.str("description", "client-chosen key; repeating a call with the same key has no effect");
-    });
-    properties.object("dry_run", |dry_run| {
-        dry_run.str("type", "boolean").str("description", "preview the change without writing it");
-    });
+/// The arguments that every writing tool has, where the source can do what they ask for.
+fn write_options_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCapabilities) {
+    if capabilities.has(WriteCapabilities::IDEMPOTENCY) {
+        properties.object("idempotency_key", |key| {
+            key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
+            key.str("description", "client-chosen key; repeating a call with the same key has no effect");
+        });
+    }
+    if capabilities.has(WriteCapabilities::DRY_RUN) {
+        properties.object("dry_run", |dry_run| {
+            dry_run.str("type", "boolean").str("description", "preview the change without writing it");
+        });
+    }
 }
 
 /// Arguments in the order of the manifest, which its author chose; the statement may use them in another.
@@ -191,7 +198,7 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
                 });
             }
             if statement.shape.writes {
-                write_options_schema(properties);
+                write_options_schema(properties, statement.capabilities);
             }
         });
         let required = arguments.iter().filter(|argument| argument.required);
@@ -305,7 +312,7 @@ pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
                 record.str("type", "object");
                 full_record_schema(record, collection);
             });
-            write_flags_schema(properties);
+            write_flags_schema(properties, collection.write_capabilities());
         });
         output.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
     })
@@ -341,7 +348,7 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
                 }
             }
             if writes {
-                write_flags_schema(properties);
+                write_flags_schema(properties, statement.capabilities);
             }
         });
         output.array("required", &required, |out, name| write::string(out, name));
@@ -350,16 +357,20 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
 }
 
 /// The flags that a write result may carry.
-fn write_flags_schema(properties: &mut ObjectWriter<'_>) {
-    properties.object("dry_run", |dry_run| {
-        dry_run.bool("const", true).str("description", "nothing was written; this is a preview");
-    });
-    properties.object("replayed", |replayed| {
-        replayed.bool("const", true).str(
-            "description",
-            "an earlier call with this idempotency_key did this; nothing was written now",
-        );
-    });
+fn write_flags_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCapabilities) {
+    if capabilities.has(WriteCapabilities::DRY_RUN) {
+        properties.object("dry_run", |dry_run| {
+            dry_run.bool("const", true).str("description", "nothing was written; this is a preview");
+        });
+    }
+    if capabilities.has(WriteCapabilities::IDEMPOTENCY) {
+        properties.object("replayed", |replayed| {
+            replayed.bool("const", true).str(
+                "description",
+                "an earlier call with this idempotency_key did this; nothing was written now",
+            );
+        });
+    }
 }
 
 /// Whether items have all fields, or only those the caller selects with `fields`.

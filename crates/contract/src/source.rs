@@ -4,12 +4,24 @@
 //! compiler builds the contract. Then it prepares, once, what calls will use: a [`Reader`] and a [`Writer`] for each
 //! collection, a [`PreparedStatement`] for each of the author's statements.
 
+mod capabilities;
+mod location;
+mod transaction;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::value::{Value, ValueRef};
+
+pub use capabilities::{WriteCapabilities, WriteSupport};
+pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
+pub use transaction::{
+    IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
+    StatementTransaction, Transaction, TransactionOptions, Verdict, WriteError, WriteOutcome, Writer,
+    run_transaction,
+};
 
 /// Set when the caller has gone away or the call's time is up: the work should stop. Shared, so that a source can hand
 /// it to a callback that outlives the borrow.
@@ -24,7 +36,8 @@ pub trait Source: Send + Sync {
     /// [`SourceError::Incompatible`].
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError>;
 
-    /// Prepares to write one table in its compiled shape. Called only if [`TableFacts::read_only_reason`] is `None`.
+    /// Prepares to write one table in its compiled shape. Called only if [`TableFacts::write_support`] is not
+    /// [`WriteSupport::ReadOnly`].
     fn writer(&self, _shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
         Err(SourceError::read_only())
     }
@@ -83,8 +96,7 @@ pub struct TableFacts {
     /// Whether the source declares the key; otherwise it was detected in the current rows.
     pub key_is_declared: bool,
     pub row_count: Option<u64>,
-    /// Why the table cannot be written: a clause for the owner of the data.
-    pub read_only_reason: Option<String>,
+    pub write_support: WriteSupport,
     pub search: SearchFacts,
 }
 
@@ -186,7 +198,7 @@ impl PossibleTypes {
 const NULL_TEXT_BYTES_MAX: usize = 64;
 
 impl TableFacts {
-    /// A table without a key and with an unknown number of rows.
+    /// A table without a key and with an unknown number of rows, in a source with complete transactions.
     pub fn new(name: impl Into<String>, columns: Vec<ColumnFacts>) -> Self {
         Self {
             name: name.into(),
@@ -194,9 +206,14 @@ impl TableFacts {
             key: Vec::new(),
             key_is_declared: false,
             row_count: None,
-            read_only_reason: None,
+            write_support: WriteSupport::Supported(WriteCapabilities::ALL),
             search: SearchFacts::Scan,
         }
+    }
+
+    /// Why the table cannot be written: a clause for the owner of the data.
+    pub fn read_only_reason(&self) -> Option<&str> {
+        self.write_support.read_only_reason()
     }
 }
 
@@ -363,120 +380,6 @@ pub enum SearchCoverage {
     Truncated,
 }
 
-/// Writes one table, one row at a time. Called only on threads that may block.
-pub trait Writer: Send + Sync {
-    /// Applies the change durably, or changes nothing. Concurrent readers see all of it or none of it.
-    fn write(
-        &self,
-        write: &WriteRequest<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<WriteOutcome, WriteError>;
-}
-
-#[derive(Debug)]
-pub struct WriteRequest<'a> {
-    pub change: RowChange<'a>,
-    /// A repeated request with the same key returns the stored result of the first.
-    pub idempotency_key: Option<IdempotencyKey>,
-    /// Runs every check, then rolls back.
-    pub dry_run: bool,
-    pub now_ms: u64,
-    /// Set when the caller has gone away. A write that is not yet committed is abandoned with
-    /// [`SourceError::Cancelled`].
-    pub cancelled: Option<&'a CancelFlag>,
-}
-
-/// Values come with their indexes in the shape's columns. A column without one keeps its value, or gets its default.
-///
-/// A value has the form that its column's type requires: an integer for `Integer` and `Int64`, 0 or 1 for `Boolean`,
-/// a real for `Number`, bytes for `Blob`, and a text for all others, which for `Json` is JSON on one line. A mixed
-/// column also takes any text. A value that the source cannot store exactly is a [`WriteError::Rejected`].
-#[derive(Debug)]
-pub enum RowChange<'a> {
-    /// An existing key is a [`WriteError::AlreadyExists`].
-    Create {
-        values: &'a [(usize, ValueRef<'a>)],
-    },
-    /// An unknown key is a [`WriteError::NotFound`].
-    Update {
-        key: &'a [ValueRef<'a>],
-        values: &'a [(usize, ValueRef<'a>)],
-    },
-    Delete {
-        key: &'a [ValueRef<'a>],
-    },
-}
-
-/// Digests of one caller's idempotency key for one tool, and of the request made with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IdempotencyKey {
-    pub key_digest: [u8; 32],
-    pub request_digest: [u8; 32],
-}
-
-/// The minimum retention of an idempotency record, unless there are too many.
-pub const IDEMPOTENCY_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-/// Beyond this, the oldest records are removed.
-pub const IDEMPOTENCY_RECORDS_MAX: usize = 10_000;
-
-/// Callbacks of a writer while it holds the row.
-pub trait WriteChecks {
-    /// Called with the current row before an update or a delete. Returns additional values to set in an update.
-    fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict>;
-
-    /// What the caller should know about other effects of the write, as a sentence. The result carries it as a text of
-    /// its own. Called before [`after_write`](Self::after_write).
-    fn add_notice(&mut self, _notice: &str) {}
-
-    /// Called with the row after the change; for a delete, the row before it. The returned bytes are stored with the
-    /// idempotency record.
-    fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation>;
-}
-
-/// The row is not at the version that the caller expects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VersionConflict;
-
-/// The new row violates the contract, so it is not written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContractViolation;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WriteOutcome {
-    /// The change was applied; the [`WriteChecks`] hold the result.
-    Done,
-    /// An earlier request with the same idempotency key applied it: the stored result.
-    Replayed(Vec<u8>),
-}
-
-/// Why nothing was written.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum WriteError {
-    #[error("no row has this key")]
-    NotFound,
-    #[error("a row with this key already exists")]
-    AlreadyExists,
-    #[error("the row has changed since it was read")]
-    VersionConflict,
-    #[error("this idempotency key was already used for a different request")]
-    IdempotencyKeyReused,
-    /// Another program changed the file right after the first attempt.
-    #[error("cannot determine whether this write was applied; read the row before trying again")]
-    OutcomeUnknown,
-    /// The source cannot store the value exactly, or does not accept it. `reason` is a clause.
-    #[error("{reason}")]
-    Rejected { column: Option<usize>, reason: String },
-    #[error("this would change {rows} rows, which exceeds the limit of {max}; nothing was changed")]
-    TooManyRows { rows: u64, max: u64 },
-    #[error("the new row would not match the schema of this collection")]
-    ContractViolation,
-    /// The change was written, but may not survive a power failure. Must not be repeated without an idempotency key.
-    #[error("{message}")]
-    DurabilityUnknown { message: String, detail: String },
-    #[error(transparent)]
-    Source(#[from] SourceError),
-}
-
 /// A statement as its source describes it.
 #[derive(Debug, Clone, Default)]
 pub struct StatementFacts {
@@ -484,7 +387,8 @@ pub struct StatementFacts {
     pub parameters: Vec<String>,
     /// A column whose type is unknown is a mixed, nullable number.
     pub columns: Vec<ColumnFacts>,
-    pub writes: bool,
+    /// What the source can do with the write; `None` for a statement that only reads.
+    pub writes: Option<WriteCapabilities>,
     /// The tables that it reads.
     pub tables: Vec<String>,
     /// Parameters that it stores unchanged in columns that do not accept every value.
@@ -570,16 +474,8 @@ pub trait PreparedStatement: Send + Sync {
         self.read(arguments, None, row)
     }
 
-    /// Runs a statement that writes, completely or not at all. `render_result` renders the result from the changed
-    /// and returned rows; it is stored with the idempotency record. In a [`WriteError::Rejected`], `column` is the
-    /// index of a parameter.
-    fn write(
-        &self,
-        arguments: &[ValueRef<'_>],
-        options: &StatementWriteOptions<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-        render_result: &mut dyn FnMut(&ChangeSummary) -> Result<Vec<u8>, ContractViolation>,
-    ) -> Result<WriteOutcome, WriteError>;
+    /// Begins a transaction for a statement that writes.
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError>;
 }
 
 /// The rows that a statement changed, including those changed by triggers and foreign keys.
@@ -595,16 +491,6 @@ pub struct ChangeSummary {
 pub enum CaptureMode {
     CountOnly,
     RowDigest,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct StatementWriteOptions<'a> {
-    pub capture: CaptureMode,
-    pub idempotency_key: Option<IdempotencyKey>,
-    pub dry_run: bool,
-    pub now_ms: u64,
-    /// As in [`WriteRequest::cancelled`].
-    pub cancelled: Option<&'a CancelFlag>,
 }
 
 /// The position of a row in a table without a key: its number, and the version of the table that it refers to.

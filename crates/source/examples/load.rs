@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::ValueRef;
 use contract::manifest::WorkbookFormat;
 use contract::source::{
-    ColumnShape, Comparison, ContractViolation, CursorPosition, Filter, Query, Reader, RowChange, RowFlow,
-    Sort, Source, TableShape, VersionConflict, WriteChecks, WriteRequest,
+    ColumnShape, Comparison, CursorPosition, Filter, Query, Reader, RowChange, RowFlow, Sort, Source,
+    TableShape, TransactionOptions,
 };
-use contract::{Value, ValueRef};
 use source::csv::{self as delimited, Csv};
 use source::json::{self, JsonLayout};
 use source::{TableFile, sheets};
@@ -51,8 +51,12 @@ fn main() -> Fallible<()> {
     held("with orders", "VmRSS:")?;
     let key = [ValueRef::Text("user5@example.com")];
     let change = RowChange::Update { key: &key, values: &[(PLAN, ValueRef::Text("gold"))] };
-    let update = WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None };
-    let (took, _) = timed(|| Ok(file.source().writer(&shape)?.write(&update, &mut Nobody)?))?;
+    let (took, ()) = timed(|| {
+        let writer = file.source().writer(&shape)?;
+        let mut transaction = writer.begin(&TransactionOptions::default())?;
+        transaction.apply(&change)?;
+        Ok(transaction.commit()?)
+    })?;
     println!("one update     {:>8.1} ms", ms(took));
 
     // A reload, while reads still see the old snapshot.
@@ -250,18 +254,6 @@ fn scan(path: &Path) -> Fallible<()> {
     }
     black_box(fields);
     Ok(())
-}
-
-struct Nobody;
-
-impl WriteChecks for Nobody {
-    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
-        Ok(Vec::new())
-    }
-
-    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-        Ok(Vec::new())
-    }
 }
 
 fn timed<T>(run: impl FnOnce() -> Fallible<T>) -> Fallible<(Duration, T)> {

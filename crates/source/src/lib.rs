@@ -12,6 +12,8 @@ pub mod sheets;
 mod snapshot_reader;
 pub mod sqlite;
 mod tables;
+#[cfg(test)]
+mod test_write;
 mod text_search;
 mod watch;
 

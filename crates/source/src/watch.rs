@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use contract::source::{SourceError, WriteError, WriteOutcome, WriteRequest};
+use contract::source::{IdempotencyKey, SourceError, TransactionOptions, WriteError};
 use file_watch::{FileChange, FileStamp, ReadStamp};
 
-use crate::atomic_file::{AtomicFile, EditResult, ReplaceOptions};
+use crate::atomic_file::{AtomicFile, FileTransaction};
 use crate::error_text::ErrorText;
 
 /// A file up to this size is read again within the call that notices the change.
@@ -150,24 +150,24 @@ impl<C: FileLoader> WatchedFile<C> {
         self.observers().iter().find_map(|observer| observer.would_break(old, new))
     }
 
-    /// Replaces the file's bytes by what `edit` makes of them. `edit` also returns the snapshot of the new bytes if
-    /// they differ. Every observer has it before this returns.
-    pub(crate) fn write(
+    /// Begins a transaction that replaces the file's bytes.
+    pub(crate) fn begin(
         &self,
-        write: &WriteRequest<'_>,
-        mut edit: impl FnMut(&[u8]) -> Result<(EditResult, Option<Arc<C::Snapshot>>), WriteError>,
-    ) -> Result<WriteOutcome, WriteError> {
-        let mut expected = None;
-        let written = self.atomic_file.replace(ReplaceOptions::of(write), &mut |bytes| {
-            let (edited, new) = edit(bytes)?;
-            expected = new;
-            Ok(edited)
-        });
-        // Also after an error: the file may have been replaced before the error occurred.
-        if !write.dry_run {
-            self.reload(&lock(&self.load_lock), expected);
+        options: &TransactionOptions,
+    ) -> Result<WatchedTransaction<'_, C>, WriteError> {
+        match self.atomic_file.begin(options) {
+            Ok(transaction) => {
+                let transaction = Some(transaction);
+                Ok(WatchedTransaction { file: self, transaction, dry_run: options.dry_run, after: None })
+            }
+            Err(error) => {
+                // Whatever prevents the write, the next read sees the file as it is now.
+                if !options.dry_run {
+                    self.reload(&lock(&self.load_lock), None);
+                }
+                Err(error)
+            }
         }
-        written
     }
 
     /// Reads the file again if it changed, unless it was checked within the poll interval. May take as long as the file
@@ -303,6 +303,57 @@ impl<C: FileLoader> WatchedFile<C> {
     /// The current bytes of the file, without parsing them.
     pub(crate) fn read_bytes(&self) -> Option<Vec<u8>> {
         self.read_file().1.ok()
+    }
+}
+
+/// A transaction on a watched file. When it ends, every observer has the new snapshot.
+pub(crate) struct WatchedTransaction<'f, C: FileLoader> {
+    file: &'f WatchedFile<C>,
+    /// `None` after the end.
+    transaction: Option<FileTransaction<'f>>,
+    dry_run: bool,
+    /// The snapshot of the new bytes.
+    after: Option<Arc<C::Snapshot>>,
+}
+
+impl<C: FileLoader> WatchedTransaction<'_, C> {
+    /// The bytes of the file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.transaction.as_ref().map_or(&[], FileTransaction::bytes)
+    }
+
+    /// The snapshot of those bytes.
+    pub(crate) fn snapshot(&self) -> Result<Arc<C::Snapshot>, C::Error> {
+        self.file.snapshot_of(self.bytes())
+    }
+
+    /// The bytes to write, and the snapshot of them.
+    pub(crate) fn set_bytes(&mut self, bytes: Vec<u8>, snapshot: Arc<C::Snapshot>) -> Result<(), WriteError> {
+        self.after = Some(snapshot);
+        self.transaction.as_mut().map_or(Ok(()), |transaction| transaction.set_bytes(bytes))
+    }
+
+    pub(crate) fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.transaction.as_mut().map_or(Ok(None), |transaction| transaction.find_response(key))
+    }
+
+    pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.transaction.as_mut().map_or(Ok(()), |transaction| transaction.store_response(key, response))
+    }
+
+    pub(crate) fn commit(mut self) -> Result<(), WriteError> {
+        self.transaction.take().map_or(Ok(()), FileTransaction::commit)
+    }
+}
+
+impl<C: FileLoader> Drop for WatchedTransaction<'_, C> {
+    fn drop(&mut self) {
+        // First the lock is released. Then the file is read again, also after an error: it may have been replaced before
+        // the error occurred.
+        drop(self.transaction.take());
+        if !self.dry_run {
+            self.file.reload(&lock(&self.file.load_lock), self.after.take());
+        }
     }
 }
 

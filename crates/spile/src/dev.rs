@@ -16,7 +16,7 @@ use spile_core::{CallResult, CallTarget};
 
 use crate::lock::difference_lines;
 use crate::notice;
-use crate::reload::{BreakingChangePolicy, ReloadEvent};
+use crate::reload::{BreakingChangePolicy, ReloadEvent, ReloadListener};
 use crate::report::print_diagnostics;
 use crate::sanitize;
 use crate::serve::{ServeArgs, Service, serve_with, start_logging};
@@ -46,7 +46,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
         for server in servers {
             server.set_observer(Arc::new(CallLogger { sensitive_names: sensitive_names.clone() }));
         }
-        let listener = Box::new(move |server: &Server, event: &ReloadEvent<'_>| {
+        let listener: ReloadListener = Arc::new(move |server: &Server, event: &ReloadEvent<'_>| {
             report_reload(server, event, &sensitive_names);
         });
         (BreakingChangePolicy::ServeNew, listener)

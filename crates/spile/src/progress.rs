@@ -1,7 +1,6 @@
 //! Progress of slow work, on a terminal only, and only after a second.
 
 use std::io::{IsTerminal, Read, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -14,9 +13,11 @@ use crate::notice;
 pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl ProgressLine {
-    pub(crate) fn reading_file(file: &str, path: &Path) -> Self {
-        let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
-        let label = format!("reading {file} ({mebibytes} MiB)");
+    pub(crate) fn reading(source: &str, bytes: Option<u64>) -> Self {
+        let label = match bytes {
+            Some(bytes) => format!("reading {source} ({} MiB)", bytes >> 20),
+            None => format!("reading {source}"),
+        };
         let started = Instant::now();
         Self::start(move || format!("{label} … {} s", started.elapsed().as_secs()))
     }

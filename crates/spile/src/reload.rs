@@ -1,8 +1,8 @@
 //! Reloads: watches the manifest, the lock file and the data of each server, compiles changes, and serves them.
 //!
-//! One thread polls all servers in turn, so at most one file is read for this at a time. It reads a file only if its
-//! stamp (size, times, identity) changed, waits until a file that is being written has settled, and leaves a large
-//! file alone for a multiple of the time that reading it takes. Sources follow their rows themselves: only a change of
+//! Each project has a thread of its own: a source that takes long to read, or never answers, delays no other server. The
+//! thread reads a file only if its stamp (size, times, identity) changed, waits until a file that is being written has
+//! settled, and leaves a large file alone for a multiple of the time that reading it takes. Sources follow their rows themselves: only a change of
 //! the contract is swapped in, over the open sources where their settings are the same. Running calls finish on the
 //! contract that they started with.
 //!
@@ -10,7 +10,7 @@
 //! `spile dev`.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,6 +21,7 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
+use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, Keyring, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
@@ -58,7 +59,7 @@ pub(crate) enum ReloadEvent<'a> {
 }
 
 /// Receives every event.
-pub(crate) type ReloadListener = Box<dyn Fn(&Server, &ReloadEvent<'_>) + Send>;
+pub(crate) type ReloadListener = Arc<dyn Fn(&Server, &ReloadEvent<'_>) + Send + Sync>;
 
 /// A compiled project that is served.
 pub(crate) struct Build {
@@ -94,8 +95,8 @@ impl Build {
 pub(crate) struct WatchedProject {
     path: PathBuf,
     build: Build,
-    /// The data files that the last scan found.
-    data_files: Vec<PathBuf>,
+    /// Where the data is that the last scan found.
+    locations: Vec<SourceLocation>,
     stamp: ProjectStamp,
     /// A change that may not be complete.
     debounce: Debounce<ProjectStamp>,
@@ -115,16 +116,16 @@ impl WatchedProject {
     pub(crate) fn new(
         path: &Path,
         build: Build,
-        data_files: Vec<PathBuf>,
+        locations: Vec<SourceLocation>,
         stamp: ProjectStamp,
         started: SystemTime,
     ) -> Self {
-        let stamp = stamp.with_data_stamps(path, &data_files, started);
+        let stamp = stamp.with_data_stamps(path, &locations, started);
         let path = path.to_path_buf();
         Self {
             path,
             build,
-            data_files,
+            locations,
             stamp,
             debounce: Debounce::default(),
             backoff_until: None,
@@ -157,7 +158,7 @@ impl WatchedProject {
         listener: &ReloadListener,
         now: Instant,
     ) -> bool {
-        let stamp = ProjectStamp::capture(&self.path, &self.data_files);
+        let stamp = ProjectStamp::capture(&self.path, &self.locations);
         if stamp == self.stamp {
             self.debounce.reset();
             return false;
@@ -186,7 +187,7 @@ impl WatchedProject {
         breaking: BreakingChangePolicy,
         listener: &ReloadListener,
     ) {
-        self.stamp = ProjectStamp::capture(&self.path, &self.data_files);
+        self.stamp = ProjectStamp::capture(&self.path, &self.locations);
         self.debounce.reset();
         self.reload(server, breaking, listener, false);
     }
@@ -205,21 +206,21 @@ impl WatchedProject {
             }
             project.with_source_failures(self.source_failures).rescan(&self.build.sources)
         });
-        let Scan { compiled, mut diagnostics, data_files, has_manifest, unavailable, source_count, .. } =
+        let Scan { compiled, mut diagnostics, locations, has_manifest, unavailable, source_count, .. } =
             match scan {
                 Ok(scan) => scan,
                 Err(error) => {
-                    self.set_missing_files_unavailable(server);
+                    self.set_missing_unavailable(server);
                     return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
                 }
             };
-        if !data_files.is_empty() && data_files != self.data_files {
-            self.data_files = data_files;
-            self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.data_files, started);
+        if !locations.is_empty() && locations != self.locations {
+            self.locations = locations;
+            self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.locations, started);
         }
         let Some(compiled) = compiled else {
             diagnostics.retain(|one| one.severity == Severity::Error);
-            self.set_missing_files_unavailable(server);
+            self.set_missing_unavailable(server);
             return self.keep_old(server, listener, &diagnostics);
         };
         let health = SourceHealth { source_count, unavailable };
@@ -274,12 +275,12 @@ impl WatchedProject {
         listener(server, &ReloadEvent::Applied { contract, differences, diagnostics, was_stale });
     }
 
-    /// For a project that does not compile: files that do not exist are the only sources known to be unavailable.
-    fn set_missing_files_unavailable(&mut self, server: &Server) {
-        let missing = self.data_files.iter().filter(|file| !file.exists());
+    /// For a project that does not compile: what does not exist is the only thing known to be unavailable.
+    fn set_missing_unavailable(&mut self, server: &Server) {
+        let missing = self.locations.iter().filter(|location| location.is_missing());
         self.health.unavailable = missing
-            .map(|file| UnavailableSource {
-                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            .map(|location| UnavailableSource {
+                name: location.short_name().into_owned(),
                 reason: "it does not exist".into(),
                 is_readable: false,
             })
@@ -321,58 +322,66 @@ pub(crate) fn breaking_summary(differences: &[Difference]) -> String {
     )
 }
 
-/// Asks the reload thread to read all projects again now, whether their files look changed or not.
+/// Asks for all projects to be read again now, whether their files look changed or not.
 #[derive(Clone)]
-pub(crate) struct ReloadRequester(SyncSender<()>);
+pub(crate) struct ReloadRequester(Vec<SyncSender<()>>);
 
 impl ReloadRequester {
     pub(crate) fn request(&self) {
-        // A full channel means that a request is pending already; a closed one, that there is nothing to reload.
-        let _ = self.0.try_send(());
+        for project in &self.0 {
+            // A full channel means that a request is pending already; a closed one, that there is nothing to reload.
+            let _ = project.try_send(());
+        }
     }
 }
 
-/// Starts the thread that watches the projects, each for as long as its server exists.
+/// Starts a thread for each project, which watches it for as long as its server exists.
 pub(crate) fn start(
     watched: Vec<(Weak<Server>, WatchedProject)>,
     breaking: BreakingChangePolicy,
-    listener: ReloadListener,
+    listener: &ReloadListener,
 ) -> ReloadRequester {
-    let (sender, requests) = sync_channel(1);
-    let requester = ReloadRequester(sender);
-    if watched.is_empty() {
-        return requester;
-    }
-    let mut watched = watched;
-    let thread = std::thread::Builder::new().name("reload".into());
-    let started = thread.spawn(move || {
-        let mut is_requested = false;
-        while !watched.is_empty() {
-            let mut is_unsettled = false;
-            watched.retain_mut(|(server, watched)| {
-                let Some(server) = server.upgrade() else { return false };
-                if is_requested {
-                    watched.reload_now(&server, breaking, &listener);
-                } else {
-                    is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
-                }
-                true
-            });
-            let pause = if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL };
-            is_requested = match requests.recv_timeout(pause) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(pause);
-                    false
-                }
-            };
+    let mut senders = Vec::with_capacity(watched.len());
+    for (server, project) in watched {
+        let (sender, requests) = sync_channel(1);
+        senders.push(sender);
+        let listener = Arc::clone(listener);
+        let thread = std::thread::Builder::new().name("reload".into());
+        let started = thread.spawn(move || watch(project, &server, &requests, breaking, &listener));
+        if let Err(error) = started {
+            tracing::warn!(%error, "cannot start a reload thread; restart to serve changes");
         }
-    });
-    if let Err(error) = started {
-        tracing::warn!(%error, "cannot start the reload thread; restart to serve changes");
     }
-    requester
+    ReloadRequester(senders)
+}
+
+/// Watches one project.
+fn watch(
+    mut project: WatchedProject,
+    server: &Weak<Server>,
+    requests: &Receiver<()>,
+    breaking: BreakingChangePolicy,
+    listener: &ReloadListener,
+) {
+    let mut is_requested = false;
+    while let Some(server) = server.upgrade() {
+        let is_unsettled = if is_requested {
+            project.reload_now(&server, breaking, listener);
+            false
+        } else {
+            project.poll(&server, breaking, listener, Instant::now())
+        };
+        drop(server);
+        let pause = if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL };
+        is_requested = match requests.recv_timeout(pause) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(pause);
+                false
+            }
+        };
+    }
 }
 
 /// The log target of recoveries. It is logged wherever warnings are, because a warning came before.
@@ -381,7 +390,7 @@ const RECOVERED_MESSAGE: &str = "the project on disk is served again";
 
 /// Logs every event.
 pub(crate) fn log_listener() -> ReloadListener {
-    Box::new(|server, event| {
+    Arc::new(|server, event| {
         let name = &server.name;
         match event {
             ReloadEvent::Applied { contract, differences, was_stale, .. } => {
@@ -416,7 +425,7 @@ pub(crate) fn log_listener() -> ReloadListener {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProjectStamp {
     definition: DefinitionStamp,
-    /// Two for each data file: the file itself, and the write-ahead log of a database.
+    /// Of the files that show a change of the data.
     data: Vec<KnownStamp>,
 }
 
@@ -437,7 +446,7 @@ enum DefinitionStamp {
 }
 
 impl ProjectStamp {
-    pub(crate) fn capture(path: &Path, data: &[PathBuf]) -> Self {
+    pub(crate) fn capture(path: &Path, locations: &[SourceLocation]) -> Self {
         let definition = match Project::find(path) {
             Err(_) => DefinitionStamp::Missing,
             Ok(project) => match &project.input {
@@ -451,15 +460,14 @@ impl ProjectStamp {
                 ProjectInput::Files(files) => DefinitionStamp::Files(files.clone()),
             },
         };
-        // The newest rows of a database may be in its write-ahead log.
-        let with_wal = |file: &PathBuf| [Some(FileStamp::of_path(file)), Some(wal_stamp(file))];
-        Self { definition, data: data.iter().flat_map(with_wal).collect() }
+        let files = locations.iter().flat_map(SourceLocation::files_to_watch);
+        Self { definition, data: files.map(|file| Some(watched_stamp(&file))).collect() }
     }
 
     /// Adds the stamps of data files that were read after `started`. A file that may have changed while it was read
     /// gets no stamp, so that it is read again.
-    fn with_data_stamps(mut self, path: &Path, data: &[PathBuf], started: SystemTime) -> Self {
-        let captured = Self::capture(path, data).data;
+    fn with_data_stamps(mut self, path: &Path, locations: &[SourceLocation], started: SystemTime) -> Self {
+        let captured = Self::capture(path, locations).data;
         let now = SystemTime::now();
         let is_certain = |stamp: &FileStamp| ReadStamp::after_read(*stamp, started, now).is_certain();
         self.data = captured.into_iter().map(|stamp| stamp.filter(is_certain)).collect();
@@ -486,12 +494,9 @@ impl ProjectStamp {
     }
 }
 
-/// Opening a database may create an empty write-ahead log, and closing it may delete that.
-fn wal_stamp(database: &Path) -> FileStamp {
-    let mut wal = database.to_owned().into_os_string();
-    wal.push("-wal");
-    match FileStamp::of_path(Path::new(&wal)) {
-        stamp if stamp.bytes() == 0 => FileStamp::Missing,
+fn watched_stamp(file: &FileToWatch) -> FileStamp {
+    match FileStamp::of_path(&file.path) {
+        stamp if file.empty_is_missing && stamp.bytes() == 0 => FileStamp::Missing,
         stamp => stamp,
     }
 }

@@ -230,7 +230,7 @@ mod tests {
     use crate::client::output_style::OutputStyle;
     use contract::compile::{KnownSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
-    use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts};
+    use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts, WriteCapabilities};
     use contract::{DataType, manifest};
     use std::sync::Arc;
 
@@ -289,7 +289,7 @@ mod tests {
             columns: vec![ColumnFacts::new("plan", DataType::Text), ColumnFacts::new("n", DataType::Integer)],
             ..StatementFacts::default()
         };
-        let writes = StatementFacts { writes: true, ..StatementFacts::default() };
+        let writes = StatementFacts { writes: Some(WriteCapabilities::ALL), ..StatementFacts::default() };
         let (facts, statements) = (SourceFacts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
         let known = [KnownSource { statements: &statements, ..KnownSource::new("crm", &facts) }];
         let (contract, diagnostics) = compile(&manifest, &known, "shop");

@@ -16,6 +16,7 @@ use crate::nearest::did_you_mean;
 use crate::schemas;
 use crate::source::{
     AcceptedValues, ColumnFacts, ColumnShape, StatementError, StatementFacts, StatementShape, TableShape,
+    WriteCapabilities,
 };
 use crate::value::Value;
 
@@ -72,6 +73,10 @@ impl<'m> Compiler<'m> {
     ) -> Option<Statement> {
         let errors = self.error_count();
         self.check_writes(tool, declared, facts);
+        let capabilities = facts.writes.unwrap_or(WriteCapabilities::NONE);
+        if facts.writes.is_some() {
+            self.check_tool_confirm(tool, &declared.source.value, capabilities);
+        }
         let arguments = self.compile_arguments(declared, facts);
         self.check_assignments(declared, facts);
         self.check_limits(declared, facts);
@@ -81,7 +86,7 @@ impl<'m> Compiler<'m> {
             parameters: facts.parameters.clone(),
             parameter_types: arguments.iter().map(|argument| argument.field.data_type).collect(),
             columns,
-            writes: facts.writes,
+            writes: facts.writes.is_some(),
             changes_max: u64::from(declared.changes_max),
             timeout_ms: tool.call_timeout_ms.or(tool.long_running.then_some(LONG_RUNNING_TIMEOUT_MS)),
         };
@@ -95,7 +100,8 @@ impl<'m> Compiler<'m> {
             write_policy: None,
         };
         let source = declared.source.value.clone();
-        let statement = Statement { source, shape, arguments, result, returns: declared.returns };
+        let statement =
+            Statement { source, shape, capabilities, arguments, result, returns: declared.returns };
         (self.error_count() == errors).then_some(statement)
     }
 
@@ -105,7 +111,8 @@ impl<'m> Compiler<'m> {
         declared: &manifest::Statement,
         facts: &StatementFacts,
     ) {
-        match (facts.writes, declared.writes) {
+        let writes = facts.writes.is_some();
+        match (writes, declared.writes) {
             (true, false) => {
                 let help = "add `writes = true` to allow it, or use a statement that only reads";
                 self.error(
@@ -120,9 +127,9 @@ impl<'m> Compiler<'m> {
             }
             (true, true) | (false, false) => {}
         }
-        if facts.columns.is_empty() && (!facts.writes || declared.returns == Returns::One) {
+        if facts.columns.is_empty() && (!writes || declared.returns == Returns::One) {
             let message = "this statement returns no columns".to_owned();
-            let help = if facts.writes {
+            let help = if writes {
                 "add `returning …`, or leave `returns = \"one\"` out"
             } else {
                 "use a `select` statement"

@@ -8,6 +8,7 @@ use crate::humanize::{capitalize, join_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
 use crate::schemas;
+use crate::source::WriteCapabilities;
 
 impl<'m> Compiler<'m> {
     pub(super) fn compile_tools(
@@ -51,6 +52,10 @@ impl<'m> Compiler<'m> {
             }
             for (declared_tool, _) in renamed.into_iter().filter(|(tool, _)| !tool.hidden) {
                 let name = &declared_tool.name;
+                if operation.writes() {
+                    let capabilities = collection.write_capabilities();
+                    self.check_tool_confirm(declared_tool, &collection.source, capabilities);
+                }
                 let mut tool = builder.build(name.value.clone(), operation);
                 tool.title = Some(title_from_name(&name.value));
                 Self::apply_tool_settings(&mut tool, declared_tool, operation.writes());
@@ -58,6 +63,19 @@ impl<'m> Compiler<'m> {
                 tool.text_template = template.and_then(|text| self.parse_template(text, collection));
                 tools.push(CompiledTool { tool, name_location: Some(&name.location) });
             }
+        }
+    }
+
+    /// Checks that the source can roll back a change until the user agrees to it, if the tool demands that.
+    pub(super) fn check_tool_confirm(
+        &mut self,
+        declared: &manifest::Tool,
+        source: &str,
+        capabilities: WriteCapabilities,
+    ) {
+        if declared.confirm == Some(Confirm::Ask) {
+            let at = &declared.name.location;
+            self.require(source, capabilities, WriteCapabilities::CONFIRMATION, "confirm", at);
         }
     }
 
@@ -131,8 +149,7 @@ impl CollectionLabels {
         let Some(source) = source else {
             return Self { short: table(), full: table(), file: collection.source.clone() };
         };
-        let path = source.path.value.as_str();
-        let file = schemas::plain_text(path.rsplit(['/', '\\']).next().unwrap_or(path));
+        let file = schemas::plain_text(&source.location.value.short_name());
         match source.settings.kind() {
             SourceKind::Sqlite | SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
                 Self { full: format!("\"{}\" ({file})", table()), short: table(), file }

@@ -3,9 +3,9 @@
 use super::Compiler;
 use crate::contract::{Collection, Versioning, WritePolicy};
 use crate::data_type::DataType;
-use crate::diagnostic::Located;
-use crate::manifest::{self, Operation};
-use crate::source::{ColumnFacts, TableFacts};
+use crate::diagnostic::{FileLocation, Located};
+use crate::manifest::{self, Confirm, Operation};
+use crate::source::{ColumnFacts, TableFacts, WriteCapabilities, WriteSupport};
 
 /// The fields that callers may set, by index.
 #[derive(Debug, Default)]
@@ -26,15 +26,16 @@ impl Compiler<'_> {
     ) -> WritableFields {
         let operations = || declared.operations.iter().flatten().filter(|one| one.value.writes());
         let Some(first) = operations().next() else { return WritableFields::default() };
-        if let Some(reason) = &table.read_only_reason {
-            let message = format!("cannot write to `{}`: {reason}", declared.name.value);
-            let help = format!("remove {} from its operations", quote_operations(operations()));
-            self.error(&first.location, message, help);
-            return WritableFields::default();
-        }
+        let capabilities = match &table.write_support {
+            WriteSupport::Supported(capabilities) => *capabilities,
+            WriteSupport::ReadOnly { reason } => {
+                return self.report_read_only(declared, reason, &first.location);
+            }
+        };
+        self.check_demands(declared, capabilities, &first.location);
         let versioning = self.resolve_versioning(declared, table, collection);
         collection.write_policy =
-            Some(WritePolicy { versioning, version_required: declared.version_required });
+            Some(WritePolicy { versioning, version_required: declared.version_required, capabilities });
         let column = |at: &usize| &table.columns[collection.shape.columns[*at].source_index];
         let is_version = |at: &usize| versioning == Versioning::Field(*at);
         let is_writable = |at: &usize| column(at).read_only_reason.is_none() && !is_version(at);
@@ -49,6 +50,55 @@ impl Compiler<'_> {
             self.check_operation(operation, table, collection, &writable);
         }
         writable
+    }
+
+    fn report_read_only(
+        &mut self,
+        declared: &manifest::Collection,
+        reason: &str,
+        at: &FileLocation,
+    ) -> WritableFields {
+        let operations = declared.operations.iter().flatten().filter(|one| one.value.writes());
+        let message = format!("cannot write to `{}`: {reason}", declared.name.value);
+        let help = format!("remove {} from its operations", quote_operations(operations));
+        self.error(at, message, help);
+        WritableFields::default()
+    }
+
+    /// Checks what the collection demands of every write. `at` is its first operation that writes.
+    fn check_demands(
+        &mut self,
+        declared: &manifest::Collection,
+        capabilities: WriteCapabilities,
+        at: &FileLocation,
+    ) {
+        let versions = WriteCapabilities::ROW_VERSIONS;
+        let source = &declared.source.value;
+        if let Some(version) = &declared.version {
+            self.require(source, capabilities, versions, "version", &version.location);
+        } else if declared.version_required {
+            self.require(source, capabilities, versions, "version_required", at);
+        }
+        if declared.confirm == Confirm::Ask {
+            self.require(source, capabilities, WriteCapabilities::CONFIRMATION, "confirm", at);
+        }
+    }
+
+    /// Reports a setting that demands more than the source can do.
+    pub(super) fn require(
+        &mut self,
+        source: &str,
+        capabilities: WriteCapabilities,
+        required: WriteCapabilities,
+        setting: &str,
+        at: &FileLocation,
+    ) {
+        let missing = capabilities.missing(required);
+        if missing != WriteCapabilities::NONE {
+            let message =
+                format!("`{setting}` needs {missing}, which the source `{source}` does not support");
+            self.error(at, message, format!("remove `{setting}`"));
+        }
     }
 
     fn check_operation(

@@ -126,7 +126,7 @@ fn check_operations(
             reader.error(at, format!("`{name}` needs the operation `list`"), with("list"));
         }
     }
-    let Some(kind) = kind.filter(|kind| !kind.is_writable()) else { return };
+    let Some(kind) = kind.filter(|kind| kind.is_read_only()) else { return };
     for one in operations.unwrap_or_default().iter().filter(|one| one.value.writes()) {
         let message = format!(
             "`{}` is not possible: files of the kind `{}` are read-only",

@@ -24,6 +24,7 @@ use toml::de::DeTable;
 
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
+use crate::source::{SourceLocation, WriteCapabilities};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
@@ -72,7 +73,7 @@ pub struct Server {
 #[derive(Debug, Clone)]
 pub struct Source {
     pub name: Located<String>,
-    pub path: Located<String>,
+    pub location: Located<SourceLocation>,
     pub settings: SourceSettings,
 }
 
@@ -163,9 +164,16 @@ impl SourceKind {
         matches!(self, Self::Xlsx | Self::Xls | Self::Ods)
     }
 
-    /// Whether Spile can write such files.
-    pub fn is_writable(self) -> bool {
-        !matches!(self, Self::Xls | Self::Ods)
+    /// What can be done with writes to such a source, at best: a single table may be read-only.
+    pub fn write_capabilities(self) -> WriteCapabilities {
+        match self {
+            Self::Sqlite | Self::Csv | Self::Xlsx | Self::Json | Self::JsonLines => WriteCapabilities::ALL,
+            Self::Xls | Self::Ods => WriteCapabilities::NONE,
+        }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self.write_capabilities() == WriteCapabilities::NONE
     }
 
     /// The kind from the extension of a path, ignoring case.

@@ -5,6 +5,7 @@ use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_
 use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown, text_value};
 use super::{FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat};
 use crate::diagnostic::{FileLocation, Located};
+use crate::source::SourceLocation;
 
 /// Kinds of sources that are planned for a later version.
 const UNSUPPORTED_KINDS: [&str; 8] =
@@ -22,6 +23,11 @@ pub(super) fn parse_source(
     let path = reader.text(t, "path");
     let kind = match (kind, &path) {
         (Some((text, known)), _) => parse_source_kind(reader, &text, &known),
+        // The location says why; an unknown extension is no second error.
+        (None, Some(path)) if SourceLocation::parse(&path.value).is_err() => {
+            parse_location(reader, path);
+            None
+        }
         (None, Some(path)) => infer_source_kind(reader, path),
         (None, None) => None,
     };
@@ -39,7 +45,19 @@ pub(super) fn parse_source(
     reject_misplaced_keys(reader, t, kind);
     let settings = parse_settings(reader, t, kind);
     reader.finish(table);
-    Some(Source { name: name?, path: located_text(path?), settings })
+    let location = path.and_then(|path| parse_location(reader, &path));
+    Some(Source { name: name?, location: location?, settings })
+}
+
+/// Parses where the source is.
+fn parse_location(reader: &mut ManifestReader<'_>, path: &TextValue) -> Option<Located<SourceLocation>> {
+    match SourceLocation::parse(&path.value) {
+        Ok(location) => Some(Located::new(location, path.location.clone())),
+        Err(error) => {
+            reader.error(&path.location, error.message, error.help);
+            None
+        }
+    }
 }
 
 /// Parses the settings of this kind of source. Keys for other kinds have been removed.

@@ -4,6 +4,7 @@ use contract::DataType;
 use contract::diagnostic::render_all;
 use contract::source::{
     AcceptedValues, ColumnAssignment, ColumnFacts, StatementError, StatementFacts, TableFacts,
+    WriteCapabilities, WriteSupport,
 };
 use insta::assert_snapshot;
 
@@ -26,7 +27,7 @@ fn diagnostics_of_statement(facts: Result<StatementFacts, StatementError>, more:
 
 #[test]
 fn rejects_writing_to_a_read_only_table() {
-    let table = TableFacts { read_only_reason: Some("it is a view".into()), ..people_table() };
+    let table = TableFacts { write_support: WriteSupport::read_only("it is a view"), ..people_table() };
     assert_snapshot!(diagnostics_of_table(table, "operations = [\"get\", \"create\", \"delete\"]"), @r#"
     error: cannot write to `people`: it is a view
      --> spile.toml:4:22
@@ -34,6 +35,57 @@ fn rejects_writing_to_a_read_only_table() {
     4 | operations = ["get", "create", "delete"]
       |                      ^^^^^^^^
       = help: remove "create", "delete" from its operations
+    "#);
+}
+
+#[test]
+fn rejects_demands_that_the_source_cannot_meet() {
+    let table =
+        TableFacts { write_support: WriteSupport::Supported(WriteCapabilities::DRY_RUN), ..people_table() };
+    let more = "operations = [\"create\", \"update\"]\nversion = \"rev\"\nconfirm = \"ask\"";
+    assert_snapshot!(diagnostics_of_table(table.clone(), more), @r#"
+    error: `version` needs row versions, which the source `s` does not support
+     --> spile.toml:5:11
+      |
+    5 | version = "rev"
+      |           ^^^^^
+      = help: remove `version`
+
+    error: `confirm` needs idempotency keys and rollback, which the source `s` does not support
+     --> spile.toml:4:15
+      |
+    4 | operations = ["create", "update"]
+      |               ^^^^^^^^
+      = help: remove `confirm`
+    "#);
+    let more = "operations = [\"update\"]\nversion_required = true";
+    assert_snapshot!(diagnostics_of_table(table.clone(), more), @r#"
+    error: `version_required` needs row versions, which the source `s` does not support
+     --> spile.toml:4:15
+      |
+    4 | operations = ["update"]
+      |               ^^^^^^^^
+      = help: remove `version_required`
+    "#);
+    let more = "operations = [\"create\"]\n[tools.add]\nuses = \"people.create\"\nconfirm = \"ask\"";
+    assert_snapshot!(diagnostics_of_table(table, more), @r#"
+    error: `confirm` needs idempotency keys and rollback, which the source `s` does not support
+     --> spile.toml:5:8
+      |
+    5 | [tools.add]
+      |        ^^^
+      = help: remove `confirm`
+    "#);
+    let facts = StatementFacts { writes: Some(WriteCapabilities::ROLLBACK), ..top_statement() };
+    let more = "sql = \"update people set name = :plan where born > :since returning plan\"\nwrites = true\n\
+                confirm = \"ask\"\narguments = { plan = {}, since = {} }";
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), more), @r#"
+    error: `confirm` needs idempotency keys, which the source `s` does not support
+     --> spile.toml:3:8
+      |
+    3 | [tools.top]
+      |        ^^^
+      = help: remove `confirm`
     "#);
 }
 
@@ -323,7 +375,7 @@ fn warns_about_arguments_that_a_column_does_not_accept() {
     ];
     let parameters = ["code", "total", "n", "day", "on"];
     let facts = StatementFacts {
-        writes: true,
+        writes: Some(WriteCapabilities::ALL),
         parameters: parameters.map(str::to_owned).to_vec(),
         assignments: kept.to_vec(),
         ..StatementFacts::default()
@@ -398,7 +450,7 @@ fn warns_about_limits_that_are_not_integers() {
 
 #[test]
 fn rejects_an_undeclared_writing_statement() {
-    let nothing = StatementFacts { writes: true, ..StatementFacts::default() };
+    let nothing = StatementFacts { writes: Some(WriteCapabilities::ALL), ..StatementFacts::default() };
     assert_snapshot!(diagnostics_of_statement(Ok(nothing.clone()), "sql = \"delete from people\""), @r#"
     error: this statement writes, and the tool does not have `writes = true`
      --> spile.toml:4:7

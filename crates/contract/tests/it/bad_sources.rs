@@ -41,6 +41,50 @@ formulas = "keep"
 }
 
 #[test]
+fn rejects_urls() {
+    assert_snapshot!(diagnostics_of(r#"
+[sources.crm]
+path = "postgres://eve:secret@db.example.com/crm"
+[sources.web]
+path = "https://example.com/people.csv"
+[sources.local]
+kind = "sqlite"
+path = "file:///srv/crm.db"
+[sources.rest]
+kind = "rest"
+path = "https://example.com/people"
+"#), @r#"
+    error: sources at `postgres://` are not in this version
+     --> spile.toml:2:8
+      |
+    2 | path = "postgres://eve:secret@db.example.com/crm"
+      |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: this version reads files; export the data to a file, and name that
+
+    error: `https://example.com/people.csv` is a URL, but the path of a source must be a file
+     --> spile.toml:4:8
+      |
+    4 | path = "https://example.com/people.csv"
+      |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: reading from a URL is not supported in this version; download the file and name that
+
+    error: `file:///srv/crm.db` is a URL, but the path of a source must be a file
+     --> spile.toml:7:8
+      |
+    7 | path = "file:///srv/crm.db"
+      |        ^^^^^^^^^^^^^^^^^^^^
+      = help: write the path without `file://`: `/srv/crm.db`
+
+    error: sources of the kind `rest` are not in this version
+     --> spile.toml:9:8
+      |
+    9 | kind = "rest"
+      |        ^^^^^^
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+    "#);
+}
+
+#[test]
 fn rejects_a_pointer_for_json_lines() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]

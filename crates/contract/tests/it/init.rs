@@ -78,7 +78,7 @@ fn manifest_snapshot() {
         "shop",
     );
     assert_snapshot!("init", text);
-    assert_eq!(parse_manifest(&text).sources[1].path.value, r"C:\data\${crm}.db");
+    assert_eq!(parse_manifest(&text).sources[1].location.value.to_string(), r"C:\data\${crm}.db");
 }
 
 #[test]
@@ -205,9 +205,9 @@ proptest! {
         let text = render_manifest(&found, &server);
         let manifest = parse_manifest(&text);
         prop_assert_eq!(&manifest.server.name, &Some(contract::names::server_name(&server)));
-        let sources: Vec<(&str, SourceKind)> =
-            manifest.sources.iter().map(|one| (one.path.value.as_str(), one.settings.kind())).collect();
-        prop_assert_eq!(sources, [(path_a.as_str(), kind_a), (path_b.as_str(), kind_b)]);
+        let sources: Vec<(String, SourceKind)> =
+            manifest.sources.iter().map(|one| (one.location.value.to_string(), one.settings.kind())).collect();
+        prop_assert_eq!(sources, [(path_a.clone(), kind_a), (path_b.clone(), kind_b)]);
         if let SourceSettings::Json { pointer: told } = &manifest.sources[0].settings {
             prop_assert_eq!(told.as_deref(), Some(at.as_str()));
         }

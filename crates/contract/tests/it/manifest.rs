@@ -85,7 +85,10 @@ fn every_key_is_parsed() {
     assert_eq!(server.name.as_deref(), Some("customers-lookup"));
     assert_eq!((server.title.as_deref(), server.call_timeout_ms), (Some("Customers"), Some(5000)));
     let [crm, sheet] = manifest.sources.as_slice() else { panic!("two sources") };
-    assert_eq!((crm.path.value.as_str(), &crm.settings), ("/var/data/crm.db", &SourceSettings::Sqlite));
+    assert_eq!(
+        (crm.location.value.to_string().as_str(), &crm.settings),
+        ("/var/data/crm.db", &SourceSettings::Sqlite)
+    );
     assert_eq!(
         sheet.settings,
         SourceSettings::Csv {
@@ -159,7 +162,7 @@ fn variables_are_replaced_in_every_text() {
     );
     assert_eq!(manifest.server.name.as_deref(), Some("a/var/data"));
     assert_eq!(manifest.server.instructions.as_deref(), Some("${DATA}"));
-    assert_eq!(manifest.sources[0].path.value, "x.csv");
+    assert_eq!(manifest.sources[0].location.value.to_string(), "x.csv");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Compiled tools that search, write and run statements: schemas, descriptions, settings.
 
 use contract::compile::{KnownSource, compile};
-use contract::source::{ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts};
+use contract::source::{
+    ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts, WriteCapabilities,
+    WriteSupport,
+};
 use contract::{CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation, Versioning, manifest};
 use insta::assert_snapshot;
 use json::Json;
@@ -149,7 +152,7 @@ fn statement_schema_snapshot() {
 }
 
 fn writing_statement(columns: Vec<ColumnFacts>) -> StatementFacts {
-    StatementFacts { writes: true, columns, ..top_statement() }
+    StatementFacts { writes: Some(WriteCapabilities::ALL), columns, ..top_statement() }
 }
 
 #[test]
@@ -167,6 +170,44 @@ fn writing_statement_schema_snapshot() {
         tool(&contract, "top").description,
         "Run the statement and return the number of rows changed."
     );
+}
+
+#[test]
+fn tools_have_arguments_only_for_what_the_source_can_do() {
+    use WriteCapabilities as Set;
+    let (versions, key, dry_run) = ("expected_version", "idempotency_key", "dry_run");
+    for (capabilities, arguments, flags) in [
+        (Set::ALL, vec![versions, key, dry_run], vec!["_version", "dry_run", "replayed"]),
+        (Set::NONE, vec![], vec![]),
+        (Set::ROLLBACK, vec![], vec![]),
+        (Set::DRY_RUN, vec![dry_run], vec!["dry_run"]),
+        (Set::IDEMPOTENCY, vec![key], vec!["replayed"]),
+        (Set::ROW_VERSIONS, vec![versions], vec!["_version"]),
+    ] {
+        let table = TableFacts { write_support: WriteSupport::Supported(capabilities), ..people_table() };
+        let statement = StatementFacts { writes: Some(capabilities), ..top_statement() };
+        let text = format!("{ALL}{}", TOP.replace("fields = ", "writes = true\nfields = "));
+        let (contract, _) = compile_table(table, Ok(statement), &text);
+        let contract = contract.expect("a contract");
+        let has = |schema: &Json, name: &&str| schema.as_str().contains(&format!("\"{name}\":{{"));
+        let has_of = |tool_name: &str, input: bool, names: [&'static str; 3]| {
+            let tool = tool(&contract, tool_name);
+            let schema = if input { &tool.input_schema } else { &tool.output_schema };
+            names.into_iter().filter(|name| has(schema, name)).collect::<Vec<&str>>()
+        };
+        assert_eq!(has_of("update_people", true, [versions, key, dry_run]), arguments, "{capabilities}");
+        assert_eq!(
+            has_of("update_people", false, ["_version", "dry_run", "replayed"]),
+            flags,
+            "{capabilities}"
+        );
+        // A statement has no version.
+        let rest = |names: &[&'static str]| {
+            names.iter().copied().filter(|name| !name.contains("version")).collect::<Vec<&str>>()
+        };
+        assert_eq!(has_of("top", true, [versions, key, dry_run]), rest(&arguments), "{capabilities}");
+        assert_eq!(has_of("top", false, ["_version", "dry_run", "replayed"]), rest(&flags), "{capabilities}");
+    }
 }
 
 #[test]

@@ -9,10 +9,11 @@ use spile_core::{
     ToolError, ToolErrorCode,
 };
 
+use super::write::NotWritten;
 use state::keyring::digest_parts;
 
 /// The user's answer to a confirmation.
-pub(super) enum Confirmation {
+enum Confirmation {
     Accepted,
     /// With the message for the caller.
     Declined(&'static str),
@@ -41,8 +42,21 @@ pub(super) fn confirmation_key(tool: &Tool, state: &[u8], request_digest: &[u8])
     format!("confirm-{}", hex(&digest[..12]))
 }
 
+/// Checks that the user agreed to the write with this key; otherwise the user declined, or must be asked.
+pub(super) fn check_confirmed(
+    journal: &Journal,
+    key: String,
+    question: impl FnOnce() -> String,
+) -> Result<(), NotWritten> {
+    match read_confirmation(journal, &key) {
+        Confirmation::Accepted => Ok(()),
+        Confirmation::Declined(reason) => Err(NotWritten::Declined(reason)),
+        Confirmation::Unanswered => Err(NotWritten::ConfirmationRequired { key, question: question() }),
+    }
+}
+
 /// Reads the user's answer. It counts only in a call that this server has asked about: a client cannot volunteer it.
-pub(super) fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
+fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
     let response = journal.response(key).filter(|_| journal.round > 0);
     match response.as_ref().and_then(InputResponse::elicit_result) {
         Some(ElicitResult::Accepted(content)) => {

@@ -1,22 +1,21 @@
 //! Runs a statement that the manifest declares.
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use contract::bind::{self, BoundValue, WriteOptions};
 use contract::results::{self, RecordError, RowList, WriteResult};
 use contract::source::{
-    CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError,
-    StatementWriteOptions, WriteError, WriteOutcome,
+    CaptureMode, ChangeSummary, PreparedStatement, RowFlow, SourceError, StatementTransaction,
+    TransactionOptions, Verdict, WriteError, WriteOutcome, run_transaction,
 };
 use contract::{Returns, Statement, Tool, Value, ValueRef, confirmation};
-use spile_core::{Call, CallError, Outcome, Platform, ToolError, ToolErrorCode, ToolResult};
+use spile_core::{Call, Journal, Outcome, Platform, ToolError, ToolErrorCode, ToolResult};
 
-use super::confirm::{self, Confirmation};
+use super::confirm;
 use super::error::{
     RetrySafety, record_error_outcome, rejected_value_error, source_error_outcome, write_error_outcome,
 };
-use super::write::{WriteRejection, idempotency_key};
+use super::write::{NotWritten, idempotency_key, replayed_outcome};
 use super::{BlockingContext, ProviderInner};
 use state::keyring::digest_parts;
 
@@ -131,74 +130,58 @@ impl StatementCall<'_> {
             };
         let request_digest =
             digest_parts(&[&bind::canonical_arguments(self.statement, self.bound_arguments)]);
-        let write_options = StatementWriteOptions {
-            capture: if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly },
+        let capture = if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly };
+        let transaction_options = TransactionOptions {
             idempotency_key: idempotency_key(self.tool, options, blocking, request_digest),
             dry_run: options.dry_run,
             now_ms: platform.now_ms(),
-            cancelled: Some(&blocking.cancelled),
+            cancelled: Some(blocking.cancelled.clone()),
         };
-        // One closure collects the rows, the other builds the result from them; both borrow at the same time.
-        let (rows, first) = (RefCell::new(self.new_rows()), RefCell::new(None::<Vec<Value>>));
-        let (mut result, mut rejection) = (None, None);
-        let written = self.prepared.write(
-            self.values,
-            &write_options,
-            &mut |values| match self.statement.returns {
-                Returns::Many => rows.borrow_mut().push(values),
-                Returns::One => {
-                    let mut first = first.borrow_mut();
-                    first.get_or_insert_with(|| values.iter().map(|cell| cell.to_value()).collect());
-                    RowFlow::Stop
-                }
-            },
-            &mut |changes| {
-                let first_row = first.borrow();
-                let checked = self.build_result(changes.rows, &rows.borrow(), first_row.as_deref()).and_then(
-                    |result| {
-                        if needs_confirmation {
-                            self.check_confirmed(changes, &request_digest, blocking)
-                        } else {
-                            Ok(())
-                        }
-                        .map(|()| result)
-                    },
-                );
-                match checked {
-                    Ok(built) => {
-                        let stored = built.structured.clone();
-                        result = Some(built);
-                        Ok(stored)
-                    }
-                    Err(reason) => {
-                        rejection = Some(reason);
-                        Err(ContractViolation)
-                    }
-                }
-            },
-        );
+        let journal = needs_confirmation.then_some(&blocking.journal);
+        let written = self.prepared.begin(&transaction_options).and_then(|transaction| {
+            run_transaction(transaction, &transaction_options, |statement| {
+                self.change(statement, capture, &request_digest, journal)
+            })
+        });
         let collection = &self.statement.result;
-        match (written, rejection, result) {
-            (Ok(WriteOutcome::Done), _, Some(result)) => {
-                results::write_tool_result(result, options.dry_run).into()
-            }
-            (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
-                detail: "the statement skipped the checks after the write".into(),
-            }),
-            (Ok(WriteOutcome::Replayed(stored)), _, _) => match results::replayed_tool_result(&stored) {
-                Some(result) => result.into(),
-                None => Outcome::Failed(CallError::Internal {
-                    detail: "the stored result of an idempotency key is invalid".into(),
-                }),
-            },
-            (Err(WriteError::ContractViolation), Some(rejection), _) => {
-                rejection.into_outcome(collection, platform)
-            }
-            (Err(WriteError::Rejected { column, reason }), _, _) => self.argument_error(column, &reason),
-            (Err(error), _, _) => {
+        match written {
+            Ok(WriteOutcome::Done(result)) => results::write_tool_result(result, options.dry_run).into(),
+            Ok(WriteOutcome::Replayed(stored)) => replayed_outcome(&stored),
+            Ok(WriteOutcome::Discarded(reason)) => reason.into_outcome(collection, platform),
+            Err(WriteError::Rejected { column, reason }) => self.argument_error(column, &reason),
+            Err(error) => {
                 write_error_outcome(&error, collection, &[], RetrySafety::for_write(options), platform)
             }
         }
+    }
+
+    /// The steps of the transaction: execute → confirmation. The rows that the statement returns are its result.
+    fn change(
+        &self,
+        transaction: &mut (dyn StatementTransaction + '_),
+        capture: CaptureMode,
+        request_digest: &[u8],
+        journal: Option<&Journal>,
+    ) -> Result<Verdict<WriteResult, NotWritten>, WriteError> {
+        let (mut rows, mut first) = (self.new_rows(), None::<Vec<Value>>);
+        let changes =
+            transaction.execute(self.values, capture, &mut |values| match self.statement.returns {
+                Returns::Many => rows.push(values),
+                Returns::One => {
+                    first.get_or_insert_with(|| values.iter().map(|cell| cell.to_value()).collect());
+                    RowFlow::Stop
+                }
+            })?;
+        let checked = self.build_result(changes.rows, &rows, first.as_deref()).and_then(|result| {
+            if let Some(journal) = journal {
+                self.check_confirmed(&changes, request_digest, journal)?;
+            }
+            Ok(result)
+        });
+        Ok(match checked {
+            Ok(result) => Verdict::Keep { response: result.structured.clone(), result },
+            Err(reason) => Verdict::Discard(reason),
+        })
     }
 
     fn build_result(
@@ -206,17 +189,17 @@ impl StatementCall<'_> {
         changed: u64,
         rows: &RowList<'_>,
         first: Option<&[Value]>,
-    ) -> Result<WriteResult, WriteRejection> {
+    ) -> Result<WriteResult, NotWritten> {
         match self.statement.returns {
-            Returns::Many => rows.to_write_result(changed).map_err(WriteRejection::InvalidRecord),
+            Returns::Many => rows.to_write_result(changed).map_err(NotWritten::InvalidRecord),
             Returns::One => {
                 let Some(first) = first else {
-                    return Err(WriteRejection::Outcome(self.not_found_error().into()));
+                    return Err(NotWritten::NoRecord(Box::new(self.not_found_error())));
                 };
                 let values: Vec<ValueRef<'_>> = first.iter().map(Value::as_value_ref).collect();
                 let template = self.tool.text_template.as_ref();
                 WriteResult::statement_record(&self.statement.result, template, changed, &values)
-                    .map_err(WriteRejection::InvalidRecord)
+                    .map_err(NotWritten::InvalidRecord)
             }
         }
     }
@@ -225,18 +208,13 @@ impl StatementCall<'_> {
         &self,
         changes: &ChangeSummary,
         request_digest: &[u8],
-        blocking: &BlockingContext,
-    ) -> Result<(), WriteRejection> {
+        journal: &Journal,
+    ) -> Result<(), NotWritten> {
         let state =
             [&changes.rows.to_be_bytes()[..], changes.digest.as_ref().map_or(&[], |digest| &digest[..])];
         let key = confirm::confirmation_key(self.tool, &state.concat(), request_digest);
-        match confirm::read_confirmation(&blocking.journal, &key) {
-            Confirmation::Accepted => Ok(()),
-            Confirmation::Declined(reason) => Err(WriteRejection::Outcome(confirm::declined_outcome(reason))),
-            Confirmation::Unanswered => {
-                let message = confirmation::statement_message(self.statement, changes.rows, self.values);
-                Err(WriteRejection::Outcome(confirm::confirmation_request(key, message)))
-            }
-        }
+        confirm::check_confirmed(journal, key, || {
+            confirmation::statement_message(self.statement, changes.rows, self.values)
+        })
     }
 }

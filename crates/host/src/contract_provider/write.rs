@@ -1,17 +1,17 @@
-//! Writes of one record: the checks while its row is locked, and the result.
+//! Writes of one record: the checks between the steps of its transaction, and the result.
 
 use contract::bind::{BoundValue, WriteArguments, WriteOptions};
 use contract::confirmation::{self, WriteOperation};
 use contract::infer::SAFE_INTEGER_MAX;
 use contract::results::{self, RecordError, WriteResult};
 use contract::source::{
-    ContractViolation, IdempotencyKey, RowChange, VersionConflict, WriteChecks, WriteError, WriteOutcome,
-    WriteRequest,
+    IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteError, WriteOutcome,
+    run_transaction,
 };
 use contract::{Collection, DataType, Tool, Value, ValueRef, Versioning};
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
 
-use super::confirm::{self, Confirmation};
+use super::confirm;
 use super::error::{RetrySafety, record_error_outcome, write_error_outcome};
 use super::{BlockingContext, ProviderInner};
 use state::keyring::digest_parts;
@@ -36,60 +36,45 @@ impl ProviderInner {
             Err(error) => return error.into(),
         };
         let request_digest = digest_parts(&[&arguments.canonical_bytes(collection)]);
-        let values: Vec<(usize, ValueRef<'_>)> =
-            arguments.values.iter().map(|(index, arg)| (*index, arg.as_value_ref())).collect();
-        let key: Vec<ValueRef<'_>> = arguments.key.iter().map(BoundValue::as_value_ref).collect();
-        let change = match operation {
-            WriteOperation::Create => RowChange::Create { values: &values },
-            WriteOperation::Update => RowChange::Update { key: &key, values: &values },
-            WriteOperation::Delete => RowChange::Delete { key: &key },
-        };
-        let idempotency_key = idempotency_key(tool, &arguments.options, blocking, request_digest);
-        let write = WriteRequest {
-            change,
-            idempotency_key,
+        let options = TransactionOptions {
+            idempotency_key: idempotency_key(tool, &arguments.options, blocking, request_digest),
             dry_run,
             now_ms: platform.now_ms(),
-            cancelled: Some(&blocking.cancelled),
+            cancelled: Some(blocking.cancelled.clone()),
         };
-        let mut checks = RecordWriteChecks {
+        let write = RecordWrite {
             tool,
             collection,
             operation,
             arguments,
             request_digest: &request_digest,
             journal: needs_confirmation.then_some(&blocking.journal),
-            row_before: None,
-            result: None,
-            rejection: None,
-            notices: Vec::new(),
         };
-        let written = writer.write(&write, &mut checks);
-        match (written, checks.rejection, checks.result) {
-            (Ok(WriteOutcome::Done), _, Some(result)) => {
+        let written = writer
+            .begin(&options)
+            .and_then(|transaction| run_transaction(transaction, &options, |row| write.change(row)));
+        match written {
+            Ok(WriteOutcome::Done(Written { result, notices })) => {
                 let result = results::write_tool_result(result, dry_run);
-                checks.notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+                notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
             }
-            (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
-                detail: "the writer skipped the checks after the write".into(),
-            }),
-            (Ok(WriteOutcome::Replayed(stored)), _, _) => match results::replayed_tool_result(&stored) {
-                Some(result) => result.into(),
-                None => Outcome::Failed(CallError::Internal {
-                    detail: "the stored result of an idempotency key is invalid".into(),
-                }),
-            },
-            (Err(WriteError::VersionConflict | WriteError::ContractViolation), Some(rejection), _) => {
-                rejection.into_outcome(collection, platform)
+            Ok(WriteOutcome::Replayed(stored)) => replayed_outcome(&stored),
+            Ok(WriteOutcome::Discarded(reason)) => reason.into_outcome(collection, platform),
+            Err(error) => {
+                let retry_safety = RetrySafety::for_write(&arguments.options);
+                write_error_outcome(&error, collection, &arguments.key, retry_safety, platform)
             }
-            (Err(error), _, _) => write_error_outcome(
-                &error,
-                collection,
-                &arguments.key,
-                RetrySafety::for_write(&arguments.options),
-                platform,
-            ),
         }
+    }
+}
+
+/// The result of an earlier call with the same idempotency key.
+pub(super) fn replayed_outcome(stored: &[u8]) -> Outcome {
+    match results::replayed_tool_result(stored) {
+        Some(result) => result.into(),
+        None => Outcome::Failed(CallError::Internal {
+            detail: "the stored result of an idempotency key is invalid".into(),
+        }),
     }
 }
 
@@ -115,49 +100,56 @@ pub(super) fn idempotency_key(
     Some(IdempotencyKey { key_digest, request_digest })
 }
 
-/// Why the host refuses to write a row.
-pub(super) enum WriteRejection {
-    /// The user declined, or must be asked first.
-    Outcome(Outcome),
+/// Why a change was rolled back.
+pub(super) enum NotWritten {
+    /// The user must be asked first. `key` identifies the question.
+    ConfirmationRequired {
+        key: String,
+        question: String,
+    },
+    /// The user declined; the message for the caller.
+    Declined(&'static str),
     /// The source would store another value than the caller passed.
     ValueAltered {
         field: String,
     },
     InvalidRecord(RecordError),
+    /// The statement should have returned a record.
+    NoRecord(Box<ToolError>),
 }
 
-impl WriteRejection {
+impl NotWritten {
     pub(super) fn into_outcome(self, collection: &Collection, platform: &dyn Platform) -> Outcome {
         match self {
-            Self::Outcome(outcome) => outcome,
+            Self::ConfirmationRequired { key, question } => confirm::confirmation_request(key, question),
+            Self::Declined(reason) => confirm::declined_outcome(reason),
             Self::ValueAltered { field } => {
                 let message =
                     format!("`{field}`: the source would store another value than this; nothing was written");
-                let error = ToolError {
-                    field: Some(field),
-                    reason: Some(ArgumentErrorKind::NotAllowed),
-                    ..ToolError::new(ToolErrorCode::InvalidArguments, message)
-                };
-                error.into()
+                not_allowed(field, message).into()
             }
             Self::InvalidRecord(RecordError::TypeMismatch { field, .. }) => {
                 let message = format!(
                     "`{field}`: the stored value would not match the output schema; nothing was written"
                 );
-                let error = ToolError {
-                    field: Some(field),
-                    reason: Some(ArgumentErrorKind::NotAllowed),
-                    ..ToolError::new(ToolErrorCode::InvalidArguments, message)
-                };
-                error.into()
+                not_allowed(field, message).into()
             }
             Self::InvalidRecord(error) => record_error_outcome(&error, collection, platform),
+            Self::NoRecord(error) => Outcome::ToolFailed(error),
         }
     }
 }
 
-/// The checks that run while the row is locked.
-struct RecordWriteChecks<'a> {
+fn not_allowed(field: String, message: String) -> ToolError {
+    ToolError {
+        field: Some(field),
+        reason: Some(ArgumentErrorKind::NotAllowed),
+        ..ToolError::new(ToolErrorCode::InvalidArguments, message)
+    }
+}
+
+/// One write of a record, with everything that it is checked against.
+struct RecordWrite<'a> {
     tool: &'a Tool,
     collection: &'a Collection,
     operation: WriteOperation,
@@ -165,10 +157,11 @@ struct RecordWriteChecks<'a> {
     request_digest: &'a [u8],
     /// The journal with the user's answer, if the write needs a confirmation.
     journal: Option<&'a Journal>,
-    row_before: Option<RowBefore>,
-    result: Option<WriteResult>,
-    rejection: Option<WriteRejection>,
-    /// Other effects of the write that the caller should know.
+}
+
+/// A record that was written, and other effects that the caller should know.
+struct Written {
+    result: WriteResult,
     notices: Vec<String>,
 }
 
@@ -179,105 +172,135 @@ struct RowBefore {
     version: Option<String>,
 }
 
-impl WriteChecks for RecordWriteChecks<'_> {
-    fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
-        (self.result, self.rejection) = (None, None);
-        let version = results::record_version(self.collection, row).ok();
-        let versioning = self.collection.write_policy.as_ref().map(|policy| policy.versioning);
-        if let Some(expected) = &self.arguments.expected_version {
-            let matches = match (versioning, expected) {
-                (Some(Versioning::Field(index)), expected) => {
-                    self.collection.fields[index].round_trips(expected.as_value_ref(), row[index])
-                }
-                (Some(Versioning::Digest) | None, BoundValue::Text(expected)) => {
-                    version.as_deref() == Some(expected.as_ref())
-                }
-                (Some(Versioning::Digest) | None, _) => false,
-            };
-            if !matches {
-                return Err(VersionConflict);
+impl RecordWrite<'_> {
+    /// The steps of the transaction: row → version → apply → read back → confirmation.
+    fn change(
+        &self,
+        transaction: &mut (dyn RowTransaction + '_),
+    ) -> Result<Verdict<Written, NotWritten>, WriteError> {
+        let key: Vec<ValueRef<'_>> = self.arguments.key.iter().map(BoundValue::as_value_ref).collect();
+        let before = match self.operation {
+            WriteOperation::Create => None,
+            WriteOperation::Update | WriteOperation::Delete => {
+                let values = transaction.row(&key)?.ok_or(WriteError::NotFound)?;
+                let version = results::record_version(self.collection, &value_refs(&values)).ok();
+                Some(RowBefore { values, version })
             }
-        }
-        let fields = &self.collection.fields;
-        let unchanged = |(index, value): &(usize, BoundValue<'_>)| {
-            fields[*index].round_trips(value.as_value_ref(), row[*index])
         };
-        let unchanged = self.arguments.values.iter().all(unchanged);
-        self.row_before =
-            Some(RowBefore { values: row.iter().map(|cell| cell.to_value()).collect(), version });
-        Ok(match (versioning, self.operation) {
-            (Some(Versioning::Field(index)), WriteOperation::Update) if !unchanged => {
-                vec![(index, Value::Integer(next_version(fields[index].data_type, row[index])))]
-            }
-            _ => Vec::new(),
+        if !before.as_ref().is_none_or(|before| self.has_expected_version(before)) {
+            return Err(WriteError::VersionConflict);
+        }
+        self.apply(transaction, &key, before.as_ref())?;
+        let row = self.row_to_return(transaction.read_back()?, before.as_ref())?;
+        Ok(match self.check_row(before.as_ref(), &value_refs(&row)) {
+            Ok(result) => Verdict::Keep {
+                response: result.structured.clone(),
+                result: Written { result, notices: transaction.notices() },
+            },
+            Err(reason) => Verdict::Discard(reason),
         })
     }
 
-    fn add_notice(&mut self, notice: &str) {
-        self.notices.push(notice.to_owned());
+    fn versioning(&self) -> Option<Versioning> {
+        self.collection.write_policy.as_ref().map(|policy| policy.versioning)
     }
 
-    fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-        (self.result, self.rejection) = (None, None);
-        match self.check_row(row) {
-            Ok(result) => {
-                let stored = result.structured.clone();
-                self.result = Some(result);
-                Ok(stored)
+    /// Whether the row is at the version that the caller expects, if the caller expects one.
+    fn has_expected_version(&self, before: &RowBefore) -> bool {
+        let Some(expected) = &self.arguments.expected_version else { return true };
+        match (self.versioning(), expected) {
+            (Some(Versioning::Field(index)), expected) => self.collection.fields[index]
+                .round_trips(expected.as_value_ref(), before.values[index].as_value_ref()),
+            (Some(Versioning::Digest) | None, BoundValue::Text(expected)) => {
+                before.version.as_deref() == Some(expected.as_ref())
             }
-            Err(rejection) => {
-                self.rejection = Some(rejection);
-                Err(ContractViolation)
-            }
+            (Some(Versioning::Digest) | None, _) => false,
         }
     }
-}
 
-impl RecordWriteChecks<'_> {
+    fn apply(
+        &self,
+        transaction: &mut (dyn RowTransaction + '_),
+        key: &[ValueRef<'_>],
+        before: Option<&RowBefore>,
+    ) -> Result<(), WriteError> {
+        let mut values: Vec<(usize, ValueRef<'_>)> =
+            self.arguments.values.iter().map(|(index, value)| (*index, value.as_value_ref())).collect();
+        // A caller cannot set the version field, so it is not among the values yet.
+        values.extend(before.and_then(|before| self.next_version(before)));
+        transaction.apply(&match self.operation {
+            WriteOperation::Create => RowChange::Create { values: &values },
+            WriteOperation::Update => RowChange::Update { key, values: &values },
+            WriteOperation::Delete => RowChange::Delete { key },
+        })
+    }
+
+    /// The new value of the version field, if an update changes the row.
+    fn next_version<'v>(&self, before: &RowBefore) -> Option<(usize, ValueRef<'v>)> {
+        let (Some(Versioning::Field(index)), WriteOperation::Update) = (self.versioning(), self.operation)
+        else {
+            return None;
+        };
+        let fields = &self.collection.fields;
+        let is_changed = |(index, value): &(usize, BoundValue<'_>)| {
+            !fields[*index].round_trips(value.as_value_ref(), before.values[*index].as_value_ref())
+        };
+        let current = before.values[index].as_value_ref();
+        let is_change = self.arguments.values.iter().any(is_changed);
+        is_change.then(|| (index, ValueRef::Integer(next_version(fields[index].data_type, current))))
+    }
+
+    /// The row as it will be; for a delete, as it was.
+    fn row_to_return(
+        &self,
+        stored: Option<Vec<Value>>,
+        before: Option<&RowBefore>,
+    ) -> Result<Vec<Value>, WriteError> {
+        let reason = match (self.operation, stored, before) {
+            (WriteOperation::Create | WriteOperation::Update, Some(row), _) => return Ok(row),
+            (WriteOperation::Delete, None, Some(before)) => return Ok(before.values.clone()),
+            (WriteOperation::Delete, _, _) => "the source did not delete the row",
+            (WriteOperation::Create | WriteOperation::Update, None, _) => "the source did not store the row",
+        };
+        Err(WriteError::Rejected { column: None, reason: reason.into() })
+    }
+
     /// Checks the row as it will be and the user's confirmation, and builds the result.
-    fn check_row(&self, row: &[ValueRef<'_>]) -> Result<WriteResult, WriteRejection> {
+    fn check_row(&self, before: Option<&RowBefore>, row: &[ValueRef<'_>]) -> Result<WriteResult, NotWritten> {
         let collection = self.collection;
         if self.operation != WriteOperation::Delete {
             let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
                 !collection.fields[*index].round_trips(value.as_value_ref(), row[*index])
             };
             if let Some((index, _)) = self.arguments.values.iter().find(is_altered) {
-                return Err(WriteRejection::ValueAltered { field: collection.fields[*index].name.clone() });
+                return Err(NotWritten::ValueAltered { field: collection.fields[*index].name.clone() });
             }
         }
+        let version_before = before.and_then(|before| before.version.as_deref());
         let outcome = match self.operation {
             WriteOperation::Create => "created",
             WriteOperation::Delete => "deleted",
             WriteOperation::Update => {
-                let version =
-                    results::record_version(collection, row).map_err(WriteRejection::InvalidRecord)?;
-                let before = self.row_before.as_ref().and_then(|before| before.version.as_ref());
-                if before == Some(&version) { "unchanged" } else { "updated" }
+                let version = results::record_version(collection, row).map_err(NotWritten::InvalidRecord)?;
+                if version_before == Some(&version) { "unchanged" } else { "updated" }
             }
         };
         let result = WriteResult::record(collection, self.tool.text_template.as_ref(), outcome, row)
-            .map_err(WriteRejection::InvalidRecord)?;
+            .map_err(NotWritten::InvalidRecord)?;
         if let Some(journal) = self.journal.filter(|_| outcome != "unchanged") {
-            self.check_confirmed(journal, row)?;
+            let state = version_before.unwrap_or_default().as_bytes();
+            let key = confirm::confirmation_key(self.tool, state, self.request_digest);
+            confirm::check_confirmed(journal, key, || {
+                let before = before.map(|before| value_refs(&before.values)).unwrap_or_default();
+                confirmation::record_message(collection, self.operation, &before, row)
+            })?;
         }
         Ok(result)
     }
+}
 
-    fn check_confirmed(&self, journal: &Journal, row: &[ValueRef<'_>]) -> Result<(), WriteRejection> {
-        let before: Vec<ValueRef<'_>> =
-            self.row_before.iter().flat_map(|before| before.values.iter().map(Value::as_value_ref)).collect();
-        let version =
-            self.row_before.as_ref().and_then(|before| before.version.as_deref()).unwrap_or_default();
-        let key = confirm::confirmation_key(self.tool, version.as_bytes(), self.request_digest);
-        match confirm::read_confirmation(journal, &key) {
-            Confirmation::Accepted => Ok(()),
-            Confirmation::Declined(reason) => Err(WriteRejection::Outcome(confirm::declined_outcome(reason))),
-            Confirmation::Unanswered => {
-                let message = confirmation::record_message(self.collection, self.operation, &before, row);
-                Err(WriteRejection::Outcome(confirm::confirmation_request(key, message)))
-            }
-        }
-    }
+fn value_refs(values: &[Value]) -> Vec<ValueRef<'_>> {
+    values.iter().map(Value::as_value_ref).collect()
 }
 
 /// The current version plus one; 1 if the row has no version.

@@ -27,7 +27,8 @@ use spile_core::text::{hex, parse_hex};
 
 use super::target::{FileState, TargetFile, no_follow};
 use super::temp_file::{TempFile, random_u64, temp_name};
-use super::{EditResult, RESPONSE_BYTES_MAX, error};
+use super::transaction::IdempotencyRecord;
+use super::{RESPONSE_BYTES_MAX, error};
 
 /// A larger log is compacted to its newer half.
 const BYTES_MAX: u64 = 64 << 20;
@@ -108,6 +109,20 @@ impl<'a> IdempotencyLog<'a> {
             file.set_len(log.index.valid_bytes).map_err(to_error)?;
         }
         Ok(log)
+    }
+
+    /// The log as [`into_file`](Self::into_file) left it, under the same lock.
+    pub(super) fn resume(
+        target: &'a TargetFile,
+        index: &'a mut IdempotencyIndex,
+        file: Option<File>,
+    ) -> Self {
+        Self { target, index, file }
+    }
+
+    /// Keeps the log open for a later step.
+    pub(super) fn into_file(self) -> Option<File> {
+        self.file
     }
 
     /// Opens the log without the lock, and changes nothing.
@@ -214,26 +229,26 @@ impl<'a> IdempotencyLog<'a> {
     /// The entry is durable when this returns, and so is the existence of the log.
     pub(super) fn begin(
         &mut self,
-        key: IdempotencyKey,
+        record: &IdempotencyRecord,
         before: &FileState,
-        edited: &EditResult,
+        after: &[u8],
         now_ms: u64,
     ) -> Result<(), SourceError> {
-        let line = pending_line(key, sha256(&before.bytes), sha256(&edited.bytes), &edited.response, now_ms);
+        let digests = (sha256(&before.bytes), sha256(after));
+        let line = pending_line(record.key, digests.0, digests.1, &record.response, now_ms);
         self.append_durably(before, &line, now_ms)
     }
 
     /// Records a write that leaves the file as it is.
     pub(super) fn record_unchanged(
         &mut self,
-        key: IdempotencyKey,
+        record: &IdempotencyRecord,
         before: &FileState,
-        edited: &EditResult,
         now_ms: u64,
     ) -> Result<(), SourceError> {
         let same = sha256(&before.bytes);
-        let mut lines = pending_line(key, same, same, &edited.response, now_ms);
-        lines.extend_from_slice(&outcome_line(&key.key_digest, EntryOutcome::Applied));
+        let mut lines = pending_line(record.key, same, same, &record.response, now_ms);
+        lines.extend_from_slice(&outcome_line(&record.key.key_digest, EntryOutcome::Applied));
         self.append_durably(before, &lines, now_ms)
     }
 

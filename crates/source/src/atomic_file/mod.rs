@@ -2,7 +2,7 @@
 //!
 //! All of this happens in the file's own folder. Next to the file, under names that begin with a dot, are the lock
 //! during a write, the new file until it replaces the old one, and the idempotency log, which stays.
-//! [`AtomicFile::replace`] tells the whole story. The next writer cleans up after a process that was killed.
+//! [`AtomicFile::begin`] and [`FileTransaction`] tell the whole story. The next writer cleans up after a process that was killed.
 //!
 //! Deliberately absent: knowing what the bytes mean, and keeping them in memory.
 
@@ -12,18 +12,19 @@ mod idempotency;
 mod lock;
 mod target;
 mod temp_file;
+mod transaction;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::{IdempotencyKey, SourceError, WriteError, WriteOutcome, WriteRequest};
+use contract::source::{SourceError, TransactionOptions, WriteError};
 
-use idempotency::{IdempotencyIndex, IdempotencyLog, IdempotencyLookup};
+use idempotency::{IdempotencyIndex, IdempotencyLog};
 use lock::FileLock;
 use target::TargetFile;
-use temp_file::TempFile;
+pub(crate) use transaction::FileTransaction;
 
 /// A write holds the file in memory several times.
 pub(crate) const WRITABLE_BYTES_MAX: u64 = 256 << 20;
@@ -52,39 +53,16 @@ struct WriterState {
     yield_until: Option<Instant>,
 }
 
-/// The new contents of a file, and the response to the caller.
-pub(crate) struct EditResult {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) response: Vec<u8>,
-}
-
-/// The conditions of a write.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReplaceOptions<'a> {
-    pub(crate) idempotency_key: Option<IdempotencyKey>,
-    pub(crate) dry_run: bool,
-    pub(crate) now_ms: u64,
-    /// Set when the caller has gone away; the write should stop.
-    pub(crate) cancelled: Option<&'a AtomicBool>,
-}
-
-impl<'a> ReplaceOptions<'a> {
-    pub(crate) fn of(write: &WriteRequest<'a>) -> Self {
-        let WriteRequest { change: _, idempotency_key, dry_run, now_ms, cancelled } = *write;
-        Self { idempotency_key, dry_run, now_ms, cancelled: cancelled.map(|flag| &**flag) }
-    }
-}
-
 /// When to stop waiting for other writers.
 #[derive(Debug, Clone, Copy)]
 struct WaitDeadline<'a> {
     deadline: Instant,
-    cancelled: Option<&'a AtomicBool>,
+    options: &'a TransactionOptions,
 }
 
 impl<'a> WaitDeadline<'a> {
-    fn of(options: &ReplaceOptions<'a>) -> Self {
-        Self { deadline: Instant::now() + LOCK_WAIT_MAX, cancelled: options.cancelled }
+    fn of(options: &'a TransactionOptions) -> Self {
+        Self { deadline: Instant::now() + LOCK_WAIT_MAX, options }
     }
 
     fn is_expired(&self) -> bool {
@@ -93,10 +71,7 @@ impl<'a> WaitDeadline<'a> {
 
     /// Fails if the caller has gone away.
     fn check_cancelled(&self) -> Result<(), SourceError> {
-        match self.cancelled {
-            Some(stop) if stop.load(Ordering::Relaxed) => Err(SourceError::Cancelled),
-            Some(_) | None => Ok(()),
-        }
+        self.options.check_cancelled()
     }
 }
 
@@ -119,107 +94,27 @@ impl AtomicFile {
         }
     }
 
-    /// Passes the file's bytes to `edit`, and replaces them by what it returns: durably before this returns, and
-    /// never in part.
-    ///
-    /// Calls `edit` at most once, and not at all if the idempotency key was used before.
-    pub(crate) fn replace(
-        &self,
-        options: ReplaceOptions<'_>,
-        edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
-    ) -> Result<WriteOutcome, WriteError> {
+    /// Begins a transaction: waits for other writers, and reads the file. A dry run needs no lock, because the file is
+    /// always one whole version.
+    pub(crate) fn begin(&self, options: &TransactionOptions) -> Result<FileTransaction<'_>, WriteError> {
         if options.dry_run {
-            return self.dry_run_edit(options, edit);
+            let target = TargetFile::resolve(&self.path)?;
+            target.check_writable()?;
+            editor_lock::check_not_open(&target, &self.path)?;
+            let before = target.read()?;
+            return Ok(FileTransaction::new(self, target, before, options, None));
         }
-        let deadline = WaitDeadline::of(&options);
-        let mut state = self.acquire_turn(deadline)?;
+        let deadline = WaitDeadline::of(options);
+        let mut turn = self.acquire_turn(deadline)?;
         let target = TargetFile::resolve(&self.path)?;
         target.check_writable()?;
         editor_lock::check_not_open(&target, &self.path)?;
-        let lock = FileLock::acquire(&target, deadline)?;
-        if lock.was_abandoned() || !state.is_cleaned_up {
-            temp_file::remove_stale(&target);
-            state.is_cleaned_up = true;
-        }
-        let written = self.replace_locked(&target, &mut state.idempotency_index, options, deadline, edit);
-        state.yield_until = lock.release();
-        written
-    }
-
-    fn replace_locked(
-        &self,
-        target: &TargetFile,
-        index: &mut IdempotencyIndex,
-        options: ReplaceOptions<'_>,
-        deadline: WaitDeadline<'_>,
-        edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
-    ) -> Result<WriteOutcome, WriteError> {
+        turn.lock(&target, deadline)?;
         let before = target.read()?;
-        let mut log = IdempotencyLog::open(target, index)?;
+        let mut log = IdempotencyLog::open(&target, &mut turn.idempotency_index)?;
         log.resolve_pending(&before.bytes)?;
-        if let Some(key) = options.idempotency_key {
-            match log.lookup(key, options.now_ms)? {
-                IdempotencyLookup::NotFound => {}
-                IdempotencyLookup::Applied(response) => return Ok(WriteOutcome::Replayed(response)),
-                IdempotencyLookup::KeyReused => return Err(WriteError::IdempotencyKeyReused),
-                IdempotencyLookup::Unknown => return Err(WriteError::OutcomeUnknown),
-            }
-        }
-        let edited = edit(&before.bytes)?;
-        check_limits(target, &edited, options)?;
-        deadline.check_cancelled()?;
-        if edited.bytes == before.bytes {
-            if let Some(key) = options.idempotency_key {
-                log.record_unchanged(key, &before, &edited, options.now_ms)?;
-            }
-            return Ok(WriteOutcome::Done);
-        }
-        let temp_file = TempFile::write(target, &before, &edited.bytes)?;
-        deadline.check_cancelled()?;
-        if let Some(key) = options.idempotency_key {
-            log.begin(key, &before, &edited, options.now_ms)?;
-        }
-        // From here on the entry is in the log. If it stays pending, the next writer compares the file.
-        let same = target.check_unchanged(&self.path, &before);
-        let committed =
-            same.and_then(|()| deadline.check_cancelled()).and_then(|()| temp_file.commit(target));
-        if let Err(error) = committed {
-            if options.idempotency_key.is_some() {
-                log.finish(idempotency::EntryOutcome::NotApplied);
-            }
-            return Err(error.into());
-        }
-        target.sync_folder().map_err(|error| error::unconfirmed_error(target, &error))?;
-        if options.idempotency_key.is_some() {
-            log.finish(idempotency::EntryOutcome::Applied);
-        }
-        Ok(WriteOutcome::Done)
-    }
-
-    /// Does the same without changing anything. Needs no lock: the file is always one whole version.
-    fn dry_run_edit(
-        &self,
-        options: ReplaceOptions<'_>,
-        edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
-    ) -> Result<WriteOutcome, WriteError> {
-        let target = TargetFile::resolve(&self.path)?;
-        target.check_writable()?;
-        editor_lock::check_not_open(&target, &self.path)?;
-        let before = target.read()?;
-        if let Some(key) = options.idempotency_key {
-            let mut index = IdempotencyIndex::default();
-            match IdempotencyLog::open_read_only(&target, &mut index, &before.bytes)?
-                .lookup(key, options.now_ms)?
-            {
-                IdempotencyLookup::NotFound => {}
-                IdempotencyLookup::Applied(response) => return Ok(WriteOutcome::Replayed(response)),
-                IdempotencyLookup::KeyReused => return Err(WriteError::IdempotencyKeyReused),
-                IdempotencyLookup::Unknown => return Err(WriteError::OutcomeUnknown),
-            }
-        }
-        let edited = edit(&before.bytes)?;
-        check_limits(&target, &edited, options)?;
-        Ok(WriteOutcome::Done)
+        turn.log_file = log.into_file();
+        Ok(FileTransaction::new(self, target, before, options, Some(turn)))
     }
 
     fn acquire_turn(&self, deadline: WaitDeadline<'_>) -> Result<WriteTurn<'_>, SourceError> {
@@ -246,7 +141,7 @@ impl AtomicFile {
         if let Some(resume_at) = resume_at {
             std::thread::sleep(resume_at.saturating_duration_since(Instant::now()));
         }
-        Ok(WriteTurn { file: self, idempotency_index: index, is_cleaned_up, yield_until: None })
+        Ok(WriteTurn { file: self, idempotency_index: index, is_cleaned_up, lock: None, log_file: None })
     }
 }
 
@@ -255,39 +150,34 @@ struct WriteTurn<'a> {
     file: &'a AtomicFile,
     idempotency_index: IdempotencyIndex,
     is_cleaned_up: bool,
-    yield_until: Option<Instant>,
+    lock: Option<FileLock>,
+    /// The idempotency log, if there is one.
+    log_file: Option<File>,
+}
+
+impl WriteTurn<'_> {
+    /// Locks out other processes, and cleans up after killed ones.
+    fn lock(&mut self, target: &TargetFile, deadline: WaitDeadline<'_>) -> Result<(), SourceError> {
+        let lock = self.lock.insert(FileLock::acquire(target, deadline)?);
+        if lock.was_abandoned() || !self.is_cleaned_up {
+            temp_file::remove_stale(target);
+            self.is_cleaned_up = true;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
+        self.log_file = None;
+        let yield_until = self.lock.take().and_then(FileLock::release);
         let mut state: MutexGuard<'_, WriterState> =
             self.file.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (index, is_cleaned_up) = (std::mem::take(&mut self.idempotency_index), self.is_cleaned_up);
-        *state = WriterState {
-            is_writing: false,
-            idempotency_index: index,
-            is_cleaned_up,
-            yield_until: self.yield_until,
-        };
+        *state = WriterState { is_writing: false, idempotency_index: index, is_cleaned_up, yield_until };
         drop(state);
         self.file.turn_ended.notify_one();
     }
-}
-
-fn check_limits(
-    target: &TargetFile,
-    edited: &EditResult,
-    options: ReplaceOptions<'_>,
-) -> Result<(), WriteError> {
-    let refused = |reason: String| Err(WriteError::Rejected { column: None, reason });
-    if edited.bytes.len() as u64 > WRITABLE_BYTES_MAX {
-        let max_mb = WRITABLE_BYTES_MAX >> 20;
-        return refused(format!("`{}` would exceed the limit of {max_mb} MB", target.file_name()));
-    }
-    if options.idempotency_key.is_some() && edited.response.len() > RESPONSE_BYTES_MAX {
-        return refused("the record is too large for a write with an idempotency key".into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

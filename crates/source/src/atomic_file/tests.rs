@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use contract::source::{
-    IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, SourceError, WriteError, WriteOutcome,
+    CancelFlag, IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, SourceError,
+    TransactionOptions, WriteError,
 };
 use tempfile::TempDir;
 
@@ -15,7 +16,8 @@ use super::idempotency::{
 };
 use super::lock::FileLock;
 use super::target::TargetFile;
-use super::{AtomicFile, EditResult, ReplaceOptions, WaitDeadline};
+use super::transaction::IdempotencyRecord;
+use super::{AtomicFile, WaitDeadline};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -54,7 +56,7 @@ impl TestFolder {
         let before = target.read().unwrap();
         let mut known = IdempotencyIndex::default();
         let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
-        log.begin(idempotency_key(number), &before, &edit_result(after), 0).unwrap();
+        log.begin(&record(idempotency_key(number), after), &before, after, 0).unwrap();
     }
 }
 
@@ -62,8 +64,8 @@ fn idempotency_key(number: u8) -> IdempotencyKey {
     IdempotencyKey { key_digest: [number; 32], request_digest: [7; 32] }
 }
 
-fn replace_options(number: impl Into<Option<u8>>) -> ReplaceOptions<'static> {
-    ReplaceOptions {
+fn replace_options(number: impl Into<Option<u8>>) -> TransactionOptions {
+    TransactionOptions {
         idempotency_key: number.into().map(idempotency_key),
         dry_run: false,
         now_ms: 0,
@@ -71,8 +73,47 @@ fn replace_options(number: impl Into<Option<u8>>) -> ReplaceOptions<'static> {
     }
 }
 
+/// How a write ended.
+#[derive(Debug)]
+enum WriteOutcome {
+    Done,
+    Replayed(Vec<u8>),
+}
+
+struct EditResult {
+    bytes: Vec<u8>,
+    response: Vec<u8>,
+}
+
 fn edit_result(bytes: &[u8]) -> EditResult {
     EditResult { bytes: bytes.to_vec(), response: response(bytes) }
+}
+
+fn record(key: IdempotencyKey, bytes: &[u8]) -> IdempotencyRecord {
+    IdempotencyRecord { key, response: response(bytes) }
+}
+
+/// Replaces the file by what `edit` makes of it, as a writer does.
+fn replace(
+    atomic_file: &AtomicFile,
+    options: &TransactionOptions,
+    edit: impl FnOnce(&[u8]) -> Result<EditResult, WriteError>,
+) -> Result<WriteOutcome, WriteError> {
+    let mut transaction = atomic_file.begin(options)?;
+    if let Some(key) = &options.idempotency_key
+        && let Some(response) = transaction.find_response(key)?
+    {
+        return Ok(WriteOutcome::Replayed(response));
+    }
+    let EditResult { bytes, response } = edit(transaction.bytes())?;
+    transaction.set_bytes(bytes)?;
+    if options.dry_run {
+        return Ok(WriteOutcome::Done);
+    }
+    if let Some(key) = &options.idempotency_key {
+        transaction.store_response(key, &response)?;
+    }
+    transaction.commit().map(|()| WriteOutcome::Done)
 }
 
 fn response(bytes: &[u8]) -> Vec<u8> {
@@ -82,10 +123,10 @@ fn response(bytes: &[u8]) -> Vec<u8> {
 /// Appends `more` to the file.
 fn append(
     atomic_file: &AtomicFile,
-    options: ReplaceOptions<'_>,
+    options: &TransactionOptions,
     more: &[u8],
 ) -> Result<WriteOutcome, WriteError> {
-    atomic_file.replace(options, &mut |bytes| Ok(edit_result(&[bytes, more].concat())))
+    replace(atomic_file, options, |bytes| Ok(edit_result(&[bytes, more].concat())))
 }
 
 fn outcome_text(result: Result<WriteOutcome, WriteError>) -> String {
@@ -102,8 +143,8 @@ fn outcome_text(result: Result<WriteOutcome, WriteError>) -> String {
 fn a_write_replaces_the_file_and_leaves_no_other_file() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"b")), "done");
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(None), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(None), b"c")), "done");
     assert_eq!((folder.content(), folder.file_names()), (b"abc".to_vec(), vec!["data.csv".to_owned()]));
 }
 
@@ -111,7 +152,7 @@ fn a_write_replaces_the_file_and_leaves_no_other_file() {
 fn a_rejected_write_changes_nothing() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    let result = atomic_file.replace(replace_options(1), &mut |_| Err(WriteError::NotFound));
+    let result = replace(&atomic_file, &replace_options(1), |_| Err(WriteError::NotFound));
     assert_eq!(outcome_text(result), "no row has this key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
 }
@@ -120,19 +161,19 @@ fn a_rejected_write_changes_nothing() {
 fn a_write_with_an_idempotency_key_is_applied_once() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), "done");
     // Every repetition, in any process, gets the first response.
     for atomic_file in [&atomic_file, &AtomicFile::new(&folder.path)] {
-        assert_eq!(outcome_text(append(atomic_file, replace_options(1), b"b")), r"replayed told\n\\n ab");
+        assert_eq!(outcome_text(append(atomic_file, &replace_options(1), b"b")), r"replayed told\n\\n ab");
         let other = IdempotencyKey { request_digest: [8; 32], ..idempotency_key(1) };
         let other = append(
             atomic_file,
-            ReplaceOptions { idempotency_key: Some(other), ..replace_options(None) },
+            &TransactionOptions { idempotency_key: Some(other), ..replace_options(None) },
             b"b",
         );
         assert_eq!(outcome_text(other), "this idempotency key was already used for a different request");
     }
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(2), b"c")), "done");
     assert_eq!(folder.content(), b"abc");
     assert_eq!(folder.file_names(), [".data.csv.spile-idempotency", "data.csv"]);
 }
@@ -142,23 +183,23 @@ fn an_unchanged_file_still_records_the_idempotency_key() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
     let modified = folder.path.metadata().unwrap().modified().unwrap();
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"")), "done");
     assert_eq!(folder.path.metadata().unwrap().modified().unwrap(), modified);
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"")), r"replayed told\n\\n a");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"")), r"replayed told\n\\n a");
 }
 
 #[test]
 fn a_dry_run_checks_everything_and_leaves_no_trace() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    let dry = |number| ReplaceOptions { dry_run: true, ..replace_options(number) };
-    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), "done");
-    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), "done");
+    let dry = |number| TransactionOptions { dry_run: true, ..replace_options(number) };
+    assert_eq!(outcome_text(append(&atomic_file, &dry(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &dry(1), b"b")), "done");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), "done");
     let log = std::fs::read(folder.log_path()).unwrap();
-    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), r"replayed told\n\\n ab");
-    assert_eq!(outcome_text(append(&atomic_file, dry(2), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &dry(1), b"b")), r"replayed told\n\\n ab");
+    assert_eq!(outcome_text(append(&atomic_file, &dry(2), b"c")), "done");
     assert_eq!(std::fs::read(folder.log_path()).unwrap(), log);
 }
 
@@ -182,19 +223,19 @@ fn a_pending_entry_is_resolved_by_the_file_contents() {
                 assert_eq!(
                     outcome_text(append(
                         &atomic_file,
-                        ReplaceOptions { dry_run: true, ..replace_options(1) },
+                        &TransactionOptions { dry_run: true, ..replace_options(1) },
                         b"b"
                     )),
                     expected
                 );
             }
-            assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), expected, "{found:?}");
+            assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), expected, "{found:?}");
             assert_eq!(folder.content(), left, "{found:?}");
             // It stays so whatever comes after, and only for this key.
-            assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), "done");
+            assert_eq!(outcome_text(append(&atomic_file, &replace_options(2), b"c")), "done");
             let again = if expected == "done" { r"replayed told\n\\n ab" } else { expected };
             assert_eq!(
-                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+                outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b")),
                 again,
                 "{found:?}"
             );
@@ -208,17 +249,17 @@ fn a_writer_without_a_key_resolves_pending_entries_too() {
     folder.crash_after_begin(1, b"ab");
     std::fs::write(&folder.path, b"ab").unwrap();
     let atomic_file = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"c")), "done");
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), r"replayed told\n\\n ab");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(None), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), r"replayed told\n\\n ab");
 }
 
 #[test]
 fn a_torn_log_line_is_cut_off_at_any_byte() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    append(&atomic_file, replace_options(1), b"b").unwrap();
+    append(&atomic_file, &replace_options(1), b"b").unwrap();
     let first = std::fs::read(folder.log_path()).unwrap();
-    append(&atomic_file, replace_options(2), b"c").unwrap();
+    append(&atomic_file, &replace_options(2), b"c").unwrap();
     let second = std::fs::read(folder.log_path()).unwrap();
     assert!(second.starts_with(&first));
     for length in (first.len()..second.len()).step_by(7).chain([second.len() - 1]) {
@@ -226,19 +267,19 @@ fn a_torn_log_line_is_cut_off_at_any_byte() {
         std::fs::write(&folder.path, b"abc").unwrap();
         let atomic_file = AtomicFile::new(&folder.path);
         assert_eq!(
-            outcome_text(append(&atomic_file, replace_options(1), b"b")),
+            outcome_text(append(&atomic_file, &replace_options(1), b"b")),
             r"replayed told\n\\n ab",
             "{length}"
         );
         // The header was durable before the data file was replaced, so only a lying disk can cause this.
         let started = first.len() + second[first.len()..].iter().position(|byte| *byte == b'\n').unwrap();
         let expected = if length > started { r"replayed told\n\\n abc" } else { "done" };
-        assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), expected, "{length}");
+        assert_eq!(outcome_text(append(&atomic_file, &replace_options(2), b"c")), expected, "{length}");
     }
     // Zeros, as file systems leave them after a crash.
     std::fs::write(folder.log_path(), [&first[..], &[0; 40]].concat()).unwrap();
     assert_eq!(
-        outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+        outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b")),
         r"replayed told\n\\n ab"
     );
     assert_eq!(std::fs::read(folder.log_path()).unwrap(), first);
@@ -248,8 +289,8 @@ fn a_torn_log_line_is_cut_off_at_any_byte() {
 fn a_damaged_log_is_not_trusted() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    append(&atomic_file, replace_options(1), b"b").unwrap();
-    append(&atomic_file, replace_options(2), b"c").unwrap();
+    append(&atomic_file, &replace_options(1), b"b").unwrap();
+    append(&atomic_file, &replace_options(2), b"c").unwrap();
     let whole = std::fs::read(folder.log_path()).unwrap();
     let mut flipped = whole.clone();
     flipped[100] ^= 1;
@@ -257,42 +298,42 @@ fn a_damaged_log_is_not_trusted() {
         std::fs::write(folder.log_path(), &damaged).unwrap();
         let atomic_file = AtomicFile::new(&folder.path);
         for number in [1, 3] {
-            let error = append(&atomic_file, replace_options(number), b"x").unwrap_err();
+            let error = append(&atomic_file, &replace_options(number), b"x").unwrap_err();
             assert!(matches!(&error, WriteError::Source(SourceError::Incompatible { .. })), "{error:?}");
             assert!(
                 error.to_string().contains("write without an idempotency key, or ask the owner to delete"),
                 "{error}"
             );
         }
-        assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"x")), "done");
+        assert_eq!(outcome_text(append(&atomic_file, &replace_options(None), b"x")), "done");
         assert_eq!(std::fs::read(folder.log_path()).unwrap(), damaged);
     }
     std::fs::remove_file(folder.log_path()).unwrap();
-    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), "done");
 }
 
 #[test]
 fn idempotency_keys_expire() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
-    let at = |number: u8, now_ms: u64| ReplaceOptions { now_ms, ..replace_options(number) };
-    append(&atomic_file, at(1, 0), b"b").unwrap();
+    let at = |number: u8, now_ms: u64| TransactionOptions { now_ms, ..replace_options(number) };
+    append(&atomic_file, &at(1, 0), b"b").unwrap();
     assert_eq!(
-        outcome_text(append(&atomic_file, at(1, IDEMPOTENCY_RETENTION_MS), b"b")),
+        outcome_text(append(&atomic_file, &at(1, IDEMPOTENCY_RETENTION_MS), b"b")),
         r"replayed told\n\\n ab"
     );
-    assert_eq!(outcome_text(append(&atomic_file, at(1, IDEMPOTENCY_RETENTION_MS + 1), b"b")), "done");
-    append(&atomic_file, at(2, IDEMPOTENCY_RETENTION_MS + DAY_MS), b"c").unwrap();
+    assert_eq!(outcome_text(append(&atomic_file, &at(1, IDEMPOTENCY_RETENTION_MS + 1), b"b")), "done");
+    append(&atomic_file, &at(2, IDEMPOTENCY_RETENTION_MS + DAY_MS), b"c").unwrap();
     let size = std::fs::metadata(folder.log_path()).unwrap().len();
     // Expired entries are dropped.
-    append(&atomic_file, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d").unwrap();
+    append(&atomic_file, &at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d").unwrap();
     assert!(std::fs::metadata(folder.log_path()).unwrap().len() < size);
     assert_eq!(
-        outcome_text(append(&atomic_file, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d")),
+        outcome_text(append(&atomic_file, &at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d")),
         r"replayed told\n\\n abbcd"
     );
     // A clock that was set back drops nothing.
-    assert_eq!(outcome_text(append(&atomic_file, at(3, 0), b"d")), r"replayed told\n\\n abbcd");
+    assert_eq!(outcome_text(append(&atomic_file, &at(3, 0), b"d")), r"replayed told\n\\n abbcd");
     assert_eq!(folder.file_names(), [".data.csv.spile-idempotency", "data.csv"]);
 }
 
@@ -309,7 +350,7 @@ fn the_oldest_idempotency_keys_are_dropped_first() {
     let mut known = IdempotencyIndex::default();
     let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
     let max = IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4 + 2;
-    log.record_unchanged(numbered(0), &before, &edit_result(b"a"), 0).unwrap();
+    log.record_unchanged(&record(numbered(0), b"a"), &before, 0).unwrap();
     // The entries that many processes would have written.
     let mut lines = Vec::new();
     for number in 1..max - 1 {
@@ -319,7 +360,7 @@ fn the_oldest_idempotency_keys_are_dropped_first() {
     }
     File::options().append(true).open(folder.log_path()).unwrap().write_all(&lines).unwrap();
     let mut log = IdempotencyLog::open(&target, &mut known).unwrap();
-    log.record_unchanged(numbered(max - 1), &before, &edit_result(b"a"), 0).unwrap();
+    log.record_unchanged(&record(numbered(max - 1), b"a"), &before, 0).unwrap();
     let mut known = IdempotencyIndex::default();
     let mut log = IdempotencyLog::open_read_only(&target, &mut known, b"a").unwrap();
     let mut is_known =
@@ -333,10 +374,10 @@ fn a_response_with_a_key_is_bounded() {
     let folder = TestFolder::new(b"a");
     let atomic_file = AtomicFile::new(&folder.path);
     let large = || EditResult { bytes: b"b".to_vec(), response: vec![b'x'; super::RESPONSE_BYTES_MAX + 1] };
-    let result = atomic_file.replace(replace_options(1), &mut |_| Ok(large()));
+    let result = replace(&atomic_file, &replace_options(1), |_| Ok(large()));
     assert_eq!(outcome_text(result), "the record is too large for a write with an idempotency key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
-    assert_eq!(outcome_text(atomic_file.replace(replace_options(None), &mut |_| Ok(large()))), "done");
+    assert_eq!(outcome_text(replace(&atomic_file, &replace_options(None), |_| Ok(large()))), "done");
 }
 
 #[test]
@@ -356,7 +397,7 @@ fn a_concurrent_external_change_is_not_overwritten() {
     for (at, other) in others.iter().enumerate() {
         let folder = TestFolder::new(b"a");
         let atomic_file = AtomicFile::new(&folder.path);
-        let result = atomic_file.replace(replace_options(1), &mut |bytes| {
+        let result = replace(&atomic_file, &replace_options(1), |bytes| {
             other(&folder.path);
             Ok(edit_result(&[bytes, b"b"].concat()))
         });
@@ -370,7 +411,7 @@ fn a_concurrent_external_change_is_not_overwritten() {
         assert!(folder.file_names().iter().all(|name| !name.ends_with(".tmp") && !name.ends_with("-lock")));
         // The write was not applied, so it can be repeated.
         std::fs::write(&folder.path, b"a").unwrap();
-        assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done", "{at}");
+        assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), "done", "{at}");
     }
 }
 
@@ -391,7 +432,7 @@ fn concurrent_writers_lose_no_change() {
                     let id = 10 * (thread / 2) + number;
                     let line = format!("{id}\n");
                     if let WriteOutcome::Replayed(_) =
-                        append(atomic_file, replace_options(id), line.as_bytes()).unwrap()
+                        append(atomic_file, &replace_options(id), line.as_bytes()).unwrap()
                     {
                         replayed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -424,8 +465,8 @@ fn a_file_that_is_open_in_a_spreadsheet_program_is_not_written() {
             "cannot write `data.csv`, nothing was changed: {expected} close it there and try again. If it is not open, \
              delete `{name}` next to it"
         );
-        for options in [replace_options(1), ReplaceOptions { dry_run: true, ..replace_options(None) }] {
-            let error = append(&atomic_file, options, b"b").unwrap_err();
+        for options in [replace_options(1), TransactionOptions { dry_run: true, ..replace_options(None) }] {
+            let error = append(&atomic_file, &options, b"b").unwrap_err();
             assert_eq!(error.to_string(), expected);
             assert!(matches!(error, WriteError::Source(SourceError::Unavailable { .. })), "{error:?}");
         }
@@ -433,19 +474,20 @@ fn a_file_that_is_open_in_a_spreadsheet_program_is_not_written() {
         // It may be open for reading only, so the source is not read-only.
         assert_eq!(atomic_file.read_only_reason(), None);
         std::fs::remove_file(&lock).unwrap();
-        assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+        assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), "done");
     }
     // A lock file of another file does not matter.
     let folder = TestFolder::new(b"a");
     std::fs::write(folder.folder.path().join("~$other.csv"), b"").unwrap();
-    assert_eq!(outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b")), "done");
 }
 
 #[test]
 fn a_writer_that_cannot_get_the_lock_fails_as_busy() {
     let folder = TestFolder::new(b"a");
     let target = TargetFile::resolve(&folder.path).unwrap();
-    let at_once = || WaitDeadline { deadline: std::time::Instant::now(), cancelled: None };
+    let options = TransactionOptions::default();
+    let at_once = || WaitDeadline { deadline: std::time::Instant::now(), options: &options };
     let held = FileLock::acquire(&target, at_once()).unwrap();
     let result = FileLock::acquire(&target, at_once());
     assert!(matches!(result.err(), Some(SourceError::Busy { .. })));
@@ -459,12 +501,12 @@ fn a_cancelled_write_is_not_applied() {
         for more in [&b"b"[..], b""] {
             let folder = TestFolder::new(b"a");
             let atomic_file = AtomicFile::new(&folder.path);
-            let stop = AtomicBool::new(true);
-            let options = ReplaceOptions { cancelled: Some(&stop), ..replace_options(number) };
+            let stop = CancelFlag::new(AtomicBool::new(true));
+            let options = TransactionOptions { cancelled: Some(stop.clone()), ..replace_options(number) };
             // The caller leaves before the write starts, and just before it is committed.
             for is_gone in [true, false] {
                 stop.store(is_gone, Ordering::Relaxed);
-                let ended = atomic_file.replace(options, &mut |bytes| {
+                let ended = replace(&atomic_file, &options, |bytes| {
                     assert!(!is_gone, "nobody waits");
                     stop.store(true, Ordering::Relaxed);
                     Ok(edit_result(&[bytes, more].concat()))
@@ -476,7 +518,7 @@ fn a_cancelled_write_is_not_applied() {
                 );
             }
             stop.store(false, Ordering::Relaxed);
-            assert_eq!(outcome_text(append(&atomic_file, options, more)), "done");
+            assert_eq!(outcome_text(append(&atomic_file, &options, more)), "done");
         }
     }
 }
@@ -487,12 +529,12 @@ fn a_cancelled_writer_stops_waiting_for_the_lock() {
     let target = TargetFile::resolve(&folder.path).unwrap();
     let held = FileLock::acquire(&target, WaitDeadline::of(&replace_options(None))).unwrap();
     let atomic_file = AtomicFile::new(&folder.path);
-    let stop = AtomicBool::new(false);
-    let options = ReplaceOptions { cancelled: Some(&stop), ..replace_options(1) };
+    let stop = CancelFlag::new(AtomicBool::new(false));
+    let options = TransactionOptions { cancelled: Some(stop.clone()), ..replace_options(1) };
     let is_waited_for = || target.sidecar_path("lock").metadata().unwrap().len() > 0;
     std::thread::scope(|scope| {
         // One waits for the lock, and the other for its turn after the first.
-        let both = [(); 2].map(|()| scope.spawn(|| append(&atomic_file, options, b"b")));
+        let both = [(); 2].map(|()| scope.spawn(|| append(&atomic_file, &options, b"b")));
         while !is_waited_for() {
             std::thread::yield_now();
         }
@@ -525,7 +567,7 @@ fn stale_files_of_killed_writers_are_removed() {
     expected.push("data.csv".into());
     expected.sort();
     for _ in 0..2 {
-        assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"b")), "done");
+        assert_eq!(outcome_text(append(&atomic_file, &replace_options(None), b"b")), "done");
         assert_eq!(folder.file_names(), expected);
         // Left by another process while this one runs.
         put(&ours);
@@ -545,9 +587,9 @@ mod unix {
         let elsewhere = tempfile::tempdir().unwrap();
         let link = elsewhere.path().join("link.csv");
         symlink(&folder.path, &link).unwrap();
-        assert_eq!(outcome_text(append(&AtomicFile::new(&link), replace_options(1), b"b")), "done");
+        assert_eq!(outcome_text(append(&AtomicFile::new(&link), &replace_options(1), b"b")), "done");
         assert_eq!(
-            outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+            outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b")),
             r"replayed told\n\\n ab"
         );
         assert!(link.symlink_metadata().unwrap().is_symlink());
@@ -561,7 +603,7 @@ mod unix {
             let folder = TestFolder::new(b"a");
             std::fs::set_permissions(&folder.path, Permissions::from_mode(mode)).unwrap();
             assert_eq!(
-                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+                outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b")),
                 "done"
             );
             assert_eq!(folder.path.metadata().unwrap().mode() & 0o7777, mode);
@@ -578,7 +620,7 @@ mod unix {
         // Not every file system supports extended attributes.
         if setxattr(&folder.path, "user.mark", b"red", XattrFlags::empty()).is_ok() {
             assert_eq!(
-                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(None), b"b")),
+                outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(None), b"b")),
                 "done"
             );
             let mut value = [0; 8];
@@ -593,7 +635,7 @@ mod unix {
             let atomic_file = AtomicFile::new(&folder.path);
             assert_eq!(atomic_file.read_only_reason().as_deref(), Some(why));
             let expected = format!("cannot write `data.csv`, nothing was changed: {why}");
-            assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), expected);
+            assert_eq!(outcome_text(append(&atomic_file, &replace_options(1), b"b")), expected);
             assert_eq!(folder.content(), b"a");
             assert!(folder.file_names().iter().all(|name| !name.starts_with('.')));
         };
@@ -619,7 +661,7 @@ mod unix {
             let victim = folder.folder.path().join("victim");
             std::fs::write(&victim, b"v").unwrap();
             symlink(&victim, folder.folder.path().join(name)).unwrap();
-            let message = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+            let message = outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b"));
             assert_eq!(
                 message, "cannot write `data.csv`, nothing was changed: see the log for the reason",
                 "{name}"
@@ -632,12 +674,12 @@ mod unix {
     fn a_missing_file_is_reported() {
         let folder = TestFolder::new(b"a");
         std::fs::remove_file(&folder.path).unwrap();
-        let message = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+        let message = outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b"));
         let expected = "cannot write `data.csv`, nothing was changed: it was not found; check its name, or put \
                         it back";
         assert_eq!(message, expected);
         let missing = folder.folder.path().join("gone/data.csv");
-        assert_eq!(outcome_text(append(&AtomicFile::new(&missing), replace_options(1), b"b")), expected);
+        assert_eq!(outcome_text(append(&AtomicFile::new(&missing), &replace_options(1), b"b")), expected);
     }
 
     /// `/dev/full` cannot be replaced, so a resource limit stands in for a full disk.
@@ -649,7 +691,7 @@ mod unix {
         let path = folder.folder.path().join(format!("{long}.csv"));
         std::fs::write(&path, b"a").unwrap();
         // The name fits, but the names of the files next to it are too long.
-        let message = outcome_text(append(&AtomicFile::new(&path), replace_options(1), b"b"));
+        let message = outcome_text(append(&AtomicFile::new(&path), &replace_options(1), b"b"));
         assert!(message.ends_with("nothing was changed: see the log for the reason"), "{message}");
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
     }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::manifest::FormulaPolicy;
 use contract::source::{
-    ColumnFacts, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, Writer,
+    ColumnFacts, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, WriteSupport, Writer,
 };
 
 use crate::location;
@@ -118,7 +118,7 @@ fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> Sou
     let table = TableFacts {
         key: snapshot.key_columns(),
         row_count: Some(u64::from(table.len())),
-        read_only_reason: read_only,
+        write_support: WriteSupport::transactional_unless(read_only),
         ..TableFacts::new(name, columns.collect())
     };
     let (notes, delimiter) = (snapshot.table.notes.clone(), Some(snapshot.table.splitter.delimiter));

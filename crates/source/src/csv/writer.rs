@@ -8,17 +8,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::source::{RowChange, SourceError, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer};
-use contract::{DataType, ValueRef};
+use contract::source::{
+    IdempotencyKey, RowChange, RowTransaction, SourceError, Transaction, TransactionOptions, WriteError,
+    Writer,
+};
+use contract::{DataType, Value, ValueRef};
 
 use super::error::CsvError;
 use super::load::{CsvLoader, CsvSnapshot};
 use super::splice::Splice;
 use super::table::CsvTable;
 use super::view::{CsvMapping, CsvView};
-use crate::atomic_file::EditResult;
 use crate::snapshot_reader::ReadableTable as _;
-use crate::watch::{FileLoader, WatchedFile};
+use crate::watch::{FileLoader, WatchedFile, WatchedTransaction};
 
 pub(super) struct CsvWriter {
     file: Arc<WatchedFile<CsvLoader>>,
@@ -51,57 +53,100 @@ impl CsvWriter {
 }
 
 impl Writer for CsvWriter {
-    fn write(
-        &self,
-        write: &WriteRequest<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.file.write(write, |bytes| self.edit(bytes, &write.change, checks))
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
+        let file = self.file.begin(options)?;
+        Ok(Box::new(CsvTransaction { writer: self, file, current: None, changed: None }))
     }
 }
 
-impl CsvWriter {
-    /// The new bytes, the response, and the snapshot of the new bytes if they differ.
-    fn edit(
-        &self,
-        bytes: &[u8],
-        change: &RowChange<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<(EditResult, Option<Arc<CsvSnapshot>>), WriteError> {
-        let old = self.file.snapshot_of(bytes).map_err(|error| self.file.source_error(&error))?;
-        let view = self.mapping.open_view(&old).map_err(|error| self.file.source_error(&error))?;
+struct CsvTransaction<'w> {
+    writer: &'w CsvWriter,
+    file: WatchedTransaction<'w, CsvLoader>,
+    /// The file and the table as they are, once they were read.
+    current: Option<(Arc<CsvSnapshot>, CsvView)>,
+    /// The table as it will be, and the row that was created or updated.
+    changed: Option<(CsvView, u32)>,
+}
+
+impl CsvTransaction<'_> {
+    /// Parses the file, if that was not done yet. Not at the beginning: a repeated request gets its response even if
+    /// the file has become invalid.
+    fn current(&mut self) -> Result<&(Arc<CsvSnapshot>, CsvView), WriteError> {
+        if self.current.is_none() {
+            let opened = self.file.snapshot().and_then(|snapshot| {
+                let view = self.writer.mapping.open_view(&snapshot)?;
+                Ok((snapshot, view))
+            });
+            self.current = Some(opened.map_err(|error| self.writer.file.source_error(&error))?);
+        }
+        Ok(self.current.as_ref().expect("just set"))
+    }
+}
+
+impl Transaction for CsvTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.file.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.file.store_response(key, response)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.file.commit()
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl RowTransaction for CsvTransaction<'_> {
+    fn row(&mut self, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, WriteError> {
+        let (_, view) = self.current()?;
+        Ok(view.find(key).map(|row| view.row_values(row)))
+    }
+
+    fn apply(&mut self, change: &RowChange<'_>) -> Result<(), WriteError> {
+        let writer = self.writer;
+        let (_, view) = self.current()?;
         let edit = match change {
-            RowChange::Create { values: cells } => self.create(&view, cells)?,
-            RowChange::Update { key, values: cells } => self.update(&view, key, cells, checks)?,
+            RowChange::Create { values } => writer.create(view, values)?,
+            RowChange::Update { key, values } => writer.update(view, key, values)?,
             RowChange::Delete { key } => {
                 let row = view.find(key).ok_or(WriteError::NotFound)?;
-                view.check_before_write(row, checks)?;
-                CsvEdit {
-                    splice: Some(view.table.remove_row(row)),
-                    effect: RowEffect::Removed(row),
-                    expected: Vec::new(),
-                }
+                let splice = Some(view.table.remove_row(row));
+                CsvEdit { splice, effect: RowEffect::Removed(row), expected: Vec::new() }
             }
         };
         let Some(splice) = &edit.splice else {
             let RowEffect::Updated(row) = edit.effect else { unreachable!("a row more or less is a splice") };
-            let response = view.check_after_write(row, checks)?;
-            return Ok((EditResult { bytes: bytes.to_vec(), response }, None));
+            self.changed = self.current.take().map(|(_, view)| (view, row));
+            return Ok(());
         };
-        let (bytes, new) = self.apply_splice(bytes, &old, splice)?;
-        self.check_rest_unchanged(&old, &new, splice, edit.effect)?;
-        let new_view = self.mapping.open_view(&new).map_err(|error| self.to_write_error(&error))?;
-        if let Some(error) = self.file.observer_error(&old, &new) {
-            return Err(self.to_write_error(&error));
+        let (old, _) = self.current.as_ref().expect("read above");
+        let (bytes, new) = writer.apply_splice(self.file.bytes(), old, splice)?;
+        writer.check_rest_unchanged(old, &new, splice, edit.effect)?;
+        let new_view = writer.mapping.open_view(&new).map_err(|error| writer.to_write_error(&error))?;
+        if let Some(error) = writer.file.observer_error(old, &new) {
+            return Err(writer.to_write_error(&error));
         }
-        let response = match edit.effect {
-            RowEffect::Appended => read_back(&new_view, new.table.len() - 1, &edit, checks)?,
-            RowEffect::Updated(row) => read_back(&new_view, row, &edit, checks)?,
-            RowEffect::Removed(row) => view.check_after_write(row, checks)?,
+        let row = match edit.effect {
+            RowEffect::Appended => Some(new.table.len() - 1),
+            RowEffect::Updated(row) => Some(row),
+            RowEffect::Removed(_) => None,
         };
-        Ok((EditResult { bytes, response }, Some(new)))
+        if let Some(row) = row {
+            check_reads_back(&new_view, row, &edit)?;
+        }
+        self.changed = row.map(|row| (new_view, row));
+        self.file.set_bytes(bytes, new)
     }
 
+    fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
+        Ok(self.changed.as_ref().map(|(view, row)| view.row_values(*row)))
+    }
+}
+
+impl CsvWriter {
     fn create(&self, view: &CsvView, cells: &[(usize, ValueRef<'_>)]) -> Result<CsvEdit, WriteError> {
         let rendered = self.render_values(view, cells)?;
         let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(view.table.header.len());
@@ -142,13 +187,9 @@ impl CsvWriter {
         view: &CsvView,
         key: &[ValueRef<'_>],
         cells: &[(usize, ValueRef<'_>)],
-        checks: &mut dyn WriteChecks,
     ) -> Result<CsvEdit, WriteError> {
         let row = view.find(key).ok_or(WriteError::NotFound)?;
-        let more = view.check_before_write(row, checks)?;
-        let more = more.iter().map(|(position, value)| (*position, value.as_value_ref()));
-        let cells: Vec<(usize, ValueRef<'_>)> = cells.iter().copied().chain(more).collect();
-        let mut rendered = self.render_values(view, &cells)?;
+        let mut rendered = self.render_values(view, cells)?;
         // A value that is equal already keeps its spelling.
         let is_news = |(position, text): &(usize, String)| {
             let column = &view.columns[*position];
@@ -288,18 +329,12 @@ fn has_expected_rows(old: &CsvTable, new: &CsvTable, splice: &Splice, rows: RowE
         && behind.iter().zip(old_behind).all(|(new, old)| shift(*old) == Some(*new as usize))
 }
 
-fn read_back(
-    view: &CsvView,
-    row: u32,
-    edit: &CsvEdit,
-    checks: &mut dyn WriteChecks,
-) -> Result<Vec<u8>, WriteError> {
+fn check_reads_back(view: &CsvView, row: u32, edit: &CsvEdit) -> Result<(), WriteError> {
     let reads_back = edit.expected.iter().all(|(field, text)| view.table.field_text(row, *field) == *text);
-    if !reads_back {
-        let reason = "the row would not read back as intended".into();
-        return Err(WriteError::Rejected { column: None, reason });
+    if reads_back {
+        return Ok(());
     }
-    view.check_after_write(row, checks)
+    Err(WriteError::Rejected { column: None, reason: "the row would not read back as intended".into() })
 }
 
 fn is_same_number(a: &str, b: &str) -> bool {

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{
-    Comparison, ContractViolation, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape, Total, VersionConflict, WriteChecks, WriteError,
+    Comparison, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search, SearchCoverage,
+    SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
 
@@ -130,22 +130,11 @@ pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
         None
     }
 
-    /// Shows a row to the checks before it is changed. Returns further values to set.
-    fn check_before_write(
-        &self,
-        row: u32,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<Vec<(usize, Value)>, WriteError> {
-        let mut result = Ok(Vec::new());
-        self.with_row(row, &mut Default::default(), |cells| result = checks.before_write(cells));
-        result.map_err(|VersionConflict| WriteError::VersionConflict)
-    }
-
-    /// Shows a row to the checks as it is after the change. Returns the response.
-    fn check_after_write(&self, row: u32, checks: &mut dyn WriteChecks) -> Result<Vec<u8>, WriteError> {
-        let mut result = Ok(Vec::new());
-        self.with_row(row, &mut Default::default(), |cells| result = checks.after_write(cells));
-        result.map_err(|ContractViolation| WriteError::ContractViolation)
+    /// The values of a row, in the order of the shape.
+    fn row_values(&self, row: u32) -> Vec<Value> {
+        let (mut values, mut scratch) = (Vec::new(), Self::Scratch::default());
+        self.with_row(row, &mut scratch, |row| values = row.iter().map(|value| value.to_value()).collect());
+        values
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
 use contract::source::{
-    Reader, SkippedTable, Source, SourceError, SourceFacts, TableShape, WriteError, Writer,
+    Reader, SkippedTable, Source, SourceError, SourceFacts, TableShape, WriteError, WriteSupport, Writer,
 };
 
 use crate::location::TextLocation;
@@ -121,7 +121,9 @@ impl Source for TableFile {
         let mut facts = snapshot.map_err(|error| self.0.source_error(&error))?.facts();
         let read_only = self.0.atomic_file.read_only_reason();
         for table in &mut facts.tables {
-            table.read_only_reason = table.read_only_reason.take().or_else(|| read_only.clone());
+            if let (None, Some(reason)) = (table.read_only_reason(), &read_only) {
+                table.write_support = WriteSupport::read_only(reason);
+            }
         }
         Ok(facts)
     }

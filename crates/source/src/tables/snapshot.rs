@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use contract::source::{SkippedTable, SourceError, SourceFacts, TableFacts};
+use contract::source::{SkippedTable, SourceError, SourceFacts, TableFacts, WriteSupport};
 use foldhash::quality::{FixedState, RandomState};
 
 use super::column::TableColumn;
@@ -116,7 +116,7 @@ impl FileSnapshot {
         let tables = self.tables.iter().zip(keys).map(|(table, key)| TableFacts {
             key: key.iter().copied().collect(),
             row_count: Some(u64::from(table.len())),
-            read_only_reason: table.read_only_reason.clone(),
+            write_support: WriteSupport::transactional_unless(table.read_only_reason.clone()),
             ..TableFacts::new(&table.name, table.column_facts())
         });
         let (notes, skipped) = (self.notes.clone(), self.skipped_tables.clone());

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::source::{
-    ColumnShape, ContractViolation, RowChange, Source, SourceError, TableShape, VersionConflict, WriteChecks,
-    WriteError, WriteRequest,
-};
+use contract::source::{ColumnShape, RowChange, Source, SourceError, TableShape, WriteError};
 use contract::{Value, ValueRef};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
@@ -104,18 +101,6 @@ impl FileFormat for ToyFormat {
 
 const FILE: &str = "= people\nid,name,sum\n1,Ann,1\n2,Bob,2\n3,,3\n= locked\nid,name,sum\n1,x,1\n";
 
-struct NoChecks;
-
-impl WriteChecks for NoChecks {
-    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
-        Ok(Vec::new())
-    }
-
-    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-        Ok(Vec::new())
-    }
-}
-
 struct TestFile {
     folder: tempfile::TempDir,
     rows: TableFile,
@@ -148,10 +133,7 @@ impl TestFile {
 
     fn write(&self, change: RowChange<'_>) -> Result<String, WriteError> {
         let writer = self.rows.writer(&self.shape(0)).expect("a writer");
-        writer.write(
-            &WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None },
-            &mut NoChecks,
-        )?;
+        crate::test_write::write_row(&*writer, &change)?;
         Ok(self.text())
     }
 }
@@ -213,7 +195,7 @@ fn tables_and_columns_are_found_by_name() {
     let file = TestFile::new();
     let facts = file.rows.introspect().expect("facts");
     let locked = &facts.tables[1];
-    assert_eq!((locked.name.as_str(), locked.read_only_reason.as_deref()), ("locked", Some("it is locked")));
+    assert_eq!((locked.name.as_str(), locked.read_only_reason()), ("locked", Some("it is locked")));
     assert_eq!(locked.columns[2].read_only_reason.as_deref(), Some("it is computed"));
     assert!(file.rows.writer(&file.shape(1)).is_err());
     let shape = file.shape(0);

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use contract::ValueRef;
 use contract::source::{
-    RowChange, SourceError, TableShape, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    IdempotencyKey, RowChange, RowTransaction, SourceError, TableShape, Transaction, TransactionOptions,
+    WriteError, Writer,
 };
+use contract::{Value, ValueRef};
 
 use super::error::TableError;
 use super::new_value::NewValue;
@@ -14,9 +15,8 @@ use super::snapshot::{FileSnapshot, FormatLoader};
 use super::table::{StoredValue, Table};
 use super::view::{TableMapping, TableView};
 use super::{CellUpdate, RowEdit};
-use crate::atomic_file::EditResult;
 use crate::snapshot_reader::{ReadableTable as _, bind_shape};
-use crate::watch::{FileLoader, WatchedFile};
+use crate::watch::{FileLoader, WatchedFile, WatchedTransaction};
 
 pub(super) struct TableWriter {
     file: Arc<WatchedFile<FormatLoader>>,
@@ -45,37 +45,6 @@ impl TableWriter {
 
     fn write_error(&self, error: &TableError) -> WriteError {
         self.file.source_error(error).into()
-    }
-
-    /// The new bytes, the response, and the snapshot of the new bytes if they differ.
-    fn edit(
-        &self,
-        bytes: &[u8],
-        change: &RowChange<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<(EditResult, Option<Arc<FileSnapshot>>), WriteError> {
-        let old = self.file.snapshot_of(bytes).map_err(|error| self.write_error(&error))?;
-        let view = self.mapping.open_view(&old).map_err(|error| self.write_error(&error))?;
-        let plan = view.plan_edit(change, checks)?;
-        if let PlannedEdit::Set(row, new_values) = &plan
-            && new_values.is_empty()
-        {
-            let response = verify_row(&view, *row, &[], checks)?;
-            return Ok((EditResult { bytes: bytes.to_vec(), response }, None));
-        }
-        let new_bytes = self.rewrite_file(bytes, &view, &plan)?;
-        let new = self.parse_back(&new_bytes)?;
-        check_rest_unchanged(&old, &new, &view, &plan)?;
-        let new_view = self.mapping.open_view(&new).map_err(|error| self.to_write_error(&error))?;
-        for notice in withdrawal_notices(&old, &new) {
-            checks.add_notice(notice);
-        }
-        let response = match &plan {
-            PlannedEdit::Append(new_values) => verify_row(&new_view, view.table.len(), new_values, checks)?,
-            PlannedEdit::Set(row, new_values) => verify_row(&new_view, *row, new_values, checks)?,
-            PlannedEdit::Remove(row) => verify_row(&view, *row, &[], checks)?,
-        };
-        Ok((EditResult { bytes: new_bytes, response }, Some(new)))
     }
 
     fn rewrite_file(
@@ -156,12 +125,96 @@ impl TableWriter {
 }
 
 impl Writer for TableWriter {
-    fn write(
-        &self,
-        write: &WriteRequest<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.file.write(write, |bytes| self.edit(bytes, &write.change, checks))
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
+        let file = self.file.begin(options)?;
+        let (current, changed, notices) = (None, None, Vec::new());
+        Ok(Box::new(TableTransaction { writer: self, file, current, changed, notices }))
+    }
+}
+
+struct TableTransaction<'w> {
+    writer: &'w TableWriter,
+    file: WatchedTransaction<'w, FormatLoader>,
+    /// The file and the table as they are, once they were read.
+    current: Option<(Arc<FileSnapshot>, TableView)>,
+    /// The table as it will be, and the row that was created or updated.
+    changed: Option<(TableView, u32)>,
+    notices: Vec<String>,
+}
+
+impl TableTransaction<'_> {
+    /// Parses the file, if that was not done yet. Not at the beginning: a repeated request gets its response even if
+    /// the file has become invalid.
+    fn current(&mut self) -> Result<&(Arc<FileSnapshot>, TableView), WriteError> {
+        if self.current.is_none() {
+            let opened = self.file.snapshot().and_then(|snapshot| {
+                let view = self.writer.mapping.open_view(&snapshot)?;
+                Ok((snapshot, view))
+            });
+            self.current = Some(opened.map_err(|error| self.writer.write_error(&error))?);
+        }
+        Ok(self.current.as_ref().expect("just set"))
+    }
+}
+
+impl Transaction for TableTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.file.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.file.store_response(key, response)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.file.commit()
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl RowTransaction for TableTransaction<'_> {
+    fn row(&mut self, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, WriteError> {
+        let (_, view) = self.current()?;
+        Ok(view.find(key).map(|row| view.row_values(row)))
+    }
+
+    fn apply(&mut self, change: &RowChange<'_>) -> Result<(), WriteError> {
+        let writer = self.writer;
+        let plan = self.current()?.1.plan_edit(change)?;
+        if let PlannedEdit::Set(row, new_values) = &plan
+            && new_values.is_empty()
+        {
+            self.changed = self.current.take().map(|(_, view)| (view, *row));
+            return Ok(());
+        }
+        let (old, view) = self.current.as_ref().expect("read above");
+        let new_bytes = writer.rewrite_file(self.file.bytes(), view, &plan)?;
+        let new = writer.parse_back(&new_bytes)?;
+        check_rest_unchanged(old, &new, view, &plan)?;
+        let new_view = writer.mapping.open_view(&new).map_err(|error| writer.to_write_error(&error))?;
+        self.notices = withdrawal_notices(old, &new).map(str::to_owned).collect();
+        self.changed = match &plan {
+            PlannedEdit::Append(new_values) => {
+                let row = view.table.len();
+                check_reads_back(&new_view, row, new_values)?;
+                Some((new_view, row))
+            }
+            PlannedEdit::Set(row, new_values) => {
+                check_reads_back(&new_view, *row, new_values)?;
+                Some((new_view, *row))
+            }
+            PlannedEdit::Remove(_) => None,
+        };
+        self.file.set_bytes(new_bytes, new)
+    }
+
+    fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
+        Ok(self.changed.as_ref().map(|(view, row)| view.row_values(*row)))
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.notices.clone()
     }
 }
 
@@ -174,28 +227,19 @@ fn header_index(view: &TableView, position: usize) -> usize {
     view.columns[position].column_index.unwrap_or(view.table.header.len() + position)
 }
 
-/// Checks that the row reads back as intended, and shows it to the checks.
-fn verify_row(
-    view: &TableView,
-    row: u32,
-    new_values: &[NewValue],
-    checks: &mut dyn WriteChecks,
-) -> Result<Vec<u8>, WriteError> {
+/// Checks that the row reads back as intended.
+fn check_reads_back(view: &TableView, row: u32, new_values: &[NewValue]) -> Result<(), WriteError> {
     for new_value in new_values {
         let column = &view.columns[new_value.column];
         if !new_value.reads_back_as(column, column.value(&view.table, row).as_value_ref()) {
             return Err(rejected(Some(new_value.column), "the value would not read back unchanged"));
         }
     }
-    view.check_after_write(row, checks)
+    Ok(())
 }
 
 impl TableView {
-    fn plan_edit(
-        &self,
-        change: &RowChange<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<PlannedEdit, WriteError> {
+    fn plan_edit(&self, change: &RowChange<'_>) -> Result<PlannedEdit, WriteError> {
         match change {
             RowChange::Create { values } => {
                 let new_values = self.new_values(values.iter().copied())?;
@@ -204,12 +248,7 @@ impl TableView {
             }
             RowChange::Update { key, values } => {
                 let row = self.find(key).ok_or(WriteError::NotFound)?;
-                let more = self.check_before_write(row, checks)?;
-                // Values from the checks replace those from the caller.
-                let is_replaced = |position: &usize| more.iter().any(|(other, _)| other == position);
-                let rest = values.iter().copied().filter(|(position, _)| !is_replaced(position));
-                let more = more.iter().map(|(position, value)| (*position, value.as_value_ref()));
-                let mut new_values = self.new_values(rest.chain(more))?;
+                let mut new_values = self.new_values(values.iter().copied())?;
                 // A value that reads the same already keeps its storage: a `true` in the file does not become a
                 // `"true"`.
                 new_values.retain(|new_value| {
@@ -220,7 +259,6 @@ impl TableView {
             }
             RowChange::Delete { key } => {
                 let row = self.find(key).ok_or(WriteError::NotFound)?;
-                self.check_before_write(row, checks)?;
                 Ok(PlannedEdit::Remove(row))
             }
         }

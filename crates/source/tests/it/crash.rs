@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use contract::ValueRef;
 use contract::source::{
-    IdempotencyKey, Query, Reader, RowChange, RowFlow, Source, SourceError, TableShape, WriteError,
-    WriteOutcome, WriteRequest, Writer,
+    IdempotencyKey, Query, Reader, RowChange, RowFlow, Source, SourceError, TableShape, WriteError, Writer,
 };
 
+use crate::driver::{WriteOutcome, WriteRequest, WriteRow};
 use crate::write_checks::RecordingChecks;
 
 const PATH: &str = "SPILE_KILL_PATH";
@@ -43,7 +43,7 @@ fn open(path: &Path) -> Arc<dyn Source> {
 
 fn shape(source: &dyn Source) -> TableShape {
     let table = source.introspect().unwrap().tables.remove(0);
-    assert_eq!(table.read_only_reason, None);
+    assert_eq!(table.read_only_reason(), None);
     TableShape { key: vec![0], ..crate::shape::shape_of(&table) }
 }
 

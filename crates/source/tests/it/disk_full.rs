@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use contract::ValueRef;
-use contract::source::{RowChange, Source, WriteRequest};
+use contract::source::{RowChange, Source};
 use source::csv::{Csv, Options};
 
 use crate::csv::kit::shape;
+use crate::driver::{WriteRequest, WriteRow};
 use crate::write_checks::{RecordingChecks, idempotency_key, outcome_text};
 
 const PATH: &str = "SPILE_FULL_PATH";

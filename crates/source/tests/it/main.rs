@@ -5,6 +5,7 @@ mod crash;
 mod csv;
 #[cfg(unix)]
 mod disk_full;
+mod driver;
 mod json;
 mod parity;
 mod roundtrip;

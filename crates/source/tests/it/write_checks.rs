@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use contract::source::{
-    ContractViolation, IdempotencyKey, RowChange, VersionConflict, WriteChecks, WriteError, WriteOutcome,
-    WriteRequest, Writer,
-};
+use contract::source::{IdempotencyKey, RowChange, WriteError, Writer};
 use contract::{Value, ValueRef};
+
+use crate::driver::{ContractViolation, VersionConflict, WriteChecks, WriteOutcome, WriteRequest, WriteRow};
 
 /// Shows rows as their values between `|`; no value is `-`.
 #[derive(Default)]

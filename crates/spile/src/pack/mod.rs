@@ -92,7 +92,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
             id_file.display()
         )?;
     }
-    let external = contents.sources.iter().find(|source| !args.with_data && source.path.is_relative());
+    let external = contents.sources.iter().find(|source| !args.with_data && source.location.is_relative());
     if let (PackFormat::Mcpb, Some(source)) = (args.format, external) {
         bail!(
             "a bundle cannot read files next to it, so source `{}` would be missing; add --with-data",
@@ -147,11 +147,13 @@ impl PackagedServer {
             if !with_data {
                 break;
             }
-            let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Data that is not a file stays where it is.
+            let Some(path) = source.location.packable_file() else { continue };
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // The index keeps apart files with the same name.
             let archive_path = format!("data/{index}/{name}");
             sources.push((source.name, archive_path.clone()));
-            files.push(PackedFile { archive_path, path: source.path, kind: source.kind });
+            files.push(PackedFile { archive_path, path: path.to_owned(), kind: source.kind });
         }
         let first_line = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
         let instructions = contract.instructions.as_deref().map(first_line).filter(|line| !line.is_empty());

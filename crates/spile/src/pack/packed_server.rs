@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use contract::diagnostic::Diagnostic;
+use contract::source::SourceLocation;
 use spile_core::text::hex;
 use zip::ZipArchive;
 
@@ -244,11 +245,12 @@ fn packed_project(
                         )
                     })?;
             }
-            relocated.insert(name.clone(), to);
+            relocated.insert(name.clone(), SourceLocation::File(to));
         }
     } else {
         for (name, archive_path) in &packed.sources {
-            relocated.insert(name.clone(), extracted.join(archive_relative_path(archive_path)?));
+            let file = extracted.join(archive_relative_path(archive_path)?);
+            relocated.insert(name.clone(), SourceLocation::File(file));
         }
     }
     let folder = data.map_or(executable_dir, Path::to_owned);

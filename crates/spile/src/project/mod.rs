@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use contract::compile::{DescribedStatement, KnownSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
-use contract::source::{ColumnFacts, SourceError, SourceFacts};
+use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
 use contract::{Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 
@@ -53,8 +53,8 @@ pub struct Project {
     /// Paths in the manifest are relative to this folder, and `init` writes the manifest into it.
     pub folder: PathBuf,
     pub input: ProjectInput,
-    /// Files of sources that are not where the manifest says, by the name of the source.
-    pub relocated: BTreeMap<String, PathBuf>,
+    /// The places of sources that are not where the manifest says, by the name of the source.
+    pub relocated: BTreeMap<String, SourceLocation>,
     pub source_failures: SourceFailurePolicy,
     /// Whether the path was a folder: then everything in it is meant.
     is_folder: bool,
@@ -167,7 +167,7 @@ impl Project {
         name: &str,
         folder: PathBuf,
         manifest: PathBuf,
-        relocated: BTreeMap<String, PathBuf>,
+        relocated: BTreeMap<String, SourceLocation>,
     ) -> Self {
         let source_failures = SourceFailurePolicy::Skip;
         Self {
@@ -236,8 +236,8 @@ pub struct Scan {
     pub compiled: Option<Compiled>,
     pub diagnostics: Vec<Diagnostic>,
     pub source_summaries: Vec<SourceSummary>,
-    /// The data files, including those that could not be read.
-    pub data_files: Vec<PathBuf>,
+    /// Where the data is, including what could not be read.
+    pub locations: Vec<SourceLocation>,
     /// How the contract compares with the lock file.
     pub lock_state: LockState,
     /// The manifest that the contract was compiled from.
@@ -423,12 +423,13 @@ impl Project {
             }
         };
         for one in &manifest.sources {
-            let path = self.source_path(&one.name.value, &one.path.value);
-            scan.data_files.push(path.clone());
+            let location = self.source_location(one);
+            scan.locations.push(location.clone());
+            let display_name = one.location.value.to_string();
             let spec = SourceSpec {
                 name: &one.name.value,
-                path: &path,
-                display_name: &one.path.value,
+                location: &location,
+                display_name: &display_name,
                 settings: &one.settings,
                 header_rows: header_rows(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
@@ -436,7 +437,7 @@ impl Project {
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
                     Some(_) => error,
-                    None => error.at(&one.path.location),
+                    None => error.at(&one.location.location),
                 };
                 opener.failures.push(SourceFailure::of_source(&spec, error));
             }
@@ -444,8 +445,9 @@ impl Project {
         Ok(Some(manifest))
     }
 
-    fn source_path(&self, source: &str, path: &str) -> PathBuf {
-        self.relocated.get(source).cloned().unwrap_or_else(|| self.folder.join(path))
+    fn source_location(&self, declared: &manifest::Source) -> SourceLocation {
+        let relocated = self.relocated.get(&declared.name.value).cloned();
+        relocated.unwrap_or_else(|| declared.location.value.resolve(&self.folder))
     }
 
     /// Opens the data files and generates the manifest for them.
@@ -459,12 +461,13 @@ impl Project {
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = source_kind(file) else { continue };
-            scan.data_files.push(file.clone());
+            let location = SourceLocation::File(file.clone());
+            scan.locations.push(location.clone());
             let display_name = file_name(file);
             let mut open_with = |settings: &SourceSettings| {
                 let spec = SourceSpec {
                     name: &name,
-                    path: file,
+                    location: &location,
                     display_name: &display_name,
                     settings,
                     header_rows: Vec::new(),

@@ -1,24 +1,33 @@
 //! Messages for files that do not exist: the path that was tried, and what the user probably meant. Only the operator
 //! sees them; callers do not learn paths.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use contract::diagnostic::Diagnostic;
 use contract::nearest;
+use contract::source::SourceLocation;
 
 use super::file_name;
 
 /// How many files of a folder are compared to find a similar name.
 const SIBLINGS_MAX: usize = 10_000;
 
-/// `file` is the path in the manifest, `path` the one it resolves to.
-pub(super) fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
-    if file.contains("://") {
-        let error = Diagnostic::error(format!("`{file}` is a URL, but the path of a source must be a file"));
-        return error
-            .help("reading from a URL is not supported in this version; download the file and name that");
+/// The diagnostic for a source that is not there; `None` if it cannot be read for another reason. `declared` is the
+/// place as the manifest has it.
+pub(super) fn location_diagnostic(declared: &str, location: &SourceLocation) -> Option<Diagnostic> {
+    match location {
+        SourceLocation::File(path) => match std::fs::metadata(path) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Some(not_found_diagnostic(declared, path))
+            }
+            Ok(_) | Err(_) => None,
+        },
     }
+}
+
+/// `file` is the path in the manifest, `path` the one it resolves to.
+fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let message = format!("`{file}` does not exist; tried `{}`", absolute.display());
     Diagnostic::error(message).help(suggestion(file, path))
@@ -27,7 +36,7 @@ pub(super) fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
 /// Why a path on the command line cannot be used.
 pub(crate) fn path_error(path: &Path, error: io::Error) -> anyhow::Error {
     match error.kind() {
-        io::ErrorKind::NotFound => not_found_error(path),
+        ErrorKind::NotFound => not_found_error(path),
         _ => anyhow::Error::new(error).context(format!("cannot read `{}`", path.display())),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use contract::manifest::SourceKind;
+use contract::source::SourceLocation;
 use host::SystemPlatform;
 use spile_core::Platform;
 use spile_core::text::hex;
@@ -19,7 +20,7 @@ const ID_CHARS: usize = 16;
 pub struct PackageContents {
     pub manifest: String,
     pub lock: Option<Vec<u8>>,
-    /// The files that sources read.
+    /// Where the sources are.
     pub sources: Vec<PackedSource>,
     /// Names of the environment variables that the manifest uses.
     pub variables: Vec<String>,
@@ -31,7 +32,7 @@ pub struct PackageContents {
 
 pub struct PackedSource {
     pub name: String,
-    pub path: PathBuf,
+    pub location: SourceLocation,
     pub kind: SourceKind,
 }
 
@@ -48,7 +49,7 @@ impl Project {
         let sources: Vec<PackedSource> = declared
             .map(|one| PackedSource {
                 name: one.name.value.clone(),
-                path: self.source_path(&one.name.value, &one.path.value),
+                location: self.source_location(one),
                 kind: one.settings.kind(),
             })
             .collect();
@@ -95,7 +96,8 @@ fn with_file_names(text: &str, sources: &[PackedSource]) -> anyhow::Result<Strin
         let Some(path) = path.filter(|path| path.as_str().is_some_and(|path| path.contains("${"))) else {
             continue;
         };
-        let name = source.path.file_name().unwrap_or_default().to_string_lossy().replace("${", "$${");
+        let Some(file) = source.location.packable_file() else { continue };
+        let name = file.file_name().unwrap_or_default().to_string_lossy().replace("${", "$${");
         let decor = path.decor().clone();
         *path = Value::from(name);
         *path.decor_mut() = decor;

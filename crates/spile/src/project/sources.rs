@@ -1,22 +1,22 @@
-//! Opens the files of a project and introspects them.
+//! Opens the sources of a project and introspects them.
 
 use std::fmt;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
-    ColumnFacts, PreparedStatement, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, Writer,
+    ColumnFacts, PreparedStatement, Reader, Source, SourceError, SourceFacts, SourceLocation, TableFacts,
+    TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
 use host::ContractBackends;
 use source::{csv, json, sheets, sqlite};
 
+use super::not_found;
 use super::unavailable::SourceFailure;
-use super::{file_name, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -63,7 +63,7 @@ pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceS
 /// Everything needed to open a source.
 pub(super) struct SourceSpec<'a> {
     pub(super) name: &'a str,
-    pub(super) path: &'a Path,
+    pub(super) location: &'a SourceLocation,
     /// The name that the user knows it by.
     pub(super) display_name: &'a str,
     pub(super) settings: &'a SourceSettings,
@@ -104,7 +104,7 @@ pub(super) struct KeptCollection {
 /// Everything that opening a source depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceKey {
-    path: PathBuf,
+    location: SourceLocation,
     settings: SourceSettings,
     header_rows: Vec<(Option<String>, u32)>,
 }
@@ -112,16 +112,14 @@ struct SourceKey {
 impl Sources {
     /// Opens a source, unless it is open already, and introspects the file as it is now.
     pub(super) fn open(&mut self, served: &Self, spec: &SourceSpec<'_>) -> Result<LoadedSource, Diagnostic> {
-        let SourceSpec { name, path, display_name, settings, .. } = *spec;
+        let SourceSpec { name, location, display_name, settings, .. } = *spec;
         let key = SourceKey::from_spec(spec);
         let open = self.open.iter().chain(&served.open).find(|one| one.key == key);
         let source = open.map_or_else(|| open_source(spec), |one| Arc::clone(&one.source));
-        let _progress = ProgressLine::reading_file(display_name, path);
-        let mut facts = source.introspect().map_err(|cause| match std::fs::metadata(path) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                not_found::not_found_diagnostic(display_name, path)
-            }
-            Ok(_) | Err(_) => explain_error(&*source, None, &cause, &file_name(path)),
+        let _progress = ProgressLine::reading(display_name, location.size_bytes());
+        let mut facts = source.introspect().map_err(|cause| {
+            let not_found = not_found::location_diagnostic(display_name, location);
+            not_found.unwrap_or_else(|| explain_error(&*source, None, &cause, &location.short_name()))
         })?;
         // After the last record is deleted, the declared fields still allow a new one to be created.
         let has_records = matches!(settings, SourceSettings::Json { .. } | SourceSettings::JsonLines);
@@ -215,16 +213,22 @@ impl SourceKey {
     fn from_spec(spec: &SourceSpec<'_>) -> Self {
         let rows = spec.header_rows.iter();
         Self {
-            path: spec.path.into(),
+            location: spec.location.clone(),
             settings: spec.settings.clone(),
             header_rows: rows.map(|(sheet, row)| (sheet.map(str::to_owned), *row)).collect(),
         }
     }
 }
 
+/// Creates the source. Nothing is read yet.
 fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
-    let SourceSpec { path, settings, .. } = *spec;
-    match settings {
+    match spec.location {
+        SourceLocation::File(path) => open_file(path, spec),
+    }
+}
+
+fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
+    match spec.settings {
         SourceSettings::Csv { delimiter, null_text, formulas } => {
             let options = csv::Options {
                 delimiter: *delimiter,

@@ -1,22 +1,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use contract::source::{ContractViolation, RowChange, VersionConflict, WriteChecks, WriteRequest};
-use contract::{Value, ValueRef};
+use contract::ValueRef;
+use contract::source::{RowChange, TransactionOptions};
 
 use super::{Compiled, MANIFEST, Project, Sources};
-
-struct NoChecks;
-
-impl WriteChecks for NoChecks {
-    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
-        Ok(Vec::new())
-    }
-
-    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-        Ok(Vec::new())
-    }
-}
 
 fn compile_folder(folder: &Path, description: &str, served: &Sources) -> Compiled {
     let read = std::fs::read_dir(folder).expect("a folder");
@@ -41,8 +29,9 @@ fn update(through: &Compiled, to: &str) {
     let writer = through.backends.writers[0].as_ref().expect("it is written to");
     let (key, cells) = ([ValueRef::Integer(1)], [(1, ValueRef::Text(to))]);
     let change = RowChange::Update { key: &key, values: &cells };
-    let write = WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None };
-    writer.write(&write, &mut NoChecks).expect("written");
+    let mut transaction = writer.begin(&TransactionOptions::default()).expect("begun");
+    transaction.apply(&change).expect("applied");
+    transaction.commit().expect("written");
 }
 
 fn read(through: &Compiled) -> String {

@@ -174,11 +174,11 @@ pub(super) fn read_only_failures(manifest: &Manifest, loaded: &[LoadedSource]) -
             [only] => Some(only),
             tables => tables.iter().find(|table| table.name == wanted.value),
         };
-        let Some(reason) = table.and_then(|table| table.read_only_reason.as_ref()) else { continue };
+        let Some(reason) = table.and_then(|table| table.read_only_reason()) else { continue };
         failures.push(SourceFailure {
             part: FailedPart::Writes(collection.name.value.clone()),
             display_name: source.display_name.clone(),
-            error: Diagnostic::error(reason.clone()).at(location),
+            error: Diagnostic::error(reason).at(location),
         });
     }
     failures

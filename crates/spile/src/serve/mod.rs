@@ -86,7 +86,7 @@ impl Service {
         let Scan {
             compiled,
             mut diagnostics,
-            data_files,
+            locations,
             lock_state,
             has_manifest,
             unavailable,
@@ -100,7 +100,7 @@ impl Service {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
-            let watched = WatchedProject::new(path, build, data_files, stamp, started)
+            let watched = WatchedProject::new(path, build, locations, stamp, started)
                 .with_manifest(has_manifest)
                 .with_health(source_failures, health);
             Self { watched: Some(watched), ..service }
@@ -184,7 +184,7 @@ pub(crate) fn serve_with(
     if args.verbose > 0 {
         servers.iter().for_each(|server| server.set_observer_if_none(Arc::new(call_log::CallLog)));
     }
-    let requester = reload::start(watched, breaking, listener);
+    let requester = reload::start(watched, breaking, &listener);
     match (address, args.socket()) {
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,

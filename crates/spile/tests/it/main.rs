@@ -18,6 +18,7 @@ mod log_output;
 mod official;
 mod pack;
 mod readme;
+mod reload_isolation;
 mod reloading;
 mod serving;
 mod sockets;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 use contract::source::{
-    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey,
-    PreparedStatement, Query, ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage,
-    Source, SourceError, SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions,
-    TableFacts, TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, IdempotencyKey, PreparedStatement, Query,
+    ReadRequest, Reader, RowChange, RowFlow, RowPosition, RowTransaction, Search, SearchCoverage, Source,
+    SourceError, SourceFacts, StatementError, StatementFacts, StatementShape, StatementTransaction,
+    TableFacts, TableShape, Total, Transaction, TransactionOptions, WriteCapabilities, WriteError, Writer,
 };
 use contract::{DataType, Value, ValueRef, order};
 
@@ -129,7 +129,7 @@ impl Source for Table {
             "rename" => Ok(StatementFacts {
                 parameters: names(&["old", "new"]),
                 columns: vec![column("id", DataType::Text)],
-                writes: true,
+                writes: Some(WriteCapabilities::ALL),
                 ..StatementFacts::default()
             }),
             _ => Err(StatementError { message: "unknown statement".into(), help: None, span: None }),
@@ -248,86 +248,122 @@ impl Reader for TableAccess {
 }
 
 impl Writer for TableAccess {
-    fn write(
-        &self,
-        write: &WriteRequest<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.table.wait_while_slow(write.cancelled)?;
-        if let RowChange::Create { values } = &write.change
-            && values.contains(&(1, ValueRef::Text("unsure")))
-        {
-            return Err(WriteError::DurabilityUnknown {
-                message: "the disk did not confirm it".into(),
-                detail: "fsync".into(),
-            });
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
+        self.table.wait_while_slow(options.cancelled.as_ref())?;
+        Ok(Box::new(TableTransaction { access: self, pending: Pending::new(&self.table), changed: None }))
+    }
+}
+
+/// The new state of the table, until it is committed. Holds the table's lock.
+struct Pending<'t> {
+    state: MutexGuard<'t, TableState>,
+    rows: Vec<Vec<Value>>,
+    record: Option<(IdempotencyKey, Vec<u8>)>,
+}
+
+impl<'t> Pending<'t> {
+    fn new(table: &'t Table) -> Self {
+        let state = table.state();
+        Self { rows: state.rows.clone(), state, record: None }
+    }
+
+    fn find_response(&self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        match self.state.idempotency_records.get(&key.key_digest) {
+            Some((same, stored)) if same.request_digest == key.request_digest => Ok(Some(stored.clone())),
+            Some(_) => Err(WriteError::IdempotencyKeyReused),
+            None => Ok(None),
         }
-        let mut state = self.table.state();
-        if let Some(replayed) = find_replay(&state, write.idempotency_key)? {
-            return Ok(replayed);
+    }
+
+    fn commit(mut self) {
+        self.state.rows = self.rows;
+        self.state.writes += 1;
+        if let Some((key, response)) = self.record {
+            self.state.idempotency_records.insert(key.key_digest, (key, response));
         }
-        let mut rows = state.rows.clone();
-        let position = |key: &[ValueRef<'_>]| {
-            state.rows.iter().position(|row| self.has_key(row, key)).ok_or(WriteError::NotFound)
-        };
-        let stored = match &write.change {
+    }
+}
+
+struct TableTransaction<'t> {
+    access: &'t TableAccess,
+    pending: Pending<'t>,
+    /// The position of the row that was created or updated.
+    changed: Option<usize>,
+}
+
+impl TableTransaction<'_> {
+    fn position(&self, key: &[ValueRef<'_>]) -> Option<usize> {
+        self.pending.rows.iter().position(|row| self.access.has_key(row, key))
+    }
+
+    fn row_at(&self, position: usize) -> Vec<Value> {
+        self.access.cells(&self.pending.rows[position]).iter().map(|value| value.to_value()).collect()
+    }
+}
+
+impl Transaction for TableTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.pending.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.pending.record = Some((*key, response.to_vec()));
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.pending.commit();
+        Ok(())
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl RowTransaction for TableTransaction<'_> {
+    fn row(&mut self, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, WriteError> {
+        Ok(self.position(key).map(|position| self.row_at(position)))
+    }
+
+    fn apply(&mut self, change: &RowChange<'_>) -> Result<(), WriteError> {
+        let access = self.access;
+        match change {
+            RowChange::Create { values } if values.contains(&(1, ValueRef::Text("unsure"))) => {
+                return Err(WriteError::DurabilityUnknown {
+                    message: "the disk did not confirm it".into(),
+                    detail: "fsync".into(),
+                });
+            }
             RowChange::Create { values } => {
                 let mut row = vec![Value::Null; COLUMNS.len()];
                 row[12] = Value::Integer(0);
-                self.set(&mut row, values)?;
-                let key: Vec<ValueRef<'_>> = self
+                access.set(&mut row, values)?;
+                let key: Vec<ValueRef<'_>> = access
                     .shape
                     .key
                     .iter()
-                    .map(|index| row[self.shape.columns[*index].source_index].as_value_ref())
+                    .map(|index| row[access.shape.columns[*index].source_index].as_value_ref())
                     .collect();
-                if state.rows.iter().any(|other| self.has_key(other, &key)) {
+                if self.position(&key).is_some() {
                     return Err(WriteError::AlreadyExists);
                 }
-                let stored = checks.after_write(&self.cells(&row));
-                rows.push(row);
-                stored
+                self.changed = Some(self.pending.rows.len());
+                self.pending.rows.push(row);
             }
             RowChange::Update { key, values } => {
-                let row = &mut rows[position(key)?];
-                let additions =
-                    checks.before_write(&self.cells(row)).map_err(|_| WriteError::VersionConflict)?;
-                let additions: Vec<(usize, ValueRef<'_>)> =
-                    additions.iter().map(|(index, value)| (*index, value.as_value_ref())).collect();
-                self.set(row, values)?;
-                self.set(row, &additions)?;
-                checks.after_write(&self.cells(row))
+                let position = self.position(key).ok_or(WriteError::NotFound)?;
+                access.set(&mut self.pending.rows[position], values)?;
+                self.changed = Some(position);
             }
             RowChange::Delete { key } => {
-                let row = rows.remove(position(key)?);
-                checks.before_write(&self.cells(&row)).map_err(|_| WriteError::VersionConflict)?;
-                checks.after_write(&self.cells(&row))
+                let position = self.position(key).ok_or(WriteError::NotFound)?;
+                self.pending.rows.remove(position);
             }
-        };
-        let stored = stored.map_err(|_| WriteError::ContractViolation)?;
-        if !write.dry_run {
-            commit(&mut state, rows, write.idempotency_key, stored);
         }
-        Ok(WriteOutcome::Done)
+        Ok(())
     }
-}
 
-fn find_replay(state: &TableState, key: Option<IdempotencyKey>) -> Result<Option<WriteOutcome>, WriteError> {
-    let Some(key) = key else { return Ok(None) };
-    match state.idempotency_records.get(&key.key_digest) {
-        Some((same, stored)) if same.request_digest == key.request_digest => {
-            Ok(Some(WriteOutcome::Replayed(stored.clone())))
-        }
-        Some(_) => Err(WriteError::IdempotencyKeyReused),
-        None => Ok(None),
-    }
-}
-
-fn commit(state: &mut TableState, rows: Vec<Vec<Value>>, key: Option<IdempotencyKey>, stored: Vec<u8>) {
-    state.rows = rows;
-    state.writes += 1;
-    if let Some(key) = key {
-        state.idempotency_records.insert(key.key_digest, (key, stored));
+    fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
+        Ok(self.changed.map(|position| self.row_at(position)))
     }
 }
 
@@ -381,22 +417,46 @@ impl PreparedStatement for TableStatement {
         Ok(())
     }
 
-    fn write(
-        &self,
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError> {
+        self.table.wait_while_slow(options.cancelled.as_ref())?;
+        Ok(Box::new(RenameTransaction { shape: &self.shape, pending: Pending::new(&self.table) }))
+    }
+}
+
+struct RenameTransaction<'t> {
+    shape: &'t StatementShape,
+    pending: Pending<'t>,
+}
+
+impl Transaction for RenameTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.pending.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.pending.record = Some((*key, response.to_vec()));
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.pending.commit();
+        Ok(())
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl StatementTransaction for RenameTransaction<'_> {
+    fn execute(
+        &mut self,
         arguments: &[ValueRef<'_>],
-        options: &StatementWriteOptions<'_>,
+        capture: CaptureMode,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-        before_commit: &mut dyn FnMut(&ChangeSummary) -> Result<Vec<u8>, ContractViolation>,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.table.wait_while_slow(options.cancelled)?;
+    ) -> Result<ChangeSummary, WriteError> {
         if arguments[1] == ValueRef::Text("007") {
             return Err(WriteError::Rejected { column: Some(1), reason: "it would be kept as 7".into() });
         }
-        let mut state = self.table.state();
-        if let Some(replayed) = find_replay(&state, options.idempotency_key)? {
-            return Ok(replayed);
-        }
-        let mut rows = state.rows.clone();
+        let rows = &mut self.pending.rows;
         let changed: Vec<&mut Vec<Value>> =
             rows.iter_mut().filter(|row| row[1].as_value_ref() == arguments[0]).collect();
         let count = changed.len() as u64;
@@ -412,18 +472,13 @@ impl PreparedStatement for TableStatement {
         if count > self.shape.changes_max {
             return Err(WriteError::TooManyRows { rows: count, max: self.shape.changes_max });
         }
-        let digest = (options.capture == CaptureMode::RowDigest).then(|| {
+        let digest = (capture == CaptureMode::RowDigest).then(|| {
             let mut digest = [0; 32];
             for (byte, id) in digest.iter_mut().zip(ids) {
                 *byte = id;
             }
             digest
         });
-        let stored = before_commit(&ChangeSummary { rows: count, digest })
-            .map_err(|_| WriteError::ContractViolation)?;
-        if !options.dry_run {
-            commit(&mut state, rows, options.idempotency_key, stored);
-        }
-        Ok(WriteOutcome::Done)
+        Ok(ChangeSummary { rows: count, digest })
     }
 }

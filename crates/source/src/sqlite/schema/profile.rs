@@ -8,7 +8,7 @@ use contract::cursor::KEY_BYTES_MAX;
 use contract::humanize::pluralize;
 use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
 use contract::source::{
-    ColumnFacts, NearMiss, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts,
+    ColumnFacts, NearMiss, PossibleTypes, SearchFacts, SourceError, SourceFacts, TableFacts, WriteSupport,
 };
 use contract::{DataType, ValueRef};
 use foldhash::fast::RandomState;
@@ -44,7 +44,8 @@ pub(crate) fn collect_facts(
         match profile_table(pool, table, options, *is_wal, &mut facts.notes) {
             Ok(mut table_facts) => {
                 facts.notes.extend(table.columns.iter().filter_map(|column| precision_note(table, column)));
-                table_facts.read_only_reason = table_read_only_reason(table).or_else(|| file_reason.clone());
+                let reason = table_read_only_reason(table).or_else(|| file_reason.clone());
+                table_facts.write_support = WriteSupport::transactional_unless(reason);
                 table_facts.search = search_facts(table);
                 facts.tables.push(table_facts);
             }

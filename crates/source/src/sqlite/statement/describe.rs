@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use contract::source::{ColumnAssignment, ColumnFacts, SourceFacts, StatementError, StatementFacts};
+use contract::source::{
+    ColumnAssignment, ColumnFacts, SourceFacts, StatementError, StatementFacts, WriteCapabilities,
+};
 use contract::{DataType, nearest};
 use rusqlite::{Error, Statement};
 
@@ -107,7 +109,7 @@ fn describe_on(
     Ok(StatementFacts {
         parameters: Vec::new(),
         columns: column_facts(&statement, schema, facts, &access_log, text),
-        writes: !statement.readonly(),
+        writes: (!statement.readonly()).then_some(WriteCapabilities::ALL),
         tables: access_log.tables.iter().filter(is_known).cloned().collect(),
         assignments: assignments.collect(),
         limit_parameters: direct_params::limit_parameters(text.sql, &text.tokens),

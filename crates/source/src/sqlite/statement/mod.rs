@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::source::{
-    CancelFlag, CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError,
-    StatementShape, StatementWriteOptions, WriteError, WriteOutcome,
+    CancelFlag, CaptureMode, ChangeSummary, IdempotencyKey, PreparedStatement, RowFlow, SourceError,
+    StatementShape, StatementTransaction, Transaction, TransactionOptions, WriteError,
 };
 use contract::{DataType, ValueRef, infer};
 use rusqlite::{Row, Statement};
@@ -31,8 +31,7 @@ use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::lexer::{self, Token};
 use crate::sqlite::read::served_tables::ServedTables;
 use crate::sqlite::schema::{ForeignKeyGraph, Schema, Table, quote_identifier};
-use crate::sqlite::write::idempotency;
-use crate::sqlite::write::write_connection::{TransactionEnd, WriteConnection};
+use crate::sqlite::write::write_connection::{WriteConnection, WriteTransaction};
 use change_capture::{CaptureOptions, ChangeCapture};
 use direct_params::DirectParam;
 
@@ -419,43 +418,53 @@ impl PreparedStatement for SqliteStatement {
         }
     }
 
-    fn write(
-        &self,
-        arguments: &[ValueRef<'_>],
-        options: &StatementWriteOptions<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-        render_result: &mut dyn FnMut(&ChangeSummary) -> Result<Vec<u8>, ContractViolation>,
-    ) -> Result<WriteOutcome, WriteError> {
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError> {
         if !self.writes {
             return Err(SourceError::read_only().into());
         }
-        self.write_connection.transaction(&self.shadow_tables, options.cancelled, |connection| {
-            let to_write_error = |error| self.write_connection.idempotency_error(error);
-            if let Some(key) = &options.idempotency_key
-                && let Some(response) = idempotency::find(connection, key).map_err(to_write_error)?
-            {
-                return Ok((TransactionEnd::Rollback, WriteOutcome::Replayed(response)));
-            }
-            let arguments = &self.booleans_as_text(arguments)[..];
-            self.check_roundtrip(arguments)?;
-            connection.authorizer.set_mode(AccessMode::RunStatement);
-            connection.set_call_limit(options.cancelled, self.timeout);
-            let changes = self.run_write_captured(connection, arguments, options.capture, row);
-            let changes = changes.map_err(|row_error| self.write_error(row_error, arguments))?;
-            connection.clear_deadline();
-            if changes.rows > self.changes_max {
-                return Err(WriteError::TooManyRows { rows: changes.rows, max: self.changes_max });
-            }
-            let response =
-                render_result(&changes).map_err(|ContractViolation| WriteError::ContractViolation)?;
-            if options.dry_run {
-                return Ok((TransactionEnd::Rollback, WriteOutcome::Done));
-            }
-            if let Some(key) = &options.idempotency_key {
-                idempotency::store(connection, key, &response, options.now_ms).map_err(to_write_error)?;
-            }
-            Ok((TransactionEnd::Commit, WriteOutcome::Done))
-        })
+        let transaction = self.write_connection.begin(&self.shadow_tables, options)?;
+        Ok(Box::new(SqliteStatementTransaction { statement: self, transaction }))
+    }
+}
+
+struct SqliteStatementTransaction<'s> {
+    statement: &'s SqliteStatement,
+    transaction: WriteTransaction<'s>,
+}
+
+impl Transaction for SqliteStatementTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.transaction.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.transaction.store_response(key, response)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.transaction.commit()
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl StatementTransaction for SqliteStatementTransaction<'_> {
+    fn execute(
+        &mut self,
+        arguments: &[ValueRef<'_>],
+        capture: CaptureMode,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<ChangeSummary, WriteError> {
+        let statement = self.statement;
+        let arguments = &statement.booleans_as_text(arguments)[..];
+        statement.check_roundtrip(arguments)?;
+        self.transaction.allow_change(AccessMode::RunStatement, statement.timeout);
+        let changes = statement.run_write_captured(self.transaction.connection(), arguments, capture, row);
+        let changes = changes.map_err(|row_error| statement.write_error(row_error, arguments))?;
+        if changes.rows > statement.changes_max {
+            return Err(WriteError::TooManyRows { rows: changes.rows, max: statement.changes_max });
+        }
+        Ok(changes)
     }
 }
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::source::{
-    ContractViolation, RowChange, SourceError, TableShape, VersionConflict, WriteChecks, WriteError,
-    WriteOutcome, WriteRequest, Writer,
+    IdempotencyKey, RowChange, RowTransaction, SourceError, TableShape, Transaction, TransactionOptions,
+    WriteError, Writer,
 };
 use contract::{Value, ValueRef};
 use rusqlite::{Row, Statement, params_from_iter};
@@ -31,7 +31,7 @@ use crate::sqlite::read::TableReader;
 use crate::sqlite::read::select_builder::{QueryParams, SqlTemplate};
 use crate::sqlite::read::table_scan;
 use crate::sqlite::schema::{Schema, TableKind};
-use write_connection::{TransactionEnd, WriteConnection};
+use write_connection::{WriteConnection, WriteTransaction};
 
 /// How long one change may take, including triggers, if its call cannot be cancelled.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(5_000);
@@ -166,7 +166,7 @@ impl TableWriter {
         &self,
         connection: &DbConnection,
         locator: &[Value],
-        sent: &[(usize, ValueRef<'_>)],
+        sent: &[(usize, Value)],
     ) -> Result<Vec<Value>, WriteError> {
         let sql = |error| self.write_error(error);
         let mut statement = connection.inner.prepare_cached(&self.read_back_sql).map_err(sql)?;
@@ -177,7 +177,7 @@ impl TableWriter {
         for (index, sent) in sent {
             let column = &self.reader.columns[*index];
             let stored = column.unchecked_value(row.get_ref(*index).map_err(sql)?);
-            if let Some(reason) = roundtrip::describe_difference(column, *sent, stored) {
+            if let Some(reason) = roundtrip::describe_difference(column, sent.as_value_ref(), stored) {
                 return Err(WriteError::Rejected { column: Some(*index), reason });
             }
         }
@@ -195,7 +195,16 @@ impl TableWriter {
         let row_values = self
             .reader
             .with_row_values(row, |row_values| row_values.iter().map(|value| value.to_value()).collect());
-        row_values.map_err(|_| WriteError::ContractViolation)
+        let row_values: Vec<Value> = row_values.map_err(|_| WriteError::ContractViolation)?;
+        drop(rows);
+        let is_key_sent = sent.iter().any(|(index, _)| self.reader.key.contains(index));
+        if !self.reader.key_is_declared && is_key_sent {
+            let key: Vec<ValueRef<'_>> =
+                self.reader.key.iter().map(|index| row_values[*index].as_value_ref()).collect();
+            // Finding two rows with one key is an error.
+            self.find_row(connection, &key).map_err(|_| WriteError::AlreadyExists)?;
+        }
+        Ok(row_values)
     }
 
     /// Values as the columns store them.
@@ -208,6 +217,7 @@ impl TableWriter {
             .collect()
     }
 
+    /// Returns the locator of the new row.
     fn create(
         &self,
         connection: &DbConnection,
@@ -245,11 +255,10 @@ impl TableWriter {
             Ok(locator)
         });
         let reference = "it references a record that does not exist";
-        let locator =
-            inserted.map_err(|error| self.change_error(error, reference))?.ok_or_else(ignored_by_trigger)?;
-        self.read_back(connection, &locator, sent)
+        inserted.map_err(|error| self.change_error(error, reference))?.ok_or_else(ignored_by_trigger)
     }
 
+    /// Returns the locator that the row has now.
     fn update(
         &self,
         connection: &DbConnection,
@@ -257,9 +266,6 @@ impl TableWriter {
         sent: &[(usize, ValueRef<'_>)],
     ) -> Result<Vec<Value>, WriteError> {
         let reader = &self.reader;
-        if sent.is_empty() {
-            return Ok(found.values.clone());
-        }
         let value = |index: usize| {
             sent.iter().find(|(shape_index, _)| *shape_index == index).map(|(_, value)| value.to_value())
         };
@@ -288,16 +294,7 @@ impl TableWriter {
             return Err(ignored_by_trigger());
         }
         let parts = self.locator.iter().zip(&found.locator);
-        let locator: Vec<Value> =
-            parts.map(|((_, index), old)| index.and_then(value).unwrap_or_else(|| old.clone())).collect();
-        let row_values = self.read_back(connection, &locator, sent)?;
-        if !reader.key_is_declared && reader.key.iter().any(|index| value(*index).is_some()) {
-            let key: Vec<ValueRef<'_>> =
-                reader.key.iter().map(|index| row_values[*index].as_value_ref()).collect();
-            // Finding two rows with one key is an error.
-            self.find_row(connection, &key).map_err(|_| WriteError::AlreadyExists)?;
-        }
-        Ok(row_values)
+        Ok(parts.map(|((_, index), old)| index.and_then(value).unwrap_or_else(|| old.clone())).collect())
     }
 
     fn delete(&self, connection: &DbConnection, found: &FoundRow) -> Result<(), WriteError> {
@@ -308,80 +305,115 @@ impl TableWriter {
             .map_err(|error| self.change_error(error, "other records reference it"))?;
         if deleted == 1 { Ok(()) } else { Err(ignored_by_trigger()) }
     }
+}
 
-    /// Applies the change and renders its result.
-    fn change(
-        &self,
-        connection: &DbConnection,
-        change: &RowChange<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<Vec<u8>, WriteError> {
-        let found = |key| self.find_row(connection, key)?.ok_or(WriteError::NotFound);
-        let after = |checks: &mut dyn WriteChecks, row: &[Value]| {
-            checks.after_write(&value_refs(row)).map_err(|ContractViolation| WriteError::ContractViolation)
+impl Writer for TableWriter {
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
+        let transaction = self.write_connection.begin(&self.affected_tables, options)?;
+        Ok(Box::new(SqliteRowTransaction { writer: self, transaction, found: None, changed: None }))
+    }
+}
+
+struct SqliteRowTransaction<'w> {
+    writer: &'w TableWriter,
+    transaction: WriteTransaction<'w>,
+    /// The row that was read by its key.
+    found: Option<(Vec<Value>, FoundRow)>,
+    changed: Option<ChangedRow>,
+}
+
+/// A row that was created or updated, before it is read back.
+enum ChangedRow {
+    /// Nothing was set.
+    Unchanged(Vec<Value>),
+    /// With the values that were set.
+    Stored { locator: Vec<Value>, sent: Vec<(usize, Value)> },
+}
+
+impl SqliteRowTransaction<'_> {
+    fn connection(&self) -> &DbConnection {
+        self.transaction.connection()
+    }
+
+    fn allow_change(&self) {
+        self.transaction.allow_change(self.writer.access_mode(), WRITE_TIMEOUT);
+    }
+
+    /// The row with this key: the one that was read already, or else read now.
+    fn take_found(&mut self, key: &[ValueRef<'_>]) -> Result<FoundRow, WriteError> {
+        match self.found.take() {
+            Some((same, found)) if same.iter().map(Value::as_value_ref).eq(key.iter().copied()) => Ok(found),
+            _ => self.writer.find_row(self.connection(), key)?.ok_or(WriteError::NotFound),
+        }
+    }
+}
+
+impl Transaction for SqliteRowTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.transaction.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.transaction.store_response(key, response)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.transaction.commit()
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl RowTransaction for SqliteRowTransaction<'_> {
+    fn row(&mut self, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, WriteError> {
+        self.allow_change();
+        let Some(found) = self.writer.find_row(self.connection(), key)? else { return Ok(None) };
+        let values = found.values.clone();
+        self.found = Some((key.iter().map(|value| value.to_value()).collect(), found));
+        Ok(Some(values))
+    }
+
+    fn apply(&mut self, change: &RowChange<'_>) -> Result<(), WriteError> {
+        self.allow_change();
+        let owned = |sent: &[(usize, ValueRef<'_>)]| {
+            sent.iter().map(|(index, value)| (*index, value.to_value())).collect()
         };
-        match change {
-            RowChange::Create { values: row_values } => {
-                let row = self.create(connection, row_values)?;
-                after(checks, &row)
+        let writer = self.writer;
+        self.changed = match change {
+            RowChange::Create { values } => {
+                let locator = writer.create(self.connection(), values)?;
+                Some(ChangedRow::Stored { locator, sent: owned(values) })
             }
-            RowChange::Update { key, values: sent } => {
-                let found = found(key)?;
-                let additional = checks
-                    .before_write(&value_refs(&found.values))
-                    .map_err(|VersionConflict| WriteError::VersionConflict)?;
-                let mut sent = sent.to_vec();
-                sent.retain(|(index, _)| !additional.iter().any(|(other, _)| other == index));
-                sent.extend(additional.iter().map(|(index, value)| (*index, value.as_value_ref())));
-                let row = self.update(connection, &found, &sent)?;
-                after(checks, &row)
+            RowChange::Update { key, values: [] } => {
+                Some(ChangedRow::Unchanged(self.take_found(key)?.values))
+            }
+            RowChange::Update { key, values } => {
+                let found = self.take_found(key)?;
+                let locator = writer.update(self.connection(), &found, values)?;
+                Some(ChangedRow::Stored { locator, sent: owned(values) })
             }
             RowChange::Delete { key } => {
-                let found = found(key)?;
-                checks
-                    .before_write(&value_refs(&found.values))
-                    .map_err(|VersionConflict| WriteError::VersionConflict)?;
-                self.delete(connection, &found)?;
-                after(checks, &found.values)
+                let found = self.take_found(key)?;
+                writer.delete(self.connection(), &found)?;
+                None
+            }
+        };
+        Ok(())
+    }
+
+    fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
+        match &self.changed {
+            None => Ok(None),
+            Some(ChangedRow::Unchanged(values)) => Ok(Some(values.clone())),
+            Some(ChangedRow::Stored { locator, sent }) => {
+                self.writer.read_back(self.connection(), locator, sent).map(Some)
             }
         }
     }
 }
 
-impl Writer for TableWriter {
-    fn write(
-        &self,
-        write: &WriteRequest<'_>,
-        checks: &mut dyn WriteChecks,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.write_connection.transaction(&self.affected_tables, write.cancelled, |connection| {
-            let to_write_error = |error| self.write_connection.idempotency_error(error);
-            if let Some(key) = &write.idempotency_key
-                && let Some(response) = idempotency::find(connection, key).map_err(to_write_error)?
-            {
-                return Ok((TransactionEnd::Rollback, WriteOutcome::Replayed(response)));
-            }
-            connection.authorizer.set_mode(self.access_mode());
-            connection.set_call_limit(write.cancelled, WRITE_TIMEOUT);
-            let response = self.change(connection, &write.change, checks)?;
-            connection.clear_deadline();
-            if write.dry_run {
-                return Ok((TransactionEnd::Rollback, WriteOutcome::Done));
-            }
-            if let Some(key) = &write.idempotency_key {
-                idempotency::store(connection, key, &response, write.now_ms).map_err(to_write_error)?;
-            }
-            Ok((TransactionEnd::Commit, WriteOutcome::Done))
-        })
-    }
-}
-
 fn ignored_by_trigger() -> WriteError {
     WriteError::Rejected { column: None, reason: "a trigger of the table prevents the change".into() }
-}
-
-fn value_refs(values: &[Value]) -> Vec<ValueRef<'_>> {
-    values.iter().map(Value::as_value_ref).collect()
 }
 
 fn value_params(values: &[Value]) -> impl rusqlite::Params {

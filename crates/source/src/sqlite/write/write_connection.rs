@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::{CancelFlag, SourceError, WriteError};
+use contract::source::{CancelFlag, IdempotencyKey, SourceError, TransactionOptions, WriteError};
 use file_watch::FileStamp;
 
-use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::connection::pool::{ConnectionPool, file_stamp};
+use crate::sqlite::connection::{CancelGuard, DbConnection};
 use crate::sqlite::error::{self, ConstraintContext, DbError};
-use crate::sqlite::write::idempotency::IdempotencyError;
+use crate::sqlite::write::idempotency::{self, IdempotencyError};
 
 /// How often the cancel flag is read while a write waits for its turn.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -41,65 +41,26 @@ struct OpenConnection {
     file_stamp: Option<FileStamp>,
 }
 
-/// How a successful transaction ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TransactionEnd {
-    Commit,
-    Rollback,
-}
-
 impl WriteConnection {
     pub(crate) fn new(pool: &Arc<ConnectionPool>) -> Self {
         Self { pool: Arc::clone(pool), slot: Mutex::default(), slot_freed: Condvar::new() }
     }
 
-    /// Runs one transaction: all of it or nothing, and nothing if the caller has gone away. Virtual tables
-    /// may still write their shadow tables at the COMMIT.
-    pub(crate) fn transaction<T>(
+    /// Begins a transaction. Virtual tables may still write their shadow tables at the COMMIT.
+    pub(crate) fn begin(
         &self,
         shadow_tables: &Arc<HashSet<String>>,
-        cancelled: Option<&CancelFlag>,
-        run: impl FnOnce(&DbConnection) -> Result<(TransactionEnd, T), WriteError>,
-    ) -> Result<T, WriteError> {
-        let is_stopped = || cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
-        let mut guard = self.acquire(cancelled)?;
+        options: &TransactionOptions,
+    ) -> Result<WriteTransaction<'_>, WriteError> {
+        let mut guard = self.acquire(options.cancelled.as_ref())?;
         let open = self.reuse_or_open(guard.open.take())?;
-        let connection = &open.connection;
-        deny_table_access(connection);
-        connection.clear_deadline();
-        self.execute(connection, "BEGIN IMMEDIATE")?;
-        let result = match self.check_same_file(&open) {
-            Ok(()) => {
-                let _cancel = connection.cancel_on(cancelled);
-                run(connection)
-            }
-            Err(error) => Err(error),
-        };
-        connection.authorizer.set_mode(AccessMode::WriteTables(Arc::clone(shadow_tables)));
-        connection.clear_deadline();
-        let result = match result {
-            // The last moment to roll back.
-            _ if is_stopped() => Err(SourceError::Cancelled.into()),
-            Ok((TransactionEnd::Commit, done)) => match self.execute(connection, "COMMIT") {
-                Ok(()) => {
-                    // Before the write is acknowledged.
-                    self.pool.invalidate_snapshots();
-                    Ok(done)
-                }
-                Err(error) => Err(error),
-            },
-            Ok((TransactionEnd::Rollback, done)) => Ok(done),
-            Err(error) => Err(error),
-        };
-        if !connection.inner.is_autocommit() {
-            // If that fails the connection is closed, which rolls back too.
-            let _ = self.execute(connection, "ROLLBACK");
-        }
-        deny_table_access(connection);
-        if connection.inner.is_autocommit() {
-            guard.open = Some(OpenConnection { file_stamp: file_stamp(self.pool.path()), ..open });
-        }
-        result
+        deny_table_access(&open.connection);
+        open.connection.clear_deadline();
+        self.execute(&open.connection, "BEGIN IMMEDIATE")?;
+        self.check_same_file(&open)?;
+        let cancel = Some(open.connection.cancel_on(options.cancelled.as_ref()));
+        let (options, shadow_tables) = (options.clone(), Arc::clone(shadow_tables));
+        Ok(WriteTransaction { guard, open: Some(open), cancel, options, shadow_tables })
     }
 
     /// Checks that these statements can be prepared and that the database can be written. Does not wait:
@@ -207,6 +168,80 @@ impl WriteConnection {
     }
 }
 
+/// A transaction on the only connection that writes. Dropping it rolls it back.
+pub(crate) struct WriteTransaction<'c> {
+    guard: WriteGuard<'c>,
+    /// `None` only while this is dropped.
+    open: Option<OpenConnection>,
+    /// Stops a statement whose caller has gone away.
+    cancel: Option<CancelGuard>,
+    options: TransactionOptions,
+    shadow_tables: Arc<HashSet<String>>,
+}
+
+impl WriteTransaction<'_> {
+    fn open_connection(&self) -> &OpenConnection {
+        self.open.as_ref().expect("it is open until it is dropped")
+    }
+
+    pub(crate) fn connection(&self) -> &DbConnection {
+        &self.open_connection().connection
+    }
+
+    /// Allows the statements of a change, and limits their time.
+    pub(crate) fn allow_change(&self, mode: AccessMode, timeout: Duration) {
+        let connection = self.connection();
+        connection.authorizer.set_mode(mode);
+        connection.set_call_limit(self.options.cancelled.as_ref(), timeout);
+    }
+
+    pub(crate) fn find_response(&self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        let found = idempotency::find(self.connection(), key);
+        found.map_err(|error| self.guard.owner.idempotency_error(error))
+    }
+
+    pub(crate) fn store_response(&self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        let connection = self.connection();
+        connection.clear_deadline();
+        let stored = idempotency::store(connection, key, response, self.options.now_ms);
+        stored.map_err(|error| self.guard.owner.idempotency_error(error))
+    }
+
+    pub(crate) fn commit(mut self) -> Result<(), WriteError> {
+        self.cancel = None;
+        let (owner, connection) = (self.guard.owner, self.connection());
+        connection.authorizer.set_mode(AccessMode::WriteTables(Arc::clone(&self.shadow_tables)));
+        connection.clear_deadline();
+        // The last moment to roll back.
+        self.options.check_cancelled()?;
+        owner.execute(connection, "COMMIT")?;
+        // Before the write is acknowledged.
+        owner.pool.invalidate_snapshots();
+        Ok(())
+    }
+}
+
+impl Drop for WriteTransaction<'_> {
+    fn drop(&mut self) {
+        self.cancel = None;
+        let Some(open) = self.open.take() else { return };
+        let connection = &open.connection;
+        connection.authorizer.set_mode(AccessMode::WriteTables(Arc::clone(&self.shadow_tables)));
+        connection.clear_deadline();
+        if !connection.inner.is_autocommit() {
+            // If that fails the connection is closed, which rolls back too.
+            let _ = self.guard.owner.execute(connection, "ROLLBACK");
+        }
+        deny_table_access(connection);
+        // A connection to a file that was replaced meanwhile is closed: the next write goes to the new file.
+        let now = file_stamp(self.guard.owner.pool.path());
+        let is_same_file = device_and_inode(now) == device_and_inode(open.file_stamp);
+        if connection.inner.is_autocommit() && is_same_file {
+            self.guard.open = Some(OpenConnection { file_stamp: now, ..open });
+        }
+    }
+}
+
 /// Between statements only BEGIN, COMMIT and ROLLBACK are allowed.
 fn deny_table_access(connection: &DbConnection) {
     connection.authorizer.set_mode(AccessMode::WriteTables(Arc::default()));
@@ -233,29 +268,15 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
 
-    use contract::source::{
-        ColumnShape, ContractViolation, RowChange, TableShape, VersionConflict, WriteChecks, WriteRequest,
-        Writer,
-    };
-    use contract::{DataType, Value, ValueRef};
+    use contract::source::{ColumnShape, RowChange, TableShape, TransactionOptions};
+    use contract::{DataType, ValueRef};
 
     use super::WriteConnection;
     use crate::sqlite::connection::authorizer::AccessMode;
     use crate::sqlite::connection::pool::ConnectionPool;
     use crate::sqlite::schema;
     use crate::sqlite::write::TableWriter;
-
-    struct NoopChecks;
-
-    impl WriteChecks for NoopChecks {
-        fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
-            Ok(Vec::new())
-        }
-
-        fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::test_write::write_row;
 
     /// Limits the number of pages, as on a full disk.
     #[test]
@@ -292,16 +313,7 @@ mod tests {
             let create = |id, text: &str| {
                 let cells = [(0, ValueRef::Integer(id)), (1, ValueRef::Text(text))];
                 let change = RowChange::Create { values: &cells };
-                writer.write(
-                    &WriteRequest {
-                        change,
-                        idempotency_key: None,
-                        dry_run: false,
-                        now_ms: 0,
-                        cancelled: None,
-                    },
-                    &mut NoopChecks,
-                )
+                write_row(&writer, &change)
             };
             let error = create(1, &"x".repeat(1 << 20)).expect_err("there is no room");
             assert_eq!(error.to_string(), "no space left for `t.db`; nothing was written");
@@ -333,5 +345,35 @@ mod tests {
         );
         drop(guard);
         assert!(write_connection.acquire(None).is_ok());
+    }
+    /// The path leads to another file before the transaction ends: the next one must not write to the old file.
+    #[cfg(unix)]
+    #[test]
+    fn a_connection_to_a_replaced_file_is_closed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("t.db"), folder.path().join("other.db"));
+        for path in [&path, &other] {
+            let database = rusqlite::Connection::open(path).expect("a database");
+            database.execute_batch("CREATE TABLE t(a)").expect("a table");
+        }
+        let write_connection = WriteConnection::new(&Arc::new(ConnectionPool::new(&path, 2)));
+        let tables = Arc::new(HashSet::from(["t".to_owned()]));
+        let insert = |value: i64, is_replaced: bool| {
+            let options = TransactionOptions::default();
+            let transaction = write_connection.begin(&tables, &options).expect("begun");
+            let mode = AccessMode::WriteTables(Arc::clone(&tables));
+            transaction.allow_change(mode, std::time::Duration::from_secs(60));
+            let insert = transaction.connection().inner.execute("INSERT INTO t VALUES(?1)", [value]);
+            assert_eq!(insert.expect("inserted"), 1);
+            if is_replaced {
+                std::fs::rename(&other, &path).expect("replaced");
+            }
+            transaction.commit().expect("committed");
+        };
+        insert(1, true);
+        insert(2, false);
+        let database = rusqlite::Connection::open(&path).expect("a database");
+        let rows: i64 = database.query_row("SELECT sum(a) FROM t", [], |row| row.get(0)).expect("a sum");
+        assert_eq!(rows, 2, "the second write is in the file that is there now");
     }
 }

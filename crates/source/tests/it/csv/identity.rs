@@ -9,6 +9,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use source::csv::{Csv, Options};
 
 use super::kit::{Row, TestFile, all_rows, shape};
+use crate::driver::WriteRow;
 use crate::write_checks::{RecordingChecks, plain_write};
 
 /// A CSV dialect. Each field is quoted or not on its own.

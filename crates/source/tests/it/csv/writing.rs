@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
 use contract::manifest::FormulaPolicy;
-use contract::source::{RowChange, Source, SourceError, TableShape, WriteError, WriteRequest, Writer};
+use contract::source::{RowChange, Source, SourceError, TableShape, WriteError, Writer};
 use contract::{DataType, Value, ValueRef};
 use source::csv::{Csv, Options};
 
 use super::kit::{TestFile, all_rows, get, list, query_all, reader, rows, shape};
+use crate::driver::{WriteRequest, WriteRow};
 use crate::write_checks::{RecordingChecks, idempotency_key, outcome_text, plain_write, write_outcome};
 
 fn writer(csv: &Csv) -> Arc<dyn Writer> {
@@ -554,7 +555,8 @@ fn a_csv_that_violates_the_contract_is_not_written() {
 #[test]
 fn facts_name_why_a_file_is_read_only() {
     use std::os::unix::fs::PermissionsExt;
-    let read_only = |disk: &TestFile| disk.csv().introspect().unwrap().tables[0].read_only_reason.clone();
+    let read_only =
+        |disk: &TestFile| disk.csv().introspect().unwrap().tables[0].read_only_reason().map(str::to_owned);
     let disk = TestFile::new("people.csv", "id\n1\n");
     assert_eq!(read_only(&disk), None);
     std::fs::hard_link(&disk.path, disk.path.with_extension("twin")).unwrap();

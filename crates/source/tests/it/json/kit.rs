@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use contract::field::Field;
 use contract::source::{
-    ContractViolation, CursorPosition, Query, Reader, RowChange, RowFlow, RowPosition, Source, SourceError,
-    SourceFacts, TableFacts, TableShape, Total, VersionConflict, WriteChecks, WriteError, WriteOutcome,
-    WriteRequest,
+    CursorPosition, Query, Reader, RowChange, RowFlow, RowPosition, Source, SourceError, SourceFacts,
+    TableFacts, TableShape, Total, WriteError,
 };
 use contract::{Value, ValueRef};
 use source::TableFile;
 use source::json::{self, JsonLayout, Options};
 use tempfile::TempDir;
+
+use crate::driver::{ContractViolation, VersionConflict, WriteChecks, WriteOutcome, WriteRequest, WriteRow};
 
 /// One file in a folder of its own.
 pub struct TestFile {

@@ -10,6 +10,7 @@ use contract::source::{
 use source::json::JsonLayout;
 
 use super::kit::{TestFile, list, page, pages, plain_write, query_all, reader, recording_checks, shape};
+use crate::driver::WriteRow;
 
 fn ids(rows: &[String]) -> String {
     let id = |row: &String| row[6..].split([',', '}']).next().unwrap().to_owned();

@@ -11,6 +11,7 @@ use source::json::JsonLayout;
 use super::kit::{
     TestFile, all_rows, document, list, pages, plain_write, query_all, reader, recording_checks, shape, write,
 };
+use crate::driver::WriteRow;
 
 /// A JSON value in one of its possible spellings.
 fn value() -> impl Strategy<Value = String> {

@@ -163,7 +163,7 @@ fn the_first_unique_column_is_the_key() {
         let table = only_table(disk.json().introspect().unwrap());
         assert_eq!(table.key, key, "{records:?}");
         assert_eq!(table.row_count, Some(2));
-        assert!(!table.key_is_declared && table.read_only_reason.is_none());
+        assert!(!table.key_is_declared && table.read_only_reason().is_none());
     }
     let long = format!("{{\"a\":\"{}\"}}\n{{\"a\":\"b\"}}", "x".repeat(3000));
     assert!(only_table(TestFile::new(JsonLayout::Lines, long).json().introspect().unwrap()).key.is_empty());

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::source::{
-    IdempotencyKey, Query, RowChange, Source, SourceError, WriteError, WriteOutcome, WriteRequest,
-};
+use contract::source::{IdempotencyKey, Query, RowChange, Source, SourceError, WriteError};
 use contract::{DataType, Value, ValueRef};
 use source::json::JsonLayout;
 
@@ -12,6 +10,7 @@ use super::kit::{
     TestFile, document, document_at, get, list, plain_write, query_all, reader, recording_checks, shape,
     write,
 };
+use crate::driver::{WriteOutcome, WriteRequest, WriteRow};
 
 const KEY: [ValueRef<'static>; 1] = [ValueRef::Integer(2)];
 

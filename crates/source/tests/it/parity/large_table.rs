@@ -18,6 +18,7 @@ use source::sheets;
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
 
+use crate::driver::WriteRow;
 use crate::write_checks::{RecordingChecks, plain_write};
 
 const KINDS: [&str; 5] = ["csv", "sqlite", "jsonl", "json", "xlsx"];

@@ -6,13 +6,12 @@ use contract::diagnostic::{Diagnostic, Severity, render_all};
 use contract::field::Field;
 use contract::lint::lint;
 use contract::manifest;
-use contract::source::{
-    Comparison, Filter, Query, Reader, RowChange, RowFlow, TableShape, WriteError, WriteOutcome,
-};
+use contract::source::{Comparison, Filter, Query, Reader, RowChange, RowFlow, TableShape, WriteError};
 use contract::{Contract, DataType, Value, ValueRef};
 
 use super::fixtures::{self, ColumnVariant, Store, StoredCell};
 use super::{StoreFixture, values};
+use crate::driver::{WriteOutcome, WriteRow};
 use crate::write_checks::{RecordingChecks, plain_write};
 
 /// Compiles a contract with a declared type, as `spile check` and `spile serve` do; or the error.

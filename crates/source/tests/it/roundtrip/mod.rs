@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 
 use contract::field::Field;
 use contract::source::{
-    ColumnShape, Query, Reader, RowChange, RowFlow, Source, SourceError, TableShape, WriteError, WriteOutcome,
+    ColumnShape, Query, Reader, RowChange, RowFlow, Source, SourceError, TableShape, WriteError,
 };
 use contract::{DataType, ValueRef};
 use tempfile::TempDir;
 
+use crate::driver::{WriteOutcome, WriteRow};
 use crate::write_checks::{RecordingChecks, plain_write};
 use fixtures::{ColumnVariant, Store, TABLE};
 use published::{PublishedTable, StoreOutcomes};

@@ -1,15 +1,14 @@
 //! Writes rows of a workbook on disk through the source.
 
 use contract::manifest::WorkbookFormat;
-use contract::source::{
-    ColumnShape, IdempotencyKey, RowChange, Source, TableShape, WriteError, WriteOutcome, WriteRequest,
-};
+use contract::source::{ColumnShape, IdempotencyKey, RowChange, Source, TableShape, WriteError};
 use contract::{Value, ValueRef};
 use source::TableFile;
 use source::sheets::{self, Options};
 use tempfile::TempDir;
 
 use super::kit::{CellContent, workbook};
+use crate::driver::{WriteOutcome, WriteRequest, WriteRow};
 use crate::json::kit::{all_rows, columns, recording_checks, shape, write};
 
 struct TestFile {
@@ -58,10 +57,7 @@ fn a_sheet_has_column_types() {
     let disk = people();
     let table = disk.open().introspect().unwrap().tables.remove(0);
     assert_eq!(columns(&table), "id integer, name text, born date?, ok boolean, price number");
-    assert_eq!(
-        (table.name.as_str(), table.row_count, table.read_only_reason.as_deref()),
-        ("People", Some(3), None)
-    );
+    assert_eq!((table.name.as_str(), table.row_count, table.read_only_reason()), ("People", Some(3), None));
     assert!(sheets.introspect().is_err(), "its folder is gone");
 }
 

@@ -1,9 +1,10 @@
 //! Which rows a statement changes, and how many, including those that SQLite does not count.
 
 use contract::ValueRef;
-use contract::source::{CaptureMode, ChangeSummary, RowFlow, Source, StatementWriteOptions, WriteError};
+use contract::source::{CaptureMode, ChangeSummary, RowFlow, Source, WriteError};
 
 use super::kit::{TestDb, prepare, read_rows, run_write, statement_shape, terms};
+use crate::driver::{StatementWriteOptions, WriteStatement};
 
 /// What a statement would change: its result in a dry run.
 fn preview_changes(db: &TestDb, sql: &str, arguments: &[ValueRef<'_>]) -> ChangeSummary {

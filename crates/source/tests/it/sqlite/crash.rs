@@ -7,10 +7,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use contract::ValueRef;
-use contract::source::{IdempotencyKey, RowChange, Source, WriteOutcome, WriteRequest};
+use contract::source::{IdempotencyKey, RowChange, Source};
 use source::sqlite::{Options, Sqlite};
 
 use super::kit::{RecordingChecks, TestDb, TestTable};
+use crate::driver::{WriteOutcome, WriteRequest};
 
 const DATABASE_PATH_VAR: &str = "SPILE_TEST_WRITES_TO";
 const FIRST_NUMBER_VAR: &str = "SPILE_TEST_WRITES_FROM";

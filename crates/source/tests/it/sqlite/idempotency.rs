@@ -1,11 +1,10 @@
 //! The same idempotency key returns the first result; another request under the same key is rejected.
 
-use contract::source::{
-    IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, RowChange, WriteError, WriteOutcome, WriteRequest,
-};
+use contract::source::{IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, RowChange, WriteError};
 use contract::{Value, ValueRef};
 
 use super::kit::{RecordingChecks, TestDb, TestTable, idempotency_key, prepare, run_write, terms};
+use crate::driver::{WriteOutcome, WriteRequest};
 
 fn shop() -> TestDb {
     TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")

@@ -4,14 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::source::{
-    CaptureMode, Comparison, ContractViolation, CursorPosition, Filter, IdempotencyKey, PreparedStatement,
-    Query, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Sort, Source, SourceError,
-    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts, Total,
-    VersionConflict, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    CaptureMode, Comparison, CursorPosition, Filter, IdempotencyKey, PreparedStatement, Query, Reader,
+    RowChange, RowFlow, RowPosition, Search, SearchCoverage, Sort, Source, SourceError, SourceFacts,
+    StatementError, StatementFacts, StatementShape, TableFacts, Total, WriteError, Writer,
 };
 use contract::{DataType, Value, ValueRef};
 use rusqlite::Connection;
 use source::sqlite::{Options, Sqlite};
+
+use crate::driver::{
+    ContractViolation, StatementWriteOptions, VersionConflict, WriteChecks, WriteOutcome, WriteRequest,
+    WriteRow, WriteStatement,
+};
 
 pub(super) struct TestDb {
     pub(super) folder: tempfile::TempDir,
@@ -211,7 +215,7 @@ pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u6
         parameters: facts.parameters.clone(),
         parameter_types: vec![DataType::Text; facts.parameters.len()],
         columns: crate::shape::columns(&facts.columns),
-        writes: facts.writes,
+        writes: facts.writes.is_some(),
         changes_max,
         timeout_ms: None,
     }

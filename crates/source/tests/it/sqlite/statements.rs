@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::ValueRef;
-use contract::source::{
-    CancelFlag, Query, RowFlow, Source, SourceError, StatementWriteOptions, WriteError, WriteOutcome,
-};
+use contract::source::{CancelFlag, Query, RowFlow, Source, SourceError, WriteError};
 
 use super::kit::{
     TestDb, TestTable, idempotency_key, list, prepare, read_rows, retry_inline, run_write, statement_shape,
     terms,
 };
+use crate::driver::{StatementWriteOptions, WriteOutcome, WriteStatement};
 
 pub(super) const SHOP: &str = "
     CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT NOT NULL, plan TEXT, joined DATE NOT NULL);
@@ -76,13 +75,13 @@ fn a_description_lists_parameters_and_tables_and_whether_it_writes() {
         .expect("a statement");
     assert_eq!(facts.parameters, ["b", "a"]);
     assert_eq!(facts.tables, ["customers"]);
-    assert!(!facts.writes);
+    assert!(facts.writes.is_none());
     let facts =
         source.describe_statement("UPDATE customers SET plan = (SELECT max(id) FROM orders)").expect("one");
     assert_eq!(facts.tables, ["customers", "orders"]);
-    assert!(facts.writes);
+    assert!(facts.writes.is_some());
     let facts = source.describe_statement("WITH x AS (SELECT 1) DELETE FROM orders").expect("one");
-    assert!(facts.writes, "whatever it begins with");
+    assert!(facts.writes.is_some(), "whatever it begins with");
     assert_eq!(
         source.describe_statement("SELECT name FROM recent").expect("one").tables,
         ["customers", "recent"]
@@ -257,7 +256,7 @@ fn no_attack_changes_the_database() {
                         let _ = read_rows(statement.as_ref(), &[]);
                     }
                     // As a write: it is rolled back, because it changes more rows than allowed.
-                    if facts.writes {
+                    if facts.writes.is_some() {
                         let statement = source.prepare(&statement_shape(sql, &facts, 0)).expect("prepared");
                         let terms = StatementWriteOptions { dry_run: true, ..terms(None) };
                         assert!(run_write(statement.as_ref(), &[], &terms).is_err(), "{sql}");
@@ -547,7 +546,7 @@ fn a_statement_is_atomic() {
         "it references a record that does not exist, or other records reference it"
     );
     let untold = raise.write(&arguments, &terms(None), &mut |_| RowFlow::Continue, &mut |_| {
-        Err(contract::source::ContractViolation)
+        Err(crate::driver::ContractViolation)
     });
     assert!(matches!(untold, Err(WriteError::ContractViolation)));
     assert_eq!(totals(), ["10.5", "21.25", "7.5"]);

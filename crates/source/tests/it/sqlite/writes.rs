@@ -2,14 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contract::source::{
-    CancelFlag, ContractViolation, RowChange, Source, SourceError, VersionConflict, WriteChecks, WriteError,
-    WriteOutcome, WriteRequest,
-};
+use contract::source::{CancelFlag, RowChange, Source, SourceError, WriteError};
 use contract::{Value, ValueRef};
 use source::sqlite::{Options, Sqlite};
 
 use super::kit::{RecordingChecks, TestDb, TestTable, shape};
+use crate::driver::{ContractViolation, VersionConflict, WriteChecks, WriteOutcome, WriteRequest};
 
 const SHOP: &str = "
     CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT DEFAULT 'free',
@@ -99,8 +97,7 @@ fn defaults_and_generated_columns_are_reported() {
         .collect();
     let computed = Some("it is computed by the database");
     assert_eq!(columns, [(true, None), (true, None), (false, computed), (false, computed), (false, None)]);
-    let closed: Vec<Option<&str>> =
-        facts.tables.iter().map(|table| table.read_only_reason.as_deref()).collect();
+    let closed: Vec<Option<&str>> = facts.tables.iter().map(|table| table.read_only_reason()).collect();
     assert_eq!(closed, [None, Some("it is a view"), Some("it is a virtual table")]);
     let shape = shape(&facts.tables[1]);
     assert!(db.source().writer(&shape).is_err());
@@ -472,7 +469,7 @@ fn a_read_only_file_is_an_error() {
         permissions.set_readonly(is_closed);
         std::fs::set_permissions(path, permissions).expect("set");
     };
-    let response = || db.facts().tables[0].read_only_reason.clone();
+    let response = || db.facts().tables[0].read_only_reason().map(str::to_owned);
     assert_eq!(response(), None);
     close(&db.path, true);
     assert_eq!(response().as_deref(), Some("the file is read only"));
