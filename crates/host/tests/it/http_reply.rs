@@ -100,8 +100,8 @@ impl Fixture {
         let (gate, running) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
         let provider = GatedProvider { gate: gate.clone(), running: running.clone() };
         let platform = Arc::new(FakePlatform::new(1));
-        let config = Config { name: "t".into(), version: "1".into(), limits, platform: platform.clone() };
-        let server = Server::new(config, vec![Arc::new(provider)]).expect("a good catalog");
+        let config = Config::new("t", "1", limits, platform.clone());
+        let server = Server::new(config, vec![Arc::new(provider)]);
         Self { server, platform, gate, running }
     }
 
@@ -476,7 +476,8 @@ fn get_and_delete_need_a_session_of_this_caller() {
         let field = |text| HeaderField::Single(str::as_bytes(text));
         let stream = Some(AcceptedTypes::STREAM);
         let own = CallerIdentity::default();
-        let other = CallerIdentity { principal: Principal::Named("other".into()), address: None };
+        let other =
+            CallerIdentity { principal: Principal::local("other").expect("a short name"), address: None };
         for (session_id, version, accepted, identity, expected_get, expected_delete) in [
             (HeaderField::Absent, HeaderField::Absent, stream, &own, "NoSession", "NoSession"),
             (

@@ -235,7 +235,8 @@ impl Drop for WriteTransaction<'_> {
         deny_table_access(connection);
         // A connection to a file that was replaced meanwhile is closed: the next write goes to the new file.
         let now = file_stamp(self.guard.owner.pool.path());
-        let is_same_file = device_and_inode(now) == device_and_inode(open.file_stamp);
+        let id = |stamp: Option<FileStamp>| stamp.and_then(FileStamp::id);
+        let is_same_file = id(now) == id(open.file_stamp);
         if connection.inner.is_autocommit() && is_same_file {
             self.guard.open = Some(OpenConnection { file_stamp: now, ..open });
         }
