@@ -68,7 +68,11 @@ impl ProviderInner {
         match (written, checks.rejection, checks.result) {
             (Ok(WriteOutcome::Done), _, Some(result)) => {
                 let result = results::write_tool_result(result, dry_run);
-                checks.notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+                let notices = checks.notices.iter().map(|notice| match dry_run {
+                    true => format!("nothing was written; the write would have this effect: {notice}"),
+                    false => notice.clone(),
+                });
+                notices.fold(result, |result, notice| result.with_notice(&notice)).into()
             }
             (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
                 detail: "the writer skipped the checks after the write".into(),
