@@ -124,7 +124,9 @@ fn write_tool_result(
             // The same for blocks, unless the provider wrote the data as one of them.
             if let Some(json) = structured
                 && !version.has(Feature::StructuredContent)
-                && !blocks.iter().any(|block| matches!(block, ContentBlock::Text(text) if text == json.as_str()))
+                && !blocks
+                    .iter()
+                    .any(|block| matches!(block, ContentBlock::Text(text) if text == json.as_str()))
             {
                 if !blocks.is_empty() {
                     out.push(b',');
