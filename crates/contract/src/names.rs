@@ -85,7 +85,7 @@ pub fn collection_names(names: &[&str]) -> Vec<String> {
         let latin = to_snake_case(name, COLLECTION_CHARS_MAX);
         match latin.is_empty() {
             false => latin,
-            true if has_letters(name) => format!("data_{}", digest_suffix(name)),
+            true if has_text(name) => format!("data_{}", digest_suffix(name)),
             true => "data".to_owned(),
         }
     });
@@ -191,7 +191,7 @@ impl NameAllocator<'_> {
 fn field_name(header: &str, position: usize) -> String {
     let latin = to_snake_case(header, FIELD_CHARS_MAX);
     match latin.bytes().next() {
-        None if has_letters(header) => format!("column_{}", digest_suffix(header)),
+        None if has_text(header) => format!("column_{}", digest_suffix(header)),
         None => format!("column_{position}"),
         // Most languages do not allow an identifier to start with a digit.
         Some(b'0'..=b'9') => truncate_ascii(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
@@ -199,8 +199,9 @@ fn field_name(header: &str, position: usize) -> String {
     }
 }
 
-fn has_letters(text: &str) -> bool {
-    text.chars().any(char::is_alphabetic)
+/// Whether there is something to derive a stable name from: letters of another script, an emoji, a symbol.
+fn has_text(text: &str) -> bool {
+    text.chars().any(|c| !c.is_whitespace() && !c.is_control() && !matches!(c, '_' | '-' | '.'))
 }
 
 /// The letters and digits of a name in snake case; empty if there are none.
@@ -493,10 +494,21 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_letters_are_named_by_position() {
-        check(&["a", "", "%", "_", "🦀"], &["a", "column_2", "column_3", "column_4", "column_5"]);
+    fn headers_without_text_are_named_by_position() {
+        check(&["a", "", "_", "--"], &["a", "column_2", "column_3", "column_4"]);
         check(&["价格 price"], &["price"]);
         check(&["", "column_1"], &["column_1_2", "column_1"]);
+    }
+
+    #[test]
+    fn headers_and_files_of_symbols_have_names_that_do_not_depend_on_their_position() {
+        let names = |headers: &[&str]| argument_names(headers);
+        let alone = [names(&["🦀"]), names(&["%"]), names(&["😀"])].concat();
+        assert_eq!(names(&["🦀", "%", "😀"]), alone);
+        assert_eq!(names(&["", "😀", "🦀"])[1..], [alone[2].clone(), alone[0].clone()]);
+        assert!(alone.iter().all(|name| is_field_name(name) && name.starts_with("column_")), "{alone:?}");
+        assert!(collection_name("😀").starts_with("data_"));
+        assert_ne!(collection_name("😀"), collection_name("🦀"));
     }
 
     #[test]

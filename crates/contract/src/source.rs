@@ -156,6 +156,8 @@ pub struct NearMiss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NearMissType {
     Number,
+    /// Every value is a whole number.
+    Integer,
     Date,
 }
 
@@ -291,6 +293,12 @@ pub trait Reader: Send + Sync {
     /// What callers should know about the values that this reader returns now, as a sentence: for example that some
     /// are withdrawn. Results carry it as a text of its own.
     fn notice(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Why a row may have a key under which it is not found, as a sentence: for example that values of the key are
+    /// withdrawn.
+    fn key_notice(&self) -> Option<Arc<str>> {
         None
     }
 

@@ -4,7 +4,7 @@
 //! none.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use json::Json;
@@ -38,6 +38,8 @@ pub struct ConnectionState {
     idle_notify: Notify,
     pending_requests: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
     next_request_id: AtomicU64,
+    /// The client sends nothing more.
+    input_ended: AtomicBool,
     pub subscription: Arc<Subscription>,
     pub streams: SessionStreams,
     pub outgoing: OutgoingQueue,
@@ -152,6 +154,7 @@ impl ConnectionState {
             idle_notify: Notify::new(),
             pending_requests: Mutex::default(),
             next_request_id: AtomicU64::new(1),
+            input_ended: AtomicBool::new(false),
             subscription,
             streams,
             outgoing: OutgoingQueue::disabled(),
@@ -272,6 +275,13 @@ impl ConnectionState {
         }
     }
 
+    /// The client sends nothing more. Its calls go on, but those that wait for its responses fail.
+    pub fn end_input(&self) {
+        let mut pending = lock(&self.pending_requests);
+        self.input_ended.store(true, Ordering::Relaxed);
+        pending.clear();
+    }
+
     /// Aborts everything: the client is gone.
     pub fn close(&self) {
         // Entry numbers are not reset: an aborted call removes its own entry later, and must not remove a new one.
@@ -302,7 +312,10 @@ impl ConnectionState {
         let (response, receiver) = oneshot::channel();
         let mut pending = lock(&self.pending_requests);
         pending.retain(|_, waiting| !waiting.is_closed());
-        pending.insert(id, response);
+        // Under the lock of the requests, so that none is left behind by `end_input`.
+        if !self.input_ended.load(Ordering::Relaxed) {
+            pending.insert(id, response);
+        }
         (id, receiver)
     }
 

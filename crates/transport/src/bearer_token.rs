@@ -9,12 +9,15 @@ use std::time::Duration;
 use ring::digest;
 use subtle::ConstantTimeEq;
 
+use crate::guard::Exposure;
+
 /// A shared secret. Only its digest stays in memory. Clones share it: after [`BearerToken::reload`] all of them
 /// accept the new secret and refuse the old one.
 #[derive(Clone)]
 pub struct BearerToken {
     secret: Arc<RwLock<SecretDigest>>,
     file: Option<Arc<Path>>,
+    exposure: Exposure,
 }
 
 struct SecretDigest {
@@ -30,6 +33,7 @@ pub enum TokenError {
     Unreadable { path: PathBuf, error: std::io::Error },
     NotAFile { path: PathBuf },
     TooLong,
+    TooShort { chars: usize },
     Empty,
     NotPrintable,
 }
@@ -42,6 +46,12 @@ impl fmt::Display for TokenError {
             }
             Self::NotAFile { path } => write!(f, "the token file `{}` is not a regular file", path.display()),
             Self::TooLong => write!(f, "the token exceeds the limit of {TOKEN_BYTES_MAX} bytes"),
+            Self::TooShort { chars } => write!(
+                f,
+                "the bearer token has only {}, and other machines can reach the server; \
+                 use a long random one, for example from `openssl rand -hex 32`",
+                count_chars(*chars)
+            ),
             Self::Empty => f.write_str(
                 "the token is empty; put a long random text into the token file or `SPILE_TOKEN`, \
                  for example from `openssl rand -hex 32`",
@@ -76,7 +86,8 @@ impl fmt::Debug for BearerToken {
 
 impl BearerToken {
     pub fn new(secret: &str) -> Self {
-        Self { secret: Arc::new(RwLock::new(SecretDigest::new(secret))), file: None }
+        let secret = Arc::new(RwLock::new(SecretDigest::new(secret)));
+        Self { secret, file: None, exposure: Exposure::Local }
     }
 
     /// A token as people write it, with optional whitespace around it.
@@ -90,24 +101,26 @@ impl BearerToken {
         Ok(Self { file: Some(path.into()), ..Self::parse(&text)? })
     }
 
+    /// Refuses a token that is too short for who can reach the server, now and whenever the file is read again.
+    pub(crate) fn for_exposure(self, exposure: Exposure) -> Result<Self, TokenError> {
+        check_length(self.chars(), exposure)?;
+        Ok(Self { exposure, ..self })
+    }
+
     /// What the operator should know about this token.
     pub fn warnings(&self) -> Vec<String> {
         let chars = self.chars();
         let weak = (chars < STRONG_TOKEN_CHARS_MIN).then(|| {
             format!(
-                "the bearer token has only {chars} characters and can be guessed; \
-                 use at least {STRONG_TOKEN_CHARS_MIN} random ones, for example from `openssl rand -hex 32`"
+                "the bearer token has only {} and can be guessed; \
+                 use at least {STRONG_TOKEN_CHARS_MIN} random ones, for example from `openssl rand -hex 32`",
+                count_chars(chars)
             )
         });
         weak.into_iter().chain(self.file.as_deref().and_then(exposed_file_warning)).collect()
     }
 
-    /// Whether the token is long enough for an address that other machines can reach.
-    pub(crate) fn is_long_enough_for_public(&self) -> bool {
-        self.chars() >= PUBLIC_TOKEN_CHARS_MIN
-    }
-
-    pub(crate) fn chars(&self) -> usize {
+    fn chars(&self) -> usize {
         self.secret.read().unwrap_or_else(PoisonError::into_inner).chars
     }
 
@@ -123,11 +136,13 @@ impl BearerToken {
         previous.is_some_and(|previous| previous.ct_eq(&sha256(given)).into())
     }
 
-    /// Reads the file again. Returns whether the token changed. An unusable file changes nothing: it may be half
-    /// written, and a server without a token would be worse than one with the old token.
+    /// Reads the file again. Returns whether the token changed. An unusable file, or one whose token is too short for
+    /// who can reach the server, changes nothing: it may be half written, and a server without a good token would be
+    /// worse than one with the old token.
     pub fn reload(&self) -> Result<bool, TokenError> {
         let Some(path) = &self.file else { return Ok(false) };
         let secret = SecretDigest::new(parse_secret(&read_token_file(path)?)?);
+        check_length(secret.chars, self.exposure)?;
         let mut current = self.secret.write().unwrap_or_else(PoisonError::into_inner);
         if current.sha256 == secret.sha256 {
             return Ok(false);
@@ -141,30 +156,65 @@ impl BearerToken {
         if self.file.is_none() {
             return std::future::pending().await;
         }
-        let mut last_error = None;
+        let mut reported = self.warnings();
         loop {
             tokio::time::sleep(RELOAD_INTERVAL).await;
             let token = self.clone();
-            let Ok(reloaded) = tokio::task::spawn_blocking(move || token.reload()).await else { continue };
-            match reloaded {
-                Ok(true) => return,
-                Ok(false) => last_error = None,
-                Err(error) => {
-                    let text = error.to_string();
-                    if last_error.as_ref() != Some(&text) {
-                        tracing::warn!("{text}; keeping the current token");
-                        last_error = Some(text);
-                    }
-                }
+            let polled = tokio::task::spawn_blocking(move || {
+                let poll = token.poll_file(&mut reported);
+                (poll, reported)
+            });
+            let Ok((poll, now_reported)) = polled.await else {
+                reported = Vec::new();
+                continue;
+            };
+            reported = now_reported;
+            for message in poll.messages {
+                tracing::warn!("{message}");
+            }
+            if poll.is_changed {
+                return;
             }
         }
     }
+
+    /// Reads the file once. `reported` is what the operator was told last; the messages are what they were not.
+    fn poll_file(&self, reported: &mut Vec<String>) -> TokenPoll {
+        let (is_changed, now) = match self.reload() {
+            Ok(is_changed) => (is_changed, self.warnings()),
+            Err(error) => (false, vec![format!("{error}; keeping the current token")]),
+        };
+        // A new token that is as weak as the old one is a new reason to warn.
+        let messages =
+            now.iter().filter(|message| is_changed || !reported.contains(message)).cloned().collect();
+        *reported = now;
+        TokenPoll { is_changed, messages }
+    }
+}
+
+/// What one look at the token file found.
+#[derive(Debug, PartialEq, Eq)]
+struct TokenPoll {
+    is_changed: bool,
+    messages: Vec<String>,
 }
 
 impl SecretDigest {
     fn new(secret: &str) -> Self {
         Self { sha256: sha256(secret.as_bytes()), chars: secret.chars().count(), previous_sha256: None }
     }
+}
+
+fn check_length(chars: usize, exposure: Exposure) -> Result<(), TokenError> {
+    match exposure {
+        Exposure::Public if chars < PUBLIC_TOKEN_CHARS_MIN => Err(TokenError::TooShort { chars }),
+        Exposure::Public | Exposure::Local => Ok(()),
+    }
+}
+
+fn count_chars(chars: usize) -> String {
+    let unit = if chars == 1 { "character" } else { "characters" };
+    format!("{chars} {unit}")
 }
 
 fn parse_secret(text: &str) -> Result<&str, TokenError> {
@@ -213,7 +263,8 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::{BearerToken, TokenError};
+    use super::{BearerToken, TokenError, TokenPoll};
+    use crate::guard::Exposure;
 
     #[test]
     fn tokens_that_clients_cannot_send_are_refused() {
@@ -246,7 +297,53 @@ mod tests {
     }
 
     #[test]
+    fn a_rotated_token_must_be_long_enough_for_who_can_reach_the_server() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let rotate = |secret: &str| std::fs::write(&path, secret).expect("a file");
+        for (exposure, is_accepted) in [(Exposure::Public, false), (Exposure::Local, true)] {
+            rotate("first-long-token\n");
+            let token = BearerToken::from_file(&path).expect("a token").for_exposure(exposure).expect("long");
+            rotate("x\n");
+            let mut reported = token.warnings();
+            let poll = token.poll_file(&mut reported);
+            assert_eq!(poll.is_changed, is_accepted, "{exposure:?}");
+            assert_eq!(token.matches(b"x"), is_accepted, "{exposure:?}");
+            assert_eq!(token.matches(b"first-long-token"), !is_accepted, "{exposure:?}");
+            let message = poll.messages.concat();
+            assert!(message.contains("only 1 character") && !message.contains("characters"), "{message}");
+            assert_eq!(message.contains("keeping the current token"), !is_accepted, "{message}");
+            let again = token.poll_file(&mut reported);
+            assert_eq!(again, TokenPoll { is_changed: false, messages: Vec::new() }, "said once");
+        }
+        let short = BearerToken::new("x").for_exposure(Exposure::Public);
+        assert!(matches!(short, Err(TokenError::TooShort { chars: 1 })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_token_file_that_becomes_readable_by_others_gets_a_warning() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let set_mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("our own file");
+        };
+        std::fs::write(&path, "0123456789abcdef").expect("a file");
+        set_mode(0o600);
+        let token = BearerToken::from_file(&path).expect("a token");
+        let mut reported = token.warnings();
+        assert_eq!(token.poll_file(&mut reported).messages, [""; 0]);
+        set_mode(0o644);
+        let messages = token.poll_file(&mut reported).messages;
+        assert!(messages.concat().contains("chmod 600"), "{messages:?}");
+        std::fs::write(&path, "another-0123456789").expect("a file");
+        assert_eq!(token.poll_file(&mut reported), TokenPoll { is_changed: true, messages });
+    }
+
+    #[test]
     fn weak_and_exposed_tokens_get_a_warning() {
+        assert!(BearerToken::new("x").warnings()[0].contains("only 1 character "));
         assert_eq!(BearerToken::new("0123456789abcdef").warnings(), [""; 0]);
         assert!(BearerToken::new("s3cret").warnings()[0].contains("only 6 characters"));
         let folder = tempfile::tempdir().expect("a folder");

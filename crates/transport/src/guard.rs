@@ -12,7 +12,7 @@ use http::{StatusCode, Uri};
 use spile_core::Principal;
 use wire::HeaderField;
 
-use crate::bearer_token::BearerToken;
+use crate::bearer_token::{BearerToken, TokenError};
 use crate::guess_throttle::GuessThrottle;
 use crate::request_headers::RequestHeaders;
 
@@ -36,29 +36,6 @@ pub enum Exposure {
     /// Other machines too.
     Public,
 }
-
-/// Why a guard would not protect the server.
-#[derive(Debug, PartialEq, Eq)]
-pub enum GuardError {
-    WeakToken { chars: usize },
-}
-
-impl std::fmt::Display for GuardError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::WeakToken { chars } => {
-                let unit = if *chars == 1 { "character" } else { "characters" };
-                write!(
-                    f,
-                    "the bearer token has only {chars} {unit}, and other machines can reach the server; \
-                     use a long random one, for example from `openssl rand -hex 32`"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for GuardError {}
 
 /// Why the guard refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,13 +76,9 @@ impl Guard {
         allowed_origins: Vec<String>,
         token: Option<BearerToken>,
         exposure: Exposure,
-    ) -> Result<Self, GuardError> {
-        match (&token, exposure) {
-            (Some(token), Exposure::Public) if !token.is_long_enough_for_public() => {
-                Err(GuardError::WeakToken { chars: token.chars() })
-            }
-            _ => Ok(Self { allowed_hosts, allowed_origins, token, throttle: GuessThrottle::default() }),
-        }
+    ) -> Result<Self, TokenError> {
+        let token = token.map(|token| token.for_exposure(exposure)).transpose()?;
+        Ok(Self { allowed_hosts, allowed_origins, token, throttle: GuessThrottle::default() })
     }
 
     pub(crate) fn admit<'h>(

@@ -19,5 +19,5 @@ pub mod stdio;
 pub mod unix;
 
 pub use bearer_token::{BearerToken, TokenError};
-pub use guard::{Exposure, Guard, GuardError};
+pub use guard::{Exposure, Guard};
 pub use guess_throttle::GuessThrottle;

@@ -7,8 +7,6 @@ use crate::humanize::group_digits;
 use crate::manifest;
 use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
 
-/// Further columns of a collection are only counted.
-const REPORTED_MAX: usize = 20;
 pub(super) const CODE: &str = "near_miss";
 
 impl Compiler<'_> {
@@ -23,18 +21,12 @@ impl Compiler<'_> {
             .filter(|column| !is_settled(&column.name))
             .filter_map(|column| Some((column, column.near_miss.as_ref()?)))
             .collect();
-        for (column, near_miss) in found.iter().take(REPORTED_MAX) {
+        for (column, near_miss) in &found {
             let is_sensitive = field(&column.name).is_some_and(|field| field.sensitive);
             let message = near_miss_message(&declared.name.value, column, near_miss, is_sensitive);
             let help = near_miss_help(column, near_miss);
             let warning = Diagnostic::warning(message).code(CODE).help(help);
             self.diagnostics.push(warning.at(&declared.name.location));
-        }
-        let more = found.len().saturating_sub(REPORTED_MAX);
-        if more > 0 {
-            let message =
-                format!("`{}`: {more} more columns are almost numbers or dates", declared.name.value);
-            self.diagnostics.push(Diagnostic::note(message).code(CODE).at(&declared.name.location));
         }
     }
 }
@@ -47,7 +39,7 @@ fn near_miss_message(
     is_sensitive: bool,
 ) -> String {
     let noun = match near_miss.looks_like {
-        NearMissType::Number => "numbers",
+        NearMissType::Number | NearMissType::Integer => "numbers",
         NearMissType::Date => "dates",
     };
     let (exact, similar) = (group_digits(near_miss.exact), group_digits(near_miss.similar));
@@ -73,7 +65,7 @@ fn near_miss_message(
 
 fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss) -> String {
     let (form, what) = match near_miss.looks_like {
-        NearMissType::Number => ("`1234.5`", "numbers"),
+        NearMissType::Number | NearMissType::Integer => ("`1234.5`", "numbers"),
         NearMissType::Date => ("`2026-01-31`", "dates"),
     };
     let effect = match column.data_type {
@@ -83,6 +75,7 @@ fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss) -> String {
     let is_native_text = near_miss.exact == near_miss.total;
     let declare = match (is_native_text, near_miss.looks_like) {
         (true, NearMissType::Number) => "declare `as = \"decimal\"`, or accept it with `as = \"text\"`",
+        (true, NearMissType::Integer) => "declare `as = \"integer\"`, or accept it with `as = \"text\"`",
         (_, _) => "or accept it with `as = \"text\"`",
     };
     if is_native_text { format!("it sorts as text; {declare}") } else { format!("{effect}, {declare}") }

@@ -152,7 +152,16 @@ impl CollectionLabels {
         let file = schemas::plain_text(&source.location.value.short_name());
         match source.settings.kind() {
             SourceKind::Sqlite | SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
-                Self { full: format!("\"{}\" ({file})", table()), short: table(), file }
+                let is_same = |one: &&manifest::Collection| {
+                    let name = one.table.as_ref().unwrap_or(&one.name);
+                    name.value == collection.shape.table && one.source.value != collection.source
+                };
+                // Every workbook has a "Sheet1".
+                let short = match manifest.collections.iter().find(is_same) {
+                    Some(_) => format!("{} ({file})", table()),
+                    None => table(),
+                };
+                Self { full: format!("\"{}\" ({file})", table()), short, file }
             }
             // Such a file is one table.
             SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {

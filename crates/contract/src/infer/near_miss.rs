@@ -16,6 +16,8 @@ pub(super) struct NearMissCounts {
     fractions: u64,
     /// Digits with leading zeros: postal codes, not numbers.
     codes: u64,
+    /// The shortest and the longest of the numbers, in bytes.
+    lengths: Option<(usize, usize)>,
     first: Option<RowText>,
 }
 
@@ -57,6 +59,8 @@ impl NearMissCounts {
         if is_number {
             self.numbers.exact += 1;
             self.fractions += u64::from(text.contains('.'));
+            let (shortest, longest) = self.lengths.unwrap_or((text.len(), text.len()));
+            self.lengths = Some((shortest.min(text.len()), longest.max(text.len())));
         } else if self.numbers.first_other.is_none() {
             self.numbers.first_other = Some(RowText::new(row, text));
         }
@@ -95,7 +99,9 @@ impl NearMissCounts {
             // Among native numbers every text is an exception; among texts, those that are not numbers.
             let among_texts = self.numbers.first_other.as_ref().or(self.first.as_ref());
             let first = if native_numbers > 0 { self.first.as_ref() } else { among_texts };
-            (NearMissType::Number, native_numbers + self.numbers.exact, self.numbers.similar, first)
+            let is_whole = self.fractions == 0 && self.numbers.exact == total;
+            let looks_like = if is_whole { NearMissType::Integer } else { NearMissType::Number };
+            (looks_like, native_numbers + self.numbers.exact, self.numbers.similar, first)
         } else if is_most(dates) && (self.dates.similar > 0 || self.dates.exact < total) {
             (NearMissType::Date, self.dates.exact, self.dates.similar, self.dates.first_other.as_ref())
         } else {
@@ -112,10 +118,13 @@ impl NearMissCounts {
         })
     }
 
-    /// Whether the texts are digits on purpose: integers in a source that has native numbers, or with leading zeros.
+    /// Whether the texts are digits on purpose: integers in a source that has native numbers, with leading zeros or
+    /// all of one length. Quantities differ in length and have no leading zeros.
     fn are_codes(&self, native_numbers: u64) -> bool {
         let texts_are_digits = self.numbers.exact + self.codes == self.total && self.fractions == 0;
-        native_numbers == 0 && texts_are_digits
+        let are_quantities =
+            self.codes == 0 && self.lengths.is_some_and(|(shortest, longest)| shortest < longest);
+        native_numbers == 0 && texts_are_digits && !are_quantities
     }
 }
 
@@ -278,9 +287,13 @@ mod tests {
             (&["1.50", "2.75"], 0, Some("Number 2+0/2 0 1.50")),
             (&["2026-02-11", "2026-02-12", "soon"], 0, Some("Date 2+0/3 2 soon")),
             (&["1/2/2026", "3/4/2026"], 0, Some("Date 0+2/2 0 1/2/2026")),
+            // Quantities, which would sort as '9', '80', '7'.
+            (&["9", "80", "700"], 0, Some("Integer 3+0/3 0 9")),
+            (&["0", "-5", "12"], 0, Some("Integer 3+0/3 0 0")),
             // Codes and words.
             (&["10115", "01067", "20095"], 0, None),
             (&["1001", "1002"], 0, None),
+            (&["7", "10", "007"], 0, None),
             (&["a", "b", "1"], 0, None),
             (&["1"], 0, None),
             (&[], 10, None),

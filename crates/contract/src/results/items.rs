@@ -191,6 +191,8 @@ impl<'c> RowList<'c> {
         let found_more = items.truncated;
         items.truncated |= coverage == SearchCoverage::Truncated;
         let searched = match coverage {
+            // A search ends when it has found enough.
+            SearchCoverage::Complete if found_more => "up to the limit".to_owned(),
             SearchCoverage::Complete => "all".to_owned(),
             SearchCoverage::Truncated => format!("first {scan_rows_max} rows"),
         };

@@ -123,8 +123,15 @@ proptest! {
         let [page_is_cut, found_is_cut, given_is_cut] = cut;
         assert_result(&contract, "list_t", page.finish(Some(Total::Exact(rows.len() as u64)), |_| "cursor".into()), page_is_cut)?;
         let searched = if rows.len() % 2 == 0 { SearchCoverage::Complete } else { SearchCoverage::Truncated };
-        let found_is_cut = found_is_cut || searched == SearchCoverage::Truncated;
-        assert_result(&contract, "search_t", found.into_search_result(searched, 1000), found_is_cut)?;
+        let is_cut = found_is_cut || searched == SearchCoverage::Truncated;
+        let found = found.into_search_result(searched, 1000);
+        if let Ok(found) = &found {
+            let structured = found.structured.as_ref().expect("a structured result").as_str();
+            // A search that has found enough has not searched all rows.
+            let is_all = !found_is_cut && searched == SearchCoverage::Complete;
+            prop_assert_eq!(structured.contains("\"searched\":\"all\""), is_all, "{}", structured);
+        }
+        assert_result(&contract, "search_t", found, is_cut)?;
         assert_result(&contract, "top", given.into_statement_result(), given_is_cut)?;
     }
 }

@@ -75,7 +75,13 @@ impl ProviderInner {
             (Err(error), _) => source_error_outcome(&error, collection, platform),
             (Ok(_), Some(Ok(result))) => with_notice(result, reader),
             (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
-            (Ok(_), None) => not_found_error(collection, key).into(),
+            (Ok(_), None) => {
+                let mut error = not_found_error(collection, key);
+                if let Some(notice) = reader.key_notice() {
+                    error.message = format!("{}; it may exist: {notice}", error.message);
+                }
+                error.into()
+            }
         })
     }
 

@@ -56,7 +56,11 @@ impl ProviderInner {
         match written {
             Ok(WriteOutcome::Done(Written { result, notices })) => {
                 let result = results::write_tool_result(result, dry_run);
-                notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+                let notices = notices.iter().map(|notice| match dry_run {
+                    true => format!("nothing was written; the write would have this effect: {notice}"),
+                    false => notice.clone(),
+                });
+                notices.fold(result, |result, notice| result.with_notice(&notice)).into()
             }
             Ok(WriteOutcome::Replayed(stored)) => replayed_outcome(&stored),
             Ok(WriteOutcome::Discarded(reason)) => reason.into_outcome(collection, platform),

@@ -130,6 +130,11 @@ pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
         None
     }
 
+    /// The notice, if it is about values of the key.
+    fn key_notice(&self, _key: &[usize]) -> Option<Arc<str>> {
+        None
+    }
+
     /// The values of a row, in the order of the shape.
     fn row_values(&self, row: u32) -> Vec<Value> {
         let (mut values, mut scratch) = (Vec::new(), Self::Scratch::default());
@@ -205,6 +210,8 @@ pub(crate) fn bind_shape<C: TableLoader>(
 pub(crate) struct SnapshotReader<C: TableLoader> {
     file: Arc<WatchedFile<C>>,
     mapping: C::Mapping,
+    /// The positions of the key in the shape.
+    key: Vec<usize>,
     /// Whether the key index finds every key, so that no scan is needed.
     index_is_exact: bool,
     current: RwLock<Result<Arc<C::View>, SourceError>>,
@@ -221,7 +228,8 @@ impl<C: TableLoader> SnapshotReader<C> {
                 shape.key.iter().all(|position| has_canonical_form(shape.columns[*position].data_type));
             let has_notice = AtomicBool::new(view.notice().is_some());
             let current = RwLock::new(Ok(Arc::new(view)));
-            Ok(Arc::new(Self { file: file.clone(), mapping, index_is_exact, current, has_notice }))
+            let key = shape.key.clone();
+            Ok(Arc::new(Self { file: file.clone(), mapping, key, index_is_exact, current, has_notice }))
         })
     }
 
@@ -303,6 +311,14 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
             return None;
         }
         self.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok()?.notice()
+    }
+
+    fn key_notice(&self) -> Option<Arc<str>> {
+        if !self.has_notice.load(Ordering::Relaxed) {
+            return None;
+        }
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref().ok()?.key_notice(&self.key)
     }
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {

@@ -59,12 +59,27 @@ impl DbError {
 
     /// Whether a JSON function met text that is not JSON, or a path that is not one.
     pub(super) fn is_json_error(&self) -> bool {
-        let message = match self {
+        let message = self.sqlite_message();
+        message.contains("malformed JSON") || self.is_json_path_error()
+    }
+
+    /// `bad JSON path: '…'`
+    pub(super) fn is_json_path_error(&self) -> bool {
+        self.sqlite_message().contains("JSON path")
+    }
+
+    /// `ESCAPE expression must be a single character`
+    pub(super) fn is_escape_error(&self) -> bool {
+        self.sqlite_message().contains("ESCAPE expression")
+    }
+
+    /// What SQLite says; empty for other errors.
+    pub(super) fn sqlite_message(&self) -> &str {
+        match self {
             Self::Sql(Error::SqliteFailure(_, Some(message))) => message,
             Self::Sql(Error::SqlInputError { msg, .. }) => msg,
-            _ => return false,
-        };
-        message.contains("malformed JSON") || message.contains("JSON path")
+            _ => "",
+        }
     }
 
     pub(super) fn would_block(&self) -> bool {

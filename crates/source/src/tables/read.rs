@@ -72,6 +72,12 @@ impl snapshot_reader::ReadableTable for TableView {
         self.table.notice.clone()
     }
 
+    fn key_notice(&self, key: &[usize]) -> Option<Arc<str>> {
+        let is_key = |field: usize| key.iter().any(|at| self.columns[*at].column_index == Some(field));
+        let is_withdrawn = self.table.withdrawn().iter().any(|(_, field)| is_key(*field));
+        self.notice().filter(|_| is_withdrawn)
+    }
+
     fn search_columns(&self, positions: &[usize]) -> Vec<&TableColumn> {
         positions.iter().map(|position| &self.columns[*position]).collect()
     }

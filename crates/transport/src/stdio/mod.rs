@@ -9,7 +9,7 @@ mod writer;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host::{CallerIdentity, Server};
 use tokio::runtime::Handle;
@@ -18,10 +18,16 @@ use wire::frame::{FrameDecoder, Framing};
 use crate::conversation::{AfterFrame, Conversation, MessageSink as _};
 pub use writer::StdoutWriter;
 
-/// After the end of the input, running calls have this long to finish.
+/// When the process is told to stop, running calls and unwritten responses have this long.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
+/// How often a client that has closed its input is checked while its calls run.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Serves one client until the input ends. Blocks; calls that must wait run on `runtime`.
+///
+/// The end of the input ends no call: a script may send its requests, close stdin and read the responses. Each call has
+/// its own timeout, and the responses are written for as long as the client takes some of them.
 pub fn serve(
     server: Arc<Server>,
     runtime: &Handle,
@@ -59,17 +65,29 @@ pub fn serve(
     conversation.sink.write_batch(&mut batch);
     notifications.abort();
     conversation.server.close();
-    let idle = runtime
-        .block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, conversation.state.wait_until_idle()).await });
-    if idle.is_err() {
-        tracing::debug!("cancelled running calls because the input ended");
-    }
+    conversation.state.end_input();
+    runtime.block_on(async {
+        tokio::select! {
+            () = conversation.state.wait_until_idle() => {}
+            () = wait_until_gone(&conversation.sink) => {
+                tracing::debug!("cancelled running calls because the client is gone");
+            }
+        }
+    });
     conversation.state.close();
-    conversation.sink.finish(SHUTDOWN_GRACE);
+    conversation.sink.finish_unless_stalled();
     Ok(())
 }
 
-/// Shuts down from outside, as the end of the input would: running calls may finish. The reading thread stays
+/// Waits until the client cannot read responses any more, or takes none for the write stall timeout.
+async fn wait_until_gone(output: &StdoutWriter) {
+    let mut progress = output.start_progress(Instant::now());
+    while !output.is_reader_gone() && !output.is_stalled(&mut progress, Instant::now()) {
+        tokio::time::sleep(CLIENT_CHECK_INTERVAL).await;
+    }
+}
+
+/// Shuts down from outside, soon: running calls may finish within a second. The reading thread stays
 /// blocked in its read; the process is expected to exit.
 pub async fn shut_down(server: &Server, output: &StdoutWriter) {
     server.close();

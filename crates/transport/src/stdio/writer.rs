@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::conversation::{AtomicFraming, MessageSink};
 
@@ -45,6 +45,15 @@ const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// POSIX: a pipe that polls as writable takes this much without blocking.
 const CHUNK_BYTES: usize = 4096;
 
+/// A client that takes this much within the write stall timeout is not stalled.
+const PROGRESS_BYTES: usize = 16 << 10;
+
+/// How much was written when the client last took something.
+pub(crate) struct WriteProgress {
+    bytes_written: u64,
+    since: Instant,
+}
+
 impl StdoutWriter {
     pub fn new(file: File) -> Arc<Self> {
         Self::with_write_stall_timeout(file, WRITE_STALL_TIMEOUT)
@@ -77,6 +86,44 @@ impl StdoutWriter {
             self.changed.wait_timeout_while(state, timeout, is_busy).unwrap_or_else(PoisonError::into_inner);
         // The writer thread exits too and releases the pipe.
         self.close(&mut state);
+    }
+
+    /// Waits until everything is written, for as long as the client takes some of it. Nothing is written afterwards.
+    pub(crate) fn finish_unless_stalled(&self) {
+        let mut state = self.lock();
+        while state.thread_is_writing && !self.is_closed() {
+            state = self.wait_for_progress(state);
+        }
+        self.close(&mut state);
+    }
+
+    /// The progress of the client, for [`StdoutWriter::is_stalled`].
+    pub(crate) fn start_progress(&self, now: Instant) -> WriteProgress {
+        WriteProgress { bytes_written: self.bytes_written.load(Ordering::Relaxed), since: now }
+    }
+
+    /// Whether responses wait, and the client has taken nothing for the write stall timeout.
+    pub(crate) fn is_stalled(&self, progress: &mut WriteProgress, now: Instant) -> bool {
+        let current = self.start_progress(now);
+        if !self.lock().thread_is_writing || current.bytes_written != progress.bytes_written {
+            *progress = current;
+        }
+        now.duration_since(progress.since) >= self.write_stall_timeout
+    }
+
+    /// Whether nobody can read what is written: the other end of the pipe or socket is closed.
+    #[cfg(unix)]
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.file, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let polled = poll(&mut fds, Some(&now));
+        self.is_closed() || polled.is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.is_closed()
     }
 
     fn write_or_queue(self: &Arc<Self>, mut state: MutexGuard<'_, WriterState>, mut bytes: &[u8]) {
@@ -194,7 +241,8 @@ impl StdoutWriter {
 
     fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match (&self.file).write(bytes) {
+            // In parts: a blocking write returns only when the client has taken all of it.
+            match (&self.file).write(&bytes[..bytes.len().min(PROGRESS_BYTES)]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.bytes_written.fetch_add(written as u64, Ordering::Relaxed);
@@ -214,14 +262,19 @@ impl StdoutWriter {
     fn wait_for_room(&self) -> MutexGuard<'_, WriterState> {
         let mut state = self.lock();
         while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
-            let written = self.bytes_written.load(Ordering::Relaxed);
-            let waited = self.changed.wait_timeout(state, self.write_stall_timeout);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-            if timeout.timed_out() && self.bytes_written.load(Ordering::Relaxed) == written {
-                tracing::warn!("the client does not read stdout; ending");
-                self.close(&mut state);
-            }
+            state = self.wait_for_progress(state);
+        }
+        state
+    }
+
+    /// Waits for a change of the queue. Closes if the client takes nothing for the write stall timeout.
+    fn wait_for_progress<'s>(&'s self, state: MutexGuard<'s, WriterState>) -> MutexGuard<'s, WriterState> {
+        let written = self.bytes_written.load(Ordering::Relaxed);
+        let waited = self.changed.wait_timeout(state, self.write_stall_timeout);
+        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() && self.bytes_written.load(Ordering::Relaxed) == written {
+            tracing::warn!("the client does not read stdout; ending");
+            self.close(&mut state);
         }
         state
     }

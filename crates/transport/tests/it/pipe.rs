@@ -451,13 +451,36 @@ fn queued_bytes_of_a_pipe_count_as_pending_responses() {
 #[test]
 fn client_that_never_reads_does_not_block_shutdown() {
     for kind in PIPE_KINDS {
-        let mut pipe = Pipe::initialized(kind, "2025-11-25");
+        let mut pipe = match kind {
+            PipeKind::Stdio => Pipe::over_stdio_with(Limits::default(), Duration::from_millis(300)),
+            PipeKind::Unix | PipeKind::WebSocket => Pipe::open(kind),
+        };
+        pipe.initialize("2025-11-25");
         for id in 10..20 {
             pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
         }
         pipe.close_input();
         pipe.wait_closed();
     }
+}
+
+/// `spile serve file < requests.txt | less`: the client has sent everything, and takes its time to read.
+#[test]
+fn stdio_writes_all_responses_after_the_end_of_the_input() {
+    // The client reads a part at a time, and each pause is longer than the grace period of a stop was: two parts of
+    // the time in which a client must take something.
+    let mut pipe = Pipe::over_stdio_with(Limits::default(), Duration::from_secs(6));
+    pipe.initialize("2025-11-25");
+    for id in 10..20 {
+        pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
+    }
+    pipe.close_input();
+    let ServerHandle::Thread { ended, .. } = &pipe.server else { unreachable!("it is stdio") };
+    assert!(ended.recv_timeout(Duration::from_secs(2)).is_err(), "it waits for its client");
+    let ids: Vec<_> = (0..10).map(|_| pipe.next_message()["id"].as_u64().expect("a number")).collect();
+    assert_eq!(ids, (10..20).collect::<Vec<_>>());
+    assert_eq!(pipe.try_next_message(), None);
+    pipe.wait_closed();
 }
 
 #[test]
@@ -499,22 +522,60 @@ fn end_of_input_lets_running_calls_finish() {
 }
 
 #[test]
-fn end_of_input_cancels_calls_after_the_grace_period() {
-    for kind in BYTE_PIPE_KINDS {
-        for (what, line) in [
-            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
-            ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
-        ] {
-            let mut pipe = Pipe::initialized(kind, "2025-03-26");
-            pipe.send_line(&line);
-            pipe.provider.expect_started("k");
-            pipe.close_input();
-            pipe.wait_closed();
-            pipe.provider.expect_dropped("k");
-            assert_eq!(pipe.try_next_message(), None, "{what}");
-        }
+fn end_of_input_on_a_socket_cancels_calls_after_the_grace_period() {
+    for (what, line) in [
+        ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+        ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+        ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
+    ] {
+        let mut pipe = Pipe::initialized(PipeKind::Unix, "2025-03-26");
+        pipe.send_line(&line);
+        pipe.provider.expect_started("k");
+        pipe.close_input();
+        pipe.wait_closed();
+        pipe.provider.expect_dropped("k");
+        assert_eq!(pipe.try_next_message(), None, "{what}");
     }
+}
+
+#[test]
+fn end_of_stdin_leaves_running_calls_their_timeout() {
+    let limits = Limits { call_timeout_ms: 1500, ..Limits::default() };
+    let mut pipe = Pipe::with(PipeKind::Stdio, limits);
+    pipe.initialize("2025-11-25");
+    pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
+    pipe.provider.expect_started("k");
+    pipe.close_input();
+    let response = pipe.next_message();
+    assert!(response["id"] == 1 && response.to_string().contains("1500 ms"), "{response}");
+    assert_eq!(pipe.try_next_message(), None);
+    pipe.wait_closed();
+}
+
+#[test]
+fn end_of_stdin_and_stdout_cancels_running_calls() {
+    let mut pipe = Pipe::initialized(PipeKind::Stdio, "2025-11-25");
+    pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
+    pipe.provider.expect_started("k");
+    pipe.close_input();
+    pipe.stop_reading();
+    pipe.wait_closed();
+    pipe.provider.expect_dropped("k");
+}
+
+/// Nobody can answer the question any more, and its timeout is ten minutes.
+#[test]
+fn end_of_stdin_ends_calls_that_wait_for_the_client() {
+    let mut pipe = Pipe::open(PipeKind::Stdio);
+    let hello = initialize_message("2025-06-18")
+        .replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#);
+    pipe.send_line(&hello);
+    pipe.next_message();
+    pipe.send_line(&call(1, "quiz", "{}"));
+    assert_eq!(pipe.next_message()["method"], "elicitation/create");
+    pipe.close_input();
+    pipe.read_to_end();
+    pipe.wait_closed();
 }
 
 #[test]

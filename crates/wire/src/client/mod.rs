@@ -25,6 +25,7 @@ mod param_headers;
 mod state_machine;
 mod subscriptions;
 mod types;
+mod unreadable;
 
 pub use errors::{ClientError, CloseReason, InputRequiredError, ProtocolViolation, VersionMismatch};
 pub use exchange::{ExchangeEnd, HttpExchange, HttpResponse};

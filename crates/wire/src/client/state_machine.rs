@@ -16,7 +16,7 @@ use super::subscriptions::{filter_params, uri_params};
 use super::types::{
     Action, ClientCall, ClientEvent, ClientOptions, ProtocolWarning, ServerInfo, TransportKind, WarningKind,
 };
-use super::{CallId, InputRequestId, ServerError};
+use super::{CallId, InputRequestId, ServerError, unreadable};
 use crate::error::ErrorCode;
 use crate::method::Method;
 use crate::params::{ListKind, NotificationFilter};
@@ -345,10 +345,12 @@ impl Client {
             return;
         }
         let beginning = excerpt(&frame);
+        let answered_id = unreadable::response_id(&frame);
         let doc = match scan(frame, &self.options.scan_limits) {
             Ok(doc) => doc,
             Err(error) => {
                 let excerpt = beginning;
+                let exchange = exchange.or(answered_id);
                 match exchange.filter(|id| self.is_pending_exchange(*id)) {
                     Some(id) => {
                         let violation = ProtocolViolation::UnreadableResponse { error, excerpt };

@@ -116,12 +116,24 @@ fn write_tool_result(
             write_text_block(out, json.as_str());
         }
         (ToolContent::Text(text), _) => write_text_block(out, text),
-        (ToolContent::Blocks(blocks), _) => {
+        (ToolContent::Blocks(blocks), structured) => {
             for (i, block) in blocks.iter().enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
                 write_block(out, version, block);
+            }
+            // The same for blocks, unless the provider wrote the data as one of them.
+            if let Some(json) = structured
+                && !version.has(Feature::StructuredContent)
+                && !blocks
+                    .iter()
+                    .any(|block| matches!(block, ContentBlock::Text(text) if text == json.as_str()))
+            {
+                if !blocks.is_empty() {
+                    out.push(b',');
+                }
+                write_text_block(out, json.as_str());
             }
         }
     }
@@ -269,7 +281,7 @@ fn write_resource_contents(out: &mut Vec<u8>, contents: &ResourceContents) {
 #[cfg(test)]
 mod tests {
     use json::{Json, Node};
-    use spile_core::{CallResult, ToolContent, ToolError, ToolErrorCode, ToolResult};
+    use spile_core::{CallResult, ContentBlock, ToolContent, ToolError, ToolErrorCode, ToolResult};
 
     use super::{CallResponseRef, call_response};
     use crate::encode::{RenderedServerInfo, ReplyTo};
@@ -314,5 +326,26 @@ mod tests {
         };
         let (content, structured) = encode(result(), Version::UNSPECIFIED);
         assert_eq!((&*content.join("|"), structured.as_deref()), (r#"One.|{"a":1}"#, Some(r#"{"a":1}"#)));
+    }
+    #[test]
+    fn blocks_do_not_hide_the_data_from_versions_without_structured_content() {
+        let json = r#"{"rows":[],"nextCursor":"abc"}"#;
+        let blocks = |texts: &[&str]| ToolResult {
+            content: ToolContent::Blocks(
+                texts.iter().map(|text| ContentBlock::Text((*text).into())).collect(),
+            ),
+            ..ToolResult::structured(Json::parse(json).expect("JSON"))
+        };
+        for (version, _) in Version::ALL {
+            let has_structured = version >= Version::V2025_06_18;
+            let data: &[&str] = if has_structured { &[] } else { &[json] };
+            for texts in [&["One row.", "A notice."][..], &[]] {
+                let (content, _) = encode(blocks(texts), version);
+                assert_eq!(content, [texts, data].concat(), "{version:?}");
+            }
+            // Data that is a block already is not repeated.
+            let (content, _) = encode(blocks(&["A notice.", json]), version);
+            assert_eq!(content, ["A notice.", json], "{version:?}");
+        }
     }
 }

@@ -636,6 +636,18 @@ fn a_call_that_times_out_is_cancelled() {
 }
 
 #[test]
+fn a_response_that_cannot_be_read_fails_its_request_at_once() {
+    on_modern_pipe(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}
+        ! failed 0 the response is not valid JSON: duplicate key at byte 40: `{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"a\":1,\"a\":2}}`
+    "#,
+    );
+}
+
+#[test]
 fn a_timeout_on_a_pipe_mentions_an_unreadable_message() {
     on_modern_pipe(
         r#"

@@ -8,10 +8,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use contract::ValueRef;
 use ring::digest;
 use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::hooks::Action;
 use rusqlite::{Connection, Result};
 
 use crate::sqlite::column::from_sqlite;
 use crate::sqlite::reserved_names::CAPTURE_FUNCTION;
+
+/// The rows that a statement inserts or updates, as SQLite's update hook reports them: the table and the rowid.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChangedRows(Arc<Mutex<ChangedRowList>>);
+
+#[derive(Debug, Default)]
+struct ChangedRowList {
+    rows: Vec<(String, i64)>,
+    /// Further rows are not recorded. 0 while nothing is.
+    rows_max: usize,
+}
+
+impl ChangedRows {
+    /// Installs the hook on a connection that writes.
+    pub(crate) fn install(connection: &mut Connection) -> Result<Self> {
+        let changed = Self::default();
+        let list = Arc::clone(&changed.0);
+        connection.update_hook(Some(move |action: Action, _: &str, table: &str, rowid: i64| {
+            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            if action != Action::SQLITE_DELETE && list.rows.len() < list.rows_max {
+                list.rows.push((table.to_owned(), rowid));
+            }
+        }))?;
+        Ok(changed)
+    }
+
+    /// Records from now on, until the rows are taken.
+    pub(crate) fn start(&self, rows_max: usize) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            ChangedRowList { rows: Vec::new(), rows_max };
+    }
+
+    /// The rows that were recorded.
+    pub(crate) fn take(&self) -> Vec<(String, i64)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).rows
+    }
+}
 
 /// What the triggers reported since the last reset.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::sort_key::{self, SortKeyKind};
 use authorizer::{AccessMode, SqlAuthorizer};
-use change_recorder::SharedChanges;
+use change_recorder::{ChangedRows, SharedChanges};
 
 pub(crate) struct DbConnection {
     /// Different for every connection of this process.
@@ -43,6 +43,8 @@ pub(crate) struct DbConnection {
     _writer_count: Option<WriterCountGuard>,
     /// The rows that change capture recorded. Empty on connections that only read.
     pub(crate) captured_changes: SharedChanges,
+    /// The rows that a statement changed. Empty on connections that only read.
+    pub(crate) changed_rows: ChangedRows,
     /// Until when reads may use the open snapshot, if there is one.
     snapshot_until: Option<Instant>,
     /// The last `PRAGMA data_version`: it changes when another connection commits.
@@ -168,7 +170,9 @@ impl DbConnection {
         let connection =
             Self::configure(connection, &CONFIG_WRITING, SETUP_WRITING, nothing, Generation::default())?;
         change_recorder::register_capture_function(&connection.inner, &connection.captured_changes)?;
-        Ok(Self { _writer_count: Some(writing), ..connection })
+        let mut connection = connection;
+        let changed_rows = ChangedRows::install(&mut connection.inner)?;
+        Ok(Self { _writer_count: Some(writing), changed_rows, ..connection })
     }
 
     fn configure(
@@ -207,6 +211,7 @@ impl DbConnection {
             is_wal,
             _writer_count: None,
             captured_changes: SharedChanges::default(),
+            changed_rows: ChangedRows::default(),
             snapshot_until: None,
             last_data_version: None,
         })

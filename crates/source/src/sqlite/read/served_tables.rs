@@ -42,6 +42,21 @@ impl ServedTables {
         served
     }
 
+    /// The columns of a table that some collection serves with one type.
+    pub(crate) fn column_names(&self, table: &str) -> Vec<String> {
+        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let served = tables.iter().filter_map(Weak::upgrade).filter(|served| served.table == table);
+        let mut names: Vec<String> = Vec::new();
+        for served in served {
+            for column in &served.columns {
+                if !names.contains(&column.name) {
+                    names.push(column.name.clone());
+                }
+            }
+        }
+        names
+    }
+
     /// What a collection expects in this column, if it could not return this value.
     pub(crate) fn expected_instead(
         &self,

@@ -145,7 +145,7 @@ pub(crate) fn read(connection: &Connection) -> Result<Schema> {
                     schema.tables.push(table);
                 }
                 Err(error) if is_table_error(&error) => {
-                    schema.left_out.push(skipped_table(&entry.name, UNREADABLE));
+                    schema.left_out.push(skipped_table(&entry.name, unreadable_reason(&error)));
                 }
                 Err(error) => return Err(error),
             },
@@ -169,7 +169,7 @@ fn read_virtual_table(connection: &Connection, entry: &SchemaEntry, schema: &mut
                     schema.tables.push(table);
                     return Ok(());
                 }
-                Err(error) if is_table_error(&error) => UNREADABLE.to_owned(),
+                Err(error) if is_table_error(&error) => unreadable_reason(&error),
                 Err(error) => return Err(error),
             }
         }
@@ -255,6 +255,18 @@ impl TableKind {
 /// Why a generated column cannot be written.
 pub(crate) const GENERATED: &str = "it is computed by the database";
 pub(crate) const UNREADABLE: &str = "it refers to something that does not exist or is not allowed";
+
+/// Why a table with such an error is left out. For the owner of the data, who may read what SQLite says.
+pub(crate) fn unreadable_reason(error: &rusqlite::Error) -> String {
+    let message = match error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.as_str(),
+        rusqlite::Error::SqlInputError { msg, .. } => msg.as_str(),
+        _ => return UNREADABLE.to_owned(),
+    };
+    let is_missing =
+        ["no such", "not authorized", "prohibited", "unsafe use"].iter().any(|part| message.contains(part));
+    if is_missing { UNREADABLE.to_owned() } else { format!("SQLite cannot run its query: {message}") }
+}
 
 pub(crate) fn skipped_table(table: &str, reason: impl Into<String>) -> SkippedTable {
     SkippedTable { table: table.to_owned(), reason: reason.into() }

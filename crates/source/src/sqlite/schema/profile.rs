@@ -51,7 +51,9 @@ pub(crate) fn collect_facts(
             }
             // A view may call a function that is not allowed, or use a table that no longer exists.
             Err(DbError::Sql(error)) if schema::is_table_error(&error) => {
-                facts.skipped_tables.push(schema::skipped_table(&table.name, schema::UNREADABLE));
+                facts
+                    .skipped_tables
+                    .push(schema::skipped_table(&table.name, schema::unreadable_reason(&error)));
             }
             Err(error) if error.is_too_big() => {
                 facts.skipped_tables.push(schema::skipped_table(&table.name, format!("it has {TOO_BIG}")));

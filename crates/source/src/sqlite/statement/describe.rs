@@ -122,7 +122,7 @@ fn untraced_error(value: &UntracedColumn) -> StatementError {
     statement_error(
         format!(
             "cannot prove that the column `{column}`, declared as `{declared_type}`, stores what a caller sends: the \
-             value comes from an argument through a subquery"
+             value comes from an argument through a subquery, a function or an operator"
         ),
         Some(
             "store the argument directly, as in `VALUES (:a)`, or convert it: `CAST(value AS INTEGER)`"

@@ -2,8 +2,8 @@
 //! `coalesce(:a, c)`; and the arguments of `LIMIT` and `OFFSET`.
 //!
 //! SQLite converts a value to the column's affinity without an error. For these arguments that can be checked
-//! before the statement runs. Values that the statement computes are the author's responsibility. A value whose
-//! origin cannot be followed (`value_flow`) is reported, and the statement is rejected.
+//! before the statement runs. A value whose origin cannot be followed (`value_flow`) is reported, and the statement is
+//! rejected. Numbers that the statement computes are checked after it ran (`read_back`).
 
 use std::ops::Range;
 
@@ -143,6 +143,16 @@ pub(crate) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> StoredPa
         });
     }
     found
+}
+
+/// The table that a statement stores values in, and the columns that it sets; `None` if it stores none.
+pub(crate) fn assigned_columns(
+    sql: &str,
+    tokens: &[Token],
+    schema: &Schema,
+) -> Option<(String, Vec<String>)> {
+    let (table, values) = value_flow::stored_values(sql, tokens, schema)?;
+    Some((table.name.clone(), values.into_iter().map(|value| value.column).collect()))
 }
 
 /// Whether a name denotes the rowid, where no column has that name.
@@ -293,6 +303,12 @@ mod tests {
             &["?>a"],
         );
         check("INSERT INTO t(a) SELECT * FROM (SELECT j.value FROM json_each(:x) AS j)", &["?>a"]);
+        for text in ["trim(:x)", "(:x) || 1", "substr(:x, 1)", "json_extract(:x, '$')", "printf('%s', :x)"] {
+            check(&format!("UPDATE t SET a = {text}, b = {text}"), &["?>a"]);
+        }
+        check("UPDATE t SET a = (SELECT group_concat(x) FROM (SELECT :x AS x))", &["?>a"]);
+        check("WITH n AS (SELECT :x AS x) UPDATE t SET a = lower((SELECT x FROM n))", &["?>a"]);
+        check("UPDATE t SET a = trim(b), \"d e\" = b || '' WHERE b = :x", &[]);
     }
 
     #[test]
@@ -319,10 +335,10 @@ mod tests {
             "INSERT INTO t(a) VALUES(:x + 1)",
             "INSERT INTO t(a) VALUES(cast(:x AS INTEGER))",
             "INSERT INTO t(a) VALUES((SELECT a FROM t WHERE b = :x))",
-            "INSERT INTO t(a) VALUES(-:x), ((:x) || 1), (abs(:x))",
+            "INSERT INTO t(a) VALUES(-:x), (abs(:x))",
             "INSERT INTO t DEFAULT VALUES",
             "INSERT INTO t(a, b) SELECT t.a, t.b FROM t WHERE a = :x",
-            "UPDATE t SET a = lower(:x), b = a = :x, \"d e\" = (:x IN (1, :x))",
+            "UPDATE t SET b = lower(:x), b = a = :x, \"d e\" = (:x IN (1, :x))",
             "UPDATE t SET a = nullif(1, :x), b = iif(:x, 1, 2)",
             "UPDATE t SET b = 'SET a = :x' WHERE b = :x",
         ] {

@@ -8,6 +8,8 @@
 pub(crate) mod change_capture;
 pub(crate) mod describe;
 pub(crate) mod direct_params;
+mod numeric_expression;
+mod read_back;
 mod value_flow;
 
 use std::collections::HashSet;
@@ -34,6 +36,7 @@ use crate::sqlite::schema::{ForeignKeyGraph, Schema, Table, quote_identifier};
 use crate::sqlite::write::write_connection::{WriteConnection, WriteTransaction};
 use change_capture::{CaptureOptions, ChangeCapture};
 use direct_params::DirectParam;
+use read_back::AssignedColumns;
 
 /// How long a statement waits for another connection's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(1_000);
@@ -41,6 +44,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(1_000);
 const INLINE_TIME_MAX: Duration = Duration::from_millis(5);
 /// How long it may take to find out that a table is small.
 const SIZE_CHECK_MAX: Duration = Duration::from_millis(10);
+/// An argument above this may be the length of a value that exceeds the limit.
+const LONG_VALUE_MIN: i64 = 1 << 20;
 /// Tables with so few rows are scanned quickly.
 const SMALL_ROWS: i64 = 2_000;
 
@@ -63,6 +68,7 @@ pub(crate) struct SqliteStatement {
     writes: bool,
     /// Whether all rows that it returns are new.
     only_inserts: bool,
+    assigned: AssignedColumns,
     /// Whether it may delete rows that SQLite does not count.
     may_replace: bool,
     /// As they were when the statement was prepared. Empty for a statement that reads.
@@ -110,6 +116,11 @@ impl SqliteStatement {
                 Vec::new()
             },
             only_inserts: direct_params::only_inserts(&shape.sql, &tokens),
+            assigned: if shape.writes {
+                assigned_columns(schema, shape, &tokens)
+            } else {
+                AssignedColumns::default()
+            },
             may_replace: schema.may_replace || lexer::may_replace(&shape.sql, &tokens),
             tables: if shape.writes { schema.tables.clone() } else { Vec::new() },
             foreign_keys: schema.foreign_keys.clone(),
@@ -268,6 +279,7 @@ impl SqliteStatement {
         match result {
             Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
             Err(error) if error.is_json_error() => Err(self.json_error(error, arguments).into()),
+            Err(error) => Err(self.value_error(&error, arguments).map_or(error, DbError::from)),
             result => result,
         }
     }
@@ -459,11 +471,21 @@ impl StatementTransaction for SqliteStatementTransaction<'_> {
         let arguments = &statement.booleans_as_text(arguments)[..];
         statement.check_roundtrip(arguments)?;
         self.transaction.allow_change(AccessMode::RunStatement, statement.timeout);
-        let changes = statement.run_write_captured(self.transaction.connection(), arguments, capture, row);
+        let connection = self.transaction.connection();
+        // A larger change is rejected anyway.
+        let rows_max = usize::try_from(statement.changes_max).unwrap_or(usize::MAX).saturating_add(1);
+        connection.changed_rows.start(rows_max);
+        let changes = statement.run_write_captured(connection, arguments, capture, row);
         let changes = changes.map_err(|row_error| statement.write_error(row_error, arguments))?;
         if changes.rows > statement.changes_max {
             return Err(WriteError::TooManyRows { rows: changes.rows, max: statement.changes_max });
         }
+        let rejection =
+            read_back::rejection(connection, &statement.tables, &statement.assigned, &statement.served_tables);
+        if let Some(reason) = rejection.map_err(|error| statement.write_error(error.into(), arguments))? {
+            return Err(WriteError::Rejected { column: None, reason });
+        }
+        connection.clear_deadline();
         Ok(changes)
     }
 }
@@ -486,17 +508,46 @@ impl SqliteStatement {
             Some(ValueRef::Blob(_)) => true,
             _ => false,
         };
+        let is_bad_path = |index: &&usize| match arguments.get(**index) {
+            Some(ValueRef::Text(text)) => error.sqlite_message().contains(&format!("'{text}'")),
+            _ => false,
+        };
+        let invalid = |index: &usize, reason: &str| SourceError::InvalidArgument {
+            parameter: Some(*index),
+            reason: reason.to_owned(),
+        };
+        if error.is_json_path_error()
+            && let Some(index) = self.json_parameters.iter().find(is_bad_path)
+        {
+            return invalid(index, "it is not a valid JSON path, such as `$.name`");
+        }
         match self.json_parameters.iter().find(is_not_json) {
-            Some(index) => SourceError::InvalidArgument {
-                parameter: Some(*index),
-                reason: "it is not valid JSON".into(),
-            },
+            Some(index) => invalid(index, "it is not valid JSON"),
             None => {
                 let detail = format!("{error:?} in {}", self.sql);
                 let message = "a stored value, or a path of the statement, is not valid JSON".to_owned();
                 SourceError::Incompatible { message, detail }
             }
         }
+    }
+
+    /// An error that an argument causes in a function: a value that becomes too large, or an escape of LIKE that is not
+    /// one character.
+    fn value_error(&self, error: &DbError, arguments: &[ValueRef<'_>]) -> Option<SourceError> {
+        // An integer says how long the value becomes: `zeroblob(:n)`.
+        let is_large = |value: &ValueRef<'_>| matches!(value, ValueRef::Integer(n) if *n > LONG_VALUE_MIN);
+        let invalid =
+            |parameter, reason: &str| SourceError::InvalidArgument { parameter, reason: reason.to_owned() };
+        if error.is_escape_error() {
+            return Some(invalid(None, "the escape of LIKE must be one character"));
+        }
+        let is_caller = arguments.iter().any(is_large);
+        (error.is_too_big() && is_caller).then(|| {
+            invalid(
+                arguments.iter().position(|value| is_large(value)),
+                "the value would exceed the limit of 64 MiB",
+            )
+        })
     }
 
     fn write_error(&self, row_error: RowError, arguments: &[ValueRef<'_>]) -> WriteError {
@@ -509,6 +560,12 @@ impl SqliteStatement {
                     error => error.into(),
                 };
             }
+            RowError::Db(error) => match self.value_error(&error, arguments) {
+                Some(SourceError::InvalidArgument { parameter, reason }) => {
+                    return WriteError::Rejected { column: parameter, reason };
+                }
+                Some(_) | None => RowError::Db(error),
+            },
             row_error => row_error,
         };
         if let RowError::TypeMismatch { column, expected: ExpectedType(expected) } = &row_error {
@@ -569,6 +626,17 @@ fn locate_direct_params(
         Some((index, param))
     };
     direct_params::find_all(&shape.sql, tokens, schema).direct.into_iter().filter_map(index_of).collect()
+}
+
+/// The columns that a writing statement sets. A row that is inserted is new as a whole.
+fn assigned_columns(schema: &Schema, shape: &StatementShape, tokens: &[Token]) -> AssignedColumns {
+    let Some((table, columns)) = direct_params::assigned_columns(&shape.sql, tokens, schema) else {
+        return AssignedColumns::default();
+    };
+    let inserts = tokens
+        .iter()
+        .any(|token| token.is_word(&shape.sql, "INSERT") || token.is_word(&shape.sql, "REPLACE"));
+    AssignedColumns { table, columns: (!inserts).then_some(columns) }
 }
 
 /// Gives a pooled connection the access of an author's statement until this is dropped.

@@ -3,13 +3,15 @@
 //!
 //! This works on tokens and knows only as much SQL as it needs. SQLite has already accepted the statement, so a
 //! construct that is not recognized is valid SQL: its value is then *untraced*, never assumed to be harmless. A value
-//! that an operator or an ordinary function computes is the author's responsibility and is not traced.
+//! that an operator or a function computes from an argument is untraced too, unless it is a number
+//! (`numeric_expression`): numbers are checked after the statement ran (`read_back`).
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use crate::sqlite::lexer::{Token, TokenKind, TokenSlice};
 use crate::sqlite::schema::{Schema, Table, TableKind};
+use crate::sqlite::statement::numeric_expression;
 
 /// Where a value may come from.
 #[derive(Debug, Clone, Default)]
@@ -564,7 +566,12 @@ impl<'t> Tracer<'t> {
                 })
             });
             let passed = passed.map(|(_, argument)| argument).collect();
-            return if is_call { self.all(passed, scope) } else { Flow::default() };
+            let passed: Vec<TokenSlice<'s>> = passed;
+            return if is_call && !passed.is_empty() {
+                self.all(passed, scope)
+            } else {
+                self.computed(item, scope)
+            };
         }
         match count {
             1 => item.name_at(0).map_or_else(Flow::default, |name| scope.column(None, &name)),
@@ -574,8 +581,13 @@ impl<'t> Tracer<'t> {
                     _ => Flow::default(),
                 }
             }
-            _ => Flow::default(),
+            _ => self.computed(item, scope),
         }
+    }
+
+    /// A value that an operator or a function returns.
+    fn computed<'s>(&self, item: TokenSlice<'s>, scope: &Scope<'_, 's, 't>) -> Flow<'s> {
+        Flow::untraced(!numeric_expression::is_numeric(item) && scope.uses_arguments(item))
     }
 
     fn all<'s>(&self, parts: Vec<TokenSlice<'s>>, scope: &Scope<'_, 's, 't>) -> Flow<'s> {
@@ -616,6 +628,29 @@ impl<'s, 't> Scope<'_, 's, 't> {
     fn cte(&self, name: &str) -> Option<&Cte<'s>> {
         let own = self.ctes.iter().find(|cte| cte.name.eq_ignore_ascii_case(name));
         own.or_else(|| self.outer?.cte(name))
+    }
+
+    /// Whether an expression has an argument in it, or a column whose value may come from one.
+    fn uses_arguments(&self, item: TokenSlice<'s>) -> bool {
+        let has_query = (0..item.tokens.len()).any(|index| item.is_word(index, "SELECT"));
+        let names_argument = |index: usize| {
+            let Some(name) = item.name_at(index).filter(|_| !item.is_symbol(index + 1, "(")) else {
+                return false;
+            };
+            let is_qualified = index >= 2 && item.is_symbol(index - 1, ".");
+            let qualifier = if is_qualified { item.name_at(index - 2) } else { None };
+            let flow = self.column(qualifier.as_deref(), &name);
+            flow.is_untraced || !flow.params.is_empty()
+        };
+        item.has_parameter()
+            || (0..item.tokens.len()).any(names_argument)
+            || has_query && self.has_arguments_nearby()
+    }
+
+    /// Whether a subquery could find an argument in a common table expression.
+    fn has_arguments_nearby(&self) -> bool {
+        self.ctes.iter().any(|cte| cte.body.has_parameter())
+            || self.outer.is_some_and(|outer| outer.has_arguments_nearby())
     }
 
     /// The origin of a column's value, from the innermost query that has the column.

@@ -300,6 +300,33 @@ fn decimals_are_exact_or_rejected() {
     assert!(update(&shape, "1.50").is_err(), "it would read back as 1.5");
 }
 
+/// A row whose key is withdrawn cannot be found, but it exists.
+#[test]
+fn a_withdrawn_key_is_reported_where_a_row_is_not_found() {
+    use CellContent::{Formula, Number, Text};
+    let items = [vec![Text("id"), Text("name")], vec![Number("1"), Text("a")], vec![Number("2"), Text("b")]];
+    let keyed = [
+        vec![Text("sku"), Text("stock")],
+        vec![Formula("Items!A2", "1"), Number("7")],
+        vec![Formula("Items!A3", "2"), Number("8")],
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.xlsx");
+    std::fs::write(&path, workbook(&[("Items", &items), ("Keyed", &keyed)])).unwrap();
+    let sheets = sheets::open(&path, Options { poll_interval_ms: 0, ..Options::new(WorkbookFormat::Xlsx) });
+    let facts = sheets.introspect().unwrap();
+    let [items, keyed] = [0, 1].map(|at| crate::shape::shape_of(&facts.tables[at]));
+    let reader = sheets.reader(&keyed).unwrap();
+    let is_found = || reader.get(&[ValueRef::Integer(1)], &mut |_| {}).unwrap();
+    assert_eq!((is_found(), reader.key_notice()), (true, None));
+    let cells = [(1, ValueRef::Text("c"))];
+    write(&sheets, &items, RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells }).unwrap();
+    assert!(!is_found());
+    let notice = reader.key_notice().expect("the key is withdrawn");
+    assert!(notice.contains("on `Keyed` are withdrawn"), "{notice}");
+    assert_eq!(sheets.reader(&items).unwrap().key_notice(), None);
+}
+
 /// The cached value of a formula on another sheet would be wrong after a write.
 #[test]
 fn a_write_withdraws_values_computed_from_it_on_other_sheets() {

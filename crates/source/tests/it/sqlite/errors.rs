@@ -199,3 +199,19 @@ fn messages_contain_no_path_and_no_sqlite_text() {
     assert!(!response.contains(&secret) && log.contains(&secret));
     assert!(!response.contains("file is not a database") && log.contains("file is not a database"));
 }
+
+/// Each level doubles the tables: the seventh joins 128.
+#[test]
+fn a_view_of_too_many_tables_is_left_out_with_the_reason() {
+    let mut parts = vec!["a0 AS (SELECT * FROM t)".to_owned()];
+    for level in 1..=7 {
+        let of = level - 1;
+        parts.push(format!("a{level} AS (SELECT x.id, y.n FROM a{of} x JOIN a{of} y ON x.id = y.id)"));
+    }
+    let view = format!("CREATE VIEW deep AS WITH {} SELECT * FROM a7", parts.join(", "));
+    let db = TestDb::new(&format!("CREATE TABLE t(id INTEGER PRIMARY KEY, n); {view};"));
+    let facts = db.source().introspect().expect("facts");
+    let left_out: Vec<String> = facts.skipped_tables.iter().map(ToString::to_string).collect();
+    let [only] = &left_out[..] else { panic!("{left_out:?}") };
+    assert!(only.starts_with("`deep` is not served: SQLite cannot run its query: "), "{only}");
+}

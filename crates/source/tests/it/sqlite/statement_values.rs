@@ -100,7 +100,7 @@ fn values_that_reach_a_column_through_a_subquery_are_checked_or_the_statement_is
     assert_eq!(
         error.message,
         "cannot prove that the column `v`, declared as `INTEGER`, stores what a caller sends: the value comes from an \
-         argument through a subquery"
+         argument through a subquery, a function or an operator"
     );
     assert_eq!(&sql[error.span.expect("a position")], "SELECT value FROM json_each(:list)");
     for sql in [
@@ -108,6 +108,86 @@ fn values_that_reach_a_column_through_a_subquery_are_checked_or_the_statement_is
         "INSERT INTO t(w) SELECT value FROM json_each(:list)",
     ] {
         source.describe_statement(sql).expect(sql);
+    }
+}
+
+/// Each of these would make every list of the collection fail.
+#[test]
+fn a_computed_value_that_a_collection_could_not_return_is_rejected() {
+    for kind in ["", "WITHOUT ROWID"] {
+        let table = format!("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER) {kind}");
+        let db = TestDb::new(&format!("{table}; INSERT INTO t VALUES(1, 1), (2, 2)"));
+        let source = db.source();
+        let facts = source.introspect().expect("facts");
+        let collection = source.reader(&crate::shape::shape_of(&facts.tables[0])).expect("a reader");
+        let run = |sql: &str, value: i64| {
+            let statement = prepare(&source, sql).expect(sql);
+            let ran = run_write(statement.as_ref(), &[ValueRef::Integer(value)], &terms(None));
+            assert_eq!(super::kit::all(collection.as_ref()).len(), 2, "{sql}");
+            ran.map(drop).map_err(|error| error.to_string())
+        };
+        let max = (1 << 53) - 1;
+        for (sql, value) in [
+            ("UPDATE t SET v = v + :a WHERE id = 1", max),
+            ("UPDATE t SET v = v - 2 + :a WHERE id = 1", -max),
+            ("UPDATE t SET v = v * :a WHERE id = 2", i64::MAX),
+            ("UPDATE t SET v = abs(:a) WHERE id = 1", i64::MAX),
+            ("UPDATE t SET v = cast(:a AS INTEGER) WHERE id = 1", i64::MAX),
+            ("UPDATE t SET id = id + :a WHERE id = 1", max),
+            ("INSERT INTO t(id, v) VALUES(1 + :a, 1)", max),
+            ("INSERT INTO t(id, v) VALUES(1, 1) ON CONFLICT DO UPDATE SET v = v + :a", max),
+        ] {
+            let refused = run(sql, value).expect_err(sql);
+            assert!(
+                refused.contains("would store") && refused.contains("an integer below 2^53"),
+                "{sql}: {refused}"
+            );
+        }
+        run("UPDATE t SET v = v + :a WHERE id = 1", max - 1).expect("it fits");
+        run("UPDATE t SET v = v - :a WHERE id = 1", max - 1).expect("it fits");
+    }
+}
+
+/// A trigger stores it, in a table that the statement does not name.
+#[test]
+fn a_value_that_a_trigger_computes_is_read_back_too() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER); INSERT INTO t VALUES(1, 1);
+         CREATE TABLE sums(id INTEGER PRIMARY KEY, total INTEGER); INSERT INTO sums VALUES(1, 1);
+         CREATE TRIGGER add_up AFTER UPDATE ON t BEGIN UPDATE sums SET total = total + new.v; END",
+    );
+    let source = db.source();
+    let facts = source.introspect().expect("facts");
+    let sums = facts.tables.iter().find(|table| table.name == "sums").expect("a table");
+    let collection = source.reader(&crate::shape::shape_of(sums)).expect("a reader");
+    let statement = prepare(&source, "UPDATE t SET v = :a").expect("a statement");
+    let ran = run_write(statement.as_ref(), &[ValueRef::Integer((1 << 53) - 1)], &terms(None));
+    assert!(matches!(ran, Err(WriteError::Rejected { .. })));
+    assert_eq!(super::kit::all(collection.as_ref()).len(), 1);
+}
+
+#[test]
+fn a_text_that_a_function_returns_is_not_stored_as_a_number() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w TEXT, x NUMERIC)");
+    let source = db.source();
+    for text in [
+        "trim(:a)",
+        ":a || ''",
+        "lower(:a)",
+        "substr(:a, 1)",
+        "replace(:a, 'z', 'y')",
+        "printf('%s', :a)",
+        "json_extract(json_object('q', :a), '$.q')",
+        "(SELECT group_concat(:a))",
+        ":a ->> '$'",
+    ] {
+        for column in ["v", "x"] {
+            let sql = format!("UPDATE t SET {column} = {text}");
+            let error = source.describe_statement(&sql).expect_err(&sql);
+            assert!(error.message.starts_with("cannot prove"), "{sql}: {}", error.message);
+        }
+        let sql = format!("UPDATE t SET w = {text}, v = cast({text} AS INTEGER)");
+        source.describe_statement(&sql).expect(&sql);
     }
 }
 

@@ -353,6 +353,33 @@ fn malformed_json_from_a_caller_is_an_invalid_argument() {
 }
 
 #[test]
+fn a_value_that_a_function_cannot_use_is_an_invalid_argument() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, doc TEXT); INSERT INTO t VALUES(1, '{}')");
+    let source = db.source();
+    let huge = ValueRef::Integer(2_000_000_000);
+    for (sql, value, parameter) in [
+        ("SELECT json_extract('{}', :p) AS a", ValueRef::Text("9999999999"), Some(0)),
+        (
+            "SELECT doc ->> '$.a' AS a FROM t WHERE json_extract(doc, :p) IS NULL",
+            ValueRef::Text("x"),
+            Some(0),
+        ),
+        ("SELECT zeroblob(:p) AS a", huge, Some(0)),
+        ("SELECT length(printf('%.*c', :p, 'x')) AS a", huge, Some(0)),
+        ("SELECT doc LIKE :p ESCAPE 'xx' AS a FROM t", ValueRef::Text("a"), None),
+        ("SELECT doc LIKE 'a' ESCAPE :p AS a FROM t", ValueRef::Text("xx"), None),
+    ] {
+        let statement = prepare(&source, sql).expect(sql);
+        let read = read_rows(statement.as_ref(), &[value]);
+        let is_it = matches!(&read, Err(SourceError::InvalidArgument { parameter: found, .. }) if *found == parameter);
+        assert!(is_it, "{sql}: {read:?}");
+    }
+    let write = prepare(&source, "UPDATE t SET doc = hex(zeroblob(:p))").expect("a statement");
+    let written = run_write(write.as_ref(), &[huge], &terms(None));
+    assert!(matches!(&written, Err(WriteError::Rejected { column: Some(0), .. })), "{written:?}");
+}
+
+#[test]
 fn an_inline_statement_does_not_wait_for_a_lock() {
     let db = TestDb::new(SHOP);
     let statement = prepare(&db.source(), "SELECT name FROM customers WHERE id = :id").expect("a statement");
