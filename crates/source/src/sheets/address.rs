@@ -1,4 +1,4 @@
-//! Cell addresses and ranges (`B7`, `A1:C9`), and the references in a formula.
+//! Cell addresses and ranges: `B7`, `A1:C9`.
 
 use std::fmt;
 
@@ -65,6 +65,12 @@ impl CellRange {
         Some(Self { first, last })
     }
 
+    /// Every cell of a sheet.
+    pub(super) const ALL: Self = Self {
+        first: CellAddress { row: 1, column: 0 },
+        last: CellAddress { row: ROWS_MAX, column: COLUMNS_MAX - 1 },
+    };
+
     pub(super) fn contains(&self, place: CellAddress) -> bool {
         (self.first.row..=self.last.row).contains(&place.row)
             && (self.first.column..=self.last.column).contains(&place.column)
@@ -121,110 +127,9 @@ pub(super) fn column_letters(column: u32) -> String {
     String::from_utf8(out).expect("letters are ASCII")
 }
 
-/// What a formula refers to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reference {
-    /// Cells of the named sheet, or of the formula's own sheet.
-    Cells(Option<String>, CellRange),
-    /// A name, which the workbook may define.
-    Name(String),
-    /// Something that only a spreadsheet program can resolve: a table's column, a computed address.
-    Unknown,
-}
-
-/// All references in a formula. What this does not understand becomes [`Reference::Unknown`]; nothing is left out.
-pub(super) fn formula_references(formula: &str) -> Vec<Reference> {
-    let mut found = Vec::new();
-    let mut rest = formula;
-    let mut sheet: Option<String> = None;
-    while let Some(c) = rest.chars().next() {
-        match c {
-            '"' => rest = split_quoted(rest, '"').1,
-            '\'' => {
-                let (name, rest_after) = split_quoted(rest, '\'');
-                match rest_after.strip_prefix('!') {
-                    Some(rest_after) => (sheet, rest) = (Some(name), rest_after),
-                    None => {
-                        found.push(Reference::Unknown);
-                        rest = rest_after;
-                    }
-                }
-            }
-            // A table's column, or another workbook.
-            '[' | '{' if c == '[' => {
-                found.push(Reference::Unknown);
-                rest = &rest[1..];
-            }
-            // `#REF!`, `#N/A`
-            '#' => rest = rest[1..].trim_start_matches(|c: char| c.is_alphanumeric() || "/!?".contains(c)),
-            _ if is_word_char(c) => {
-                let end = rest.find(|c| !is_word_char(c) && c != ':').unwrap_or(rest.len());
-                let (word, rest_after) = rest.split_at(end);
-                if let Some(rest_after) = rest_after.strip_prefix('!') {
-                    // `Jan:Dec!A1` spans several sheets.
-                    if word.contains(':') {
-                        found.push(Reference::Unknown);
-                    }
-                    (sheet, rest) = (Some(word.to_owned()), rest_after);
-                    continue;
-                }
-                rest = rest_after;
-                if rest_after.trim_start().starts_with('(') {
-                    if is_dynamic_reference(word) {
-                        found.push(Reference::Unknown);
-                    }
-                    sheet = None;
-                    continue;
-                }
-                let of = sheet.take();
-                let is_plain = word.parse::<f64>().is_ok()
-                    || matches!(word.to_ascii_uppercase().as_str(), "TRUE" | "FALSE");
-                match CellRange::parse(word) {
-                    Some(range) => found.push(Reference::Cells(of, range)),
-                    None if is_plain => {}
-                    None => found.push(Reference::Name(word.to_owned())),
-                }
-            }
-            _ => rest = &rest[c.len_utf8()..],
-        }
-    }
-    found
-}
-
-fn is_word_char(c: char) -> bool {
-    c.is_alphanumeric() || "_.$\\".contains(c)
-}
-
-/// Functions that read cells which no reference in the formula names.
-fn is_dynamic_reference(name: &str) -> bool {
-    matches!(name.to_ascii_uppercase().as_str(), "INDIRECT" | "OFFSET" | "INDEX" | "CELL" | "GETPIVOTDATA")
-        || name.contains(':')
-}
-
-/// The text between quotes, with doubled quotes undone, and the rest after it.
-fn split_quoted(text: &str, quote: char) -> (String, &str) {
-    let mut name = String::new();
-    let mut rest = &text[1..];
-    loop {
-        let Some(at) = rest.find(quote) else {
-            name.push_str(rest);
-            return (name, "");
-        };
-        name.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        match rest.strip_prefix(quote) {
-            Some(more) => {
-                name.push(quote);
-                rest = more;
-            }
-            None => return (name, rest),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CellAddress, CellRange, Reference, column_letters, formula_references};
+    use super::{CellAddress, CellRange, column_letters};
 
     #[test]
     fn addresses_and_ranges_parse_and_format() {
@@ -256,38 +161,5 @@ mod tests {
         assert_eq!(CellRange::parse("2:5").unwrap().to_string(), "A2:XFD5");
         assert_eq!(CellRange::parse("B"), None);
         assert_eq!(CellRange::parse("B2:C"), None);
-    }
-
-    #[test]
-    fn references_of_a_formula_are_found() {
-        for (formula, expected) in [
-            ("B2*C2", "B2 C2"),
-            ("SUM(B2:B100)+1.5", "B2:B100"),
-            ("SUM(B:B)", "B1:B1048576"),
-            ("$A$1&\"B2\"", "A1"),
-            ("'My Sheet'!A1+Other!B2", "My Sheet!A1 Other!B2"),
-            ("'It''s'!A1", "It's!A1"),
-            ("LOG10(5)", ""),
-            ("IF(TRUE,1,2)", ""),
-            ("Total*2", "?Total"),
-            ("Table1[Qty]", "?Table1 ? ?Qty"),
-            ("[1]Book!A1", "? Book!A1 "),
-            ("INDIRECT(\"A\"&1)", "?"),
-            ("Jan:Dec!A1", "? Jan:Dec!A1"),
-            ("#REF!+A1", "A1"),
-            ("1E5+2", ""),
-            ("", ""),
-            ("\"unclosed", ""),
-            ("'unclosed", "?"),
-        ] {
-            let result = formula_references(formula).into_iter().map(|one| match one {
-                Reference::Cells(Some(sheet), range) => format!("{sheet}!{range}"),
-                Reference::Cells(None, range) => range.to_string(),
-                Reference::Name(name) => format!("?{name}"),
-                Reference::Unknown => "?".to_owned(),
-            });
-            let result = result.collect::<Vec<_>>().join(" ");
-            assert_eq!(result, expected.trim(), "{formula}");
-        }
     }
 }

@@ -11,6 +11,7 @@ mod cfb;
 mod encode;
 mod grid;
 mod ods;
+mod references;
 mod serial_date;
 mod sheet;
 mod sheet_xml;

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use spile_core::calendar::Temporal;
 
-use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
+use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX};
 use super::budget::{Budget, CELL_BYTES, ROW_BYTES, invalid_file_error};
 use super::grid::{CellValue, Grid, GridCell, GridRow};
+use super::references::CellReference;
 use super::serial_date::format_serial;
 use super::workbook::{WorkbookParts, read_rich_text};
 use super::xml::{StartTag, XmlEvent, XmlReader, unescape_text};
@@ -302,7 +303,13 @@ pub(super) struct Sheet {
     pub(super) needs_recalculation: bool,
 }
 
-pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) -> Result<Sheet, ParseError> {
+/// Reads the sheet at this position in the workbook.
+pub(super) fn read_sheet(
+    text: &str,
+    sheet_index: usize,
+    book: &WorkbookParts,
+    budget: &mut Budget,
+) -> Result<Sheet, ParseError> {
     let mut sheet = Sheet::default();
     let mut cells = 0;
     let (memory_left, memory_error) = (budget.memory_left(), budget.memory_error());
@@ -329,8 +336,11 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
             },
             SheetEvent::Element { tag, .. } => sheet.read_element(tag)?,
             SheetEvent::Formula(formula) => {
-                sheet.grid.depends_on_other_sheets =
-                    sheet.grid.depends_on_other_sheets || refers_to_other_sheets(&formula.text);
+                let is_own = |reference: &CellReference| {
+                    matches!(reference, CellReference::Cells { sheets, .. } if *sheets == (sheet_index..=sheet_index))
+                };
+                sheet.grid.depends_on_other_sheets = sheet.grid.depends_on_other_sheets
+                    || !book.references.of_formula(&formula, sheet_index).iter().all(is_own);
             }
             SheetEvent::Row { .. }
             | SheetEvent::Cell(_)
@@ -342,12 +352,6 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
     budget.charge_cells(cells)?;
     budget.charge_memory(sheet.grid.rows.len() * ROW_BYTES)?;
     Ok(sheet)
-}
-
-/// Whether a formula may refer to cells of another sheet.
-fn refers_to_other_sheets(formula: &str) -> bool {
-    formula.contains(['!', '['])
-        || formula_references(formula).iter().any(|one| !matches!(one, Reference::Cells(None, _)))
 }
 
 impl Sheet {

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::address::{CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
+use super::address::{CellAddress, CellRange};
 use super::budget::Budget;
+use super::references::CellReference;
 use super::sheet::{SheetCell, SheetEvent, SheetFormula, scan_sheet};
 use super::workbook::WorkbookParts;
 use super::xml::StartTag;
@@ -79,10 +80,10 @@ pub(super) struct SheetElement {
 }
 
 impl SheetXml {
-    /// Reads the XML of the sheet with this name.
+    /// Reads the XML of the sheet at this position in the workbook.
     pub(super) fn read(
         text: &str,
-        name: &str,
+        sheet_index: usize,
         book: &WorkbookParts,
         budget: &mut Budget,
     ) -> Result<Self, ParseError> {
@@ -110,7 +111,7 @@ impl SheetXml {
                     }
                 }
                 SheetEvent::Formula(formula) => {
-                    sheet_xml.record_dependencies(&formula, name);
+                    sheet_xml.record_dependencies(&formula, sheet_index, book);
                     sheet_xml.formulas.push(SheetFormula { text: String::new(), ..formula });
                 }
                 SheetEvent::SheetData { open } => {
@@ -158,13 +159,13 @@ impl SheetXml {
         merged.filter_map(|one| CellRange::parse(&one.ranges.as_ref()?.1))
     }
 
-    fn record_dependencies(&mut self, formula: &SheetFormula, name: &str) {
-        let seen = formula_references(&formula.text).into_iter().filter_map(|one| match one {
-            Reference::Name(_) | Reference::Unknown => Some(None),
-            Reference::Cells(Some(of), _) if !is_same_sheet_name(&of, name) => None,
-            Reference::Cells(_, range) => Some(Some(extend_shared_range(range, formula))),
+    fn record_dependencies(&mut self, formula: &SheetFormula, sheet_index: usize, book: &WorkbookParts) {
+        let references = book.references.of_formula(formula, sheet_index).into_iter();
+        let here = references.filter_map(|reference| match reference {
+            CellReference::Unknown => Some(None),
+            CellReference::Cells { sheets, range } => sheets.contains(&sheet_index).then_some(Some(range)),
         });
-        self.dependencies.extend(seen.map(|range| (formula.address, range)));
+        self.dependencies.extend(here.map(|range| (formula.address, range)));
     }
 
     /// The address of a formula on this sheet that may refer to this cell.
@@ -173,29 +174,6 @@ impl SheetXml {
             |(_, range): &&(CellAddress, Option<CellRange>)| range.is_none_or(|range| range.contains(at));
         self.dependencies.iter().find(refers).map(|(at, _)| *at)
     }
-}
-
-/// Sheet names are case-insensitive.
-pub(super) fn is_same_sheet_name(a: &str, b: &str) -> bool {
-    a.to_lowercase() == b.to_lowercase()
-}
-
-/// The cells that a shared formula refers to from all the cells that share it: each one's references move along with
-/// it.
-pub(super) fn extend_shared_range(range: CellRange, formula: &SheetFormula) -> CellRange {
-    let Some(shared) = formula.range.filter(|_| !formula.is_array) else { return range };
-    let (up, down) = (
-        formula.address.row.saturating_sub(shared.first.row),
-        shared.last.row.saturating_sub(formula.address.row),
-    );
-    let left = formula.address.column.saturating_sub(shared.first.column);
-    let right = shared.last.column.saturating_sub(formula.address.column);
-    let first = CellAddress {
-        row: range.first.row.saturating_sub(up).max(1),
-        column: range.first.column.saturating_sub(left),
-    };
-    let last = CellAddress { row: (range.last.row + down).min(ROWS_MAX), column: range.last.column + right };
-    CellRange { first, last }
 }
 
 impl SheetElement {

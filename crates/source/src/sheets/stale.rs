@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::address::{CellAddress, CellRange, Reference, formula_references};
+use super::address::{CellAddress, CellRange};
 use super::budget::Budget;
-use super::sheet::{SheetEvent, SheetFormula, scan_sheet};
-use super::sheet_xml::{extend_shared_range, is_same_sheet_name};
+use super::references::CellReference;
+use super::sheet::{SheetEvent, scan_sheet};
 use super::workbook::{SheetKind, WorkbookParts};
 use super::xml::utf8_text;
 use super::zip::ZipArchive;
@@ -21,8 +21,6 @@ use crate::tables::ParseError;
 /// After this many rounds every formula counts as stale. Each round follows dependencies downwards at any length, so
 /// only chains that go up the sheets need more than a few.
 const ROUNDS_MAX: usize = 64;
-/// How many names a name may refer to in turn.
-const NAME_DEPTH_MAX: usize = 8;
 
 /// The cells of each sheet whose cached value is stale.
 pub(super) struct StaleCells {
@@ -45,12 +43,6 @@ struct FormulaNode {
     references: Vec<CellReference>,
 }
 
-#[derive(Clone, Copy)]
-enum CellReference {
-    Cells { sheet: usize, range: CellRange },
-    Unknown,
-}
-
 impl StaleCells {
     /// `changed` are the positions of the sheets that were written since the last recalculation.
     pub(super) fn find(
@@ -66,12 +58,14 @@ impl StaleCells {
             read_formulas(utf8_text(&bytes)?, sheet, book, budget, &mut nodes)?;
         }
         let mut stale = Self { sheets: book.sheets.iter().map(|_| StaleSheet::default()).collect() };
-        let is_changed = |node: &FormulaNode, sheet: usize| sheet != node.sheet && changed.contains(&sheet);
         let mut fresh = Vec::new();
         for node in nodes {
-            let refers = node.references.iter().any(|reference| match reference {
-                CellReference::Cells { sheet, .. } => is_changed(&node, *sheet),
-                CellReference::Unknown => changed.iter().any(|sheet| *sheet != node.sheet),
+            let mut changed = changed.iter().filter(|sheet| **sheet != node.sheet);
+            let refers = changed.any(|changed| {
+                node.references.iter().any(|reference| match reference {
+                    CellReference::Cells { sheets, .. } => sheets.contains(changed),
+                    CellReference::Unknown => true,
+                })
             });
             if refers { stale.insert(&node) } else { fresh.push(node) }
         }
@@ -91,7 +85,9 @@ impl StaleCells {
             for node in fresh {
                 budget.step()?;
                 let refers = node.references.iter().any(|reference| match reference {
-                    CellReference::Cells { sheet, range } => self.sheets[*sheet].intersects(range),
+                    CellReference::Cells { sheets, range } => {
+                        self.sheets[sheets.clone()].iter().any(|sheet| sheet.intersects(range))
+                    }
                     CellReference::Unknown => false,
                 });
                 if refers { self.insert(&node) } else { rest.push(node) }
@@ -170,7 +166,7 @@ fn read_formulas(
         if let SheetEvent::Formula(formula) = event {
             let references = match formula.shared_index {
                 Some(index) if formula.text.is_empty() => shared.get(&index).cloned(),
-                _ => Some(resolve(&formula, sheet, book)),
+                _ => Some(book.references.of_formula(&formula, sheet)),
             };
             // A formula without a text, of which no other cell has one either.
             let references = references.unwrap_or_else(|| vec![CellReference::Unknown]);
@@ -182,49 +178,4 @@ fn read_formulas(
         }
         Ok(())
     })
-}
-
-fn resolve(formula: &SheetFormula, sheet: usize, book: &WorkbookParts) -> Vec<CellReference> {
-    let mut found = Vec::new();
-    resolve_text(&formula.text, sheet, book, NAME_DEPTH_MAX, &mut |reference| {
-        found.push(match reference {
-            CellReference::Cells { sheet, range } => {
-                CellReference::Cells { sheet, range: extend_shared_range(range, formula) }
-            }
-            CellReference::Unknown => CellReference::Unknown,
-        });
-    });
-    found
-}
-
-fn resolve_text(
-    text: &str,
-    own_sheet: usize,
-    book: &WorkbookParts,
-    depth_max: usize,
-    found: &mut dyn FnMut(CellReference),
-) {
-    for reference in formula_references(text) {
-        match reference {
-            Reference::Unknown => found(CellReference::Unknown),
-            Reference::Cells(None, range) => found(CellReference::Cells { sheet: own_sheet, range }),
-            Reference::Cells(Some(name), range) => {
-                match book.sheets.iter().position(|entry| is_same_sheet_name(&entry.name, &name)) {
-                    Some(sheet) => found(CellReference::Cells { sheet, range }),
-                    None => found(CellReference::Unknown),
-                }
-            }
-            Reference::Name(name) => {
-                let mut definitions =
-                    book.defined_names.iter().filter(|defined| defined.name.eq_ignore_ascii_case(&name));
-                // Two names that differ in scope only could be either.
-                match (definitions.next(), definitions.next()) {
-                    (Some(one), None) if depth_max > 0 => {
-                        resolve_text(&one.formula, own_sheet, book, depth_max - 1, found);
-                    }
-                    _ => found(CellReference::Unknown),
-                }
-            }
-        }
-    }
 }

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 
 use super::budget::{Budget, SHEETS_MAX, error_with_help, invalid_file_error, too_large_error};
+use super::address::CellRange;
+use super::references::{DefinedName, ExcelTable, ReferenceResolver};
 use super::serial_date::{Epoch, NumberFormat, builtin_format, format_of_code};
 use super::xml::{XmlEvent, XmlReader, unescape_text, utf8_text};
 use super::zip::ZipArchive;
@@ -12,6 +14,7 @@ use crate::tables::ParseError;
 pub(super) struct WorkbookParts {
     pub(super) sheets: Vec<SheetEntry>,
     pub(super) defined_names: Vec<DefinedName>,
+    pub(super) references: ReferenceResolver,
     pub(super) shared_strings: Vec<Box<str>>,
     pub(super) styles: Styles,
 }
@@ -28,12 +31,6 @@ pub(super) enum SheetKind {
     Cells(String, usize),
     /// A chart, a dialog, a macro sheet.
     Other,
-}
-
-/// `Prices = Sheet1!$A$1:$B$9`
-pub(super) struct DefinedName {
-    pub(super) name: String,
-    pub(super) formula: String,
 }
 
 #[derive(Default)]
@@ -67,10 +64,14 @@ impl WorkbookParts {
         let mut book = Self {
             sheets: Vec::new(),
             defined_names: Vec::new(),
+            references: ReferenceResolver::default(),
             shared_strings: Vec::new(),
             styles: Styles::default(),
         };
         book.parse_workbook(utf8_text(&bytes)?, &relations, archive, budget)?;
+        let tables = book.read_tables(archive, budget)?;
+        let sheets: Vec<&str> = book.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+        book.references = ReferenceResolver::new(&sheets, &book.defined_names, tables);
         let part = |kind: &str| {
             let one = relations.values().find(|one| one.kind == kind)?;
             archive.find(&one.target)
@@ -84,6 +85,25 @@ impl WorkbookParts {
             book.shared_strings = parse_shared_strings(utf8_text(&bytes)?, budget)?;
         }
         Ok(book)
+    }
+
+    /// The Excel tables of all sheets.
+    fn read_tables(
+        &self,
+        archive: &ZipArchive<'_>,
+        budget: &mut Budget,
+    ) -> Result<Vec<ExcelTable>, ParseError> {
+        let mut tables = Vec::new();
+        for (sheet, entry) in self.sheets.iter().enumerate() {
+            let SheetKind::Cells(part, _) = &entry.kind else { continue };
+            for (id, one) in read_relationships(archive, part, budget)? {
+                if let Some(at) = archive.find(&one.target).filter(|_| one.kind == "table") {
+                    let bytes = archive.read(at, budget)?;
+                    tables.extend(parse_table(utf8_text(&bytes)?, sheet, id, budget)?);
+                }
+            }
+        }
+        Ok(tables)
     }
 
     fn parse_workbook(
@@ -132,6 +152,50 @@ impl WorkbookParts {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// The table in a table part; `None` if it has no valid range.
+fn parse_table(
+    xml: &str,
+    sheet: usize,
+    relationship: String,
+    budget: &mut Budget,
+) -> Result<Option<ExcelTable>, ParseError> {
+    let mut xml = XmlReader::new(xml);
+    let mut table: Option<ExcelTable> = None;
+    loop {
+        match xml.next(budget)? {
+            XmlEvent::Eof => return Ok(table),
+            XmlEvent::Start { tag, .. } if tag.name() == "table" && table.is_none() => {
+                let number = |name: &str, default: u32| {
+                    let number = tag.attribute(name)?;
+                    Ok::<u32, ParseError>(number.and_then(|number| number.parse().ok()).unwrap_or(default))
+                };
+                let range = tag.attribute("ref")?.and_then(|range| CellRange::parse(&range));
+                let Some(range) = range else { return Ok(None) };
+                let (headers, totals) = (number("headerRowCount", 1)?, number("totalsRowCount", 0)?);
+                let mut header_and_rows = range;
+                header_and_rows.last.row = range.last.row.saturating_sub(totals);
+                let has_rows = headers == 1 && totals <= range.last.row - range.first.row;
+                // Formulas use the display name.
+                let name = tag.attribute("displayName")?.or(tag.attribute("name")?);
+                table = Some(ExcelTable {
+                    name: name.unwrap_or_default(),
+                    sheet,
+                    relationship: relationship.clone(),
+                    range,
+                    header_and_rows: has_rows.then_some(header_and_rows),
+                    columns: Vec::new(),
+                });
+            }
+            XmlEvent::Start { tag, .. } if tag.name() == "tableColumn" => {
+                if let Some(table) = &mut table {
+                    table.columns.push(unescape_text(tag.attribute("name")?.unwrap_or_default()));
+                }
+            }
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
         }
     }
 }

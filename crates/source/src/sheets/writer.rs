@@ -5,15 +5,18 @@
 //! last one, but not to an Excel table, whose size is in another part. It removes a row, and moves those below up,
 //! only if nothing in the workbook refers to their positions.
 
+use std::borrow::Cow;
+
 use contract::source::WriteError;
 
-use super::address::{CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
+use super::address::{CellAddress, CellRange, ROWS_MAX};
 use super::budget::Budget;
 use super::encode::{EncodedCell, encode_cell};
 use super::grid::{GridRow, TableLayout};
+use super::references::CellReference;
 use super::serial_date::NumberFormat;
 use super::sheet::{Sheet, SheetEvent, scan_sheet};
-use super::sheet_xml::{RowXml, SheetElement, SheetXml, Splices, is_same_sheet_name};
+use super::sheet_xml::{RowXml, SheetElement, SheetXml, Splices};
 use super::workbook::{SheetKind, WorkbookParts, read_relationships};
 use super::xml::{XmlEvent, XmlReader, utf8_text};
 use super::zip::ZipArchive;
@@ -52,7 +55,7 @@ impl SheetWriter<'_> {
         if self.archive.has_part_under("_xmlsignatures/") {
             return Err(rejected("the workbook is signed, and a change would break the signature"));
         }
-        let sheet_xml = SheetXml::read(self.xml, &self.book.sheets[self.sheet_index].name, self.book, budget)
+        let sheet_xml = SheetXml::read(self.xml, self.sheet_index, self.book, budget)
             .map_err(parse_to_write_error)?;
         let mut splices = Splices::default();
         match edit {
@@ -311,8 +314,11 @@ impl SheetWriter<'_> {
         }
         let mut rules =
             sheet_xml.other_elements.iter().filter(|one| RULE_FORMULA_ELEMENTS.contains(&one.name.as_str()));
-        if !is_last && rules.any(|one| !formula_references(text_after_tag(self.xml, one.span.end)).is_empty())
-        {
+        let refers = |rule: &SheetElement| {
+            let text = text_after_tag(self.xml, rule.span.end);
+            !self.book.references.of_rule(&text, self.sheet_index).is_empty()
+        };
+        if !is_last && rules.any(refers) {
             return Err(rejected(
                 "rows would move, and a conditional format or a data validation refers to cells",
             ));
@@ -352,17 +358,17 @@ impl SheetWriter<'_> {
 
     /// Checks that no name, and no formula on another sheet, refers to this sheet from a row on.
     fn check_no_references(&self, from: u32, budget: &mut Budget) -> Result<(), WriteError> {
-        let sheet = &self.book.sheets[self.sheet_index].name;
-        let refers = |formula: &str, is_own: bool| {
-            formula_references(formula).into_iter().any(|one| match one {
-                Reference::Name(_) | Reference::Unknown => !is_own,
-                Reference::Cells(Some(of), range) => is_same_sheet_name(&of, sheet) && range.last.row >= from,
-                Reference::Cells(None, _) => false,
-            })
+        let references = &self.book.references;
+        let refers = |reference: &CellReference| match reference {
+            CellReference::Unknown => false,
+            CellReference::Cells { sheets, range } => {
+                sheets.contains(&self.sheet_index) && range.last.row >= from
+            }
         };
+        let may_refer = |reference: &CellReference| *reference == CellReference::Unknown || refers(reference);
         // The names that the program itself keeps (a filter, a print area) may be one row too long.
         let names = self.book.defined_names.iter().filter(|one| !one.name.starts_with("_xlnm."));
-        if let Some(name) = names.into_iter().find(|one| refers(&one.formula, true)) {
+        if let Some(name) = names.into_iter().find(|one| references.of_name(&one.name).iter().any(refers)) {
             return Err(rejected(format!(
                 "rows would move, and the name `{}` refers to some of them",
                 name.name
@@ -378,12 +384,18 @@ impl SheetWriter<'_> {
             let other_text = utf8_text(&bytes).map_err(parse_to_write_error)?;
             scan_sheet(other_text, self.book, budget, &mut |event| {
                 match event {
-                    SheetEvent::Formula(formula) if referrer.is_none() && refers(&formula.text, false) => {
+                    SheetEvent::Formula(formula)
+                        if referrer.is_none()
+                            && references.of_formula(&formula, at).iter().any(may_refer) =>
+                    {
                         referrer = Some(formula.address.to_string());
                     }
                     SheetEvent::Element { tag, span, .. }
                         if RULE_FORMULA_ELEMENTS.contains(&tag.name())
-                            && refers(text_after_tag(other_text, span.end), false) =>
+                            && references
+                                .of_rule(&text_after_tag(other_text, span.end), at)
+                                .iter()
+                                .any(may_refer) =>
                     {
                         referrer = Some("a rule".to_owned());
                     }
@@ -533,9 +545,10 @@ impl SheetWriter<'_> {
 const RULE_FORMULA_ELEMENTS: [&str; 4] = ["formula", "formula1", "formula2", "f"];
 
 /// The text from a position to the next tag.
-fn text_after_tag(text: &str, at: usize) -> &str {
+fn text_after_tag(text: &str, at: usize) -> Cow<'_, str> {
     let text = &text[at..];
-    &text[..text.find('<').unwrap_or(text.len())]
+    let text = &text[..text.find('<').unwrap_or(text.len())];
+    quick_xml::escape::unescape(text).unwrap_or(Cow::Borrowed(text))
 }
 
 /// Positive and negative zero compare equal, but are two values.

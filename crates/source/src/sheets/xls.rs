@@ -61,13 +61,12 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     if container.has("EncryptedPackage") {
         return Err(password_error());
     }
-    let Some(stream) = container.stream("Workbook", budget)? else {
-        let reason = match container.has("Book") {
-            true => "the workbook was saved by Excel 95 or older",
-            false => "the file is not a workbook",
-        };
-        return Err(invalid_file_error(reason));
+    // Excel 95 called it `Book`, and so do some programs that write the later version.
+    let stream = match container.stream("Workbook", budget)? {
+        Some(stream) => Some(stream),
+        None => container.stream("Book", budget)?,
     };
+    let stream = stream.ok_or_else(|| invalid_file_error("the file is not a workbook"))?;
     let globals = Globals::read(&stream, budget)?;
     let mut parsed = ParsedFile::default();
     for bound in &globals.sheets {

@@ -2,13 +2,13 @@
 
 use contract::source::{SkippedTable, WriteError};
 
-use super::address::{CellAddress, CellRange};
+use super::address::CellAddress;
 use super::budget::{Budget, invalid_file_error};
 use super::sheet::{Sheet, read_sheet};
 use super::stale::StaleCells;
-use super::workbook::{SheetKind, WorkbookParts, read_relationships};
+use super::workbook::{SheetKind, WorkbookParts};
 use super::writer::{SheetWriter, parse_to_write_error};
-use super::xml::{XmlEvent, XmlReader, utf8_text};
+use super::xml::utf8_text;
 use super::zip::ZipArchive;
 use super::{Options, cfb};
 use crate::tables::{ParseError, ParsedFile, RowEdit, Table};
@@ -23,7 +23,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
         let name = &part.name;
         let mut skip =
             |reason: String| parsed.skipped_tables.push(SkippedTable { table: name.clone(), reason });
-        let SheetKind::Cells(target, at) = &part.kind else {
+        let SheetKind::Cells(_, at) = &part.kind else {
             skip("it is a chart or a macro sheet, without cells".into());
             continue;
         };
@@ -32,7 +32,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             continue;
         }
         let bytes = archive.read(*at, budget)?;
-        let sheet = load_sheet(&archive, &book, target, utf8_text(&bytes)?, budget)?;
+        let sheet = load_sheet(&book, sheet_index, utf8_text(&bytes)?, budget)?;
         if sheet.needs_recalculation {
             changed.push(sheet_index);
         }
@@ -90,10 +90,10 @@ pub(super) fn rewrite(
     let book = WorkbookParts::open(&archive, budget).map_err(parse_to_write_error)?;
     let mut tables = 0;
     for (at, part) in book.sheets.iter().enumerate().filter(|(_, part)| !part.is_hidden) {
-        let SheetKind::Cells(target, part_position) = &part.kind else { continue };
+        let SheetKind::Cells(_, part_position) = &part.kind else { continue };
         let bytes = archive.read(*part_position, budget).map_err(parse_to_write_error)?;
         let text = utf8_text(&bytes).map_err(parse_to_write_error)?;
-        let sheet = load_sheet(&archive, &book, target, text, budget).map_err(parse_to_write_error)?;
+        let sheet = load_sheet(&book, at, text, budget).map_err(parse_to_write_error)?;
         let header_row = options.header_row_for(&part.name);
         let Ok(layout) = sheet.grid.find_table(&book.shared_strings, header_row) else { continue };
         if tables == table {
@@ -126,45 +126,15 @@ fn open_archive<'a>(bytes: &'a [u8], budget: &mut Budget) -> Result<ZipArchive<'
 }
 
 fn load_sheet(
-    archive: &ZipArchive<'_>,
     book: &WorkbookParts,
-    part: &str,
+    sheet_index: usize,
     text: &str,
     budget: &mut Budget,
 ) -> Result<Sheet, ParseError> {
-    let mut sheet = read_sheet(text, book, budget)?;
+    let mut sheet = read_sheet(text, sheet_index, book, budget)?;
     if let [id] = sheet.table_relationships.as_slice() {
-        let relations = read_relationships(archive, part, budget)?;
-        let part_position = relations.get(id).and_then(|one| archive.find(&one.target));
-        if let Some(at) = part_position {
-            let bytes = archive.read(at, budget)?;
-            sheet.grid.table_range = table_range(utf8_text(&bytes)?, budget)?;
-        }
+        let table = book.references.tables_of(sheet_index).find(|table| table.relationship == *id);
+        sheet.grid.table_range = table.and_then(|table| table.header_and_rows);
     }
     Ok(sheet)
-}
-
-/// The range of an Excel table, without its totals. `None` for a table without a header row.
-fn table_range(xml: &str, budget: &mut Budget) -> Result<Option<CellRange>, ParseError> {
-    let mut xml = XmlReader::new(xml);
-    loop {
-        match xml.next(budget)? {
-            XmlEvent::Eof => return Ok(None),
-            XmlEvent::Start { tag, .. } if tag.name() == "table" => {
-                let number = |name: &str, default: u32| {
-                    let number = tag.attribute(name)?;
-                    Ok::<u32, ParseError>(number.and_then(|number| number.parse().ok()).unwrap_or(default))
-                };
-                let range = tag.attribute("ref")?.and_then(|range| CellRange::parse(&range));
-                let (headers, totals) = (number("headerRowCount", 1)?, number("totalsRowCount", 0)?);
-                return Ok(range
-                    .filter(|range| headers == 1 && totals <= range.last.row - range.first.row)
-                    .map(|mut range| {
-                        range.last.row -= totals;
-                        range
-                    }));
-            }
-            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
-        }
-    }
 }

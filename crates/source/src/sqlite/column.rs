@@ -262,6 +262,7 @@ impl Column {
 
     /// A filter's value as the column stores it.
     pub(super) fn filter_param<'a>(&self, comparison: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
+        let value = self.filter_value(value);
         if let Some(kind) = self.sort_key_for(comparison) {
             let prefix = match (kind, value) {
                 (SortKeyKind::Timestamp, ValueRef::Text(text)) => sort_key::timestamp_prefix(text),
@@ -286,6 +287,15 @@ impl Column {
             }
             value => value,
         })
+    }
+
+    /// Responses name infinite numbers, and a filter finds them by the same names.
+    fn filter_value<'a>(&self, value: ValueRef<'a>) -> ValueRef<'a> {
+        match value {
+            ValueRef::Text("Infinity") if self.may_be_infinite() => ValueRef::Real(f64::INFINITY),
+            ValueRef::Text("-Infinity") if self.may_be_infinite() => ValueRef::Real(f64::NEG_INFINITY),
+            value => value,
+        }
     }
 
     /// The other form of a filter's value.
@@ -351,6 +361,7 @@ impl Column {
         comparison: Comparison,
         bound: ValueRef<'_>,
     ) -> bool {
+        let bound = self.filter_value(bound);
         match (comparison, value, bound) {
             (Comparison::Equals, ValueRef::Integer(_) | ValueRef::Real(_), ValueRef::Text(text))
                 if self.data_type == DataType::Text =>

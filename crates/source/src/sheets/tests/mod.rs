@@ -1,5 +1,6 @@
 mod hostile;
 mod kit;
 mod reading;
+mod references;
 mod writing;
 mod xls_ods;

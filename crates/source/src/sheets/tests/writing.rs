@@ -246,7 +246,7 @@ fn formulas_are_not_overwritten_nor_made_stale() {
     let last = ROWS.replace(r#"<c r="A3"><v>2</v></c>"#, r#"<c r="A3"><f>1+1</f><v>2</v></c>"#);
     check_rejected(&last, &RowEdit::Append { updates: &a }, "A3 has a formula, which a new row would lack");
     // Other cells may change; the next spreadsheet program recalculates.
-    let message = sheet_after(&with("<f>B3+Other!C3</f>"), &RowEdit::Set { row: 1, updates: &c }).unwrap();
+    let message = sheet_after(&with("<f>B3+[1]Other!C3</f>"), &RowEdit::Set { row: 1, updates: &c }).unwrap();
     assert!(message.contains(r#"<c r="C3" s="1"><v>46082</v></c></row></sheetData><sheetCalcPr fullCalcOnLoad="1"/><pageMargins"#), "{message}");
     let off = with("<f>B3</f>").replace("<pageMargins", r#"<sheetCalcPr fullCalcOnLoad="0"/><pageMargins"#);
     let message = sheet_after(&off, &RowEdit::Set { row: 1, updates: &c }).unwrap();

@@ -159,6 +159,37 @@ fn inconsistent_containers_are_refused() {
     assert!(describe(XLS_FILE, &xlsx()).contains("old workbook (XLS) under another name"));
 }
 
+/// The XLS workbook with another name for its stream.
+fn with_stream_name(name: &str) -> Vec<u8> {
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let old = utf16("Workbook");
+    let at = XLS_FILE.windows(old.len()).position(|bytes| bytes == old).expect("an entry of the directory");
+    let mut bytes = XLS_FILE.to_vec();
+    bytes[at..at + 64].fill(0);
+    let new = utf16(name);
+    bytes[at..at + new.len()].copy_from_slice(&new);
+    bytes[at + 64..at + 66].copy_from_slice(&(new.len() as u16 + 2).to_le_bytes());
+    bytes
+}
+
+/// Some programs name the stream of an Excel 97 workbook as Excel 95 did.
+#[test]
+fn the_version_of_an_xls_workbook_is_in_its_first_record() {
+    let xls = options(WorkbookFormat::Xls);
+    let expected = describe(XLS_FILE, &xls);
+    for name in ["Workbook", "WORKBOOK", "Book", "BOOK"] {
+        assert_eq!(describe(&with_stream_name(name), &xls), expected, "{name}");
+    }
+    let missing = describe(&with_stream_name("Books"), &xls);
+    assert!(missing.contains("the file is not a workbook"), "{missing}");
+    let mut old = with_stream_name("Book");
+    let first =
+        old.windows(6).position(|bytes| bytes == [0x09, 0x08, 0x10, 0, 0, 6]).expect("a first record");
+    old[first + 5] = 5;
+    let old = describe(&old, &xls);
+    assert!(old.contains("the workbook was saved by Excel 95 or older"), "{old}");
+}
+
 #[test]
 fn xls_and_ods_are_not_written() {
     for (workbook, bytes) in [(WorkbookFormat::Xls, XLS_FILE.to_vec()), (WorkbookFormat::Ods, ods(CONTENT))] {

@@ -10,7 +10,7 @@ pub(crate) mod served_tables;
 pub(crate) mod table_scan;
 mod total;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use crate::sqlite::error::{DbError, file_name_of};
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
 use crate::sqlite::read::served_tables::{ServedTable, ServedTables};
-use crate::sqlite::read::total::CountedRows;
+use crate::sqlite::read::total::{CountedRows, INLINE_COUNT_MAX};
 use crate::sqlite::schema::{RowLocator, Schema, Table};
 
 /// How long a statement may hold its lock. A writer with a busy timeout of 50 ms gets through, even if our
@@ -64,6 +64,10 @@ pub(crate) struct TableReader {
     /// How a page continues: after a key, after a rowid, or at an offset.
     pub(crate) paging: Paging,
     pub(crate) lock_hold_max: Duration,
+    /// How long rows are counted on a thread that must not block.
+    pub(crate) inline_count_max: Duration,
+    /// Whether counting the rows did not end in time elsewhere either.
+    pub(crate) is_costly_to_count: AtomicBool,
     /// For calls that cannot be cancelled.
     pub(crate) call_max: Duration,
     pub(crate) sql_name: String,
@@ -151,6 +155,8 @@ impl TableReader {
             key_is_declared,
             paging,
             lock_hold_max: if is_wal { LOCK_HOLD_WAL_MAX } else { LOCK_HOLD_MAX },
+            inline_count_max: INLINE_COUNT_MAX,
+            is_costly_to_count: AtomicBool::new(false),
             call_max: Duration::from_millis(options.call_ms_max),
             is_small: false,
             counted_rows: Mutex::default(),

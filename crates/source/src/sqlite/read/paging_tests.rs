@@ -1,10 +1,11 @@
 //! SQL and Rust return the same pages, for any query on any stored values.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use contract::source::{ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, TableShape};
-use contract::{DataType, Value, infer};
+use contract::source::{ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, TableShape, Total};
+use contract::{DataType, Value, ValueRef, infer};
 use proptest::prelude::*;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
@@ -250,4 +251,28 @@ fn a_view_cannot_be_scanned_in_chunks() {
     let reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
     let result = reader.scan_page(&Query::default(), None, 1, &mut RowBuffer::new(1));
     assert!(matches!(result, Err(DbError::DeadlineExceeded)));
+}
+
+/// A table with as many rows, of which every tenth has `f` = 7.
+fn counted_reader(rows: i64) -> PagingFixture {
+    let row = |n: i64| (0, Value::Integer(n), Value::Integer(if n % 10 == 0 { 7 } else { 8 }));
+    let integers = COLUMNS.iter().position(|(_, data_type)| *data_type == DataType::Integer);
+    let rows: Vec<_> = (0..rows).map(row).collect();
+    paging_fixture(0, integers.expect("a column of integers"), false, None, &rows)
+}
+
+#[test]
+fn a_total_does_not_depend_on_how_busy_the_machine_is() {
+    let mut fixture = counted_reader(412);
+    let sevens = Filter { column: 3, comparison: Comparison::Equals, value: ValueRef::Integer(7) };
+    let query = Query { filters: vec![sevens], rows_max: 5, ..Query::default() };
+    let reader = &mut fixture.reader;
+    // There is no time at all to count inline: the call is repeated where there is.
+    reader.inline_count_max = Duration::ZERO;
+    let reader = &*reader;
+    assert!(matches!(reader.total(&query, ReadMode::Inline, 5), Err(DbError::WouldBlock)));
+    assert!(matches!(reader.total(&query, ReadMode::Blocking, 5), Ok(Total::Exact(42))));
+    // Nor is there elsewhere for a table that could not be counted in time.
+    reader.is_costly_to_count.store(true, Ordering::Relaxed);
+    assert!(matches!(reader.total(&query, ReadMode::Inline, 5), Ok(Total::AtLeast(5))));
 }

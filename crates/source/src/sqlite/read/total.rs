@@ -2,9 +2,11 @@
 //!
 //! The number of all rows is kept for each connection until another connection commits. The number of rows that match
 //! filters is counted by SQLite within the time of one lock, then by a scan within a short time. What is not counted to
-//! its end is a lower bound.
+//! its end is a lower bound. A call that has no time to count inline is repeated on a thread that may block, so that the
+//! load of the machine does not decide whether a list has an exact total.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use contract::source::{Query, Total};
@@ -18,7 +20,7 @@ use crate::sqlite::read::table_scan::{ScanControl, ScanCoverage, ScanStep, Table
 
 /// How many matching rows are counted on a thread that must not block, and for how long.
 const INLINE_ROWS_MAX: u64 = 5_000;
-const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
+pub(super) const INLINE_COUNT_MAX: Duration = Duration::from_millis(2);
 /// How many are counted elsewhere.
 const ROWS_MAX: u64 = 1_000_000;
 /// How long a scan may count that releases its lock.
@@ -38,13 +40,28 @@ impl TableReader {
     pub(crate) fn total(&self, query: &Query<'_>, mode: ReadMode, read: u64) -> Result<Total, DbError> {
         let counted =
             if query.filters.is_empty() { self.count_all(mode) } else { self.count_matching(query, mode) };
+        let was_too_slow = matches!(counted, Ok(None));
         match counted {
-            Ok(Some(total)) => Ok(total),
-            Ok(None) if mode == ReadMode::Blocking && self.can_scan() => self.count_by_scan(query, read),
+            Ok(Some(total)) => return Ok(total),
+            Ok(None) => {}
+            Err(error) if error.is_busy() || error.would_block() => {}
+            Err(error) => return Err(error),
+        }
+        match mode {
+            // There is more time elsewhere, unless that was found to be too short as well.
+            ReadMode::Inline if !self.is_costly_to_count.load(Ordering::Relaxed) => Err(DbError::WouldBlock),
+            ReadMode::Blocking if was_too_slow => {
+                let total = match self.can_scan() {
+                    true => self.count_by_scan(query, read)?,
+                    false => Total::AtLeast(read),
+                };
+                if matches!(total, Total::AtLeast(_)) {
+                    self.is_costly_to_count.store(true, Ordering::Relaxed);
+                }
+                Ok(total)
+            }
             // A list does not fail because it cannot be counted.
-            Ok(None) => Ok(Total::AtLeast(read)),
-            Err(error) if error.is_busy() || error.would_block() => Ok(Total::AtLeast(read)),
-            Err(error) => Err(error),
+            ReadMode::Inline | ReadMode::Blocking => Ok(Total::AtLeast(read)),
         }
     }
 
@@ -104,7 +121,7 @@ impl TableReader {
 
     fn count_time_max(&self, mode: ReadMode) -> Duration {
         match mode {
-            ReadMode::Inline => INLINE_TIME_MAX,
+            ReadMode::Inline => self.inline_count_max,
             ReadMode::Blocking => self.lock_hold_max,
         }
     }

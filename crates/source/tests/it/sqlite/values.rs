@@ -1,9 +1,10 @@
 //! Values of every type, written and read back: exactly, or rejected.
 
+use contract::source::{Comparison, Filter, Query};
 use contract::{Value, ValueRef};
 use proptest::prelude::*;
 
-use super::kit::{TestDb, TestTable};
+use super::kit::{TestDb, TestTable, list};
 
 /// A table that already has a row, so that its column has a known type.
 fn table(mode: &str, declared: &str, options: &str, seed: &str) -> (TestDb, TestTable) {
@@ -107,6 +108,26 @@ fn the_names_of_infinite_numbers_are_rejected() {
     }
     for text in ["inf", "nan", "infinity", "many"] {
         check_with("9e999", "REAL", ValueRef::Text(text), Ok(ValueRef::Text(text)));
+    }
+}
+
+#[test]
+fn infinite_numbers_are_found_by_their_names() {
+    for declared in ["REAL", "NUMERIC", "DECIMAL(9,2)", ""] {
+        let db = TestDb::new(&format!("CREATE TABLE t(k INTEGER PRIMARY KEY, v {declared})"));
+        db.execute("INSERT INTO t VALUES(1, 9e999), (2, -9e999), (3, 1.5), (4, 2), (5, NULL)");
+        let (_, reader) = db.reader("t");
+        let keys = |text, comparison| {
+            let filter = Filter { column: 1, comparison, value: ValueRef::Text(text) };
+            let query = Query { filters: vec![filter], rows_max: 10, ..Query::default() };
+            let (rows, _) = list(reader.as_ref(), &query).expect("rows");
+            rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect::<String>()
+        };
+        assert_eq!(keys("Infinity", Comparison::Equals), "1", "{declared}");
+        assert_eq!(keys("-Infinity", Comparison::Equals), "2", "{declared}");
+        assert_eq!(keys("Infinity", Comparison::AtMost), "1234", "{declared}");
+        assert_eq!(keys("-Infinity", Comparison::AtMost), "2", "{declared}");
+        assert_eq!(keys("infinity", Comparison::Equals), "", "{declared}");
     }
 }
 
