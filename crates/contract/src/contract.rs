@@ -46,6 +46,8 @@ pub struct WritePolicy {
     pub versioning: Versioning,
     /// Whether `update` and `delete` require `expected_version`.
     pub version_required: bool,
+    /// The tool that updates a row, if there is one.
+    pub update_tool: Option<String>,
 }
 
 /// How versions of a row are told apart.
