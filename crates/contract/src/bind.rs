@@ -18,6 +18,7 @@ use crate::source::{Comparison, Filter, Sort};
 use crate::value::{Value, ValueRef};
 
 pub const QUERY_CHARS_MAX: usize = 1000;
+pub(crate) const EMPTY_QUERY: &str = "is empty; give at least one search term";
 /// Further terms are ignored.
 pub const SEARCH_TERMS_MAX: usize = 16;
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
@@ -193,7 +194,7 @@ pub fn search<'a>(
         return Err(invalid_argument(
             "query",
             ArgumentErrorKind::OutOfRange,
-            "`query` has no search term".into(),
+            format!("`query` {EMPTY_QUERY}"),
         ));
     }
     Ok(SearchArguments {
@@ -406,7 +407,7 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
         invalid_argument(
             name,
             ArgumentErrorKind::OutOfRange,
-            format!("`{name}`: not a valid value for this field"),
+            format!("`{name}` is not a valid value for this field"),
         )
     })
 }
@@ -416,7 +417,7 @@ fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVal
     if node.kind() == Json::Null && field.nullable {
         return Ok(BoundValue::Null);
     }
-    let invalid = |kind, problem: &str| invalid_argument(name, kind, format!("`{name}`: {problem}"));
+    let invalid = |kind, problem: &str| invalid_argument(name, kind, format!("`{name}` {problem}"));
     if field.mixed && node.kind() == Json::String && field.data_type.is_scalar() {
         return bind_comparable(field, name, node);
     }
@@ -434,9 +435,10 @@ fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVal
                 .parse()
                 .map(BoundValue::Integer)
                 .map_err(|_| invalid(ArgumentErrorKind::OutOfRange, "exceeds 64 bits")),
-            None => {
-                Err(invalid(ArgumentErrorKind::OutOfRange, "must be a 64-bit integer without leading zeros"))
-            }
+            None => Err(invalid(
+                ArgumentErrorKind::OutOfRange,
+                "must be a 64-bit integer without leading zeros, such as `-12`",
+            )),
         },
         DataType::Number => match exact_f64(node.raw()) {
             Some(n) => Ok(BoundValue::Real(n)),
@@ -480,7 +482,7 @@ fn expected_format(data_type: DataType) -> &'static str {
         | DataType::Number
         | DataType::Boolean
         | DataType::Json
-        | DataType::Blob => "not a valid value for this field",
+        | DataType::Blob => "is not a valid value for this field",
     }
 }
 

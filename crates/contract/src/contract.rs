@@ -48,6 +48,8 @@ pub struct WritePolicy {
     pub version_required: bool,
     /// What the source can do. Tools have no argument for anything else.
     pub capabilities: WriteCapabilities,
+    /// The tool that updates a row, if there is one.
+    pub update_tool: Option<String>,
 }
 
 /// How versions of a row are told apart.

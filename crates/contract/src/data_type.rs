@@ -56,6 +56,12 @@ impl DataType {
         }
     }
 
+    /// `an integer`, `a text`
+    pub(crate) fn with_article(self) -> String {
+        let article = if matches!(self, Self::Integer | Self::Int64) { "an" } else { "a" };
+        format!("{article} {}", self.as_str())
+    }
+
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }

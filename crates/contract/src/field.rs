@@ -280,6 +280,20 @@ const DECIMAL_PATTERN: &str = r"^-?[0-9]+(\.[0-9]+)?$";
 const LOCAL_TIMESTAMP_PATTERN: &str =
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?$";
 
+/// What an argument that violates one of these patterns must be.
+pub(crate) fn describe_pattern(pattern: &str) -> Option<&'static str> {
+    Some(match pattern {
+        INTEGER_PATTERN => "must be a 64-bit integer, such as `-12`",
+        INTEGER_WRITE_PATTERN => "must be a 64-bit integer without leading zeros, such as `-12`",
+        DECIMAL_PATTERN => "must be a decimal, such as `-12.50`",
+        DECIMAL_WRITE_PATTERN => "must be a decimal without leading zeros, such as `-12.50`",
+        LOCAL_TIMESTAMP_PATTERN => {
+            "must be a date and time without a time zone, such as `2026-02-11T10:00:00`"
+        }
+        _ => return None,
+    })
+}
+
 fn blob_schemas(nullable: bool) -> impl Iterator<Item = &'static str> {
     let omitted = r#"{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]}"#;
     let base64 = r#"{"type":"string","contentEncoding":"base64"}"#;

@@ -26,6 +26,16 @@ pub fn join_truncated(names: &[impl AsRef<str>], shown_max: usize) -> String {
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
+/// `a, b or c`; the first few names, and how many more there are.
+pub fn join_or_truncated(names: &[impl AsRef<str>], shown_max: usize) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() && names.len() <= shown_max => {
+            format!("{} or {}", join_truncated(all, shown_max), last.as_ref())
+        }
+        names => join_truncated(names, shown_max),
+    }
+}
+
 /// The text with its first letter in upper case.
 pub fn capitalize(text: &str) -> String {
     let mut chars = text.chars();

@@ -143,7 +143,7 @@ fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
             *out += "#formulas = \"refuse\"\n";
         }
         SourceKind::Json => {
-            *out += "# The JSON pointer to the records, if the file is not an array itself.\n";
+            *out += "# The JSON pointer to the rows, if the file is not an array itself.\n";
             *out += &match found.pointer {
                 Some(at) => format!("at = {}\n", toml_string(at)),
                 None => "#at = \"/data/customers\"\n".to_owned(),

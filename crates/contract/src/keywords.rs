@@ -255,9 +255,9 @@ pub(crate) fn describe(keyword: PrivateKeyword, operand: &str) -> Cow<'static, s
         PrivateKeyword::ExclusiveMinimum => Cow::Owned(format!("must be greater than {operand}")),
         PrivateKeyword::ExclusiveMaximum => Cow::Owned(format!("must be less than {operand}")),
         PrivateKeyword::MultipleOf => Cow::Owned(format!("must be a multiple of {operand}")),
-        PrivateKeyword::Const => Cow::Owned(format!("expected {operand}")),
+        PrivateKeyword::Const => Cow::Owned(format!("must be {operand}")),
         PrivateKeyword::Enum => {
-            let Ok(options) = Json::parse(operand) else { return Cow::Borrowed("not allowed") };
+            let Ok(options) = Json::parse(operand) else { return Cow::Borrowed("is not allowed") };
             let doc = options.to_doc();
             let format = |option: Node<'_>| match option.str() {
                 Some(text) => format!("`{text}`"),
@@ -266,7 +266,7 @@ pub(crate) fn describe(keyword: PrivateKeyword, operand: &str) -> Cow<'static, s
             let shown: Vec<String> = doc.root().elements().take(OPTIONS_SHOWN_MAX).map(format).collect();
             let more = doc.root().len().saturating_sub(OPTIONS_SHOWN_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Cow::Owned(format!("expected one of {}{more}", shown.join(", ")))
+            Cow::Owned(format!("must be one of {}{more}", shown.join(", ")))
         }
     }
 }

@@ -148,7 +148,9 @@ const HELP: &str =
 
 impl LockParser {
     fn error(&self, at: Range<usize>, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(message).at(&FileLocation::new(&self.file_text, at)).help(HELP)
+        let location = FileLocation::new(&self.file_text, at);
+        let message = format!("`{}` is not valid: {}", location.file_name(), message.into());
+        Diagnostic::error(message).at(&location).help(HELP)
     }
 
     fn parse_lock(&self, text: &str) -> Result<Lock, Diagnostic> {

@@ -17,6 +17,9 @@ const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":
 /// is not part of the contract.
 pub(crate) const VALUES_PREFIX: &str = "Current values: ";
 
+/// A query has at least one term.
+pub(crate) const QUERY_PATTERN: &str = r"\S";
+
 pub(crate) fn get_input(collection: &Collection) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
@@ -73,7 +76,10 @@ pub(crate) fn search_input(collection: &Collection) -> Json {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             properties.object("query", |query| {
-                query.str("type", "string").str("pattern", r"\S").int("maxLength", QUERY_CHARS_MAX as i64);
+                query
+                    .str("type", "string")
+                    .str("pattern", QUERY_PATTERN)
+                    .int("maxLength", QUERY_CHARS_MAX as i64);
                 query.str("description", "search terms; every term must match");
             });
             properties.object("fields", |fields| fields_schema(fields, collection));
@@ -99,22 +105,17 @@ pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: 
     })
 }
 
-/// The key and at least one of `fields`. `minProperties` is as close as a plain object schema comes to "at least
-/// one of these"; `bind` checks the rest.
+/// The key and some of `fields`. A plain object schema cannot say "at least one of these", so `bind` checks that.
 pub(crate) fn update_input(collection: &Collection, fields: &[usize]) -> Json {
-    keyed_input(collection, |properties| settable_schema(properties, collection, fields), 1)
+    keyed_input(collection, |properties| settable_schema(properties, collection, fields))
 }
 
 pub(crate) fn delete_input(collection: &Collection) -> Json {
-    keyed_input(collection, |_| {}, 0)
+    keyed_input(collection, |_| {})
 }
 
 /// The key, the arguments that `more` adds, `expected_version` and the write options.
-fn keyed_input(
-    collection: &Collection,
-    more: impl FnOnce(&mut ObjectWriter<'_>),
-    optional_min: usize,
-) -> Json {
+fn keyed_input(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>)) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -130,9 +131,6 @@ fn keyed_input(
         let names = collection.key_fields().map(|field| field.name.as_str());
         let names: Vec<&str> = names.chain(version_required.then_some("expected_version")).collect();
         schema.array("required", &names, |out, name| write::string(out, name));
-        if optional_min > 0 {
-            schema.int("minProperties", (names.len() + optional_min) as i64);
-        }
         schema.bool("additionalProperties", false);
     })
 }
@@ -168,7 +166,7 @@ fn write_options_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCa
     if capabilities.has(WriteCapabilities::IDEMPOTENCY) {
         properties.object("idempotency_key", |key| {
             key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
-            key.str("description", "client-chosen key; repeating a call with the same key has no effect");
+            key.str("description", "client-chosen key for this write; repeating the call with the same key and arguments has no further effect");
         });
     }
     if capabilities.has(WriteCapabilities::DRY_RUN) {
@@ -212,7 +210,7 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
 
 fn limit_schema(limit: &mut ObjectWriter<'_>, collection: &Collection) {
     limit.str("type", "integer").int("minimum", 1).int("maximum", collection.rows_max as i64);
-    limit.int("default", collection.rows_max as i64);
+    limit.int("default", collection.rows_max as i64).str("description", "rows per page");
 }
 
 fn filter_schema(
@@ -256,10 +254,7 @@ fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
         let version = collection.has_version_field().then_some(VERSION_FIELD);
         items.array("enum", names.chain(version), write::string);
     });
-    fields
-        .int("minItems", 1)
-        .bool("uniqueItems", true)
-        .str("description", "return only these fields; default all");
+    fields.int("minItems", 1).bool("uniqueItems", true).str("description", "fields to return; default: all");
 }
 
 pub(crate) fn get_output(collection: &Collection) -> Json {
@@ -272,15 +267,17 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
             items_schema(properties, collection, ItemFields::Selected);
             properties.object("nextCursor", |cursor| {
                 cursor.str("type", "string");
+                cursor.str("description", "pass as `cursor` to get the next page; absent on the last page");
             });
             truncated_schema(properties);
             properties.object("total", |total| {
-                total.str("type", "integer");
+                total.str("type", "integer").str("description", "number of matching rows");
             });
             properties.object("total_at_least", |total| {
-                total
-                    .str("type", "integer")
-                    .str("description", "instead of `total`, if counting stopped here");
+                total.str("type", "integer").str(
+                    "description",
+                    "at least this many rows match; replaces `total` when counting stopped early",
+                );
             });
         });
         page.raw("required", r#"["items","truncated"]"#);
@@ -294,7 +291,7 @@ pub(crate) fn search_output(collection: &Collection) -> Json {
             items_schema(properties, collection, ItemFields::Selected);
             truncated_schema(properties);
             properties.object("searched", |searched| {
-                searched.str("type", "string").str("description", "`all`, or how many rows were scanned");
+                searched.str("type", "string").str("description", "`all`, or the number of rows searched");
             });
         });
         output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
@@ -360,14 +357,14 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
 fn write_flags_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCapabilities) {
     if capabilities.has(WriteCapabilities::DRY_RUN) {
         properties.object("dry_run", |dry_run| {
-            dry_run.bool("const", true).str("description", "nothing was written; this is a preview");
+            dry_run.bool("const", true).str("description", "`true`: preview only; the other members show what the call would do");
         });
     }
     if capabilities.has(WriteCapabilities::IDEMPOTENCY) {
         properties.object("replayed", |replayed| {
             replayed.bool("const", true).str(
                 "description",
-                "an earlier call with this idempotency_key did this; nothing was written now",
+                "already applied by an earlier call with this idempotency_key; this call wrote nothing",
             );
         });
     }

@@ -581,9 +581,9 @@ pub enum SourceError {
     #[error("{message}")]
     Incompatible { message: String, detail: String },
     /// Another program is writing; a retry will work.
-    #[error("the source is busy; try again")]
+    #[error("the data is locked by another writer; try again")]
     Busy { detail: String },
-    #[error("this takes too long; narrow the request")]
+    #[error("the call timed out; add filters or a smaller limit")]
     Timeout,
     /// A statement cannot run with these arguments; `parameter` is the index of the one at fault. `reason` is a
     /// clause.
@@ -595,7 +595,7 @@ pub enum SourceError {
     #[error("cancelled")]
     Cancelled,
     /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.
-    #[error("the source is busy; try again")]
+    #[error("the data is locked by another writer; try again")]
     WouldBlock,
 }
 

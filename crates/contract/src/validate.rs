@@ -6,11 +6,14 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
-use crate::humanize::join_truncated;
+use crate::bind::EMPTY_QUERY;
+use crate::field;
+use crate::humanize::{join_truncated, pluralize};
 use crate::keywords::{self, PrivateKeyword};
 use crate::nearest::nearest;
 use crate::ref_cycles::has_ref_cycle;
 use crate::schema_shape::measure;
+use crate::schemas;
 use crate::tape::{Tape, TapeNode};
 use crate::work;
 
@@ -124,9 +127,13 @@ impl CompiledSchema {
         let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
         let (path, kind, reason, allowed) = self.describe_error(&error, path);
         let message = match kind {
-            _ if path.is_empty() => reason,
-            ArgumentErrorKind::MissingRequired => format!("`{path}` is required"),
-            _ => format!("`{path}`: {reason}"),
+            // An object that allows no members is at fault itself.
+            ArgumentErrorKind::UnknownArgument if path.is_empty() => {
+                reason.trim_start_matches("; ").to_owned()
+            }
+            ArgumentErrorKind::UnknownArgument => format!("unknown argument `{path}`{reason}"),
+            _ if path.is_empty() => format!("the value {reason}"),
+            _ => format!("`{path}` {reason}"),
         };
         let field = (!path.is_empty()).then_some(path);
         Box::new(ToolError {
@@ -137,7 +144,7 @@ impl CompiledSchema {
         })
     }
 
-    /// The argument's path, the kind of error, the reason as text, and the allowed values.
+    /// The argument's path, the kind of error, the end of a sentence that begins with the path, and the allowed values.
     fn describe_error(
         &self,
         error: &ValidationError<'_>,
@@ -148,71 +155,87 @@ impl CompiledSchema {
         match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                (member(name), ArgumentErrorKind::MissingRequired, "missing".into(), None)
+                (member(name), ArgumentErrorKind::MissingRequired, "is required".into(), None)
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
                 let name = unexpected.first().map_or("", String::as_str);
                 let reason = match nearest(name, self.property_names.iter().map(String::as_str)) {
-                    Some(meant) => format!("unknown argument; did you mean `{meant}`?"),
+                    Some(meant) => format!("; did you mean `{meant}`?"),
                     None => format!(
-                        "unknown argument; the arguments are: {}",
+                        "; the arguments are: {}",
                         join_truncated(&self.property_names, ARGUMENTS_SHOWN_MAX)
                     ),
                 };
                 (member(name), ArgumentErrorKind::UnknownArgument, reason, None)
             }
             // A schema with `additionalProperties: false` and no properties.
+            ValidationErrorKind::FalseSchema if self.property_names.is_empty() => {
+                (path, ArgumentErrorKind::UnknownArgument, "; this tool takes no arguments".into(), None)
+            }
             ValidationErrorKind::FalseSchema => {
-                (path, ArgumentErrorKind::UnknownArgument, "this tool takes no arguments".into(), None)
+                (path, ArgumentErrorKind::NotAllowed, "is not allowed".into(), None)
             }
             ValidationErrorKind::Type { kind } => {
                 let expected = match kind {
-                    TypeKind::Single(single) => single.to_string(),
+                    TypeKind::Single(single) => with_article(&single.to_string()),
                     TypeKind::Multiple(types) => {
-                        types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
+                        let names: Vec<String> = types.iter().map(|t| with_article(&t.to_string())).collect();
+                        names.join(" or ")
                     }
                 };
-                (path, ArgumentErrorKind::WrongType, format!("expected {expected}"), None)
+                (path, ArgumentErrorKind::WrongType, format!("must be {expected}"), None)
             }
             ValidationErrorKind::Enum { options } => (
                 path,
                 ArgumentErrorKind::NotAllowed,
-                format!("expected one of {}", format_options(options)),
+                format!("must be one of {}", format_options(options)),
                 list(options),
             ),
             ValidationErrorKind::Constant { expected_value } => {
                 let allowed = Json::parse(&format!("[{expected_value}]")).ok();
-                (path, ArgumentErrorKind::NotAllowed, format!("expected {expected_value}"), allowed)
+                (path, ArgumentErrorKind::NotAllowed, format!("must be {expected_value}"), allowed)
             }
             ValidationErrorKind::Format { format } => {
-                (path, ArgumentErrorKind::BadFormat, format!("is not a valid {format}"), None)
+                (path, ArgumentErrorKind::BadFormat, describe_format(format), None)
             }
             ValidationErrorKind::Pattern { pattern } => {
-                (path, ArgumentErrorKind::BadFormat, format!("does not match `{pattern}`"), None)
+                let reason = match field::describe_pattern(pattern) {
+                    Some(expected) => expected.to_owned(),
+                    None if pattern == schemas::QUERY_PATTERN && path == "query" => EMPTY_QUERY.to_owned(),
+                    None => format!("must match the pattern `{pattern}`"),
+                };
+                (path, ArgumentErrorKind::BadFormat, reason, None)
             }
             ValidationErrorKind::MaxLength { limit } => {
-                (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} characters"), None)
+                let reason = format!("exceeds the limit of {}", pluralize(*limit, "character"));
+                (path, ArgumentErrorKind::TooLong, reason, None)
             }
             ValidationErrorKind::MaxItems { limit } => {
-                (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} items"), None)
+                let reason = format!("exceeds the limit of {}", pluralize(*limit, "item"));
+                (path, ArgumentErrorKind::TooLong, reason, None)
+            }
+            ValidationErrorKind::MinLength { limit: 1 } | ValidationErrorKind::MinItems { limit: 1 } => {
+                (path, ArgumentErrorKind::OutOfRange, "must not be empty".into(), None)
             }
             ValidationErrorKind::MinLength { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} characters"), None)
+                let reason = format!("must have at least {}", pluralize(*limit, "character"));
+                (path, ArgumentErrorKind::OutOfRange, reason, None)
             }
             ValidationErrorKind::MinItems { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} items"), None)
+                let reason = format!("must have at least {}", pluralize(*limit, "item"));
+                (path, ArgumentErrorKind::OutOfRange, reason, None)
             }
             ValidationErrorKind::UniqueItems => {
                 (path, ArgumentErrorKind::NotAllowed, "has duplicate items".into(), None)
             }
             ValidationErrorKind::MinProperties { limit } => {
-                let reason = format!("too few arguments: at least {limit} are required");
+                let reason = format!("must have at least {}", pluralize(*limit, "member"));
                 (path, ArgumentErrorKind::MissingRequired, reason, None)
             }
             ValidationErrorKind::Custom { keyword, message: operand } => {
                 let Some(keyword) = PrivateKeyword::from_name(keyword) else {
-                    return (path, ArgumentErrorKind::NotAllowed, "not allowed".into(), None);
+                    return (path, ArgumentErrorKind::NotAllowed, "is not allowed".into(), None);
                 };
                 let (kind, allowed) = match keyword {
                     PrivateKeyword::Const => {
@@ -230,11 +253,37 @@ impl CompiledSchema {
             other => (
                 path,
                 ArgumentErrorKind::NotAllowed,
-                format!("does not match `{}` of the schema", other.keyword()),
+                format!("must match `{}` of the schema", other.keyword()),
                 None,
             ),
         }
     }
+}
+
+/// `an integer`, `a string`, `null`
+fn with_article(json_type: &str) -> String {
+    match json_type {
+        "null" => "null".to_owned(),
+        "array" | "integer" | "object" => format!("an {json_type}"),
+        other => format!("a {other}"),
+    }
+}
+
+/// What a value of the wrong format is not, with an example.
+fn describe_format(format: &str) -> String {
+    let (what, example) = match format {
+        "email" | "idn-email" => ("email address", "dana@acme.test"),
+        "date" => ("date", "2026-02-28"),
+        "time" => ("time", "10:00:00Z"),
+        "date-time" => ("date and time with a time zone", "2026-02-28T10:00:00Z"),
+        "uri" | "iri" => ("URI", "https://acme.test/a"),
+        "hostname" | "idn-hostname" => ("host name", "acme.test"),
+        "ipv4" => ("IPv4 address", "192.0.2.1"),
+        "ipv6" => ("IPv6 address", "2001:db8::1"),
+        "uuid" => ("UUID", "123e4567-e89b-12d3-a456-426614174000"),
+        other => return format!("is not a valid {other}"),
+    };
+    format!("is not a valid {what}, such as `{example}`")
 }
 
 /// The values as a readable list: `free`, `emerald`, 7.

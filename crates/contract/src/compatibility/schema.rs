@@ -129,7 +129,7 @@ impl SchemaComparer<'_> {
             (SchemaSide::Output, SchemaChange::Widened) => {
                 (Compatibility::Breaking, "clients may receive values that they do not expect")
             }
-            (_, SchemaChange::Unknown) => (Compatibility::Breaking, "cannot be shown to be compatible"),
+            (_, SchemaChange::Unknown) => (Compatibility::Breaking, "compatibility cannot be determined"),
         };
         self.report_difference(compatibility, at, format!("{what}; {effect}"));
     }

@@ -7,7 +7,7 @@ use crate::contract::Collection;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
-use crate::humanize::join_truncated;
+use crate::humanize::{join_truncated, pluralize};
 use crate::manifest::{self, FieldSelection, Operation};
 use crate::names;
 use crate::source::{ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
@@ -112,7 +112,7 @@ impl<'m> Compiler<'m> {
         }
         let names = facts.tables.iter().map(|table| table.name.as_str());
         let message = format!("the source `{}` has no table `{name}`", declared.source.value);
-        self.error(at, message, suggest(name, names));
+        self.error(at, message, suggest(name, "table", names));
         None
     }
 
@@ -122,7 +122,7 @@ impl<'m> Compiler<'m> {
             return true;
         }
         let message = format!("`{}` has no column `{}`", table.name, column.value);
-        self.error(&column.location, message, suggest(&column.value, names()));
+        self.error(&column.location, message, suggest(&column.value, "column", names()));
         false
     }
 
@@ -188,10 +188,15 @@ impl<'m> Compiler<'m> {
                     scalar().skip(DEFAULT_FIELDS_MAX).map(|(_, field)| field.name.as_str()).collect();
                 if !rest.is_empty() && setting == "filters" {
                     let name = &declared.name.value;
-                    let message =
-                        format!("`{name}` cannot be filtered by {}", join_truncated(&rest, FIELDS_NAMED_MAX));
+                    let columns = pluralize(rest.len() as u64, "column");
+                    let quoted: Vec<String> = rest.iter().map(|field| format!("`{field}`")).collect();
+                    let message = format!(
+                        "`{name}` has no filter for {columns}: {}",
+                        join_truncated(&quoted, FIELDS_NAMED_MAX)
+                    );
                     let help = format!(
-                        "only the first {DEFAULT_FIELDS_MAX} columns become filters; choose others with `filters = [\"…\"]`"
+                        "only the first {DEFAULT_FIELDS_MAX} columns become filters; list the ones you want: \
+                         `filters = [\"…\"]`"
                     );
                     self.diagnostics.push(Diagnostic::note(message).at(&declared.name.location).help(help));
                 }
@@ -230,7 +235,7 @@ impl<'m> Compiler<'m> {
             self.error(
                 &name.location,
                 format!("unknown field `{}`", name.value),
-                suggest(&name.value, names),
+                suggest(&name.value, "field", names),
             );
         }
         found

@@ -13,7 +13,7 @@ use ring::digest;
 use spile_core::text::hex;
 
 use crate::compatibility::{ContractInterface, ToolInterface};
-use crate::contract::{Collection, Contract, Statement, Tool};
+use crate::contract::{Collection, Contract, Statement, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::humanize::join_truncated;
 use crate::manifest::{CollectionOperation, Manifest, SourceKind, ToolBody};
@@ -90,14 +90,22 @@ fn build_contract(
         let tools: Vec<&Tool> = tools.iter().collect();
         instructions::generate(manifest, known, &parts.collections, &tools)
     };
+    let instructions = manifest.server.instructions.clone().or_else(generated);
+    let mut collections = parts.collections;
+    for tool in tools.iter().filter(|tool| matches!(tool.operation, ToolOperation::Update { .. })) {
+        let collection = tool.operation.collection().and_then(|index| collections.get_mut(index));
+        if let Some(policy) = collection.and_then(|collection| collection.write_policy.as_mut()) {
+            policy.update_tool.get_or_insert_with(|| tool.name.clone());
+        }
+    }
     let mut contract = Contract {
         name: manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned()),
         title: manifest.server.title.clone(),
         version: String::new(),
-        instructions: manifest.server.instructions.clone().or_else(generated),
+        instructions,
         instructions_are_generated: manifest.server.instructions.is_none(),
         rate_limit: manifest.server.rate_limit,
-        collections: parts.collections,
+        collections,
         statements: parts.statements,
         tools,
     };
@@ -150,7 +158,7 @@ impl<'m> Compiler<'m> {
                 let at = text.location.inside(&text.value, span);
                 let names = collection.fields.iter().map(|field| field.name.as_str());
                 let message = format!("`{}` has no field `{name}`", collection.name);
-                self.error(&at, message, suggest(&name, names));
+                self.error(&at, message, suggest(&name, "field", names));
             }
         }
         None
@@ -195,7 +203,13 @@ impl<'m> Compiler<'m> {
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
                 let at = uses.location.inside(of, 0..of.len());
-                self.error(&at, format!("unknown collection `{of}`"), suggest(of, collections()));
+                let help = match self.manifest.sources.first() {
+                    Some(source) if collections().next().is_none() => {
+                        format!("declare it: `[collections.{of}]` with `source = \"{}\"`", source.name.value)
+                    }
+                    _ => suggest(of, "collection", collections()),
+                };
+                self.error(&at, format!("unknown collection `{of}`"), help);
             }
         }
     }
@@ -219,11 +233,13 @@ fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) ->
 /// A suggestion lists no more names than this.
 const SUGGESTIONS_MAX: usize = 30;
 
-/// The nearest known name, else the list of known names.
-fn suggest<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    did_you_mean(name, known.clone()).unwrap_or_else(|| match known.collect::<Vec<_>>().as_slice() {
-        [] => "there are none".into(),
-        all => format!("known names: {}", join_truncated(all, SUGGESTIONS_MAX)),
+/// The nearest known name, else the list of known names. `what` they are: `column`.
+fn suggest<'k>(name: &str, what: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    did_you_mean(name, known.clone()).unwrap_or_else(|| {
+        match known.map(|name| format!("`{name}`")).collect::<Vec<_>>().as_slice() {
+            [] => format!("there are no {what}s"),
+            all => format!("known {what}s: {}", join_truncated(all, SUGGESTIONS_MAX)),
+        }
     })
 }
 

@@ -15,15 +15,16 @@ impl Compiler<'_> {
         let field = |column: &str| declared.fields.iter().find(|field| field.column.value == column);
         let is_settled =
             |column: &str| field(column).is_some_and(|one| one.hidden || one.data_type.is_some());
-        let found: Vec<(&ColumnFacts, &NearMiss)> = table
+        let found: Vec<(usize, &ColumnFacts, &NearMiss)> = table
             .columns
             .iter()
-            .filter(|column| !is_settled(&column.name))
-            .filter_map(|column| Some((column, column.near_miss.as_ref()?)))
+            .enumerate()
+            .filter(|(_, column)| !is_settled(&column.name))
+            .filter_map(|(index, column)| Some((index, column, column.near_miss.as_ref()?)))
             .collect();
-        for (column, near_miss) in &found {
+        for (index, column, near_miss) in &found {
             let is_sensitive = field(&column.name).is_some_and(|field| field.sensitive);
-            let message = near_miss_message(&declared.name.value, column, near_miss, is_sensitive);
+            let message = near_miss_message(&declared.name.value, (*index, column), near_miss, is_sensitive);
             let help = near_miss_help(column, near_miss);
             let warning = Diagnostic::warning(message).code(CODE).help(help);
             self.diagnostics.push(warning.at(&declared.name.location));
@@ -34,10 +35,11 @@ impl Compiler<'_> {
 /// ``orders: `amount` is text: 498 of 500 values are numbers, C10 is `tbd` ``
 fn near_miss_message(
     collection: &str,
-    column: &ColumnFacts,
+    (index, column): (usize, &ColumnFacts),
     near_miss: &NearMiss,
     is_sensitive: bool,
 ) -> String {
+    let number = index + 1;
     let noun = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => "numbers",
         NearMissType::Date => "dates",
@@ -46,7 +48,7 @@ fn near_miss_message(
     let total = group_digits(near_miss.total);
     let counts = match (near_miss.exact, near_miss.similar) {
         (_, 0) => format!("{exact} of {total} values are {noun}"),
-        (0, _) => format!("{similar} of {total} values look like {noun}"),
+        (0, _) => format!("{similar} of {total} values look like {noun} but are not plain {noun}"),
         (_, 1) => {
             format!("{exact} of {total} values are {noun} and 1 looks like a {}", &noun[..noun.len() - 1])
         }
@@ -58,9 +60,16 @@ fn near_miss_message(
     };
     let first = match is_sensitive {
         true => format!("see {}", near_miss.first_location),
+        false if near_miss.exact == 0 => {
+            format!("first `{}` in {}", near_miss.first_value, near_miss.first_location)
+        }
         false => format!("{} is `{}`", near_miss.first_location, near_miss.first_value),
     };
-    format!("`{collection}`: `{}` is {data_type}: {counts}, {first}", column.name)
+    let name = match column.name.trim() {
+        "" => format!("column {number} (no name)"),
+        name => format!("`{name}`"),
+    };
+    format!("`{collection}`: {name} is {data_type}: {counts}, {first}")
 }
 
 fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss) -> String {

@@ -8,7 +8,7 @@ use super::tools::{new_tool, title_from_name};
 use super::{CompiledTool, Compiler, KnownSource, suggest};
 use crate::contract::{Argument, Collection, LONG_RUNNING_TIMEOUT_MS, Returns, Statement, ToolOperation};
 use crate::data_type::DataType;
-use crate::diagnostic::FileLocation;
+use crate::diagnostic::{Diagnostic, FileLocation};
 use crate::field::Field;
 use crate::manifest::{self, Literal, ToolBody};
 use crate::names;
@@ -61,8 +61,9 @@ impl<'m> Compiler<'m> {
             Some(span) => declared.sql.location.inside(&declared.sql.value, span.clone()),
             None => declared.sql.location.clone(),
         };
-        let help = error.help.clone().unwrap_or_else(|| "correct the statement".into());
-        self.error(&location, error.message.clone(), help);
+        let mut diagnostic = Diagnostic::error(error.message.clone()).at(&location);
+        diagnostic.help.clone_from(&error.help);
+        self.diagnostics.push(diagnostic);
     }
 
     fn compile_statement(
@@ -296,11 +297,15 @@ impl<'m> Compiler<'m> {
             .as_ref()
             .is_some_and(|value| field.write_value(&mut Vec::new(), value.as_value_ref()).is_ok());
         if !fits {
-            let message = format!("the default of `{}` is not a valid value for it", declared.name.value);
+            let name = &declared.name.value;
+            let message = match field.allowed.first() {
+                Some(_) => format!("the default of `{name}` is not in its `enum`"),
+                None => format!("the default of `{name}` is not {}", field.data_type.with_article()),
+            };
             let help = match field.allowed.first() {
                 Some(_) => "choose one of the values in its `enum`".to_owned(),
                 None => {
-                    format!("write a value of type {}, or remove the default", field.data_type.as_str())
+                    format!("write {}, or remove the default", field.data_type.with_article())
                 }
             };
             self.error(&declared.name.location, message, help);
@@ -352,7 +357,7 @@ impl<'m> Compiler<'m> {
         for field in &declared.fields {
             if !headers.contains(&field.column.value.as_str()) {
                 let message = format!("the statement returns no column `{}`", field.column.value);
-                let help = suggest(&field.column.value, headers.iter().copied());
+                let help = suggest(&field.column.value, "column", headers.iter().copied());
                 self.error(&field.column.location, message, help);
             }
         }
@@ -384,14 +389,14 @@ impl<'m> Compiler<'m> {
 
 /// For a statement whose author wrote no description.
 fn default_description(statement: &Statement) -> String {
+    let (tool, source) = (&statement.result.name, &statement.source);
     let names: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
-    match (&*names, statement.shape.writes) {
-        ([], _) => "Run the statement and return the number of rows changed.".to_owned(),
-        (names, true) => {
-            format!("Run the statement; return the number of rows changed and their {}.", names.join(", "))
-        }
-        (names, false) => format!("Return {}.", names.join(", ")),
-    }
+    let returns = match (&*names, statement.shape.writes) {
+        ([], _) => "Returns the number of rows changed.".to_owned(),
+        (names, true) => format!("Returns the number of rows changed, and their {}.", names.join(", ")),
+        (names, false) => format!("Returns {}.", names.join(", ")),
+    };
+    format!("Run the SQL tool {tool} of {source}. No description was provided. {returns}")
 }
 
 /// Where a parameter stands in quotes, which makes it a string literal.

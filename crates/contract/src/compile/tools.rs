@@ -4,7 +4,7 @@ use super::collection::{ToolFields, has_operation};
 use super::{CompiledTool, Compiler};
 use crate::contract::{Collection, Confirm, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, Located};
-use crate::humanize::{capitalize, join_truncated};
+use crate::humanize::{capitalize, join_or_truncated, join_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
 use crate::schemas;
@@ -171,17 +171,17 @@ impl CollectionLabels {
         }
     }
 
-    /// A short noun phrase in sentence case, for people who choose from a list of tools.
+    /// A short phrase in sentence case, for people who choose from a list of tools.
     fn title(&self, operation: Operation) -> String {
         let short = &self.short;
-        capitalize(&match operation {
-            Operation::Get => format!("{short} row"),
-            Operation::List => format!("{short} rows"),
-            Operation::Search => format!("{short} search"),
-            Operation::Create => format!("New {short} row"),
-            Operation::Update => format!("{short} row update"),
-            Operation::Delete => format!("{short} row deletion"),
-        })
+        match operation {
+            Operation::Get => format!("Row of {short}"),
+            Operation::List => format!("Rows of {short}"),
+            Operation::Search => format!("Search in {short}"),
+            Operation::Create => format!("New row in {short}"),
+            Operation::Update => format!("Update a row of {short}"),
+            Operation::Delete => format!("Delete a row of {short}"),
+        }
     }
 }
 
@@ -208,8 +208,8 @@ impl ToolBuilder<'_> {
                 let fields = &self.tool_fields.search;
                 let names: Vec<&str> =
                     fields.iter().map(|at| self.collection.fields[*at].name.as_str()).collect();
-                let names = join_truncated(&names, FIELDS_NAMED_MAX);
-                format!("Search {data} for rows that contain every term of a query, in {names}.")
+                let names = join_or_truncated(&names, FIELDS_NAMED_MAX);
+                format!("Search {data}: rows that contain every search term in {names}.")
             }
             Operation::Create => format!("Add one row to {data}."),
             Operation::Update => {
@@ -237,8 +237,8 @@ impl ToolBuilder<'_> {
             join_truncated(&names, FIELDS_NAMED_MAX)
         };
         let has_range = filters.iter().any(|at| schemas::has_range_arguments(&fields[*at]));
-        let ranges = if has_range { "; _min/_max are inclusive" } else { "" };
-        format!(" Filter by {by} (exact match){ranges}.")
+        let ranges = if has_range { ", or a range with _min and _max (inclusive)" } else { "" };
+        format!(" Filter by {by}: exact match{ranges}.")
     }
 
     /// The input and output schemas, and the operation they belong to.

@@ -205,9 +205,10 @@ pub(super) fn parse_operation(
             _ => &[],
         };
         let help = match suggested {
-            [] => suggest(word, &known),
+            [] => suggest(word, "operation", &known),
             [one] => format!("did you mean `{one}`?"),
-            several => format!("write the operations: {}", join_and(several)),
+            all if all.len() == known.len() => format!("write all of them: {}", join_and(all)),
+            several => format!("did you mean {}?", join_and(several)),
         };
         reader.error(at, message, help);
     }

@@ -207,6 +207,7 @@ pub static SERVER: Section = Section {
             "What a model should know before it uses the tools: what the data is about, and its terms. \
              Some clients truncate it after 2 KB.",
         )
+        .default_text("generated from the data: tables, about how many rows, tools")
         .example("\"Customer records by email. Plans: free, emerald, ruby.\"")
         .aliases(&["description", "prompt", "system"]),
         Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
@@ -258,7 +259,7 @@ pub static SOURCE: Section = Section {
         Key::new(
             "at",
             ValueType::Text(TextLength::Any(COLUMN_CHARS_MAX)),
-            "The JSON pointer to the array of records.",
+            "The JSON pointer to the array of rows.",
         )
         .default_text("the whole file")
         .example("\"/data/customers\"")

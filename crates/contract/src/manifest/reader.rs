@@ -9,7 +9,9 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, TextLength, ValueType};
+use super::keys::{
+    COLLECTION, COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SOURCE, SQL_CHARS_MAX, Section, TextLength, ValueType,
+};
 use super::{FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
@@ -187,7 +189,13 @@ impl<'e> ManifestReader<'e> {
             section.header,
             table.requested_keys
         );
-        for entry in &table.entries {
+        self.report_unknown_keys(&table);
+    }
+
+    /// Reports the keys that its section does not have.
+    pub(super) fn report_unknown_keys(&mut self, table: &TomlTable<'_>) {
+        let section = table.section;
+        for entry in table.entries.iter().filter(|entry| !section.names().contains(&entry.key)) {
             let help = unknown_key_help(section, entry.key);
             self.error(&entry.key_location, format!("unknown key {}", quoted(entry.key)), help);
         }
@@ -357,7 +365,9 @@ impl<'e> ManifestReader<'e> {
         if value.is_none() {
             let at = FileLocation::new(&self.file_text, entry.value.span());
             let message = format!("`{name}` must be from {min} to {max}");
-            self.diagnostics.push(Diagnostic::error(message).at(&at));
+            let is_page = name == "rows_max" && std::ptr::eq(table.section, &COLLECTION);
+            let help = is_page.then(|| "for more rows, callers use `cursor`".to_owned());
+            self.diagnostics.push(Diagnostic { help, ..Diagnostic::error(message).at(&at) });
         }
         value
     }
@@ -586,6 +596,9 @@ pub(super) fn quoted(text: &str) -> String {
 fn unknown_key_help(section: &'static Section, unknown: &str) -> String {
     let lower = unknown.to_lowercase().replace('-', "_");
     let same = section.keys.iter().find(|key| key.name == lower);
+    if std::ptr::eq(section, &SOURCE) && ["url", "uri", "dsn"].contains(&lower.as_str()) {
+        return "sources are files in this version: write `path = \"…\"`".to_owned();
+    }
     let other = || section.keys.iter().find(|key| key.aliases.contains(&lower.as_str()));
     if let Some(key) = same {
         return format!("did you mean `{}`?", key.name);
@@ -612,9 +625,9 @@ fn example_line(key: &Key) -> String {
     }
 }
 
-/// The nearest known word, or all known words.
-pub(super) fn suggest(text: &str, known: &[&str]) -> String {
-    did_you_mean(text, known.iter().copied()).unwrap_or_else(|| format!("known: {}", join_and(known)))
+/// The nearest known word, or all known words. `what` they are: `kind`.
+pub(super) fn suggest(text: &str, what: &str, known: &[&str]) -> String {
+    did_you_mean(text, known.iter().copied()).unwrap_or_else(|| format!("known {what}s: {}", join_and(known)))
 }
 
 /// `a`, `b` and `c`

@@ -40,7 +40,7 @@ const UNSUPPORTED_SECTIONS: [&str; 8] =
 fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) {
     for name in UNSUPPORTED_SECTIONS {
         if let Some(entry) = table.take_unknown(name) {
-            let message = format!("`[{name}]` is not in this version");
+            let message = format!("`[{name}]` is not supported in this version");
             let help = "remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`";
             reader.error(&entry.key_location, message, help);
         }
@@ -113,5 +113,6 @@ pub(super) fn report_missing_key(
 }
 
 pub(super) fn report_unknown(reader: &mut ManifestReader<'_>, text: &TextValue, what: &str, known: &[&str]) {
-    reader.error(&text.location, format!("unknown {what} {}", text.quoted()), suggest(&text.value, known));
+    let help = suggest(&text.value, what, known);
+    reader.error(&text.location, format!("unknown {what} {}", text.quoted()), help);
 }

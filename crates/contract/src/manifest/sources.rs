@@ -32,10 +32,11 @@ pub(super) fn parse_source(
         (None, None) => None,
     };
     let Some(kind) = kind else {
-        // Without a kind, the valid keys are unknown.
+        // Without a kind, which of the known keys are valid is unknown.
         if !has_path && !has_kind {
             report_missing_key(reader, entry, "path", "path = \"customers.csv\"");
         }
+        reader.report_unknown_keys(&table);
         return None;
     };
     if !has_path {
@@ -109,7 +110,7 @@ pub(super) fn reject_misplaced_keys(
             ("sheet", SourceKind::Sqlite) => "write `table` instead",
             ("table" | "sheet", _) => "remove it: such a file is one table",
             ("header_row", SourceKind::Csv) => "remove it: the first line of a csv file has the column names",
-            ("at", SourceKind::JsonLines) => "remove it: each line is a record",
+            ("at", SourceKind::JsonLines) => "remove it: each line is a row",
             ("null", _) => "move it to the collection, or to one of its fields",
             _ => "remove it",
         };
@@ -158,7 +159,7 @@ fn parse_source_kind(
     }
     let lower = text.value.to_lowercase();
     if UNSUPPORTED_KINDS.contains(&lower.as_str()) {
-        let message = format!("sources of the kind {} are not in this version", text.quoted());
+        let message = format!("sources of the kind {} are not supported in this version", text.quoted());
         reader.error(&text.location, message, format!("this version supports {}", join_and(known)));
         return None;
     }

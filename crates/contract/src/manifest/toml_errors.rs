@@ -178,7 +178,9 @@ fn explain_trailing(context: &ErrorContext<'_>) -> Explanation {
         _ if context.is_in_header() => ("unexpected text after a header", "move it to its own line"),
         _ if is_grouped => ("a number cannot have a `,` between its digits", "write `1000` or `1_000`"),
         _ if rest.starts_with("//") || rest.starts_with("--") => return explain_comment(),
-        Some(',' | ';') if rest.len() == 1 => ("a line does not end with a sign", "remove it"),
+        Some(c @ (',' | ';')) if rest.len() == 1 => {
+            return (format!("unexpected `{c}` at the end of the line"), "remove it".to_owned());
+        }
         Some(',') => ("several values need an array", "write `[` before the first and `]` after the last"),
         _ if before.ends_with('"') => (
             "the string ends at this `\"`, but more text follows",
@@ -207,7 +209,7 @@ fn explain_key(message: &str, context: &ErrorContext<'_>) -> Explanation {
         }
         "extra `=`" => ("there is an extra `=`", "write `key = value`"),
         "unclosed table" if rest.contains(']') => {
-            ("a name with a blank needs quotes", "write it in `\"…\"`, or replace the blank by `_`")
+            ("a name with a space needs quotes", "write it in `\"…\"`, or replace the space by `_`")
         }
         "unclosed table" => ("this header is not closed", "add `]` after its name"),
         "unquoted keys cannot be empty" if before.ends_with('[') => {

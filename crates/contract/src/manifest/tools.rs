@@ -6,7 +6,7 @@ use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, quote
 use super::sections::{located_text, parse_confirm, text_value};
 use super::sources::{DeclaredSources, resolve_source};
 use super::{
-    Argument, BYTES_MAX_DEFAULT, CHANGES_MAX_DEFAULT, CollectionOperation, Confirm, Literal,
+    Argument, BYTES_MAX_DEFAULT, CHANGES_MAX_DEFAULT, CollectionOperation, Confirm, Literal, Operation,
     ROWS_MAX_DEFAULT, Returns, SourceKind, Statement, Tool, ToolBody,
 };
 use crate::data_type::DataType;
@@ -139,9 +139,12 @@ fn parse_statement(
     if let (Some(source), Some(kind)) = (&source, kind)
         && kind != SourceKind::Sqlite
     {
-        let message = format!("`{}` has no statements: it is `{}`", source.value, kind.as_str());
-        let help =
-            "statements are for sources of the kind `sqlite`; use what is generated: `uses = \"….list\"`";
+        let message = format!(
+            "source `{}` is of the kind `{}`; SQL tools need a source of the kind `sqlite`",
+            source.value,
+            kind.as_str()
+        );
+        let help = "use a generated tool instead: `uses = \"NAME.list\"`, with the name of a collection";
         reader.error(&source.location, message, help);
     }
     let (changes_at, rows_at) = (t.key_location("changes_max"), t.key_location("rows_max"));
@@ -350,7 +353,7 @@ fn check_default(
         DataType::Json | DataType::Blob => return,
     };
     if !fits {
-        let message = format!("`{name}` is `{}`, and its default is not", kind.as_str());
+        let message = format!("the default of `{name}` is not {}", kind.with_article());
         reader.error(&default.location, message, format!("write {expected}"));
     } else if !allowed.is_empty() && allowed.iter().all(|one| one.value != default.value) {
         let message = format!("the default of `{name}` is not in its `enum`");
@@ -381,8 +384,10 @@ fn check_text(reader: &mut ManifestReader<'_>, kind: DataType, literal: &Located
 fn parse_uses(reader: &mut ManifestReader<'_>, given: &TextValue) -> Option<Located<CollectionOperation>> {
     let parts = given.value.split_once('.');
     let Some((collection, word)) = parts.filter(|(name, _)| names::is_collection_name(name)) else {
-        let message = format!("{} is not a collection and an operation", given.quoted());
-        reader.error(&given.location, message, "write a collection, a dot and an operation: `customers.get`");
+        let operations = Operation::ALL.map(Operation::as_str);
+        let help = format!("the operations are {}", join_and(&operations));
+        let message = "`uses` must be COLLECTION.OPERATION, such as `customers.get`";
+        reader.error(&given.location, message, help);
         return None;
     };
     let at: FileLocation = given.location.inside(&given.value, collection.len() + 1..given.value.len());

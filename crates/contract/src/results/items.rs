@@ -144,12 +144,18 @@ impl<'c> Items<'c> {
         out.extend_from_slice(if self.truncated { b",\"truncated\":true" } else { b",\"truncated\":false" });
     }
 
-    /// A summary line, then the rows as a table. `of` completes the count; `more` tells how to get further rows.
-    pub(super) fn to_text(&self, of: &str, more: &str) -> String {
+    /// A summary line, then the rows as a table: `2 of 3 matching rows of stock:`. `which` stands before "rows", `scope`
+    /// after the name; `more` tells how to get further rows.
+    pub(super) fn to_text(&self, which: &str, scope: &str, more: &str) -> String {
         let name = &self.collection.name;
         let more = if self.truncated { more } else { "" };
-        let mut out = format!("{name}: {}{of}{more}", self.row_count);
-        if self.row_count > 0 && self.template.is_none() {
+        if self.row_count == 0 {
+            let matching = if which.is_empty() { "" } else { " match" };
+            return format!("No rows of {name}{scope}{matching}{more}.");
+        }
+        let rows = if self.row_count == 1 && !which.contains(" of ") { "row" } else { "rows" };
+        let mut out = format!("{}{which} {rows} of {name}{scope}{more}:", self.row_count);
+        if self.template.is_none() {
             out.push('\n');
             let fields = &self.collection.fields;
             let mut names: Vec<&str> = self.field_indexes().map(|at| fields[at].name.as_str()).collect();
@@ -202,14 +208,14 @@ impl<'c> RowList<'c> {
         out.extend_from_slice(b",\"searched\":");
         json::write::string(&mut out, &searched);
         out.push(b'}');
-        let of =
+        let scope =
             if coverage == SearchCoverage::Truncated { format!(" in the {searched}") } else { String::new() };
         let more = if found_more {
             "; more rows match: add terms to the query"
         } else {
             "; other rows were not searched"
         };
-        Ok(tool_result(items.to_text(&of, more), out))
+        Ok(tool_result(items.to_text(" matching", &scope, more), out))
     }
 
     /// The result of a statement that reads.
@@ -219,28 +225,24 @@ impl<'c> RowList<'c> {
         self.0.write_items(&mut out);
         self.0.write_truncated(&mut out);
         out.push(b'}');
-        Ok(tool_result(self.0.to_text("", MORE_ROWS_TEXT), out))
+        Ok(tool_result(self.0.to_text("", "", MORE_ROWS_TEXT), out))
     }
 
     /// The result of a statement that writes.
     pub fn to_write_result(&self, changed: u64) -> Result<WriteResult, RecordError> {
         self.0.check()?;
         let mut structured = format!("{{\"changed\":{changed}").into_bytes();
-        let mut text = rows_changed_text(changed);
+        let mut rows = String::new();
         if !self.0.collection.fields.is_empty() {
             structured.push(b',');
             self.0.write_items(&mut structured);
             self.0.write_truncated(&mut structured);
-            text.push('\n');
-            text.push_str(&self.0.to_text("", MORE_ROWS_TEXT));
+            rows.push('\n');
+            rows.push_str(&self.0.to_text("", "", MORE_ROWS_TEXT));
         }
         structured.push(b'}');
-        Ok(WriteResult { structured, text })
+        Ok(WriteResult::statement(structured, changed, &rows))
     }
 }
 
 const MORE_ROWS_TEXT: &str = "; more rows match";
-
-pub(super) fn rows_changed_text(changed: u64) -> String {
-    format!("{} changed", pluralize(changed, "row"))
-}

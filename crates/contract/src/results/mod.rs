@@ -166,7 +166,7 @@ fn type_mismatch(collection: &Collection, field: &Field, cells: &[ValueRef<'_>])
 }
 
 /// Replaces a sensitive value.
-pub const MASK: &str = "•••";
+pub const MASK: &str = "***";
 
 /// `email: dana@acme.test · plan: emerald`, without the fields that have no value.
 fn default_text(fields: &[Field], cells: &[ValueRef<'_>]) -> String {

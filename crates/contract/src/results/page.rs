@@ -69,19 +69,19 @@ impl<'c> Page<'c> {
             json::write::string(&mut out, cursor);
         }
         self.items.write_truncated(&mut out);
-        let of = match total {
+        let which = match total {
             Some(Total::Exact(rows)) => {
                 out.extend_from_slice(format!(",\"total\":{rows}").as_bytes());
-                format!(" of {rows}")
+                format!(" of {rows} matching")
             }
             Some(Total::AtLeast(rows)) => {
                 out.extend_from_slice(format!(",\"total_at_least\":{rows}").as_bytes());
-                format!(" of at least {rows}")
+                format!(" of at least {rows} matching")
             }
-            None => String::new(),
+            None => " matching".to_owned(),
         };
         out.push(b'}');
-        Ok(tool_result(self.items.to_text(&of, "; more rows: pass `nextCursor` as `cursor`"), out))
+        Ok(tool_result(self.items.to_text(&which, "", "; for more, pass `nextCursor` as `cursor`"), out))
     }
 
     /// The field whose value a cursor cannot hold.

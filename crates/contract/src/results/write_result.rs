@@ -3,9 +3,9 @@
 use json::Json;
 use spile_core::ToolResult;
 
-use super::items::rows_changed_text;
 use super::{RECORD_BYTES_MAX, RecordError, record_text, tool_result, write_record};
 use crate::contract::Collection;
+use crate::humanize::pluralize;
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
 
@@ -13,7 +13,10 @@ use crate::value::ValueRef;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteResult {
     pub structured: Vec<u8>,
+    /// For people and models, after the write.
     pub text: String,
+    /// The same for a write that was only previewed.
+    preview_text: String,
 }
 
 impl WriteResult {
@@ -28,8 +31,15 @@ impl WriteResult {
         let version = write_record(&mut structured, collection, cells)?;
         structured.push(b'}');
         check_size(&structured)?;
-        let text = record_text(collection, template, cells, version.as_deref());
-        Ok(Self { structured, text: format!("{outcome}: {text}") })
+        let row = record_text(collection, template, cells, version.as_deref());
+        let preview = match outcome {
+            "updated" => "This row would be updated to",
+            "unchanged" => "This row would not change",
+            "deleted" => "This row would be deleted",
+            _ => "This row would be created",
+        };
+        let preview_text = format!("{PREVIEW} {preview}: {row}");
+        Ok(Self { structured, text: format!("{outcome}: {row}"), preview_text })
     }
 
     /// The result of a statement that returned one row.
@@ -43,10 +53,21 @@ impl WriteResult {
         let version = write_record(&mut structured, collection, cells)?;
         structured.push(b'}');
         check_size(&structured)?;
-        let text = record_text(collection, template, cells, version.as_deref());
-        Ok(Self { structured, text: format!("{}: {text}", rows_changed_text(changed)) })
+        let row = record_text(collection, template, cells, version.as_deref());
+        Ok(Self::statement(structured, changed, &format!(": {row}")))
     }
 }
+
+impl WriteResult {
+    /// The result of a statement. `rows` follows the number of rows changed.
+    pub(super) fn statement(structured: Vec<u8>, changed: u64, rows: &str) -> Self {
+        let count = pluralize(changed, "row");
+        let text = format!("{count} changed{rows}");
+        Self { structured, text, preview_text: format!("{PREVIEW} {count} would be changed{rows}") }
+    }
+}
+
+const PREVIEW: &str = "Preview only, nothing was written.";
 
 fn check_size(bytes: &[u8]) -> Result<(), RecordError> {
     if bytes.len() > RECORD_BYTES_MAX { Err(RecordError::TooLarge { bytes: bytes.len() }) } else { Ok(()) }
@@ -55,8 +76,7 @@ fn check_size(bytes: &[u8]) -> Result<(), RecordError> {
 /// The tool result of a write or of its preview.
 pub fn write_tool_result(result: WriteResult, dry_run: bool) -> ToolResult {
     if dry_run {
-        let text = format!("dry run, nothing was written: {}", result.text);
-        return tool_result(text, with_flag(result.structured, "dry_run"));
+        return tool_result(result.preview_text, with_flag(result.structured, "dry_run"));
     }
     tool_result(result.text, result.structured)
 }
@@ -65,7 +85,8 @@ pub fn write_tool_result(result: WriteResult, dry_run: bool) -> ToolResult {
 pub fn replayed_tool_result(stored: &[u8]) -> Option<ToolResult> {
     let json = Json::parse(std::str::from_utf8(stored).ok()?).ok().filter(Json::is_object)?;
     let text = format!(
-        "an earlier call with this idempotency_key did this; nothing was written now. Its result: {json}"
+        "Already applied by an earlier call with this idempotency_key; this call wrote nothing. \
+         Result of the earlier call: {json}"
     );
     Some(tool_result(text, with_flag(json.as_str().as_bytes().to_vec(), "replayed")))
 }

@@ -115,7 +115,7 @@ fn suggests_an_operation_for_another_name() {
       |
     4 | operations = ["read", "insert", "remove"]
       |               ^^^^^^
-      = help: write the operations: `get` and `list`
+      = help: did you mean `get` and `list`?
 
     error: unknown operation `insert`
      --> spile.toml:4:23
@@ -153,7 +153,7 @@ fn suggests_all_operations_for_a_star() {
       |
     4 | operations = ["*"]
       |               ^^^
-      = help: write the operations: `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: write all of them: `get`, `list`, `search`, `create`, `update` and `delete`
     "#);
 }
 

@@ -51,7 +51,7 @@ fn template_errors_mark_the_wrong_part() {
       |
     6 | text = "{zebra}"
       |         ^^^^^^^
-      = help: known names: name, age, extra
+      = help: known fields: `name`, `age`, `extra`
     "#);
     assert_snapshot!(diagnostics_of("[tools.find]\nuses = \"people.get\"\ntext = \"Found {name\"\n"), @r#"
     error: a `{` has no `}`
@@ -71,7 +71,7 @@ fn rejects_a_tool_that_uses_an_unknown_collection() {
       |
     5 | uses = "zebras.get"
       |         ^^^^^^
-      = help: known names: people
+      = help: known collections: `people`
     "#);
 }
 
@@ -83,7 +83,7 @@ fn rejects_unknown_names() {
       |
     4 | filters = ["zebra"]
       |            ^^^^^^^
-      = help: known names: name, age, extra
+      = help: known fields: `name`, `age`, `extra`
 
     error: `extra` cannot be in `sort`: its type is json
      --> spile.toml:5:9

@@ -164,7 +164,7 @@ path = "crm.db"
       |
     2 | kind = "${SECRET}"
       |        ^^^^^^^^^^^
-      = help: known: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: known kinds: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
@@ -217,6 +217,7 @@ bytes_max = 12
       |
     4 | rows_max = 5000
       |            ^^^^
+      = help: for more rows, callers use `cursor`
 
     error: `bytes_max` must be from 1024 to 1048576
      --> spile.toml:5:13

@@ -315,7 +315,6 @@ fn reports_errors_of_the_source_in_a_statement() {
       |
     4 | sql = "select 1; select 2"
       |       ^^^^^^^^^^^^^^^^^^^^
-      = help: correct the statement
     "#);
 }
 

@@ -32,12 +32,19 @@ kind = "postgres"
 url = "postgres://localhost/crm"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: sources of the kind `postgres` are not in this version
+    error: sources of the kind `postgres` are not supported in this version
      --> spile.toml:2:8
       |
     2 | kind = "postgres"
       |        ^^^^^^^^^^
       = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+
+    error: unknown key `url`
+     --> spile.toml:3:1
+      |
+    3 | url = "postgres://localhost/crm"
+      | ^^^
+      = help: sources are files in this version: write `path = "…"`
     "#);
 }
 
@@ -78,6 +85,30 @@ kind = "csv"
     3 | [sources.other]
       |          ^^^^^
       = help: add a line such as `path = "customers.csv"`
+    "#);
+}
+
+#[test]
+fn rejects_a_source_with_a_url() {
+    let text = r#"
+[sources.s]
+url = "https://acme.test/s.csv"
+delimiter = ";"
+"#;
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
+    error: `s` has no `path`
+     --> spile.toml:1:10
+      |
+    1 | [sources.s]
+      |          ^
+      = help: add a line such as `path = "customers.csv"`
+
+    error: unknown key `url`
+     --> spile.toml:2:1
+      |
+    2 | url = "https://acme.test/s.csv"
+      | ^^^
+      = help: sources are files in this version: write `path = "…"`
     "#);
 }
 
@@ -353,12 +384,12 @@ uses = "customers.gett"
 uses = "customers.update"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `customers` is not a collection and an operation
+    error: `uses` must be COLLECTION.OPERATION, such as `customers.get`
      --> spile.toml:2:8
       |
     2 | uses = "customers"
       |        ^^^^^^^^^^^
-      = help: write a collection, a dot and an operation: `customers.get`
+      = help: the operations are `get`, `list`, `search`, `create`, `update` and `delete`
 
     error: unknown operation `gett`
      --> spile.toml:4:19
@@ -423,20 +454,20 @@ fn warns_about_settings_of_hidden_tools_and_fields() {
 fn rejects_sections_of_a_later_version() {
     assert_snapshot!(
         render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[resources.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
-        @r#"
-    error: `[resources]` is not in this version
+        @r"
+    error: `[resources]` is not supported in this version
      --> spile.toml:3:2
       |
     3 | [resources.handbook]
       |  ^^^^^^^^^
       = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
 
-    error: `[prompts]` is not in this version
+    error: `[prompts]` is not supported in this version
      --> spile.toml:5:2
       |
     5 | [prompts.greet]
       |  ^^^^^^^
       = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
-    "#
+    "
     );
 }

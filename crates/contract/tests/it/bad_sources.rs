@@ -96,7 +96,7 @@ at = "/items"
       |
     3 | at = "/items"
       | ^^
-      = help: remove it: each line is a record
+      = help: remove it: each line is a row
     "#);
 }
 

@@ -426,7 +426,7 @@ fn rejects_a_default_of_another_type() {
 sql = "select :a"
 arguments.a = { type = "integer", default = "10" }
 "#), @r#"
-    error: `a` is `integer`, and its default is not
+    error: the default of `a` is not an integer
      --> spile.toml:6:45
       |
     6 | arguments.a = { type = "integer", default = "10" }
@@ -441,7 +441,7 @@ fn rejects_a_default_that_is_not_a_boolean() {
 sql = "select :a"
 arguments.a = { type = "boolean", default = 1 }
 "#), @r#"
-    error: `a` is `boolean`, and its default is not
+    error: the default of `a` is not a boolean
      --> spile.toml:6:45
       |
     6 | arguments.a = { type = "boolean", default = 1 }
@@ -598,11 +598,11 @@ fn rejects_an_unknown_operation() {
 #[test]
 fn rejects_uses_without_an_operation() {
     assert_snapshot!(diagnostics_of(r#"uses = "customers""#), @r#"
-    error: `customers` is not a collection and an operation
+    error: `uses` must be COLLECTION.OPERATION, such as `customers.get`
      --> spile.toml:5:8
       |
     5 | uses = "customers"
       |        ^^^^^^^^^^^
-      = help: write a collection, a dot and an operation: `customers.get`
+      = help: the operations are `get`, `list`, `search`, `create`, `update` and `delete`
     "#);
 }

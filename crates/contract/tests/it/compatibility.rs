@@ -187,7 +187,7 @@ fn a_narrower_input_and_a_wider_output_are_breaking() {
 
 #[test]
 fn an_unknown_keyword_is_breaking_on_both_sides() {
-    const UNSHOWN: &str = "cannot be shown to be compatible";
+    const UNSHOWN: &str = "compatibility cannot be determined";
     for (was, is, what) in [
         (json!({"format": "date"}), json!({"format": "email"}), "`format` was \"date\" and is \"email\" now"),
         (json!({"pattern": "a"}), json!({"pattern": "b"}), "`pattern` was \"a\" and is \"b\" now"),
@@ -262,7 +262,7 @@ fn a_longer_list_is_compatible_in_the_output() {
     }
     // No generated schema has such a value.
     let why =
-        "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; cannot be shown to be compatible";
+        "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; compatibility cannot be determined";
     assert_output_change(short, json!({"maxItems": "9"}), Breaking, why);
 }
 
@@ -273,12 +273,12 @@ fn a_changed_sensitive_flag_is_text_only() {
         (&open, &sensitive, "it is sensitive now and must not be logged"),
         (&sensitive, &open, "it is no longer sensitive"),
     ] {
-        assert_input_change(was.clone(), is.clone(), TextOnly, &format!("compatible t input.a: {why}"));
+        assert_input_change(was.clone(), is.clone(), TextOnly, &format!("text-only t input.a: {why}"));
         assert_output_change(
             was.clone(),
             is.clone(),
             TextOnly,
-            &format!("compatible t output.items[].a: {why}"),
+            &format!("text-only t output.items[].a: {why}"),
         );
     }
 }
@@ -374,7 +374,7 @@ fn added_and_removed_fields() {
         &other(json!({})),
         &other(json!(false)),
         Breaking,
-        &["breaking t output: the schema of other names changed; cannot be shown to be compatible"],
+        &["breaking t output: the schema of other names changed; compatibility cannot be determined"],
     );
 }
 
@@ -390,13 +390,13 @@ fn added_and_removed_tools() {
         &["breaking t: the tool was removed; calls to it fail"],
     );
     let words = contract_with(ToolInterface { text_digest: "other".into(), ..tool() });
-    assert_differences(&contract_with(tool()), &words, TextOnly, &["compatible t: a description changed"]);
+    assert_differences(&contract_with(tool()), &words, TextOnly, &["text-only t: a description changed"]);
     let instructed = ContractInterface { instructions_digest: "x".into(), ..contract_with(tool()) };
     assert_differences(
         &contract_with(tool()),
         &instructed,
         TextOnly,
-        &["compatible the instructions changed"],
+        &["text-only the instructions changed"],
     );
 }
 

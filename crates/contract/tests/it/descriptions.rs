@@ -184,7 +184,7 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |              ^^^^^^
       = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
 
-    warning: `orders`: `betrag` is text: 500 of 500 values look like numbers, C10 is `989,79`
+    warning: `orders`: `betrag` is text: 500 of 500 values look like numbers but are not plain numbers, first `989,79` in C10
      --> spile.toml:3:14
       |
     3 | [collections.orders]
@@ -239,14 +239,14 @@ fn descriptions_and_titles_name_the_data_as_its_owner_does() {
         .iter()
         .map(|tool| format!("{}: {}", tool.title.as_deref().unwrap_or_default(), tool.description));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
-    Stock List row: Get one row of "Stock List" (inventory.xlsx) by sku.
-    Stock List rows: List rows of "Stock List" (inventory.xlsx), one page at a time. Filter by any column (exact match); _min/_max are inclusive.
-    Stock List search: Search "Stock List" (inventory.xlsx) for rows that contain every term of a query, in sku, notes.
-    New Stock List row: Add one row to "Stock List" (inventory.xlsx).
-    Stock List row update: Update fields of one row of "Stock List" (inventory.xlsx), found by sku.
-    Stock List row deletion: Delete one row of "Stock List" (inventory.xlsx), found by sku.
+    Row of Stock List: Get one row of "Stock List" (inventory.xlsx) by sku.
+    Rows of Stock List: List rows of "Stock List" (inventory.xlsx), one page at a time. Filter by any column: exact match, or a range with _min and _max (inclusive).
+    Search in Stock List: Search "Stock List" (inventory.xlsx): rows that contain every search term in sku or notes.
+    New row in Stock List: Add one row to "Stock List" (inventory.xlsx).
+    Update a row of Stock List: Update fields of one row of "Stock List" (inventory.xlsx), found by sku.
+    Delete a row of Stock List: Delete one row of "Stock List" (inventory.xlsx), found by sku.
     "#);
-    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":"string"},"groesse_cm":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$","description":"Größe (cm)"},"groesse_cm_min":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"groesse_cm_max":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"counted_on":{"type":"string","format":"date"},"counted_on_min":{"type":"string","format":"date"},"counted_on_max":{"type":"string","format":"date"},"notes":{"type":"string"},"sort":{"type":"string","enum":["sku","-sku","groesse_cm","-groesse_cm","counted_on","-counted_on","notes","-notes"],"description":"sort order; prefix `-` for descending"},"fields":{"type":"array","items":{"enum":["sku","groesse_cm","counted_on","notes","_version"]},"minItems":1,"uniqueItems":true,"description":"return only these fields; default all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100},"cursor":{"type":"string","description":"cursor from the previous page's `nextCursor`"}},"additionalProperties":false}"#);
+    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":"string"},"groesse_cm":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$","description":"Größe (cm)"},"groesse_cm_min":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"groesse_cm_max":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"counted_on":{"type":"string","format":"date"},"counted_on_min":{"type":"string","format":"date"},"counted_on_max":{"type":"string","format":"date"},"notes":{"type":"string"},"sort":{"type":"string","enum":["sku","-sku","groesse_cm","-groesse_cm","counted_on","-counted_on","notes","-notes"],"description":"sort order; prefix `-` for descending"},"fields":{"type":"array","items":{"enum":["sku","groesse_cm","counted_on","notes","_version"]},"minItems":1,"uniqueItems":true,"description":"fields to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100,"description":"rows per page"},"cursor":{"type":"string","description":"cursor from the previous page's `nextCursor`"}},"additionalProperties":false}"#);
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn confirm_is_stored() {
         (never.interface, &["get_customers".to_owned()][..])
     );
     insta::assert_snapshot!(parse_error(&written.replace("\"ask\"", "\"maybe\"")), @r#"
-    error: expected "ask"
+    error: `spile.lock` is not valid: expected "ask"
       --> spile.lock:12:11
        |
     12 | confirm = "maybe"
@@ -169,7 +169,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: keep the side with the higher `version`, then run `spile compile`
     ");
     insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.2\"\n"), @r#"
-    error: expected a version such as "1.0.0"
+    error: `spile.lock` is not valid: expected a version such as "1.0.0"
      --> spile.lock:2:11
       |
     2 | version = "1.2"
@@ -177,7 +177,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     "#);
     insta::assert_snapshot!(parse_error("format = 2\n"), @r"
-    error: this version of spile does not support this lock file format
+    error: `spile.lock` is not valid: this version of spile does not support this lock file format
      --> spile.lock:1:10
       |
     1 | format = 2
@@ -185,7 +185,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error("version = \"1.0.0\"\n"), @r#"
-    error: `format` is missing
+    error: `spile.lock` is not valid: `format` is missing
      --> spile.lock:1:1
       |
     1 | version = "1.0.0"
@@ -193,7 +193,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     "#);
     insta::assert_snapshot!(parse_error("format = 1\nversion = \n"), @r"
-    error: string values must be quoted, expected literal string
+    error: `spile.lock` is not valid: string values must be quoted, expected literal string
      --> spile.lock:2:11
       |
     2 | version =
@@ -201,7 +201,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error("format = 1\nversion = 1\n"), @r"
-    error: expected a string
+    error: `spile.lock` is not valid: expected a string
      --> spile.lock:2:11
       |
     2 | version = 1
@@ -209,7 +209,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r"
-    error: expected a table
+    error: `spile.lock` is not valid: expected a table
      --> spile.lock:3:9
       |
     3 | tools = 3
@@ -217,7 +217,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r"
-    error: `words` is missing
+    error: `spile.lock` is not valid: `text_digest` is missing
      --> spile.lock:3:8
       |
     3 | [tools.x]
@@ -225,7 +225,7 @@ fn parse_errors_have_a_reason_and_help() {
       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r"
-    error: expected true or false
+    error: `spile.lock` is not valid: expected true or false
       --> spile.lock:11:26
        |
     11 | hints = { readOnlyHint = 1, openWorldHint = false }
@@ -233,7 +233,7 @@ fn parse_errors_have_a_reason_and_help() {
        = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint", "readonly", 1)), @r"
-    error: unknown hint
+    error: `spile.lock` is not valid: unknown hint
       --> spile.lock:11:11
        |
     11 | hints = { readonly = true, openWorldHint = false }
@@ -241,7 +241,7 @@ fn parse_errors_have_a_reason_and_help() {
        = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     ");
     insta::assert_snapshot!(parse_error(&good.replacen("'''\n{", "'''\n[", 1)), @r"
-    error: invalid JSON in a schema: expected `,` or `]` at line 2 column 15
+    error: `spile.lock` is not valid: invalid JSON in a schema: expected `,` or `]` at line 2 column 15
       --> spile.lock:12:9
        |
     12 | input = '''

@@ -106,10 +106,10 @@ fn explains_string_errors() {
     1:12 the string ends at this `"`, but more text follows → write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes
 
     name = "a";
-    1:11 a line does not end with a sign → remove it
+    1:11 unexpected `;` at the end of the line → remove it
 
     name = "a",
-    1:11 a line does not end with a sign → remove it
+    1:11 unexpected `,` at the end of the line → remove it
 
     name = "a" // why
     1:12 a comment starts with `#` → write `# …`
@@ -293,7 +293,7 @@ fn explains_other_errors() {
     1:9 unexpected text after a header → move it to its own line
 
     [ser ver]
-    1:5 a name with a blank needs quotes → write it in `"…"`, or replace the blank by `_`
+    1:5 a name with a space needs quotes → write it in `"…"`, or replace the space by `_`
 
     []
     1:2 the header has no name → write one, as in `[sources.crm]`
