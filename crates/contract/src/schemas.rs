@@ -357,7 +357,9 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
 fn write_flags_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCapabilities) {
     if capabilities.has(WriteCapabilities::DRY_RUN) {
         properties.object("dry_run", |dry_run| {
-            dry_run.bool("const", true).str("description", "`true`: preview only; the other members show what the call would do");
+            dry_run
+                .bool("const", true)
+                .str("description", "`true`: preview only; the other members show what the call would do");
         });
     }
     if capabilities.has(WriteCapabilities::IDEMPOTENCY) {

@@ -34,8 +34,12 @@ impl Compiler<'_> {
         };
         self.check_demands(declared, capabilities, &first.location);
         let versioning = self.resolve_versioning(declared, table, collection);
-        collection.write_policy =
-            Some(WritePolicy { versioning, version_required: declared.version_required, capabilities, update_tool: None });
+        collection.write_policy = Some(WritePolicy {
+            versioning,
+            version_required: declared.version_required,
+            capabilities,
+            update_tool: None,
+        });
         let column = |at: &usize| &table.columns[collection.shape.columns[*at].source_index];
         let is_version = |at: &usize| versioning == Versioning::Field(*at);
         let is_writable = |at: &usize| column(at).read_only_reason.is_none() && !is_version(at);

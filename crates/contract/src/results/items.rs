@@ -9,7 +9,6 @@ use super::{
 use crate::bind::Projection;
 use crate::contract::{Collection, VERSION_FIELD};
 use crate::field::Field;
-use crate::humanize::pluralize;
 use crate::source::{RowFlow, SearchCoverage};
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;

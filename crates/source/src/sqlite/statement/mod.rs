@@ -480,8 +480,12 @@ impl StatementTransaction for SqliteStatementTransaction<'_> {
         if changes.rows > statement.changes_max {
             return Err(WriteError::TooManyRows { rows: changes.rows, max: statement.changes_max });
         }
-        let rejection =
-            read_back::rejection(connection, &statement.tables, &statement.assigned, &statement.served_tables);
+        let rejection = read_back::rejection(
+            connection,
+            &statement.tables,
+            &statement.assigned,
+            &statement.served_tables,
+        );
         if let Some(reason) = rejection.map_err(|error| statement.write_error(error.into(), arguments))? {
             return Err(WriteError::Rejected { column: None, reason });
         }
