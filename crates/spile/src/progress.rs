@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::notice;
+use crate::sanitize;
 
 /// A line that is updated until this is dropped.
 pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
@@ -16,7 +17,7 @@ pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 impl ProgressLine {
     pub(crate) fn reading_file(file: &str, path: &Path) -> Self {
         let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
-        let label = format!("reading {file} ({mebibytes} MiB)");
+        let label = format!("reading {} ({mebibytes} MiB)", sanitize::escape_line(file));
         let started = Instant::now();
         Self::start(move || format!("{label} … {} s", started.elapsed().as_secs()))
     }
