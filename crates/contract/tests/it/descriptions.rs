@@ -150,7 +150,8 @@ fn near_miss(name: &str, data_type: DataType, exact: u64, similar: u64, first: &
 #[test]
 fn every_column_that_is_almost_a_number_is_reported() {
     let columns = (0..200).map(|n| near_miss(&format!("c{n}"), DataType::Text, 498, 0, "tbd")).collect();
-    let (_, found) = try_compile(&source_facts("orders", 500, columns), "orders.xlsx", "[collections.orders]\n");
+    let (_, found) =
+        try_compile(&source_facts("orders", 500, columns), "orders.xlsx", "[collections.orders]\n");
     assert_eq!(found.iter().filter(|one| one.code == Some("near_miss")).count(), 200);
 }
 
@@ -158,7 +159,8 @@ fn every_column_that_is_almost_a_number_is_reported() {
 fn whole_numbers_that_are_stored_as_text_are_reported_with_their_type() {
     let mut column = near_miss("qty", DataType::Text, 500, 0, "9");
     column.near_miss.as_mut().expect("a near miss").looks_like = NearMissType::Integer;
-    let (_, found) = try_compile(&source_facts("orders", 500, vec![column]), "orders.xlsx", "[collections.orders]\n");
+    let (_, found) =
+        try_compile(&source_facts("orders", 500, vec![column]), "orders.xlsx", "[collections.orders]\n");
     let help = found[0].help.as_deref().unwrap_or_default();
     assert!(help.contains("declare `as = \"integer\"`"), "{help}");
 }
