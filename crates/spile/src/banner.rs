@@ -12,7 +12,10 @@ use contract::names;
 use json::Json;
 use json::write::ObjectWriter;
 
+use crate::client::output_style::OutputStyle;
+use crate::layout;
 use crate::notice;
+use crate::sanitize;
 
 /// A server as the banner shows it.
 pub(crate) struct ServerSummary {
@@ -23,6 +26,8 @@ pub(crate) struct ServerSummary {
     pub(crate) command: Vec<String>,
     /// Sources that are not served.
     pub(crate) unavailable: Vec<String>,
+    /// Sources that are served without their write tools.
+    pub(crate) read_only: Vec<String>,
 }
 
 /// Prints a message of a command to stderr.
@@ -222,17 +227,25 @@ fn write_summary(out: &mut String, summary: &ServerSummary, address: &str) {
         // `spile check` lists all of them.
         many => format!("{} tools: {}", many.len(), join_truncated(many, 6)),
     };
-    let name = bold(&summary.name);
-    let _ = writeln!(out, "{name} {} · {tools} · {address}", summary.version);
+    let name = bold(&sanitize::escape_line(&summary.name));
+    let address = sanitize::escape_line(address);
+    let line = format!("{name} {} · {tools} · {address}", summary.version);
+    *out += &layout::hanging("", &line, OutputStyle::stderr().columns);
     if !summary.unavailable.is_empty() {
         let names = join_truncated(&summary.unavailable, 6);
+        let names = sanitize::escape_line(&names);
         let _ = writeln!(out, "  not available: {names} (see the notes below)");
+    }
+    if !summary.read_only.is_empty() {
+        let names = join_truncated(&summary.read_only, 6);
+        let names = sanitize::escape_line(&names);
+        let _ = writeln!(out, "  read-only: {names} (see the notes below)");
     }
 }
 
 fn write_instruction(out: &mut String, client: &str, instruction: &str) {
     let _ = writeln!(out, "  {}", faint(client));
-    let _ = writeln!(out, "    {instruction}");
+    let _ = writeln!(out, "    {}", sanitize::escape_line(instruction));
 }
 
 fn command_entry(section: &str, summary: &ServerSummary) -> String {
@@ -249,7 +262,7 @@ fn config_entry(section: &str, name: &str, entry: &Json) -> String {
             servers.raw(&client_name(name), entry.as_str());
         });
     });
-    json.to_string()
+    sanitize::json(json.as_str()).into_owned()
 }
 
 /// The name of a server in the settings of a client: ASCII letters, digits, `-` and `_`.

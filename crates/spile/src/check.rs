@@ -19,6 +19,7 @@ use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::report::{
     argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
 };
+use crate::sanitize;
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -56,7 +57,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let is_ok = contract.is_some() && !is_lock_violated;
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
-        print(&format!("{}\n", as_json(is_ok, &scan, &all).as_str()))?;
+        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &all).as_str())))?;
     } else if let Some(contract) = contract {
         let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();

@@ -42,7 +42,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
         sensitive_names.add_contract(watched.build().contract());
     }
     let args = with_default_address(args)?;
-    serve_with(vec![service], &diagnostics, &args, |servers| {
+    serve_with(vec![service], Vec::new(), &diagnostics, &args, |servers| {
         for server in servers {
             server.set_observer(Arc::new(CallLogger { sensitive_names: sensitive_names.clone() }));
         }

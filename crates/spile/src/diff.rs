@@ -15,6 +15,7 @@ use json::Json;
 use crate::lock::{check_intact, difference_lines, lock_path, parse_lock, read_lock};
 use crate::project::{Project, Scan};
 use crate::report::{print, print_diagnostics};
+use crate::sanitize;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
@@ -205,7 +206,7 @@ fn as_json(against: &str, baseline: &Lock, differences: &[Difference]) -> String
             out.extend_from_slice(change.as_str().as_bytes());
         });
     });
-    json.as_str().to_owned()
+    sanitize::json(json.as_str()).into_owned()
 }
 
 #[cfg(test)]

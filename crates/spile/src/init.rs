@@ -1,12 +1,12 @@
 //! `spile init`: writes the manifest that `serve` uses when there is none.
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
 use crate::atomic_file::{self, FileMode};
+use crate::notice;
 use crate::project::{MANIFEST, Project};
 use crate::report::print_diagnostics;
 
@@ -36,6 +36,6 @@ pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
             }
         })?;
     }
-    writeln!(io::stderr(), "wrote {0}; `spile check {0}` shows what it compiles to", file.display())?;
+    notice::info(&format!("wrote {0}; `spile check {0}` shows what it compiles to", file.display()));
     Ok(ExitCode::SUCCESS)
 }

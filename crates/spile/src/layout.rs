@@ -251,6 +251,54 @@ pub(crate) fn hanging(first: &str, text: &str, columns: Option<usize>) -> String
     out
 }
 
+/// Wraps the lines of a text that are too long and for which `is_wrapped` is true. A line is continued under its second
+/// column, if it has one (`  --bind ADDRESS  Listen there`), otherwise under its first word. Colours take no room.
+pub(crate) fn wrap_lines(text: &str, columns: Option<usize>, is_wrapped: impl Fn(&str) -> bool) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches(['\n', '\r']);
+        if styled_width(content) <= columns || !is_wrapped(content) {
+            out += line;
+            continue;
+        }
+        let hang = hanging_indent(content).min(columns / 2);
+        let (mut used, mut is_first) = (0, true);
+        for word in content.split_inclusive(' ') {
+            let room = styled_width(word.trim_end());
+            if !is_first && used > hang && used + room > columns {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                out += &" ".repeat(hang);
+                used = hang;
+            }
+            out += word;
+            used += styled_width(word);
+            is_first &= word.trim().is_empty();
+        }
+        out += &line[content.len()..];
+    }
+    out
+}
+
+/// The column under which a long line continues.
+fn hanging_indent(line: &str) -> usize {
+    let indent = line.len() - line.trim_start().len();
+    let second = line[indent..].find("  ").map(|gap| {
+        let rest = &line[indent + gap..];
+        styled_width(&line[..indent + gap]) + rest.len() - rest.trim_start().len()
+    });
+    second.unwrap_or(indent)
+}
+
+/// The width of text with colours.
+fn styled_width(text: &str) -> usize {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().map_or(0, width);
+    let after_color = |part: &str| part.split_once('m').map_or(0, |(_, rest)| width(rest));
+    first + parts.map(after_color).sum::<usize>()
+}
+
 /// `a, b, c and 280 more`: at most `names_max` names, and no more than fit into `columns`; at least one.
 pub(crate) fn join_names(names: &[impl AsRef<str>], names_max: usize, columns: Option<usize>) -> String {
     let mut shown = names.len().min(names_max.max(1));
@@ -285,8 +333,20 @@ fn shrink_widths(widths: &mut [usize], mins: &[usize], room: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ColumnFit, Table, hanging, join_names, shrink_widths, width, wrap};
+    use super::{ColumnFit, Table, hanging, join_names, shrink_widths, width, wrap, wrap_lines};
     use crate::client::output_style::OutputStyle;
+
+    #[test]
+    fn long_lines_continue_under_their_second_column() {
+        let check = |text: &str, expected: &str| assert_eq!(wrap_lines(text, Some(20), |_| true), expected);
+        check("short\n", "short\n");
+        check("  -b A  Listen on it please\n", "  -b A  Listen on it\n        please\n");
+        check("error: it does not exist at all", "error: it does not\nexist at all");
+        check("  \x1b[1mone\x1b[0m two three four five", "  \x1b[1mone\x1b[0m two three four\n  five");
+        check("averyveryverylongwordwithoutblanks x", "averyveryverylongwordwithoutblanks\nx");
+        assert_eq!(wrap_lines("a b c d e f g h i j k l m", None, |_| true), "a b c d e f g h i j k l m");
+        assert_eq!(wrap_lines("a b c d e f g h i j k l m", Some(20), |_| false), "a b c d e f g h i j k l m");
+    }
 
     #[test]
     fn the_widest_columns_shrink_first() {

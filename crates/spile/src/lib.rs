@@ -24,4 +24,4 @@ mod settings;
 #[cfg(unix)]
 mod socket_path;
 
-pub use report::{print, print_diagnostics};
+pub use report::{print, print_diagnostics, print_usage};

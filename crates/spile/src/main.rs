@@ -16,8 +16,8 @@ use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
-use spile::serve::{ServeArgs, Service, serve, start_logging};
-use spile::{client, print_diagnostics};
+use spile::serve::{FailedServer, ServeArgs, Service, serve_rest, start_logging};
+use spile::{client, print_diagnostics, print_usage};
 
 /// Turn spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
@@ -87,7 +87,11 @@ fn main() -> ExitCode {
     if let Some(result) = pack::run_if_packed() {
         return exit_code(result);
     }
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return print_usage(&error),
+    };
+    let result = match cli.command {
         Command::Serve { paths, args } => run_serve(&paths, &args),
         Command::Init { path, force } => init(&path, force),
         Command::Check(args) => check(&args),
@@ -120,11 +124,22 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     let mut diagnostics = Vec::new();
     let keyring = args.keyring()?;
+    let mut failed = Vec::new();
+    args.check_server_count(paths.len())?;
     for path in paths {
-        let (service, found) = Service::from_path_with(path, args.source_failures(), &keyring)?;
+        let (service, found) = match Service::from_path_with(path, args.source_failures(), &keyring) {
+            Ok(opened) => opened,
+            // Of several servers, the others are served.
+            Err(error) if paths.len() > 1 => (None, vec![Diagnostic::error(format!("{error:#}"))]),
+            Err(error) => return Err(error),
+        };
         let Some(service) = service else {
-            print_diagnostics(&found);
-            return Ok(ExitCode::FAILURE);
+            if args.strict || paths.len() == 1 {
+                print_diagnostics(&found);
+                return Ok(ExitCode::FAILURE);
+            }
+            failed.push((path, found));
+            continue;
         };
         diagnostics.extend(found);
         if services.iter().any(|other| other.name == service.name) {
@@ -135,7 +150,15 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
         }
         services.push(service);
     }
-    serve(services, &diagnostics, args)?;
+    if services.is_empty() {
+        let all: Vec<Diagnostic> = failed.into_iter().flat_map(|(_, found)| found).collect();
+        print_diagnostics(&all);
+        return Ok(ExitCode::FAILURE);
+    }
+    let failed: Vec<FailedServer> =
+        failed.iter().map(|(path, found)| FailedServer::new(path, found)).collect();
+    diagnostics.splice(0..0, failed.iter().map(FailedServer::warning));
+    serve_rest(services, failed, &diagnostics, args)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::diagnostic::{Diagnostic, Severity};
 
+use crate::sanitize;
+
 /// The log target of notices. The log prints it at every level of verbosity, as text would be.
 pub(crate) const TARGET: &str = "spile::notice";
 
@@ -26,7 +28,7 @@ pub(crate) fn info(text: &str) {
         return;
     }
     // A closed stderr does not keep a server from serving.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", sanitize::styled(text));
 }
 
 /// Logs diagnostics one by one. Only for JSON: as text, they are printed together.

@@ -8,12 +8,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::notice;
+use crate::sanitize;
 
 /// A line that is updated until this is dropped.
 pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl ProgressLine {
     pub(crate) fn reading(source: &str, bytes: Option<u64>) -> Self {
+        let source = sanitize::escape_line(source);
         let label = match bytes {
             Some(bytes) => format!("reading {source} ({} MiB)", bytes >> 20),
             None => format!("reading {source}"),

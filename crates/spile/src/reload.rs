@@ -25,7 +25,7 @@ use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, Keyring, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
-use crate::lock;
+use crate::lock::{self, LockState};
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 
 /// How often stamps are compared.
@@ -95,6 +95,9 @@ impl Build {
 pub(crate) struct WatchedProject {
     path: PathBuf,
     build: Build,
+    /// What callers were promised at the start: the lock file, or else the first build. Columns that appeared later may
+    /// disappear again.
+    promised: ContractInterface,
     /// Where the data is that the last scan found.
     locations: Vec<SourceLocation>,
     stamp: ProjectStamp,
@@ -122,9 +125,11 @@ impl WatchedProject {
     ) -> Self {
         let stamp = stamp.with_data_stamps(path, &locations, started);
         let path = path.to_path_buf();
+        let promised = ContractInterface::from_contract(&build.contract);
         Self {
             path,
             build,
+            promised,
             locations,
             stamp,
             debounce: Debounce::default(),
@@ -139,6 +144,14 @@ impl WatchedProject {
     /// Sets whether the project has a manifest file.
     pub(crate) fn with_manifest(self, has_manifest: bool) -> Self {
         Self { has_manifest, ..self }
+    }
+
+    /// The lock file at the start is what callers were promised.
+    pub(crate) fn with_lock(self, lock_state: &LockState) -> Self {
+        match lock_state {
+            LockState::Locked { lock, .. } => Self { promised: lock.interface.clone(), ..self },
+            LockState::Unlocked | LockState::Unreadable(_) => self,
+        }
     }
 
     /// Sets how sources that cannot be used are treated, and which ones that are now.
@@ -206,14 +219,22 @@ impl WatchedProject {
             }
             project.with_source_failures(self.source_failures).rescan(&self.build.sources)
         });
-        let Scan { compiled, mut diagnostics, locations, has_manifest, unavailable, source_count, .. } =
-            match scan {
-                Ok(scan) => scan,
-                Err(error) => {
-                    self.set_missing_unavailable(server);
-                    return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
-                }
-            };
+        let Scan {
+            compiled,
+            mut diagnostics,
+            locations,
+            has_manifest,
+            unavailable,
+            source_count,
+            lock_state,
+            ..
+        } = match scan {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.set_missing_unavailable(server);
+                return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
+            }
+        };
         if !locations.is_empty() && locations != self.locations {
             self.locations = locations;
             self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.locations, started);
@@ -244,17 +265,18 @@ impl WatchedProject {
             }
             return;
         }
-        let differences = compare_interfaces(
-            &ContractInterface::from_contract(&self.build.contract),
-            &ContractInterface::from_contract(&build.contract),
-        );
+        let interface = ContractInterface::from_contract(&build.contract);
+        let differences =
+            compare_interfaces(&ContractInterface::from_contract(&self.build.contract), &interface);
         // Only a manifest promises a contract. Without one, the contract follows the data.
         let is_promised = self.has_manifest || has_manifest;
         if overall_compatibility(&differences) == Compatibility::Breaking
             && is_promised
             && breaking == BreakingChangePolicy::KeepOld
+            && self.breaks_promise(&interface, &lock_state)
         {
             self.is_stale = true;
+            self.set_unreadable_unavailable();
             server.set_source_health(self.health.clone());
             server.record_reload(ReloadOutcome::Rejected, Some(breaking_summary(&differences)));
             return listener(server, &ReloadEvent::Refused { differences: &differences });
@@ -273,6 +295,27 @@ impl WatchedProject {
         let contract = &self.build.contract;
         let (differences, diagnostics) = (&differences, &diagnostics);
         listener(server, &ReloadEvent::Applied { contract, differences, diagnostics, was_stale });
+    }
+
+    /// Whether a contract breaks what callers were promised at the start, or what the lock file promises now. What came
+    /// after the start, such as a column that somebody added, was no promise.
+    fn breaks_promise(&self, interface: &ContractInterface, lock_state: &LockState) -> bool {
+        let is_breaking =
+            |differences: &[Difference]| overall_compatibility(differences) == Compatibility::Breaking;
+        let breaks_lock = match lock_state {
+            LockState::Locked { differences, .. } => is_breaking(differences),
+            LockState::Unlocked | LockState::Unreadable(_) => false,
+        };
+        breaks_lock || is_breaking(&compare_interfaces(&self.promised, interface))
+    }
+
+    /// For a change that is not served: sources that the served contract cannot read any more.
+    fn set_unreadable_unavailable(&mut self) {
+        for found in self.build.sources.unreadable(&self.build.contract) {
+            if !self.health.unavailable.iter().any(|one| one.name == found.name && !one.is_readable) {
+                self.health.unavailable.push(found);
+            }
+        }
     }
 
     /// For a project that does not compile: what does not exist is the only thing known to be unavailable.

@@ -35,7 +35,7 @@ pub(crate) fn report(
     let tools = pluralize(contract.tools.len() as u64, "tool");
     let total = group_digits(total as u64);
     let summary = format!("{} {} · {tools} · about {total} tokens", contract.name, contract.version);
-    let mut out = layout::hanging("", &summary, style.columns) + "\n";
+    let mut out = layout::hanging("", &sanitize::escape_line(&summary), style.columns) + "\n";
     out += &tool_table(contract, &costs).render(style, 2);
     if let Some(more) = contract.tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
         let more = format!("and {} more; --json lists them all", group_digits(more as u64));
@@ -47,16 +47,18 @@ pub(crate) fn report(
     }
     out.push_str("\nsources\n");
     for source in sources {
-        out += &layout::hanging("  ", &source.name, style.columns);
+        out += &layout::hanging("  ", &sanitize::escape_line(&source.name), style.columns);
         for line in &source.lines {
-            out += &layout::hanging("    ", line, style.columns);
+            out += &layout::hanging("    ", &sanitize::escape_line(line), style.columns);
         }
     }
     let statements: Vec<String> =
         contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
     if !statements.is_empty() {
         out.push_str("\nstatements (prepared and typed by their source)\n");
-        statements.iter().for_each(|line| out += &layout::hanging("  ", line, style.columns));
+        statements
+            .iter()
+            .for_each(|line| out += &layout::hanging("  ", &sanitize::escape_line(line), style.columns));
     }
     let section = notes_section(notes, style);
     if !section.is_empty() {
@@ -78,7 +80,8 @@ fn tool_table(contract: &Contract, costs: &[usize]) -> Table {
         .fit(2, ColumnFit::Wrap);
     for (tool, cost) in contract.tools.iter().zip(costs).take(TOOLS_SHOWN_MAX) {
         let arguments = layout::join_names(&argument_names(tool), NAMES_SHOWN_MAX, None);
-        table.rows.push(vec![tool.name.clone(), group_digits(*cost as u64), arguments]);
+        let cells = [tool.name.clone(), group_digits(*cost as u64), arguments];
+        table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     table
 }
@@ -190,9 +193,24 @@ pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
         .collect()
 }
 
+/// Prints the help or the error of the command line, wrapped to the width of the terminal. Returns the exit code.
+pub fn print_usage(error: &clap::Error) -> std::process::ExitCode {
+    let style = if error.use_stderr() { OutputStyle::stderr() } else { OutputStyle::stdout() };
+    let rendered = error.render();
+    let text = if style.has_color() { rendered.ansi().to_string() } else { rendered.to_string() };
+    let text = layout::wrap_lines(&text, style.columns, |_| true);
+    let text = sanitize::styled(&text);
+    // A closed pipe is no reason to fail.
+    let _ = match error.use_stderr() {
+        true => std::io::stderr().write_all(text.as_bytes()),
+        false => std::io::stdout().write_all(text.as_bytes()),
+    };
+    u8::try_from(error.exit_code()).map_or(std::process::ExitCode::FAILURE, Into::into)
+}
+
 /// Prints to stdout. A reader that closes the pipe early, such as `head`, is not an error.
 pub fn print(text: &str) -> std::io::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match std::io::stdout().write_all(sanitize::styled(text).as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
@@ -209,7 +227,11 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
     // After notes comes more output; an error is the last thing that a command prints.
     let has_error = diagnostics.iter().any(|one| one.severity == Severity::Error);
     let text = render_all(diagnostics, is_color_enabled());
-    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if has_error { "" } else { "\n" });
+    // The lines of a file that a diagnostic quotes stay as they are.
+    let is_prose = |line: &str| !line.contains(" | ") && !line.trim_start().starts_with('|');
+    let text = layout::wrap_lines(text.trim_end(), OutputStyle::stderr().columns, is_prose);
+    let text = sanitize::styled(&text);
+    let _ = writeln!(std::io::stderr(), "{text}{}", if has_error { "" } else { "\n" });
 }
 
 /// Prints warnings and notes to stderr in the short form of [`notes_section`].
@@ -220,7 +242,7 @@ pub(crate) fn print_notes(notes: &[Diagnostic]) {
     let notes: Vec<&Diagnostic> = notes.iter().collect();
     let section = notes_section(&notes, &OutputStyle::stderr());
     if !section.is_empty() {
-        let _ = writeln!(std::io::stderr(), "\n{}", section.trim_end());
+        let _ = writeln!(std::io::stderr(), "\n{}", sanitize::styled(section.trim_end()));
     }
 }
 

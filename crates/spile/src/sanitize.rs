@@ -23,6 +23,33 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.replace("\r\n", "\n").replace('\r', "\\r"))
 }
 
+/// For several lines that we have coloured, the last step before they are printed: keeps nothing but our colours. Names
+/// in it should be escaped before, so that lines wrap where they should.
+pub(crate) fn styled(text: &str) -> Cow<'_, str> {
+    if !text.contains('\x1b') {
+        return lines(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('\x1b') {
+        let (before, escape) = rest.split_at(start);
+        out += &lines(before);
+        match color_len(escape) {
+            Some(bytes) => out += &escape[..bytes],
+            None => out += "\\u{1b}",
+        }
+        rest = &escape[color_len(escape).unwrap_or(1)..];
+    }
+    Cow::Owned(out + &lines(rest))
+}
+
+/// The length in bytes of a colour such as `\x1b[1;31m` at the start of the text.
+fn color_len(text: &str) -> Option<usize> {
+    let codes = text.strip_prefix("\x1b[")?;
+    let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    (end <= 5 && codes[end..].starts_with('m')).then_some("\x1b[".len() + end + 1)
+}
+
 /// For JSON text: an unsafe character can only occur within a string, where JSON has an escape for it.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     escape_unsafe(
@@ -58,13 +85,21 @@ pub(crate) fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{json, lines, truncate};
+    use super::{json, lines, styled, truncate};
 
     #[test]
     fn lines_keep_breaks_and_tabs() {
         assert_eq!(lines("a\r\nb\tc\n"), "a\nb\tc\n");
         assert_eq!(lines("a\rb\u{1b}]0;title\u{7}\n"), "a\\rb\\u{1b}]0;title\\u{7}\n");
         assert_eq!(lines("p\u{200b}ay \u{2764}\u{fe0f}"), "p\\u{200b}ay \u{2764}\u{fe0f}");
+    }
+
+    #[test]
+    fn styled_text_keeps_colours_and_nothing_else() {
+        assert_eq!(styled("\x1b[1mname\x1b[0m \u{9b}2J\n"), "\x1b[1mname\x1b[0m \\u{9b}2J\n");
+        assert_eq!(styled("\x1b[1;31merror\x1b[0m"), "\x1b[1;31merror\x1b[0m");
+        assert_eq!(styled("a\x1b[2Jb\x1b]0;t\x07"), "a\\u{1b}[2Jb\\u{1b}]0;t\\u{7}");
+        assert_eq!(styled("p\u{200b}ay"), "p\\u{200b}ay");
     }
 
     #[test]

@@ -240,6 +240,16 @@ fn record_arrays(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Ve
     }
 }
 
+/// Whether the text is valid JSON, or too large to tell.
+pub(super) fn is_json(mut bytes: Vec<u8>) -> bool {
+    let Ok(start) = content_start(&bytes) else { return false };
+    bytes.drain(..start);
+    match scan(bytes, &LIMITS).map_err(|error| error.kind) {
+        Ok(_) | Err(ScanErrorKind::TooLong | ScanErrorKind::TooDeep | ScanErrorKind::TooManyValues) => true,
+        Err(_) => false,
+    }
+}
+
 /// How to fix a document that contains no array.
 fn no_array_help(doc: &Doc, at: usize) -> &'static str {
     let node = (0..).map(|slot| doc.node(slot)).find(|node| node.span().start == at);

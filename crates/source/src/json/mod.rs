@@ -58,9 +58,18 @@ pub fn open(path: &Path, options: Options) -> TableFile {
 /// cannot be read, returns `None`, and [`Source::introspect`](contract::source::Source::introspect) reports the
 /// error.
 pub fn find_records(path: &Path) -> Option<String> {
+    document::find_records(&read_start(path)?)
+}
+
+/// Whether a file that is not a table is JSON at all: a damaged table is not, the settings of another program are.
+pub fn is_json(path: &Path) -> bool {
+    read_start(path).is_some_and(document::is_json)
+}
+
+fn read_start(path: &Path) -> Option<Vec<u8>> {
     // Opening a pipe would block until a process writes to it.
     std::fs::metadata(path).ok().filter(|what| what.is_file())?;
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(SCANNED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    document::find_records(&bytes)
+    Some(bytes)
 }

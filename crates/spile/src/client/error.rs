@@ -10,6 +10,8 @@ use wire::client::{ClientError, ServerError};
 use wire::error::ErrorCode;
 
 use crate::banner;
+use crate::client::output_style::OutputStyle;
+use crate::layout;
 use crate::sanitize;
 
 /// The exit code of a client command.
@@ -102,6 +104,7 @@ impl CommandError {
             None => diagnostic,
         };
         let text = render(&diagnostic, banner::is_color_enabled());
+        let text = layout::wrap_lines(&text, OutputStyle::stderr().columns, |_| true);
         banner::print_stderr(format!("{text}{}", sanitize::lines(&self.details)).trim_end());
     }
 }

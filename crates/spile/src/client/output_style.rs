@@ -50,6 +50,10 @@ impl OutputStyle {
         Self { columns: None, ..*self }
     }
 
+    pub(crate) fn has_color(&self) -> bool {
+        self.use_color
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }

@@ -17,6 +17,7 @@ use contract::humanize::join_truncated;
 use contract::nearest;
 
 use crate::atomic_file::{self, FileMode};
+use crate::sanitize;
 pub use clients::Client;
 use clients::{ConfigFile, Scope};
 use entry::ServerEntry;
@@ -74,8 +75,8 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
     let entry = ServerEntry::from_args(args)?;
     if args.print {
         let text = config.with_entry("", &entry, true)?.unwrap_or_default();
-        writeln!(std::io::stdout(), "{}", text.trim_end())?;
-        writeln!(std::io::stderr(), "add this to {}", config.path.display())?;
+        writeln!(std::io::stdout(), "{}", sanitize::json(text.trim_end()))?;
+        print_stderr(&format!("add this to {}", config.path.display()));
         return Ok(ExitCode::SUCCESS);
     }
     let before = read_config(&config.path)?;
@@ -135,7 +136,7 @@ fn installed_name(config: &ConfigFile, text: &str, server: &str) -> anyhow::Resu
 
 fn print_stderr(text: &str) {
     // A closed stderr is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", sanitize::lines(text));
 }
 
 fn print_backup(backup: Option<&Path>) {

@@ -25,6 +25,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::atomic_file::{self, FileMode};
+use crate::notice;
 use crate::progress::ProgressBar;
 use crate::project::{PackageContents, Project};
 pub use metadata::PackMetadata;
@@ -86,11 +87,8 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     let Some(compiled) = scan.compiled.take() else { return Ok(ExitCode::FAILURE) };
     let contents = project.package_contents(scan, args.with_data, compiled.contract.has_write_tools())?;
     if let Some(id_file) = &contents.new_id_file {
-        writeln!(
-            io::stderr(),
-            "wrote {}, the id of this project's data; keep it with the manifest",
-            id_file.display()
-        )?;
+        let id_file = id_file.display();
+        notice::info(&format!("wrote {id_file}, the id of this project's data; keep it with the manifest"));
     }
     let external = contents.sources.iter().find(|source| !args.with_data && source.location.is_relative());
     if let (PackFormat::Mcpb, Some(source)) = (args.format, external) {
@@ -115,9 +113,9 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
         mebibytes => format!("{mebibytes} MiB"),
     };
     let label = format!("{} {}", server.metadata.name, server.metadata.version);
-    writeln!(io::stderr(), "packed {label} into {} ({size})", args.output.display())?;
+    notice::info(&format!("packed {label} into {} ({size})", args.output.display()));
     for line in server.remarks(args) {
-        writeln!(io::stderr(), "{line}")?;
+        notice::info(&line);
     }
     Ok(ExitCode::SUCCESS)
 }

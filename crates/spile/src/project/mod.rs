@@ -7,6 +7,7 @@
 //! Without a manifest, Spile generates the one that `spile init` would write and compiles that, so there is only one
 //! code path.
 
+mod folder;
 pub(crate) mod not_found;
 mod package;
 mod sources;
@@ -24,10 +25,12 @@ use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
 use contract::{Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
+use source::json;
 
 use crate::layout;
 use crate::lock::LockState;
 use crate::report::SourceSummary;
+use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
 use sources::{
@@ -39,9 +42,6 @@ use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 
 pub const MANIFEST: &str = "spile.toml";
 const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
-/// JSON files that are never data: well-known settings of other programs.
-const CONFIG_FILES: [&str; 5] =
-    ["package.json", "package-lock.json", "tsconfig.json", "mcp.json", "composer.json"];
 /// A folder with more data files than this is not served without a manifest.
 const FILES_MAX: usize = 100;
 
@@ -58,6 +58,8 @@ pub struct Project {
     pub source_failures: SourceFailurePolicy,
     /// Whether the path was a folder: then everything in it is meant.
     is_folder: bool,
+    /// Entries of the folder that are named like data files, but cannot be read.
+    irregular: Vec<IrregularFile>,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Project {
         if manifest.is_file() {
             return Ok(Self::new(name, folder, ProjectInput::Manifest(manifest)));
         }
-        let files = data_files(folder)?;
+        let DataFiles { files, irregular } = data_files(folder)?;
         if files.is_empty()
             && let Some(entry) = unsupported::unsupported_entry(non_empty_path(folder))
         {
@@ -98,15 +100,16 @@ impl Project {
         match files.len() {
             0 => {
                 let subfolders = servable_subfolders(non_empty_path(folder));
-                let suggestion = match subfolders.as_slice() {
-                    [] => String::new(),
-                    some => format!("; data was found in `{}`", some.join("`, `")),
+                let suggestion = match (subfolders.as_slice(), irregular.first()) {
+                    ([], None) => String::new(),
+                    ([], Some(one)) => format!("; `{}` {}", file_name(&one.path), one.reason()),
+                    (some, _) => format!("; data was found in `{}`", some.join("`, `")),
                 };
                 bail!(
                     "nothing to serve in `{shown}`: no {MANIFEST} and no data file ({DATA_EXTENSIONS}){suggestion}"
                 )
             }
-            1..=FILES_MAX => Ok(Self::new(name, folder, ProjectInput::Files(files))),
+            1..=FILES_MAX => Ok(Self { irregular, ..Self::new(name, folder, ProjectInput::Files(files)) }),
             many => bail!(
                 "`{shown}` has {many} data files, which exceeds the limit of {FILES_MAX} without a manifest; \
                  name some of them, or write a {MANIFEST}"
@@ -148,6 +151,7 @@ impl Project {
             relocated: BTreeMap::new(),
             source_failures,
             is_folder: false,
+            irregular: Vec::new(),
         }
     }
 
@@ -177,49 +181,9 @@ impl Project {
             relocated,
             source_failures,
             is_folder: false,
+            irregular: Vec::new(),
         }
     }
-}
-
-/// How many subfolders are searched for data, and how many of them a message names.
-const SUBFOLDERS_MAX: usize = 100;
-const SUBFOLDERS_SHOWN_MAX: usize = 3;
-
-/// Subfolders that could be served.
-fn servable_subfolders(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(SUBFOLDERS_MAX);
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-    let visible = names.filter(|name| !name.to_string_lossy().starts_with('.'));
-    let paths = visible.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
-    let is_servable = |path: &PathBuf| {
-        path.is_dir()
-            && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
-    };
-    let mut servable: Vec<String> =
-        paths.filter(is_servable).map(|path| path.display().to_string()).collect();
-    servable.sort();
-    servable.truncate(SUBFOLDERS_SHOWN_MAX);
-    servable
-}
-
-/// `.` for the empty path, which file system calls do not take.
-fn non_empty_path(folder: &Path) -> &Path {
-    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
-}
-
-/// The data files of a folder, sorted by name.
-fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let dir = non_empty_path(folder);
-    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read `{}`", dir.display()))?;
-    let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
-    let is_data = |path: &PathBuf| {
-        let name = file_name(path);
-        // Spreadsheet programs create `~$customers.xlsx` next to a file that is open.
-        !name.starts_with(['.', '~']) && !CONFIG_FILES.contains(&name.as_str()) && source_kind(path).is_some()
-    };
-    let mut files: Vec<PathBuf> = paths.filter(|path| is_data(path) && path.is_file()).collect();
-    files.sort();
-    Ok(files)
 }
 
 fn source_kind(path: &Path) -> Option<SourceKind> {
@@ -457,9 +421,22 @@ impl Project {
         opener: &mut SourceOpener<'_>,
         scan: &mut Scan,
     ) -> anyhow::Result<Option<Manifest>> {
-        let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
+        let irregular = self.irregular.iter().map(|one| &one.path);
+        let stems: Vec<String> = files.iter().chain(irregular).map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
-        for (file, name) in files.iter().zip(names::collection_names(&stems)) {
+        let source_names = names::collection_names(&stems);
+        for (one, name) in self.irregular.iter().zip(&source_names[files.len()..]) {
+            let display_name = file_name(&one.path);
+            if one.kind == IrregularKind::Folder {
+                let message = format!("`{display_name}` is not served: it {}", one.reason());
+                scan.diagnostics.push(Diagnostic::note(message));
+                continue;
+            }
+            let error = Diagnostic::error(format!("`{display_name}` {}", one.reason()));
+            let part = FailedPart::Source(name.clone());
+            opener.failures.push(SourceFailure { part, display_name, error });
+        }
+        for (file, name) in files.iter().zip(source_names) {
             let Some(kind) = source_kind(file) else { continue };
             let location = SourceLocation::File(file.clone());
             scan.locations.push(location.clone());
@@ -480,7 +457,7 @@ impl Project {
             match open_with(&default_settings(kind)) {
                 Ok(()) => {}
                 // Many JSON files are not tables, and the user did not name this one.
-                Err(failure) if kind == SourceKind::Json && files.len() > 1 => {
+                Err(failure) if kind == SourceKind::Json && files.len() > 1 && json::is_json(file) => {
                     let note = Diagnostic::note(failure.warning().message);
                     scan.diagnostics.push(match fallback_settings(kind, file) {
                         Some(_) => note.help("to serve it, name this file alone, or write a manifest"),
@@ -514,14 +491,14 @@ impl Project {
         match &self.input {
             ProjectInput::Files(_) => Ok(self),
             ProjectInput::Manifest(file) => {
-                let files = data_files(&self.folder)?;
+                let DataFiles { files, irregular } = data_files(&self.folder)?;
                 if files.is_empty() {
                     bail!(
                         "`{}` is a manifest, and its folder has no data files; name the data to write a manifest for",
                         file.display()
                     );
                 }
-                Ok(Self { input: ProjectInput::Files(files), ..self })
+                Ok(Self { input: ProjectInput::Files(files), irregular, ..self })
             }
         }
     }

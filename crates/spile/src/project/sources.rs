@@ -8,11 +8,11 @@ use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
-    ColumnFacts, PreparedStatement, Reader, Source, SourceError, SourceFacts, SourceLocation, TableFacts,
+    ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation, TableFacts,
     TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
-use host::ContractBackends;
+use host::{ContractBackends, UnavailableSource};
 use source::{csv, json, sheets, sqlite};
 
 use super::not_found;
@@ -86,6 +86,8 @@ pub struct Sources {
 #[derive(Clone)]
 struct OpenSource {
     name: String,
+    /// The name that the user knows it by.
+    display_name: String,
     key: SourceKey,
     source: Arc<dyn Source>,
     /// The facts of the last time it could be read.
@@ -125,11 +127,24 @@ impl Sources {
         let has_records = matches!(settings, SourceSettings::Json { .. } | SourceSettings::JsonLines);
         for table in facts.tables.iter_mut().filter(|table| has_records && table.columns.is_empty()) {
             table.columns.clone_from(&spec.declared_columns);
+            // A served file that has lost its last record keeps its columns: its calls return no rows, not an error.
+            let served = served.open.iter().find(|one| one.key == key && one.name == name);
+            let last = served.and_then(|one| one.facts.tables.iter().find(|last| last.name == table.name));
+            if let (true, Some(last)) = (table.columns.is_empty(), last) {
+                table.columns.clone_from(&last.columns);
+                table.key.clone_from(&last.key);
+            }
             if let (true, Some(error)) = (table.columns.is_empty(), source.diagnose(None)) {
                 return Err(error);
             }
         }
-        let open = OpenSource { name: name.into(), key, source: Arc::clone(&source), facts: facts.clone() };
+        let open = OpenSource {
+            name: name.into(),
+            display_name: display_name.into(),
+            key,
+            source: Arc::clone(&source),
+            facts: facts.clone(),
+        };
         self.open.push(open);
         Ok(LoadedSource {
             name: name.into(),
@@ -181,6 +196,24 @@ impl Sources {
             .zip(&backends.statements)
             .map(|(statement, prepared)| (statement_identity(statement), Arc::clone(prepared)))
             .collect();
+    }
+
+    /// Sources with a served collection that cannot be listed any more, with the reason.
+    pub(crate) fn unreadable(&self, contract: &Contract) -> Vec<UnavailableSource> {
+        let mut found: Vec<UnavailableSource> = Vec::new();
+        for collection in &contract.collections {
+            let Some(open) = self.open.iter().find(|one| one.name == collection.source) else { continue };
+            let Some(kept) = self.kept_collection(collection) else { continue };
+            // Not by creating a reader, which is strict: a served one lists what it can, a duplicate key for example.
+            let query = Query { rows_max: 1, ..Query::default() };
+            let Err(error) = kept.reader.list(&query, &mut |_, _| RowFlow::Stop) else { continue };
+            let reason = error_message(&error, &file_name(open.display_name.as_ref()));
+            if found.iter().all(|one| one.name != open.display_name) {
+                let name = open.display_name.clone();
+                found.push(UnavailableSource { name, reason, is_readable: false });
+            }
+        }
+        found
     }
 
     pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&KeptCollection> {

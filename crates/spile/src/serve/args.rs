@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use host::{Keyring, SystemPlatform};
 
@@ -91,6 +91,9 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "expected an address with a port, such as 127.0.0.1:3333, or a port alone".into())
 }
 
+pub(super) const ONE_SERVER_ONLY: &str = "stdin and stdout can serve one server only; \
+                                          name one path, or serve them all over HTTP with --http";
+
 impl ServeArgs {
     pub fn source_failures(&self) -> SourceFailurePolicy {
         if self.strict { SourceFailurePolicy::Fail } else { SourceFailurePolicy::Skip }
@@ -117,6 +120,15 @@ impl ServeArgs {
     #[cfg(not(unix))]
     pub(crate) fn socket(&self) -> Option<&Path> {
         None
+    }
+
+    /// Refuses several servers on stdin and stdout.
+    pub fn check_server_count(&self, count: usize) -> anyhow::Result<()> {
+        let is_network = self.bind.is_some() || self.http || self.socket().is_some();
+        if count > 1 && !is_network {
+            bail!(ONE_SERVER_ONLY);
+        }
+        Ok(())
     }
 
     /// The address to listen on; `None` means stdin and stdout.

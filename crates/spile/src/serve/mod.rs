@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, Keyring, ProviderSet, Server, SourceHealth, SystemPlatform};
+use host::{Config, Keyring, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -102,6 +102,7 @@ impl Service {
             let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
             let watched = WatchedProject::new(path, build, locations, stamp, started)
                 .with_manifest(has_manifest)
+                .with_lock(&lock_state)
                 .with_health(source_failures, health);
             Self { watched: Some(watched), ..service }
         });
@@ -138,6 +139,14 @@ impl Service {
         Ok(server)
     }
 
+    /// The names of the sources that cannot be used in this way, each once.
+    fn source_names(&self, is_wanted: impl Fn(&UnavailableSource) -> bool) -> Vec<String> {
+        let wanted = self.health.unavailable.iter().filter(|source| is_wanted(source));
+        let mut names: Vec<String> = wanted.map(|source| source.name.clone()).collect();
+        names.dedup();
+        names
+    }
+
     fn summary(&self) -> ServerSummary {
         let tools = self
             .providers
@@ -148,7 +157,8 @@ impl Service {
             version: self.version.clone(),
             tools: tools.collect(),
             command: self.command.clone(),
-            unavailable: self.health.unavailable.iter().map(|source| source.name.clone()).collect(),
+            unavailable: self.source_names(|source| !source.is_readable),
+            read_only: self.source_names(|source| source.is_readable),
         }
     }
 }
@@ -156,12 +166,41 @@ impl Service {
 /// Serves until a signal stops the process, and reloads when files change. A change that would break callers is not
 /// served.
 pub fn serve(services: Vec<Service>, diagnostics: &[Diagnostic], args: &ServeArgs) -> anyhow::Result<()> {
-    serve_with(services, diagnostics, args, |_| (BreakingChangePolicy::KeepOld, reload::log_listener()))
+    serve_rest(services, Vec::new(), diagnostics, args)
+}
+
+/// The same, where some of the servers that were asked for could not be started.
+pub fn serve_rest(
+    services: Vec<Service>,
+    failed: Vec<FailedServer>,
+    diagnostics: &[Diagnostic],
+    args: &ServeArgs,
+) -> anyhow::Result<()> {
+    let on_start = |_: &[Arc<Server>]| (BreakingChangePolicy::KeepOld, reload::log_listener());
+    serve_with(services, failed, diagnostics, args, on_start)
+}
+
+/// One of several paths that cannot be served. The others are.
+pub struct FailedServer(UnavailableSource);
+
+impl FailedServer {
+    pub fn new(path: &Path, diagnostics: &[Diagnostic]) -> Self {
+        let name = path.display().to_string();
+        Self(UnavailableSource { name, reason: reload::first_diagnostic(diagnostics), is_readable: false })
+    }
+
+    pub fn warning(&self) -> Diagnostic {
+        let Self(UnavailableSource { name, reason, .. }) = self;
+        Diagnostic::warning(format!("`{name}` is not served: {reason}"))
+            .code("unavailable")
+            .help("repair it, and restart to serve it")
+    }
 }
 
 /// `on_start` sees the servers before any client can call them, and returns how to treat changes.
 pub(crate) fn serve_with(
     services: Vec<Service>,
+    failed: Vec<FailedServer>,
     diagnostics: &[Diagnostic],
     args: &ServeArgs,
     on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
@@ -195,16 +234,14 @@ pub(crate) fn serve_with(
                 connection_limits: settings::connection_limits()?,
                 tls,
                 http_sse: !args.no_sse,
+                failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
             },
             &announcement,
             requester,
         ),
         (None, None) => match servers.pop() {
             Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
-            _ => bail!(
-                "stdin and stdout can serve one server only; \
-                 name one path, or serve them all over HTTP with --http"
-            ),
+            _ => bail!(args::ONE_SERVER_ONLY),
         },
     }
 }

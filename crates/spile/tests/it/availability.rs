@@ -127,6 +127,7 @@ fn a_read_only_source_is_served_without_its_write_tools() {
     assert!(checked.stdout.contains("collection `orders` of `orders.csv` is served read-only"), "{checked}");
     assert_eq!(project.run(&["check", "--strict"]).code, Some(1));
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    server.wait_for("read-only: orders.csv");
     server.wait_for("is served read-only");
     assert_eq!(tools(&server), ["get_people", "update_people", "get_orders"]);
     assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
@@ -186,5 +187,160 @@ fn health_is_down_if_no_source_can_be_read() {
     wait_for_health(&server, "down");
     assert_eq!(get(&server, "/health").0, 503);
     project.write("people.csv", PEOPLE.1);
+    wait_for_health(&server, "ok");
+}
+
+const SHOP: &[u8] = b"[server]\nname = \"shop\"\n[sources.people]\npath = \"people.csv\"\n\
+    [collections.people]\nsource = \"people\"\nkey = \"id\"\noperations = [\"get\", \"list\"]\n";
+
+#[track_caller]
+fn wait_until(what: &str, server: &HttpServer, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < TEST_TIMEOUT, "{what}: {}", get(server, "/status").1);
+        std::thread::yield_now();
+    }
+}
+
+/// The column was never promised: the contract equals the lock file again.
+#[test]
+fn a_column_that_came_and_went_breaks_nothing() {
+    for is_locked in [true, false] {
+        let project = TestProject::new(&[PEOPLE, ("spile.toml", SHOP)]);
+        if is_locked {
+            assert_eq!(project.run(&["compile"]).code, Some(0));
+        }
+        let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+        let fields = || call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"].clone();
+        assert_eq!(fields(), json!({ "id": 1, "name": "Ada" }));
+        project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n2,Bea,b@b.c\n");
+        wait_until("the new column is served", &server, || fields()["email"] == "a@b.c");
+        project.write("people.csv", PEOPLE.1);
+        wait_until("the first contract is served again", &server, || {
+            fields() == json!({ "id": 1, "name": "Ada" })
+        });
+        wait_for_health(&server, "ok");
+        assert_ne!(get(&server, "/status").1["servers"][0]["reload"]["outcome"], "rejected");
+    }
+}
+
+/// A column of the lock file is a promise, whenever it was added.
+#[test]
+fn a_locked_column_that_is_gone_makes_its_source_unavailable() {
+    let project = TestProject::new(&[PEOPLE, ("spile.toml", SHOP)]);
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n2,Bea,b@b.c\n");
+    wait_until("the new column is served", &server, || {
+        call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["email"] == "a@b.c"
+    });
+    assert_eq!(project.run(&["compile"]).code, Some(0));
+    project.write("people.csv", PEOPLE.1);
+    wait_for_health(&server, "down");
+    assert_eq!(call(&server, "list_people", &json!({}))["isError"], true);
+    let unavailable = &sources(&server)["unavailable"];
+    assert_eq!(unavailable[0]["name"], "people.csv");
+    assert!(
+        unavailable[0]["reason"].as_str().is_some_and(|reason| reason.contains("email")),
+        "{unavailable}"
+    );
+    project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n");
+    wait_for_health(&server, "ok");
+    // Rows with a duplicate key are still listed, so the source is not down.
+    project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n1,Bea,b@b.c\n");
+    wait_until("it is listed", &server, || {
+        call(&server, "list_people", &json!({}))["structuredContent"]["items"].as_array().map(Vec::len) == Some(2)
+    });
+    wait_until("the change was judged", &server, || {
+        get(&server, "/status").1["servers"][0]["reload"]["outcome"] == "rejected"
+    });
+    assert_eq!(get(&server, "/health").1["status"], "ok");
+    project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n");
+    wait_for_health(&server, "ok");
+    assert_eq!(call(&server, "list_people", &json!({}))["isError"], false);
+}
+
+#[test]
+fn a_file_that_has_lost_its_last_record_is_not_down() {
+    for (name, full, empty) in [
+        ("people.jsonl", &b"{\"id\":1}\n{\"id\":2}\n"[..], &b""[..]),
+        ("people.json", b"[{\"id\":1},{\"id\":2}]", b"[]"),
+    ] {
+        let project = TestProject::new(&[(name, full)]);
+        let server = HttpServer::start(&mut project.spile(&["serve", name, "--bind", "0"]));
+        project.write(name, empty);
+        let items = || call(&server, "list_people", &json!({}))["structuredContent"]["items"].clone();
+        wait_until("it is empty", &server, || items() == json!([]));
+        project.write(name, full);
+        wait_until("it is full", &server, || items() != json!([]));
+        project.write(name, empty);
+        wait_until("it is empty again", &server, || items() == json!([]));
+        wait_until("the reload is over", &server, || {
+            sources(&server)["unavailable"] == json!([]) && get(&server, "/health").0 == 200
+        });
+    }
+}
+
+#[test]
+fn one_bad_path_of_several_does_not_stop_the_others() {
+    let project = TestProject::new(&[PEOPLE, ("orders.csv", BROKEN)]);
+    for bad in ["orders.csv", "missing.csv"] {
+        for paths in [["people.csv", bad], [bad, "people.csv"]] {
+            let mut args = vec!["serve", "--bind", "0"];
+            args.extend(paths);
+            let mut server = HttpServer::start(&mut project.spile(&args));
+            server.wait_for(&format!("`{bad}` is not served: "));
+            assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+            let (_, status) = get(&server, "/status");
+            assert_eq!(status["failedServers"][0]["name"], bad);
+            assert_eq!(status["servers"][0]["name"], "people");
+        }
+        let refused = project.run(&["serve", "--strict", "--bind", "0", "people.csv", bad]);
+        assert_eq!(refused.code, Some(1), "{refused}");
+        let refused = project.run(&["serve", "--bind", "0", bad, "nothing.csv"]);
+        assert_eq!(refused.code, Some(1), "{refused}");
+        assert!(refused.stderr.contains(bad) && refused.stderr.contains("nothing.csv"), "{refused}");
+    }
+    let refused = project.run(&["serve", "people.csv", "missing.csv"]);
+    assert!(refused.stderr.contains("one server only"), "{refused}");
+}
+
+#[test]
+fn a_broken_json_file_in_a_folder_is_unavailable_and_other_json_is_not() {
+    let settings = ("settings.json", &br#"{"theme":"dark"}"#[..]);
+    let project = TestProject::new(&[PEOPLE, settings, ("orders.json", b"[{\"no\":7},{\"no\":")]);
+    let checked = project.run(&["check", "--json"]);
+    let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");
+    assert_eq!(report["unavailable"].as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(report["unavailable"][0]["name"], "orders.json");
+    assert_eq!(project.run(&["check", "--strict"]).code, Some(1));
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+    project.write("orders.json", b"[{\"no\":7}]");
+    wait_for_health(&server, "ok");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_only_looks_like_a_data_file_is_named() {
+    let project = TestProject::new(&[PEOPLE]);
+    let path = |name: &str| project.folder.join(name);
+    std::os::unix::fs::symlink("/nonexistent/file", path("gone.csv")).expect("a link");
+    let fifo = std::process::Command::new("mkfifo").arg(path("pipe.csv")).status().expect("mkfifo");
+    assert!(fifo.success());
+    std::fs::create_dir(path("folder.csv")).expect("a folder");
+    let checked = project.run(&["check"]);
+    for (name, reason) in [
+        ("gone.csv", "it is a link to a file that cannot be found or opened"),
+        ("pipe.csv", "it is not a regular file"),
+        ("folder.csv", "it is a folder"),
+    ] {
+        assert!(checked.stdout.contains(&format!("`{name}` is not served: {reason}")), "{checked}");
+    }
+    assert_eq!(project.run(&["check", "--strict"]).code, Some(1));
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+    std::fs::remove_file(path("pipe.csv")).expect("it exists");
+    std::fs::remove_file(path("gone.csv")).expect("it exists");
+    project.write("gone.csv", ORDERS);
     wait_for_health(&server, "ok");
 }

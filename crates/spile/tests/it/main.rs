@@ -9,6 +9,7 @@ mod clients;
 mod commands;
 mod golden;
 mod harness;
+mod hostile_names;
 mod inspector;
 mod install;
 mod keys;

@@ -279,3 +279,36 @@ fn a_report_never_runs_over_the_terminal() {
         assert!(seen.contains("broken.csv"), "{seen}");
     }
 }
+
+#[test]
+fn help_and_errors_never_run_over_the_terminal() {
+    let project = wide_project();
+    let missing = "a_file_with_a_rather_long_name_that_does_not_exist_anywhere_on_this_machine.csv";
+    for columns in [60, 80] {
+        for args in [
+            &["--help"][..],
+            &[],
+            &["serve", "--help"],
+            &["call", "--help"],
+            &["tools", "--help"],
+            &["install", "--help"],
+            &["pack", "--help"],
+            &["serve", missing, "--no-such-option"],
+        ] {
+            let (seen, _) = PseudoTerminal::open(&mut project.spile(args), columns).finish();
+            for line in seen.lines() {
+                let line = without_styles(line);
+                let is_one_word = line.trim().split(' ').count() == 1;
+                let width = line.trim_end().chars().count();
+                assert!(width <= usize::from(columns) || is_one_word, "{args:?} {columns}: {line}\n{seen}");
+            }
+        }
+    }
+}
+
+/// The line without any colour.
+fn without_styles(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.split_once('m').map_or("", |(_, rest)| rest))
+}

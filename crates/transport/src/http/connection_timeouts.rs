@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::ConnectionLimits;
 use super::request_budget::{RequestBudget, RequestReservation};
+use super::response;
 use super::response_backlog::{ResponseBacklog, TotalBacklog};
 use super::socket::SocketStream;
 use super::tls::stream::TlsSession;
@@ -71,6 +72,8 @@ pub(crate) struct TrackedConnection {
     open_requests: AtomicUsize,
     /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     multiplexed: AtomicBool,
+    /// Whether the connection has become a WebSocket or a plain pipe.
+    is_pipe: AtomicBool,
     /// Tells the connection to close after its responses.
     shutdown: ShutdownSignal,
 }
@@ -187,6 +190,29 @@ impl TrackedConnection {
         }
     }
 
+    /// Answers an HTTP/1.1 request that did not arrive in time, if the socket takes the response at once. hyper cannot:
+    /// it reads, and nothing is left of it once its task is aborted. Under TLS and in HTTP/2 only the connection's own
+    /// task can write, so there the connection just closes.
+    fn answer_timeout(&self) {
+        let reason = match self.phase.load(Relaxed) {
+            // On a unix socket the client may be a plain pipe that has sent nothing yet.
+            phase if phase == ConnectionPhase::ReadingHead as u8 && self.stream.is_tcp() => {
+                "the head of the request did not arrive in time"
+            }
+            phase if phase == ConnectionPhase::ReadingBody as u8 => "the body did not arrive in time",
+            _ => return,
+        };
+        let is_writable = self.write_stalled_since.load(Relaxed) == 0 && self.backlog.bytes() == 0;
+        if !is_writable || self.is_pipe.load(Relaxed) {
+            return;
+        }
+        tracing::info!(status = 408, reason, "refused request");
+        if self.tls.is_none() && !self.multiplexed.load(Relaxed) {
+            // The connection closes whether the client gets this or not.
+            let _ = self.stream.try_write(&response::raw_timeout(reason));
+        }
+    }
+
     /// Whether the connection must shut down. Wakes the first caller when that changes.
     #[inline]
     pub(crate) fn is_shutting_down(&self, cx: &Context<'_>) -> bool {
@@ -233,6 +259,7 @@ impl TrackedConnection {
 impl ConnectionMonitor for TrackedConnection {
     /// A pipe counts as one open request.
     fn on_pipe_start(&self, policy: IdlePolicy) {
+        self.is_pipe.store(true, Relaxed);
         self.open_requests.fetch_add(1, Relaxed);
         self.on_idle(policy);
     }
@@ -339,6 +366,7 @@ impl ConnectionTracker {
             request_budget: self.request_budget.clone(),
             open_requests: AtomicUsize::new(0),
             multiplexed: AtomicBool::new(false),
+            is_pipe: AtomicBool::new(false),
             shutdown: ShutdownSignal::default(),
         })
     }
@@ -390,9 +418,10 @@ impl ConnectionTracker {
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
             let is_full_second = now.is_multiple_of(10);
             for entry in self.lock().slots.iter().flatten() {
-                if entry.connection.is_overdue(now, &self.limits)
-                    || (is_full_second && entry.is_disconnected())
-                {
+                if entry.connection.is_overdue(now, &self.limits) {
+                    entry.connection.answer_timeout();
+                    entry.abort();
+                } else if is_full_second && entry.is_disconnected() {
                     entry.abort();
                 }
             }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use host::Server;
+use host::{Server, UnavailableSource};
 use tokio::sync::watch;
 
 use crate::bearer_token::BearerToken;
@@ -101,6 +101,8 @@ pub struct Site {
     pub tls: Option<Arc<Tls>>,
     /// Whether clients may use HTTP+SSE, the transport of 2024-11-05.
     pub http_sse: bool,
+    /// Servers that should be here and could not be started: they are named in `/status` and count in `/health`.
+    pub failed_servers: Vec<UnavailableSource>,
 }
 
 /// Serves until `stop` is true, then lets running calls finish.

@@ -91,6 +91,17 @@ pub(crate) fn error(status: StatusCode, code: ErrorCode, reason: &str) -> Respon
     with_reason(json(error.http_status, error.body), reason)
 }
 
+/// The bytes of a 408 for HTTP/1.1, after which the connection closes.
+pub(crate) fn raw_timeout(reason: &str) -> Vec<u8> {
+    let rpc_error = RpcError::new(ErrorCode::InvalidRequest, StatusCode::REQUEST_TIMEOUT.as_u16(), reason);
+    let body = host::early_error_response(&rpc_error, None).body;
+    let head = format!(
+        "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body.as_ref()].concat()
+}
+
 /// Why a request was refused, for the log.
 #[derive(Clone)]
 pub(crate) struct RefusalReason(pub(crate) String);

@@ -306,7 +306,7 @@ fn is_unreserved(byte: u8) -> bool {
 fn site_health(site: &Site) -> &'static str {
     let states: Vec<&str> = site.servers.iter().map(|server| server.source_health().as_str()).collect();
     match () {
-        () if states.iter().all(|state| *state == "ok") => "ok",
+        () if site.failed_servers.is_empty() && states.iter().all(|state| *state == "ok") => "ok",
         () if states.iter().all(|state| *state == "down") => "down",
         () => "degraded",
     }
@@ -354,6 +354,14 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
         });
         out.extend_from_slice(entry.as_str().as_bytes());
     });
+    if !site.failed_servers.is_empty() {
+        object.array("failedServers", &site.failed_servers, |out, failed| {
+            let entry = Json::object(|o| {
+                o.str("name", &failed.name).str("reason", &failed.reason);
+            });
+            out.extend_from_slice(entry.as_str().as_bytes());
+        });
+    }
     object.end();
     out
 }

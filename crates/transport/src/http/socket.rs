@@ -124,6 +124,14 @@ impl SocketStream {
         with!(self, stream => stream.try_write_vectored(slices))
     }
 
+    pub(crate) fn is_tcp(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            #[cfg(unix)]
+            Self::Unix(_) => false,
+        }
+    }
+
     /// Peeks at the next byte; 0 at the end of the stream.
     pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.poll_peek_byte(cx, &mut [0])

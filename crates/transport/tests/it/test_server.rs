@@ -138,7 +138,15 @@ impl TestServer {
         let tls: Option<Arc<Tls>> =
             certificates.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
         let client_config = certificates.as_ref().map(CertificateFolder::client_config);
-        let site = Site { servers: servers.clone(), guard, connection_limits: timing, tls, http_sse };
+        let failed_servers = Vec::new();
+        let site = Site {
+            servers: servers.clone(),
+            guard,
+            connection_limits: timing,
+            tls,
+            http_sse,
+            failed_servers,
+        };
         let listeners = vec![listener.into(), file.into()];
         let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
         Self {

@@ -54,7 +54,25 @@ fn incomplete_second_head_times_out() {
     let mut client = server.connect();
     assert_eq!(client.send_request(&get("/health")).status, 200);
     client.send(b"GET /health HTTP/1.1\r\nX-Slow: ");
+    assert_eq!(client.read_response().map(|response| response.status), Some(408));
     assert!(client.read_response().is_none());
+}
+
+#[test]
+fn a_request_that_does_not_arrive_in_time_is_answered_with_408() {
+    let server = start_with_limits(|timing| {
+        timing.header_timeout_ms = 300;
+        timing.body_idle_timeout_ms = 300;
+    });
+    for (what, bytes) in
+        [("half a head", HEAD.to_vec()), ("half a body", [HEAD, b"\r\n", &ping(1).as_bytes()[..20]].concat())]
+    {
+        let mut client = server.connect();
+        client.send(&bytes);
+        let response = client.read_response().expect(what);
+        assert_eq!((response.status, response.error_code()), (408, Some(-32600)), "{what}: {response:?}");
+        assert!(!client.is_open(), "{what}");
+    }
 }
 
 /// A byte now and then does not help: the head as a whole has its time.

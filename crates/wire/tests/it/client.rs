@@ -642,7 +642,7 @@ fn a_response_that_cannot_be_read_fails_its_request_at_once() {
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}
-        ! failed 0 the response is not valid JSON: duplicate key at byte 40: `{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"a\":1,\"a\":2}}`
+        ! failed 0 the response is not readable: duplicate key at byte 40: `{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"a\":1,\"a\":2}}`
     "#,
     );
 }

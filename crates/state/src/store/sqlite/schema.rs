@@ -1,6 +1,6 @@
 //! The tables of the store, and how a file becomes one. Changed only with a new [`VERSION`].
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -10,6 +10,7 @@ use super::super::limits::RECORD_OVERHEAD_BYTES;
 const APPLICATION_ID: i64 = 0x7370_696c;
 const VERSION: i64 = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// The write-ahead log is cut back to this size.
 const WAL_BYTES_MAX: i64 = 16 << 20;
 
@@ -27,10 +28,27 @@ impl From<rusqlite::Error> for SchemaProblem {
     }
 }
 
-/// Makes the connection durable, and creates the tables in an empty file.
+/// Makes the connection durable, and creates the tables in an empty file. Waits for other processes that do the same.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), SchemaProblem> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "trusted_schema", false)?;
+    let started = Instant::now();
+    loop {
+        match try_prepare(connection) {
+            // SQLite does not wait for a change of the journal mode: two connections could wait for each other.
+            Err(SchemaProblem::Database(error)) if is_busy(&error) && started.elapsed() < BUSY_TIMEOUT => {
+                std::thread::sleep(BUSY_RETRY_INTERVAL);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+}
+
+fn try_prepare(connection: &mut Connection) -> Result<(), SchemaProblem> {
     // Checked before anything is written: it may be somebody else's database.
     check_or_create(connection)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
