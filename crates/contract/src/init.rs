@@ -277,7 +277,7 @@ fn toml_key(name: &str) -> String {
 }
 
 /// A TOML string that evaluates to exactly this value.
-fn toml_string(value: &str) -> String {
+pub(crate) fn toml_string(value: &str) -> String {
     toml_quote(&value.replace("${", "$${"))
 }
 

@@ -8,7 +8,7 @@ use contract::source::{
     ContractViolation, IdempotencyKey, RowChange, VersionConflict, WriteChecks, WriteError, WriteOutcome,
     WriteRequest,
 };
-use contract::{Collection, DataType, Tool, Value, ValueRef, Versioning};
+use contract::{Collection, DataType, NOTICES_MEMBER, Tool, Value, ValueRef, Versioning};
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
 
 use super::confirm::{self, Confirmation};
@@ -68,7 +68,9 @@ impl ProviderInner {
         match (written, checks.rejection, checks.result) {
             (Ok(WriteOutcome::Done), _, Some(result)) => {
                 let result = results::write_tool_result(result, dry_run);
-                checks.notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+                let notices: Vec<&str> = checks.notices.iter().map(String::as_str).collect();
+                let member = collection.notices.in_writes.then_some(NOTICES_MEMBER);
+                results::with_notices(result, &notices, member).into()
             }
             (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
                 detail: "the writer skipped the checks after the write".into(),

@@ -149,7 +149,8 @@ impl ReferenceResolver {
                         Sheets::Named(first, last) => self.sheet_span(&first, &last),
                     };
                     found.push(
-                        sheets.map_or(CellReference::Unknown, |sheets| CellReference::Cells { sheets, range }),
+                        sheets
+                            .map_or(CellReference::Unknown, |sheets| CellReference::Cells { sheets, range }),
                     );
                 }
                 // Excel writes `Orders[]`, but other programs may write `Orders`.
@@ -208,8 +209,7 @@ impl ExcelTable {
         };
         let positions: Option<Vec<usize>> = columns.iter().map(position).collect();
         let mut range = self.range;
-        if let Some((first, last)) =
-            positions.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)))
+        if let Some((first, last)) = positions.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)))
             && last as u32 <= range.last.column - range.first.column
         {
             let column = range.first.column;
@@ -256,7 +256,10 @@ enum Reference {
     /// The name of a function that is called.
     Function(String),
     /// `Orders[[#This Row],[Qty]]`; without a name, of the table that the formula is in.
-    Table { name: Option<String>, columns: Vec<String> },
+    Table {
+        name: Option<String>,
+        columns: Vec<String>,
+    },
     Unknown,
 }
 
@@ -414,10 +417,12 @@ fn is_constant(word: &str, rest: &str) -> bool {
 /// Whether every row and column of a range has a `$`.
 fn is_absolute(range: &str) -> bool {
     let corner = |text: &str| match text.strip_prefix('$') {
-        Some(text) => !text.starts_with(|c: char| c.is_ascii_alphabetic()) || {
-            let digits = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-            digits.is_empty() || digits.starts_with('$')
-        },
+        Some(text) => {
+            !text.starts_with(|c: char| c.is_ascii_alphabetic()) || {
+                let digits = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+                digits.is_empty() || digits.starts_with('$')
+            }
+        }
         None => false,
     };
     range.split(':').all(corner)

@@ -336,9 +336,7 @@ pub(super) fn read_sheet(
             },
             SheetEvent::Element { tag, .. } => sheet.read_element(tag)?,
             SheetEvent::Formula(formula) => {
-                let is_own = |reference: &CellReference| {
-                    matches!(reference, CellReference::Cells { sheets, .. } if *sheets == (sheet_index..=sheet_index))
-                };
+                let is_own = |reference: &CellReference| matches!(reference, CellReference::Cells { sheets, .. } if *sheets == (sheet_index..=sheet_index));
                 sheet.grid.depends_on_other_sheets = sheet.grid.depends_on_other_sheets
                     || !book.references.of_formula(&formula, sheet_index).iter().all(is_own);
             }

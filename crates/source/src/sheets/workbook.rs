@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::budget::{Budget, SHEETS_MAX, error_with_help, invalid_file_error, too_large_error};
 use super::address::CellRange;
+use super::budget::{Budget, SHEETS_MAX, error_with_help, invalid_file_error, too_large_error};
 use super::references::{DefinedName, ExcelTable, ReferenceResolver};
 use super::serial_date::{Epoch, NumberFormat, builtin_format, format_of_code};
 use super::xml::{XmlEvent, XmlReader, unescape_text, utf8_text};

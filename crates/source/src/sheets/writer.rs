@@ -55,8 +55,8 @@ impl SheetWriter<'_> {
         if self.archive.has_part_under("_xmlsignatures/") {
             return Err(rejected("the workbook is signed, and a change would break the signature"));
         }
-        let sheet_xml = SheetXml::read(self.xml, self.sheet_index, self.book, budget)
-            .map_err(parse_to_write_error)?;
+        let sheet_xml =
+            SheetXml::read(self.xml, self.sheet_index, self.book, budget).map_err(parse_to_write_error)?;
         let mut splices = Splices::default();
         match edit {
             RowEdit::Set { row, updates: cells } => self.set(&sheet_xml, *row, cells, &mut splices)?,

@@ -57,7 +57,10 @@ fn a_reference_over_several_sheets_is_seen_on_each_of_them() {
     let parts = months("7", "=SUM('Jan 26:Mar 26'!B2)");
     let months = |feb: &str| {
         let others = "pos|amount|quarter\n\"a\"|1|7\n\"b\"|2|9";
-        format!("Jan 26: {others}\nFeb 26: {}\nMar 26: {others}\nYear: pos|sum\n\"a\"|-", others.replace("|1|", feb))
+        format!(
+            "Jan 26: {others}\nFeb 26: {}\nMar 26: {others}\nYear: pos|sum\n\"a\"|-",
+            others.replace("|1|", feb)
+        )
     };
     check(&parts, 1, &RowEdit::Set { row: 0, updates: SET_AMOUNT }, &months("|5|"));
     // A sheet that is not between them.
@@ -101,7 +104,9 @@ const TOTALS: [&str; 3] = [
 #[test]
 fn a_write_leaves_values_that_are_computed_from_a_table_elsewhere() {
     for total in TOTALS {
-        for sum in ["=SUM(Orders[qty])", "=INDEX(Orders[total],MATCH(\"b\",Orders[no],0))", "=SUM(Orders[#All])"] {
+        for sum in
+            ["=SUM(Orders[qty])", "=INDEX(Orders[total],MATCH(\"b\",Orders[no],0))", "=SUM(Orders[#All])"]
+        {
             let parts = orders(total, sum);
             let text = [cell_update(1, StoredValue::Text("z"))];
             let tables = "Orders: no|qty|price|total\n\"a\"|2|3|7\n\"b\"|4|5|7\nSums: what|sum\n\"all\"|7";
@@ -137,7 +142,8 @@ fn values_computed_within_a_table_are_never_withdrawn() {
         (TOTALS[1], "=SUM(Orders[qty])", [vec![], vec![], vec![1]]),
         ("=Plain!A2", "1", [vec![], vec![3], vec![]]),
     ] {
-        let parsed = Options::load(&xlsx(), &orders(total, sum).to_zip()).unwrap_or_else(|error| panic!("{error:?}"));
+        let parsed =
+            Options::load(&xlsx(), &orders(total, sum).to_zip()).unwrap_or_else(|error| panic!("{error:?}"));
         let columns: Vec<_> = parsed.tables.iter().map(|table| table.may_be_withdrawn.clone()).collect();
         assert_eq!(columns, expected, "{total} {sum}");
     }
