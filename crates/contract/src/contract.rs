@@ -38,6 +38,16 @@ pub struct Collection {
     pub bytes_max: usize,
     /// `None` if no tool writes to it.
     pub write_policy: Option<WritePolicy>,
+    pub notices: NoticeSupport,
+}
+
+/// Which structured results may have notices. Only those have the member in their output schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NoticeSupport {
+    /// Of `get`, `list` and `search`: a write may withdraw values of this collection.
+    pub in_reads: bool,
+    /// Of `create`, `update` and `delete`: they may withdraw values of this or another collection.
+    pub in_writes: bool,
 }
 
 /// How the rows of a collection are written.
@@ -218,6 +228,11 @@ fn read_annotations() -> ToolAnnotations {
 
 /// The member of a result that holds the digest of a row, where no field holds its version.
 pub const VERSION_FIELD: &str = "_version";
+
+/// The member of a result that lists notices about it.
+pub const NOTICES_MEMBER: &str = "notices";
+/// The same in a row, whose other members are fields.
+pub const NOTICES_FIELD: &str = "_notices";
 
 impl Collection {
     /// What the source can do with writes; nothing if no tool writes.

@@ -182,20 +182,25 @@ impl fmt::Debug for FileLocation {
     }
 }
 
-/// Renders a diagnostic for a terminal, as several complete lines. The text is the same without colour.
+/// Renders a diagnostic, as several complete lines. The text is the same without colour.
 pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
+    render_within(diagnostic, colour, None)
+}
+
+/// Renders a diagnostic for a terminal of this many columns.
+fn render_within(diagnostic: &Diagnostic, colour: bool, columns: Option<usize>) -> String {
     let paint = AnsiStyle { colour };
     let kind = diagnostic.severity;
     let head = paint.bold(severity_colour(kind), kind.as_str());
-    let mut out =
-        format!("{head}{}\n", paint.bold("", &format!(": {}", text::escape_line(&diagnostic.message))));
+    let message = wrap(&text::escape_line(&diagnostic.message), kind.as_str().len() + 2, columns);
+    let mut out = format!("{head}{}\n", paint.bold("", &format!(": {message}")));
     let mut indent = 1;
     if let Some(at) = &diagnostic.location {
         let number = at.line().to_string();
         indent = number.len();
         let blank = " ".repeat(indent);
         let bar = paint.bold(FRAME_COLOUR, "|");
-        let excerpt = Excerpt::new(at);
+        let excerpt = Excerpt::new(at, excerpt_columns(columns, indent));
         let carets = paint.bold(severity_colour(kind), &"^".repeat(excerpt.caret_columns));
         let file = text::escape_line(at.file_name());
         let arrow = paint.bold(FRAME_COLOUR, "-->");
@@ -206,14 +211,51 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     }
     if let Some(help) = &diagnostic.help {
         let (sign, word) = (paint.bold(FRAME_COLOUR, "="), paint.bold("", "help"));
-        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), text::escape_line(help));
+        let help = wrap(&text::escape_line(help), indent + " = help: ".len(), columns);
+        out += &format!("{} {sign} {word}: {help}\n", " ".repeat(indent));
     }
     out
 }
 
 /// Renders several diagnostics, separated by blank lines.
 pub fn render_all(diagnostics: &[Diagnostic], colour: bool) -> String {
-    diagnostics.iter().map(|one| render(one, colour)).collect::<Vec<_>>().join("\n")
+    render_all_within(diagnostics, colour, None)
+}
+
+/// The same for a terminal: no line is wider than `columns`, except for long words.
+pub fn render_all_within(diagnostics: &[Diagnostic], colour: bool, columns: Option<usize>) -> String {
+    diagnostics.iter().map(|one| render_within(one, colour, columns)).collect::<Vec<_>>().join("\n")
+}
+
+/// No text is wrapped more narrowly than this, however long the words before it are.
+const WRAP_COLUMNS_MIN: usize = 20;
+
+/// Breaks a text between words. All lines but the first are indented as far as the first begins.
+fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let columns = columns.saturating_sub(indent).max(WRAP_COLUMNS_MIN);
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut used = 0;
+    for word in text.split(' ') {
+        let needed = width(word);
+        if used > 0 && used + 1 + needed > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += needed;
+    }
+    out
+}
+
+/// How much of a line fits beside the line number.
+fn excerpt_columns(columns: Option<usize>, number_columns: usize) -> usize {
+    let left = columns.map_or(LINE_COLUMNS_MAX, |columns| columns.saturating_sub(number_columns + 3));
+    left.clamp(WRAP_COLUMNS_MIN, LINE_COLUMNS_MAX)
 }
 
 /// Of the frame around the quoted line.
@@ -250,17 +292,18 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    fn new(at: &FileLocation) -> Self {
+    fn new(at: &FileLocation, columns_max: usize) -> Self {
         let (before, marked, behind) = (at.line_before(), at.marked_text(), at.line_after());
-        let mut before = printable(last_chars(before, LINE_COLUMNS_MAX));
-        let mut marked = printable(first_chars(marked, LINE_COLUMNS_MAX));
-        let mut behind = printable(first_chars(behind, LINE_COLUMNS_MAX));
-        if width(&before) + width(&marked) + width(&behind) > LINE_COLUMNS_MAX
-            || at.line_before().chars().count() > LINE_COLUMNS_MAX
+        let mut before = printable(last_chars(before, columns_max));
+        let mut marked = printable(first_chars(marked, columns_max));
+        let mut behind = printable(first_chars(behind, columns_max));
+        if width(&before) + width(&marked) + width(&behind) > columns_max
+            || at.line_before().chars().count() > columns_max
         {
-            before = truncate_start(before, BEFORE_COLUMNS);
-            marked = truncate_end(marked, LINE_COLUMNS_MAX - BEFORE_COLUMNS);
-            let left = LINE_COLUMNS_MAX.saturating_sub(width(&before) + width(&marked));
+            let before_columns = BEFORE_COLUMNS.min(columns_max / 2);
+            before = truncate_start(before, before_columns);
+            marked = truncate_end(marked, columns_max - before_columns);
+            let left = columns_max.saturating_sub(width(&before) + width(&marked));
             behind = truncate_end(behind, left);
         }
         let (before_columns, caret_columns) = (width(&before), width(&marked).max(1));
@@ -322,7 +365,7 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Diagnostic, FileLocation, FileText, render};
+    use super::{Diagnostic, FileLocation, FileText, render, render_all_within};
     use std::sync::Arc;
 
     fn at(text: &str, marked: &str) -> FileLocation {
@@ -353,6 +396,28 @@ mod tests {
         check("x = \"顧客\"", "顧客", [" --> spile.toml:1:6", "1 | x = \"顧客\"", "  |      ^^^^"]);
         check("o\u{308} = 7", "7", [" --> spile.toml:1:6", "1 | o\u{308} = 7", "  |     ^"]);
         check("größe = 7", "7", [" --> spile.toml:1:9", "1 | größe = 7", "  |         ^"]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let text = format!("key = \"{}\" # {}", "v".repeat(60), "c".repeat(60));
+        let long = "a message of several words that does not fit into one line of a narrow terminal";
+        let diagnostic = Diagnostic::warning(long).at(&at(&text, "vvv")).help(long);
+        for columns in [40, 80] {
+            let rendered = render_all_within(std::slice::from_ref(&diagnostic), false, Some(columns));
+            assert!(rendered.lines().all(|line| line.chars().count() <= columns), "{rendered}");
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&rendered).matches(&words(long)).count(), 2, "{rendered}");
+        }
+        let rendered = render_all_within(&[diagnostic], false, Some(40));
+        assert!(
+            rendered.starts_with("warning: a message of several words that\n         does not"),
+            "{rendered}"
+        );
+        assert!(
+            rendered.contains("\n  = help: a message of several words that\n          does not"),
+            "{rendered}"
+        );
     }
 
     #[test]

@@ -271,7 +271,7 @@ impl<'a> TableColumns<'a> {
 }
 
 /// A TOML string that evaluates to exactly this value.
-fn toml_string(value: &str) -> String {
+pub(crate) fn toml_string(value: &str) -> String {
     toml_quote(&value.replace("${", "$${"))
 }
 

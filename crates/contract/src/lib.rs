@@ -45,8 +45,8 @@ mod value;
 mod work;
 
 pub use contract::{
-    Argument, ArgumentRole, Collection, Confirm, Contract, RateLimit, Returns, Statement, Tool,
-    ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
+    Argument, ArgumentRole, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport,
+    RateLimit, Returns, Statement, Tool, ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
 };
 pub use data_type::DataType;
 pub use header_params::{HeaderParam, header_params};

@@ -23,7 +23,7 @@ pub const SERVER_CHARS_MAX: usize = 128;
 
 /// Names of arguments and result members that are not fields. A field of such a name gets a `_` appended, even if
 /// its collection does not have the operation: its name must not change when the operation is added.
-pub const RESERVED_NAMES: [&str; 9] = [
+pub const RESERVED_NAMES: [&str; 10] = [
     "cursor",
     "limit",
     "sort",
@@ -33,6 +33,7 @@ pub const RESERVED_NAMES: [&str; 9] = [
     "dry_run",
     "expected_version",
     "_version",
+    "_notices",
 ];
 
 /// The suffixes of the range arguments of a list tool.
@@ -84,6 +85,7 @@ pub fn collection_names(names: &[&str]) -> Vec<String> {
     let wanted = names.iter().map(|name| {
         let latin = to_snake_case(name, COLLECTION_CHARS_MAX);
         match latin.is_empty() {
+            _ if lost_all_letters(name, &latin) => format!("data_{}", digest_suffix(name)),
             false => latin,
             true if has_text(name) => format!("data_{}", digest_suffix(name)),
             true => "data".to_owned(),
@@ -191,6 +193,7 @@ impl NameAllocator<'_> {
 fn field_name(header: &str, position: usize) -> String {
     let latin = to_snake_case(header, FIELD_CHARS_MAX);
     match latin.bytes().next() {
+        _ if lost_all_letters(header, &latin) => format!("column_{}", digest_suffix(header)),
         None if has_text(header) => format!("column_{}", digest_suffix(header)),
         None => format!("column_{position}"),
         // Most languages do not allow an identifier to start with a digit.
@@ -202,6 +205,12 @@ fn field_name(header: &str, position: usize) -> String {
 /// Whether there is something to derive a stable name from: letters of another script, an emoji, a symbol.
 fn has_text(text: &str) -> bool {
     text.chars().any(|c| !c.is_whitespace() && !c.is_control() && !matches!(c, '_' | '-' | '.'))
+}
+
+/// Whether a name has letters, and none that this file can transliterate: only its digits are left.
+fn lost_all_letters(name: &str, latin: &str) -> bool {
+    let has_letters = |text: &str| text.chars().any(char::is_alphabetic);
+    has_letters(name) && !has_letters(latin)
 }
 
 /// The letters and digits of a name in snake case; empty if there are none.
@@ -582,6 +591,7 @@ mod tests {
             ("2026 sales", "2026_sales"),
             ("Заказы 2026", "zakazy_2026"),
             ("顧客", "data_40b3e4"),
+            ("顧客1", "data_bf20c8"),
             ("", "data"),
             ("--", "data"),
         ] {

@@ -5,7 +5,10 @@ use json::write::{self, ObjectWriter};
 
 use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
 use crate::confirmation::is_invisible;
-use crate::contract::{Argument, ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
+use crate::contract::{
+    Argument, ArgumentRole, Collection, NOTICES_FIELD, NOTICES_MEMBER, Returns, Statement, VERSION_FIELD,
+    Versioning,
+};
 use crate::field::{Field, SchemaUse};
 use crate::names::RANGE_SUFFIXES;
 use crate::source::{Comparison, WriteCapabilities};
@@ -258,7 +261,15 @@ fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
 }
 
 pub(crate) fn get_output(collection: &Collection) -> Json {
-    or_error(|record| full_record_schema(record, collection))
+    or_error(|record| {
+        record.object("properties", |properties| {
+            record_members_schema(properties, collection);
+            if collection.notices.in_reads {
+                notices_schema(properties, NOTICES_FIELD);
+            }
+        });
+        require_fields(record, collection);
+    })
 }
 
 pub(crate) fn list_output(collection: &Collection) -> Json {
@@ -279,6 +290,9 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
                     "at least this many rows match; replaces `total` when counting stopped early",
                 );
             });
+            if collection.notices.in_reads {
+                notices_schema(properties, NOTICES_MEMBER);
+            }
         });
         page.raw("required", r#"["items","truncated"]"#);
         page.bool("additionalProperties", false);
@@ -293,6 +307,9 @@ pub(crate) fn search_output(collection: &Collection) -> Json {
             properties.object("searched", |searched| {
                 searched.str("type", "string").str("description", "`all`, or the number of rows searched");
             });
+            if collection.notices.in_reads {
+                notices_schema(properties, NOTICES_MEMBER);
+            }
         });
         output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
     })
@@ -310,6 +327,9 @@ pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
                 full_record_schema(record, collection);
             });
             write_flags_schema(properties, collection.write_capabilities());
+            if collection.notices.in_writes {
+                notices_schema(properties, NOTICES_MEMBER);
+            }
         });
         output.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
     })
@@ -389,7 +409,7 @@ fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whol
             if whole == ItemFields::All {
                 return full_record_schema(item, collection);
             }
-            record_schema(item, collection);
+            item.object("properties", |properties| record_members_schema(properties, collection));
             item.bool("additionalProperties", false);
         });
     });
@@ -401,9 +421,21 @@ fn truncated_schema(properties: &mut ObjectWriter<'_>) {
     });
 }
 
+/// What callers should know about the values of a result.
+fn notices_schema(properties: &mut ObjectWriter<'_>, name: &str) {
+    properties.object(name, |notices| {
+        notices.str("type", "array").raw("items", r#"{"type":"string"}"#);
+        notices.str("description", "why values are missing");
+    });
+}
+
 /// A row with all its fields, every one of them required.
 fn full_record_schema(record: &mut ObjectWriter<'_>, collection: &Collection) {
-    record_schema(record, collection);
+    record.object("properties", |properties| record_members_schema(properties, collection));
+    require_fields(record, collection);
+}
+
+fn require_fields(record: &mut ObjectWriter<'_>, collection: &Collection) {
     let names = collection.fields.iter().map(|field| field.name.as_str());
     let version = collection.has_version_field().then_some(VERSION_FIELD);
     record.array("required", names.chain(version), write::string);
@@ -420,21 +452,20 @@ fn or_error(fill: impl FnOnce(&mut ObjectWriter<'_>)) -> Json {
     })
 }
 
-fn record_schema(out: &mut ObjectWriter<'_>, collection: &Collection) {
-    out.object("properties", |properties| {
-        for field in &collection.fields {
-            properties.object(&field.name, |out| {
-                field.write_schema(out, SchemaUse::Output, field_description(field, false).as_deref());
-            });
-        }
-        if collection.has_version_field() {
-            properties.object(VERSION_FIELD, |version| {
-                version
-                    .str("type", "string")
-                    .str("description", "version of this row; pass it as expected_version");
-            });
-        }
-    });
+/// The members of a row.
+fn record_members_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
+    for field in &collection.fields {
+        properties.object(&field.name, |out| {
+            field.write_schema(out, SchemaUse::Output, field_description(field, false).as_deref());
+        });
+    }
+    if collection.has_version_field() {
+        properties.object(VERSION_FIELD, |version| {
+            version
+                .str("type", "string")
+                .str("description", "version of this row; pass it as expected_version");
+        });
+    }
 }
 
 /// Text from a data file for a description that models read: one line, not too long, no invisible characters.

@@ -98,6 +98,10 @@ pub struct TableFacts {
     pub row_count: Option<u64>,
     pub write_support: WriteSupport,
     pub search: SearchFacts,
+    /// The row that probably names the columns, if the header row looks like a title.
+    pub likely_header_row: Option<u32>,
+    /// Whether a write may withdraw values of this table, which [`Reader::notice`] then says.
+    pub may_be_withdrawn: bool,
 }
 
 /// How a table can be searched.
@@ -147,8 +151,12 @@ pub struct NearMiss {
     pub similar: u64,
     /// All values.
     pub total: u64,
+    /// How many of `exact` are texts, in a column where the source stores others as numbers.
+    pub exact_texts: u64,
     /// The first value that is not of the type, truncated.
     pub first_value: String,
+    /// Whether every value that is not of the type is this text, as `#N/A` often is.
+    pub is_only_exception: bool,
     /// Where that value is: `C10`, `line 12`.
     pub first_location: String,
 }
@@ -210,6 +218,8 @@ impl TableFacts {
             row_count: None,
             write_support: WriteSupport::Supported(WriteCapabilities::ALL),
             search: SearchFacts::Scan,
+            likely_header_row: None,
+            may_be_withdrawn: false,
         }
     }
 
@@ -291,7 +301,8 @@ pub trait Reader: Send + Sync {
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
     /// What callers should know about the values that this reader returns now, as a sentence: for example that some
-    /// are withdrawn. Results carry it as a text of its own.
+    /// are withdrawn. Results carry it as a text of its own, and in their structured content if the table's facts say that
+    /// values may be withdrawn.
     fn notice(&self) -> Option<Arc<str>> {
         None
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::ControlFlow;
 
+use contract::{DataType, names};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -106,14 +107,61 @@ impl KeyIndex {
     }
 }
 
-/// The first column whose values are unique. `is_key` tests a column over a number of leading rows.
-pub(crate) fn find_key_column(
-    columns: impl Iterator<Item = usize>,
+/// A column that may be a key, if its values are unique.
+pub(crate) struct KeyCandidate<'a> {
+    pub(crate) position: usize,
+    pub(crate) name: &'a str,
+    pub(crate) data_type: DataType,
+}
+
+/// How likely a unique column identifies its rows on purpose, from the most to the least likely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum KeyLikelihood {
+    /// `id`, `key`
+    NamedKey,
+    FirstColumn,
+    /// `order_id`, `Invoice no`
+    EndsLikeKey,
+    Other,
+    /// A count or a measure may be unique by accident.
+    Integer,
+}
+
+impl KeyCandidate<'_> {
+    pub(crate) fn is_key_type(data_type: DataType) -> bool {
+        matches!(data_type, DataType::Text | DataType::Integer | DataType::Int64 | DataType::Date)
+    }
+
+    fn likelihood(&self) -> KeyLikelihood {
+        const NAMES: [&str; 4] = ["id", "key", "uuid", "guid"];
+        const LAST_WORDS: [&str; 9] = ["id", "key", "uuid", "guid", "code", "no", "nr", "number", "sku"];
+        let name = names::collection_name(self.name);
+        let last_word = name.rsplit('_').next().unwrap_or_default();
+        match self.data_type {
+            _ if NAMES.contains(&name.as_str()) => KeyLikelihood::NamedKey,
+            _ if self.position == 0 => KeyLikelihood::FirstColumn,
+            _ if LAST_WORDS.contains(&last_word) => KeyLikelihood::EndsLikeKey,
+            DataType::Integer | DataType::Int64 => KeyLikelihood::Integer,
+            _ => KeyLikelihood::Other,
+        }
+    }
+}
+
+/// The likeliest column whose values are unique, the first among equals. `is_key` tests a column over a number of
+/// leading rows.
+pub(crate) fn find_key_column<'a>(
+    columns: impl Iterator<Item = KeyCandidate<'a>>,
     rows: u32,
     is_key: impl Fn(usize, u32) -> bool,
 ) -> Option<usize> {
-    let is_first = |column: &usize| is_key(*column, KEY_SAMPLE_ROWS.min(rows)) && is_key(*column, rows);
-    if rows == 0 { None } else { columns.take(KEY_CANDIDATES_MAX).find(is_first) }
+    if rows == 0 {
+        return None;
+    }
+    let mut columns: Vec<(KeyLikelihood, usize)> =
+        columns.map(|column| (column.likelihood(), column.position)).collect();
+    columns.sort_unstable();
+    let mut columns = columns.into_iter().map(|(_, position)| position).take(KEY_CANDIDATES_MAX);
+    columns.find(|column| is_key(*column, KEY_SAMPLE_ROWS.min(rows)) && is_key(*column, rows))
 }
 
 /// Hashes one text of a key.

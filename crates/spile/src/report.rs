@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::io::Write as _;
 
-use contract::diagnostic::{Diagnostic, Severity, render_all};
+use contract::diagnostic::{Diagnostic, Severity, render_all_within};
 use contract::humanize::{group_digits, pluralize};
 use contract::{Contract, Tool, ToolOperation, tokens};
 
@@ -135,12 +135,9 @@ pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> Strin
         }
         let severity = format!("  {:7}  ", note.severity.as_str());
         out += &layout::hanging(&severity, &sanitize::escape_line(&note.message), style.columns);
-        let location = note
-            .location
-            .as_ref()
-            .map(|location| format!("{}:{}:{}: ", location.file_name(), location.line(), location.column()))
-            .unwrap_or_default();
-        let help = format!("{location}{}", note.help.as_deref().unwrap_or_default());
+        let location = note.location.as_ref();
+        let location = location.map(|at| format!("{}:{}:{}", at.file_name(), at.line(), at.column()));
+        let help = [location, note.help.clone()].into_iter().flatten().collect::<Vec<_>>().join(": ");
         if !help.is_empty() {
             out += &layout::hanging("           ", &sanitize::escape_line(&help), style.columns);
         }
@@ -226,11 +223,8 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
     }
     // After notes comes more output; an error is the last thing that a command prints.
     let has_error = diagnostics.iter().any(|one| one.severity == Severity::Error);
-    let text = render_all(diagnostics, is_color_enabled());
-    // The lines of a file that a diagnostic quotes stay as they are.
-    let is_prose = |line: &str| !line.contains(" | ") && !line.trim_start().starts_with('|');
-    let text = layout::wrap_lines(text.trim_end(), OutputStyle::stderr().columns, is_prose);
-    let text = sanitize::styled(&text);
+    let text = render_all_within(diagnostics, is_color_enabled(), OutputStyle::stderr().columns);
+    let text = sanitize::styled(text.trim_end());
     let _ = writeln!(std::io::stderr(), "{text}{}", if has_error { "" } else { "\n" });
 }
 
@@ -280,6 +274,14 @@ mod tests {
                    look
           and 2 more like these; `spile check --json` lists them all
         ");
+    }
+
+    #[test]
+    fn a_note_without_help_has_its_location_and_nothing_after_it() {
+        let origin = Arc::new(FileText::new("spile.toml", "[server]\nname = 'x'\n"));
+        let note = Diagnostic::note("one").at(&FileLocation::new(&origin, 9..13));
+        let section = notes_section(&[&note], &OutputStyle::of_width(80));
+        assert_eq!(section, "notes: 1 note\n  note     one\n           spile.toml:2:1\n");
     }
 
     #[test]

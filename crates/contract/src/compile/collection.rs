@@ -3,7 +3,7 @@
 use super::field::ColumnInputs;
 use super::writes::WritableFields;
 use super::{Compiler, DEFAULT_FIELDS_MAX, suggest};
-use crate::contract::Collection;
+use crate::contract::{Collection, NoticeSupport};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
@@ -55,7 +55,7 @@ impl<'m> Compiler<'m> {
             has_native_numbers: table.columns.iter().any(|column| column.possible_types.is_some()),
         });
         let key = self.resolve_key(declared, table, &fields);
-        self.report_near_misses(declared, table);
+        self.report_near_misses(declared, table, &names);
         let columns = column_shapes(&fields, &declared.fields, declared.null_text.as_deref());
         let shape = TableShape { table: table.name.clone(), columns, key };
         let missing_key_reason = missing_key_reason(table, &fields);
@@ -79,6 +79,10 @@ impl<'m> Compiler<'m> {
             rows_max: declared.rows_max as usize,
             bytes_max: declared.bytes_max as usize,
             write_policy: None,
+            notices: NoticeSupport {
+                in_reads: table.may_be_withdrawn,
+                in_writes: facts.tables.iter().any(|table| table.may_be_withdrawn),
+            },
         };
         let writable = self.compile_writes(declared, table, &mut collection);
         let tool_fields = ToolFields { filters, sorts, search, writable, missing_key_reason };

@@ -168,6 +168,13 @@ impl<'m> Compiler<'m> {
     fn check_not_empty(&mut self, known: &[KnownSource<'_>], tools: &[CompiledTool<'m>]) {
         let Manifest { sources, collections, tools: declared_tools, .. } = self.manifest;
         if collections.is_empty() && declared_tools.is_empty() {
+            let mut tables = known.iter().flat_map(|known| &known.facts.tables);
+            let skipped = known.iter().flat_map(|known| &known.facts.skipped_tables).next();
+            if let (None, Some(skipped)) = (tables.next(), skipped) {
+                let error = Diagnostic::error(format!("nothing to serve: {skipped}"));
+                let help = "a table needs a row of column names: texts, above its rows";
+                return self.diagnostics.push(error.help(help));
+            }
             let error =
                 Diagnostic::error("nothing to serve: the manifest declares no collection and no tool");
             let help = match (sources.first(), known.first()) {

@@ -4,6 +4,7 @@ use super::Compiler;
 use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::humanize::group_digits;
+use crate::init::toml_string;
 use crate::manifest;
 use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
 
@@ -11,21 +12,31 @@ pub(super) const CODE: &str = "near_miss";
 
 impl Compiler<'_> {
     /// Warns about the near misses of a table, except in columns that are hidden or have a declared type.
-    pub(super) fn report_near_misses(&mut self, declared: &manifest::Collection, table: &TableFacts) {
+    /// `names` are what callers see each column as.
+    pub(super) fn report_near_misses(
+        &mut self,
+        declared: &manifest::Collection,
+        table: &TableFacts,
+        names: &[String],
+    ) {
         let field = |column: &str| declared.fields.iter().find(|field| field.column.value == column);
         let is_settled =
             |column: &str| field(column).is_some_and(|one| one.hidden || one.data_type.is_some());
-        let found: Vec<(usize, &ColumnFacts, &NearMiss)> = table
+        let found: Vec<(&ColumnFacts, &str, &NearMiss)> = table
             .columns
             .iter()
-            .enumerate()
-            .filter(|(_, column)| !is_settled(&column.name))
-            .filter_map(|(index, column)| Some((index, column, column.near_miss.as_ref()?)))
+            .zip(names)
+            .filter(|(column, _)| !is_settled(&column.name))
+            .filter_map(|(column, name)| {
+                let header = if column.name.trim().is_empty() { name } else { &column.name };
+                Some((column, header.as_str(), column.near_miss.as_ref()?))
+            })
             .collect();
-        for (index, column, near_miss) in &found {
+        for (column, header, near_miss) in &found {
             let is_sensitive = field(&column.name).is_some_and(|field| field.sensitive);
-            let message = near_miss_message(&declared.name.value, (*index, column), near_miss, is_sensitive);
-            let help = near_miss_help(column, near_miss);
+            let message =
+                near_miss_message(&declared.name.value, header, column.data_type, near_miss, is_sensitive);
+            let help = near_miss_help(column, near_miss, is_sensitive);
             let warning = Diagnostic::warning(message).code(CODE).help(help);
             self.diagnostics.push(warning.at(&declared.name.location));
         }
@@ -35,18 +46,23 @@ impl Compiler<'_> {
 /// ``orders: `amount` is text: 498 of 500 values are numbers, C10 is `tbd` ``
 fn near_miss_message(
     collection: &str,
-    (index, column): (usize, &ColumnFacts),
+    header: &str,
+    data_type: DataType,
     near_miss: &NearMiss,
     is_sensitive: bool,
 ) -> String {
-    let number = index + 1;
     let noun = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => "numbers",
         NearMissType::Date => "dates",
     };
     let (exact, similar) = (group_digits(near_miss.exact), group_digits(near_miss.similar));
     let total = group_digits(near_miss.total);
+    let texts = near_miss.exact_texts;
     let counts = match (near_miss.exact, near_miss.similar) {
+        (all, 0) if texts > 0 => {
+            let (numbers, texts) = (group_digits(all - texts), group_digits(texts));
+            format!("{numbers} of {total} values are {noun} and {texts} are texts of digits")
+        }
         (_, 0) => format!("{exact} of {total} values are {noun}"),
         (0, _) => format!("{similar} of {total} values look like {noun} but are not plain {noun}"),
         (_, 1) => {
@@ -54,25 +70,28 @@ fn near_miss_message(
         }
         (_, _) => format!("{exact} of {total} values are {noun} and {similar} look like {noun}"),
     };
-    let data_type = match column.data_type {
+    let data_type = match data_type {
         DataType::Text => "text",
         _ => "not of one type",
     };
     let first = match is_sensitive {
         true => format!("see {}", near_miss.first_location),
+        false if texts > 0 => format!("{} is the text `{}`", near_miss.first_location, near_miss.first_value),
         false if near_miss.exact == 0 => {
             format!("first `{}` in {}", near_miss.first_value, near_miss.first_location)
         }
         false => format!("{} is `{}`", near_miss.first_location, near_miss.first_value),
     };
-    let name = match column.name.trim() {
-        "" => format!("column {number} (no name)"),
-        name => format!("`{name}`"),
-    };
-    format!("`{collection}`: {name} is {data_type}: {counts}, {first}")
+    format!("`{collection}`: `{header}` is {data_type}: {counts}, {first}")
 }
 
-fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss) -> String {
+fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool) -> String {
+    if near_miss.is_only_exception && !is_sensitive {
+        let value = toml_string(&near_miss.first_value);
+        return format!(
+            "if this means that there is no value, set `null = {value}` for the column, or accept it with `as = \"text\"`"
+        );
+    }
     let (form, what) = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => ("`1234.5`", "numbers"),
         NearMissType::Date => ("`2026-01-31`", "dates"),

@@ -6,7 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use super::field::ColumnInputs;
 use super::tools::{new_tool, title_from_name};
 use super::{CompiledTool, Compiler, KnownSource, suggest};
-use crate::contract::{Argument, Collection, LONG_RUNNING_TIMEOUT_MS, Returns, Statement, ToolOperation};
+use crate::contract::{
+    Argument, Collection, LONG_RUNNING_TIMEOUT_MS, NoticeSupport, Returns, Statement, ToolOperation,
+};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation};
 use crate::field::Field;
@@ -99,6 +101,7 @@ impl<'m> Compiler<'m> {
             rows_max: declared.rows_max as usize,
             bytes_max: declared.bytes_max as usize,
             write_policy: None,
+            notices: NoticeSupport::default(),
         };
         let source = declared.source.value.clone();
         let statement =

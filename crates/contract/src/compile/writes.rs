@@ -133,7 +133,17 @@ impl Compiler<'_> {
                 }
             }
             Operation::Update if writable.update.is_empty() => {
-                let message = format!("`{name}` has no field that can be updated: the key cannot change");
+                let is_key = |at: &usize| collection.shape.key.contains(at);
+                let others = (0..collection.shape.columns.len()).filter(|at| !is_key(at));
+                let facts = |at: usize| &table.columns[collection.shape.columns[at].source_index];
+                let computed =
+                    others.filter_map(|at| facts(at).read_only_reason.as_ref().map(|reason| (at, reason)));
+                let rest = computed.map(|(at, reason)| (&collection.fields[at].name, reason)).next();
+                let rest = rest.map_or_else(String::new, |(field, reason)| {
+                    format!(", and the other fields cannot be set: `{field}`, because {reason}")
+                });
+                let message =
+                    format!("`{name}` has no field that can be updated: the key cannot change{rest}");
                 self.error(&operation.location, message, "remove the operation `update`".into());
             }
             Operation::Get | Operation::List | Operation::Search | Operation::Update | Operation::Delete => {}

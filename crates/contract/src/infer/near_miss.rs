@@ -28,6 +28,26 @@ struct SpellingCounts {
     similar: u64,
     /// The first text that is not of the type.
     first_other: Option<RowText>,
+    /// Whether there is another such text.
+    has_various_others: bool,
+}
+
+impl SpellingCounts {
+    #[inline]
+    fn observe_other(&mut self, row: u64, text: &str) {
+        match &self.first_other {
+            None => self.first_other = Some(RowText::new(row, text)),
+            Some(_) if self.has_various_others => {}
+            // A truncated text differs from itself.
+            Some(first) => self.has_various_others = first.text != text,
+        }
+    }
+
+    /// Whether every text that is not of the type is the same short one.
+    fn has_only_exception(&self) -> bool {
+        let is_short = |first: &RowText| first.text.chars().count() <= VALUE_CHARS_MAX;
+        self.similar == 0 && !self.has_various_others && self.first_other.as_ref().is_some_and(is_short)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -61,13 +81,13 @@ impl NearMissCounts {
             self.fractions += u64::from(text.contains('.'));
             let (shortest, longest) = self.lengths.unwrap_or((text.len(), text.len()));
             self.lengths = Some((shortest.min(text.len()), longest.max(text.len())));
-        } else if self.numbers.first_other.is_none() {
-            self.numbers.first_other = Some(RowText::new(row, text));
+        } else {
+            self.numbers.observe_other(row, text);
         }
         if is_date {
             self.dates.exact += 1;
-        } else if self.dates.first_other.is_none() {
-            self.dates.first_other = Some(RowText::new(row, text));
+        } else {
+            self.dates.observe_other(row, text);
         }
         // Most texts have no digit near their start, and cost no more than this.
         if !is_number && !is_date && text.bytes().take(8).any(|byte| byte.is_ascii_digit()) {
@@ -95,24 +115,28 @@ impl NearMissCounts {
         let numbers = native_numbers + self.numbers.exact + self.numbers.similar;
         let dates = self.dates.exact + self.dates.similar;
         let is_most = |count: u64| count >= 2 && count.saturating_mul(2) >= total;
-        let (looks_like, exact, similar, first) = if is_most(numbers) && !self.are_codes(native_numbers) {
+        let (looks_like, counts, first) = if is_most(numbers) && !self.are_codes(native_numbers) {
             // Among native numbers every text is an exception; among texts, those that are not numbers.
             let among_texts = self.numbers.first_other.as_ref().or(self.first.as_ref());
             let first = if native_numbers > 0 { self.first.as_ref() } else { among_texts };
             let is_whole = self.fractions == 0 && self.numbers.exact == total;
             let looks_like = if is_whole { NearMissType::Integer } else { NearMissType::Number };
-            (looks_like, native_numbers + self.numbers.exact, self.numbers.similar, first)
+            (looks_like, &self.numbers, first)
         } else if is_most(dates) && (self.dates.similar > 0 || self.dates.exact < total) {
-            (NearMissType::Date, self.dates.exact, self.dates.similar, self.dates.first_other.as_ref())
+            (NearMissType::Date, &self.dates, self.dates.first_other.as_ref())
         } else {
             return None;
         };
         let first = first?;
+        let native = if looks_like == NearMissType::Date { 0 } else { native_numbers };
+        let exact_texts = if native > 0 { counts.exact } else { 0 };
         Some(NearMiss {
             looks_like,
-            exact,
-            similar,
+            exact: native + counts.exact,
+            similar: counts.similar,
             total,
+            exact_texts,
+            is_only_exception: counts.has_only_exception() && exact_texts == 0 && native_others == 0,
             first_value: first.text.clone(),
             first_location: locate(first.row),
         })
@@ -265,8 +289,9 @@ mod tests {
         let mut inference = TypeInference::default();
         (0..).zip(texts).for_each(|(row, text)| inference.observe(row, text));
         let found = inference.near_miss(native_numbers, 0, |row| row.to_string())?;
+        let only = if found.is_only_exception { " only" } else { "" };
         Some(format!(
-            "{:?} {}+{}/{} {} {}",
+            "{:?} {}+{}/{} {} {}{only}",
             found.looks_like,
             found.exact,
             found.similar,
@@ -280,12 +305,15 @@ mod tests {
     fn a_near_miss_has_counts_and_the_first_exception() {
         for (texts, native_numbers, expected) in [
             (&["1", "2", "tbd", "4", "x"][..], 0, Some("Number 3+0/5 2 tbd")),
+            (&["1", "#N/A", "2", "#N/A"], 0, Some("Number 2+0/4 1 #N/A only")),
+            (&["-", "-"], 5, Some("Number 5+0/7 0 - only")),
+            (&["-", "1"], 5, Some("Number 6+0/7 0 -")),
             (&["989,79", "20.926,34"], 0, Some("Number 0+2/2 0 989,79")),
             (&["1.5", "10.5 ", "2"], 0, Some("Number 2+1/3 1 10.5 ")),
             (&["10.5 "], 500, Some("Number 500+1/501 0 10.5 ")),
-            (&["tbd"], 499, Some("Number 499+0/500 0 tbd")),
+            (&["tbd"], 499, Some("Number 499+0/500 0 tbd only")),
             (&["1.50", "2.75"], 0, Some("Number 2+0/2 0 1.50")),
-            (&["2026-02-11", "2026-02-12", "soon"], 0, Some("Date 2+0/3 2 soon")),
+            (&["2026-02-11", "2026-02-12", "soon"], 0, Some("Date 2+0/3 2 soon only")),
             (&["1/2/2026", "3/4/2026"], 0, Some("Date 0+2/2 0 1/2/2026")),
             // Quantities, which would sort as '9', '80', '7'.
             (&["9", "80", "700"], 0, Some("Integer 3+0/3 0 9")),

@@ -246,6 +246,16 @@ pub static SOURCE: Section = Section {
             .example("\";\"")
             .aliases(&["separator", "sep"])
             .applies_to(CSV),
+        Key::new(
+            "encoding",
+            VALUE,
+            "The encoding of the text, by its name in the [Encoding Standard](https://encoding.spec.whatwg.org/#names-and-labels): \
+             `windows-1251`, `shift_jis`, `gb18030` and so on.",
+        )
+        .default_text("detected: UTF-8, UTF-16, else Windows-1252")
+        .example("\"shift_jis\"")
+        .aliases(&["charset", "codepage", "character_set"])
+        .applies_to(CSV),
         Key::new("null", VALUE, "The text that means NULL.").example("\"n/a\"").applies_to(CSV),
         Key::new(
             "formulas",

@@ -18,6 +18,7 @@ mod variables;
 
 use std::sync::Arc;
 
+use encoding_rs::Encoding;
 /// `rate_limit = "60/min"`
 pub use spile_core::RateLimit;
 use toml::de::DeTable;
@@ -84,6 +85,8 @@ pub enum SourceSettings {
     Csv {
         /// ASCII; `None` to detect it.
         delimiter: Option<u8>,
+        /// `None` to detect it.
+        encoding: Option<&'static Encoding>,
         /// The text that means NULL.
         null_text: Option<String>,
         formulas: FormulaPolicy,

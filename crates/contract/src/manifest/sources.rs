@@ -1,5 +1,7 @@
 //! Parses `[sources.NAME]`, and resolves references to sources.
 
+use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, X_USER_DEFINED};
+
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
 use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown, text_value};
@@ -68,6 +70,7 @@ fn parse_settings(
     kind: SourceKind,
 ) -> SourceSettings {
     let delimiter = parse_delimiter(reader, t);
+    let encoding = parse_encoding(reader, t);
     let null = text_value(reader.text(t, "null"));
     let formulas = reader.one_of(t, "formulas").map(|(_, word)| word);
     let at = reader.text(t, "at").and_then(|text| parse_pointer(reader, text));
@@ -75,7 +78,7 @@ fn parse_settings(
         SourceKind::Sqlite => SourceSettings::Sqlite,
         SourceKind::Csv => {
             let formulas = if formulas == Some("keep") { FormulaPolicy::Keep } else { FormulaPolicy::Refuse };
-            SourceSettings::Csv { delimiter, null_text: null, formulas }
+            SourceSettings::Csv { delimiter, encoding, null_text: null, formulas }
         }
         SourceKind::Xlsx => SourceSettings::Workbook(WorkbookFormat::Xlsx),
         SourceKind::Xls => SourceSettings::Workbook(WorkbookFormat::Xls),
@@ -131,6 +134,21 @@ fn parse_delimiter(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) -
         reader.error(&text.location, message, help);
     }
     byte
+}
+
+/// A label as web browsers know them: <https://encoding.spec.whatwg.org/#names-and-labels>.
+fn parse_encoding(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) -> Option<&'static Encoding> {
+    let text = reader.text(table, "encoding")?;
+    // A file in an encoding with a state cannot be changed in one place.
+    let is_supported = |encoding: &&Encoding| ![ISO_2022_JP, REPLACEMENT, X_USER_DEFINED].contains(encoding);
+    let encoding = Encoding::for_label(text.value.as_bytes()).filter(is_supported);
+    if encoding.is_none() {
+        let message = format!("{} is not a supported encoding", text.quoted());
+        let help = "use a name such as `windows-1252`, `windows-1251`, `shift_jis`, `gb18030` or `utf-16le`, or remove \
+                    it to detect the encoding";
+        reader.error(&text.location, message, help);
+    }
+    encoding
 }
 
 /// RFC 6901: empty, or `/` before each name, with `~0` for `~` and `~1` for `/`.

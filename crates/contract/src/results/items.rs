@@ -3,7 +3,7 @@
 use spile_core::ToolResult;
 
 use super::{
-    RECORD_BYTES_MAX, RecordError, WriteResult, append_version, push_readable, record_version, tool_result,
+    RECORD_BYTES_MAX, RecordError, WriteResult, append_member, push_readable, record_version, tool_result,
     type_mismatch, write_object, write_record,
 };
 use crate::bind::Projection;
@@ -89,7 +89,7 @@ impl<'c> Items<'c> {
             return Ok(None);
         }
         let version = record_version(self.collection, cells)?;
-        append_version(&mut self.json, &version);
+        append_member(&mut self.json, VERSION_FIELD, |out| json::write::string(out, &version));
         Ok(Some(version))
     }
 

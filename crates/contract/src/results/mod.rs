@@ -62,7 +62,7 @@ fn write_record(
         return Ok(None);
     }
     let version = version_digest(&out[start..], cells);
-    append_version(out, &version);
+    append_member(out, VERSION_FIELD, |out| json::write::string(out, &version));
     Ok(Some(version))
 }
 
@@ -91,18 +91,6 @@ fn version_digest(record: &[u8], cells: &[ValueRef<'_>]) -> String {
     URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..VERSION_BYTES])
 }
 
-/// Adds `_version` to the object at the end of `out`.
-fn append_version(out: &mut Vec<u8>, version: &str) {
-    out.pop();
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    json::write::string(out, VERSION_FIELD);
-    out.push(b':');
-    json::write::string(out, version);
-    out.push(b'}');
-}
-
 /// The text for one row.
 fn record_text(
     collection: &Collection,
@@ -128,6 +116,34 @@ fn tool_result(text: String, structured: Vec<u8>) -> ToolResult {
         is_error: false,
         meta: None,
     }
+}
+
+/// Adds notices about the values of a result: each as a text block, and all in the member `member`, if the output schema
+/// has it.
+pub fn with_notices(mut result: ToolResult, notices: &[&str], member: Option<&str>) -> ToolResult {
+    if notices.is_empty() {
+        return result;
+    }
+    if let (Some(member), Some(structured)) = (member, &result.structured) {
+        let mut out = structured.as_str().as_bytes().to_vec();
+        append_member(&mut out, member, |out| {
+            json::write::array(out, notices, |out, notice| json::write::string(out, notice));
+        });
+        result.structured = Some(Json::from_written_bytes(out));
+    }
+    notices.iter().fold(result, |result, notice| result.with_notice(notice))
+}
+
+/// Adds a member to the object at the end of `out`.
+fn append_member(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    json::write::string(out, name);
+    out.push(b':');
+    value(out);
+    out.push(b'}');
 }
 
 #[inline]

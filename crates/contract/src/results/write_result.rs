@@ -3,7 +3,7 @@
 use json::Json;
 use spile_core::ToolResult;
 
-use super::{RECORD_BYTES_MAX, RecordError, record_text, tool_result, write_record};
+use super::{RECORD_BYTES_MAX, RecordError, append_member, record_text, tool_result, write_record};
 use crate::contract::Collection;
 use crate::humanize::pluralize;
 use crate::text_template::TextTemplate;
@@ -93,11 +93,6 @@ pub fn replayed_tool_result(stored: &[u8]) -> Option<ToolResult> {
 
 /// Adds a member with the value `true` to an object.
 fn with_flag(mut object: Vec<u8>, member: &str) -> Vec<u8> {
-    object.pop();
-    if object.last() != Some(&b'{') {
-        object.push(b',');
-    }
-    json::write::string(&mut object, member);
-    object.extend_from_slice(b":true}");
+    append_member(&mut object, member, |out| out.extend_from_slice(b"true"));
     object
 }

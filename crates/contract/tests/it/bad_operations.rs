@@ -137,6 +137,12 @@ fn rejects_writes_without_a_writable_field() {
         read_only_reason: Some("it is computed".into()),
         ..ColumnFacts::new("id", DataType::Text)
     };
+    let others = ColumnFacts { name: "total".into(), ..computed.clone() };
+    let others = TableFacts { columns: vec![people_table().columns.remove(0), others], ..people_table() };
+    let text = diagnostics_of_table(others, "operations = [\"update\"]");
+    let expected =
+        "the key cannot change, and the other fields cannot be set: `total`, because it is computed";
+    assert!(text.contains(expected), "{text}");
     let computed = TableFacts { columns: vec![computed], ..people_table() };
     assert_snapshot!(diagnostics_of_table(computed, "operations = [\"create\"]"), @r#"
     error: `people` has no field that a caller can set

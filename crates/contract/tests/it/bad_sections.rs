@@ -147,6 +147,17 @@ delimiter = "::"
 }
 
 #[test]
+fn rejects_an_encoding_that_is_unknown_or_has_a_state() {
+    for label in ["utf-7", "iso-2022-jp", ""] {
+        let text = format!("[sources.crm]\npath = \"crm.csv\"\nencoding = \"{label}\"\n");
+        let rendered = render_diagnostics(&text);
+        assert!(rendered.starts_with("error: ") && rendered.contains("spile.toml:3:12"), "{rendered}");
+        assert!(rendered.contains("is not a supported encoding"), "{rendered}");
+        assert!(rendered.contains("use a name such as `windows-1252`"), "{rendered}");
+    }
+}
+
+#[test]
 fn rejects_a_collection_without_any_source() {
     let text = r#"
 [collections.customers]

@@ -136,7 +136,9 @@ fn near_miss(name: &str, data_type: DataType, exact: u64, similar: u64, first: &
         exact,
         similar,
         total: 500,
+        exact_texts: 0,
         first_value: first.to_owned(),
+        is_only_exception: false,
         first_location: "C10".to_owned(),
     };
     ColumnFacts {
@@ -218,6 +220,38 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |              ^^^^^^
       = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
     "#);
+}
+
+#[test]
+fn near_misses_name_texts_missing_values_and_unnamed_columns() {
+    let with = |name: &str, data_type, exact_texts, is_only_exception| {
+        let column = near_miss(name, data_type, 500 - u64::from(is_only_exception), 0, "#N/A");
+        let near_miss = column.near_miss.map(|one| NearMiss { exact_texts, is_only_exception, ..one });
+        ColumnFacts { near_miss, ..column }
+    };
+    let columns = vec![
+        ColumnFacts::new("id", DataType::Text),
+        with("digits", DataType::Integer, 125, false),
+        with("missing", DataType::Number, 0, true),
+        with(" ", DataType::Text, 0, true),
+    ];
+    let facts = source_facts("orders", 500, columns);
+    let (_, found) = try_compile(&facts, "orders.xlsx", "[collections.orders]\n");
+    let lines: Vec<String> = found
+        .iter()
+        .map(|one| format!("{}; {}", one.message, one.help.as_deref().unwrap_or_default()))
+        .collect();
+    let null = "if this means that there is no value, set `null = \"#N/A\"` for the column, or accept it with `as = \"text\"`";
+    assert_eq!(
+        lines,
+        [
+            "`orders`: `digits` is not of one type: 375 of 500 values are numbers and 125 are texts of digits, C10 is the \
+             text `#N/A`; it sorts as text; declare `as = \"decimal\"`, or accept it with `as = \"text\"`"
+                .to_owned(),
+            format!("`orders`: `missing` is not of one type: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
+            format!("`orders`: `column_4` is text: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
+        ]
+    );
 }
 
 fn stock() -> SourceFacts {

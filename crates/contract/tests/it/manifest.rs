@@ -93,6 +93,7 @@ fn every_key_is_parsed() {
         sheet.settings,
         SourceSettings::Csv {
             delimiter: Some(b'\t'),
+            encoding: None,
             null_text: Some("n/a".into()),
             formulas: FormulaPolicy::Refuse
         }
@@ -219,14 +220,40 @@ fn every_kind_of_source_has_its_own_settings() {
         ("kind = 'jsonl'\npath = 'a.log'", SourceSettings::JsonLines),
         (
             "path = 'a.csv'\nformulas = 'keep'",
-            SourceSettings::Csv { delimiter: None, null_text: None, formulas: FormulaPolicy::Keep },
+            SourceSettings::Csv {
+                delimiter: None,
+                encoding: None,
+                null_text: None,
+                formulas: FormulaPolicy::Keep,
+            },
         ),
         (
             "path = 'a.csv'\nformulas = 'refuse'",
-            SourceSettings::Csv { delimiter: None, null_text: None, formulas: FormulaPolicy::Refuse },
+            SourceSettings::Csv {
+                delimiter: None,
+                encoding: None,
+                null_text: None,
+                formulas: FormulaPolicy::Refuse,
+            },
         ),
     ] {
         assert_eq!(parse_manifest(&format!("[sources.a]\n{lines}")).sources[0].settings, settings, "{lines}");
+    }
+}
+
+#[test]
+fn an_encoding_has_any_of_its_names() {
+    for (label, expected) in [
+        ("shift_jis", "Shift_JIS"),
+        ("SJIS", "Shift_JIS"),
+        ("cp1251", "windows-1251"),
+        ("latin1", "windows-1252"),
+    ] {
+        let manifest = parse_manifest(&format!("[sources.a]\npath = 'a.csv'\nencoding = '{label}'"));
+        let SourceSettings::Csv { encoding, .. } = &manifest.sources[0].settings else {
+            panic!("a csv file")
+        };
+        assert_eq!(encoding.map(|encoding| encoding.name()), Some(expected), "{label}");
     }
 }
 

@@ -5,7 +5,9 @@ use contract::source::{
     ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts, WriteCapabilities,
     WriteSupport,
 };
-use contract::{CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation, Versioning, manifest};
+use contract::{
+    CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation, ValueRef, Versioning, manifest, results,
+};
 use insta::assert_snapshot;
 use json::Json;
 
@@ -308,4 +310,78 @@ fn null_is_accepted_for_nullable_fields_only() {
     ] {
         assert_eq!(update.is_valid(&Json::parse(arguments).expect("JSON")), good, "{arguments}");
     }
+}
+
+/// Only results that can have notices declare the member, so that other contracts do not change.
+#[test]
+fn notices_are_in_the_output_schema_where_values_may_be_withdrawn() {
+    let plain = compile_people(ALL);
+    for tool in &plain.tools {
+        assert!(!tool.output_schema.as_str().contains("notices"), "{}", tool.output_schema);
+    }
+    let withdrawable = TableFacts { may_be_withdrawn: true, ..people_table() };
+    let (contract, _) = compile_table(withdrawable, Ok(top_statement()), ALL);
+    let contract = contract.expect("a contract");
+    let notices = r#""type":"array","items":{"type":"string"},"description":"why values are missing"}"#;
+    for (name, member) in [
+        ("get_people", "_notices"),
+        ("list_people", "notices"),
+        ("search_people", "notices"),
+        ("create_people", "notices"),
+        ("update_people", "notices"),
+        ("delete_people", "notices"),
+    ] {
+        let schema = tool(&contract, name).output_schema.as_str();
+        assert_eq!(schema.matches(&format!("\"{member}\":{{{notices}")).count(), 1, "{schema}");
+        assert_eq!(schema.matches("notices\"").count(), 1, "{schema}");
+    }
+}
+
+#[test]
+fn a_result_with_notices_fits_its_output_schema() {
+    let withdrawable = TableFacts { may_be_withdrawn: true, ..people_table() };
+    let (contract, _) = compile_table(withdrawable, Ok(top_statement()), ALL);
+    let contract = contract.expect("a contract");
+    let collection = &contract.collections[0];
+    let text = ValueRef::Text;
+    let row = [
+        ValueRef::Integer(1),
+        text("Ann"),
+        ValueRef::Null,
+        ValueRef::Null,
+        ValueRef::Null,
+        ValueRef::Integer(1),
+        text("A"),
+    ];
+    let get = || results::record(collection, None, &row).expect("a row");
+    let create = results::WriteResult::record(collection, None, "created", &row).expect("a row");
+    let create = results::write_tool_result(create, true);
+    for (name, member, result) in
+        [("get_people", contract::NOTICES_FIELD, get()), ("create_people", contract::NOTICES_MEMBER, create)]
+    {
+        let schema = CompiledSchema::compile(&tool(&contract, name).output_schema).expect("a schema");
+        let result = results::with_notices(result, &["one \"value\"", "two"], Some(member));
+        let json = result.structured.expect("structured content");
+        assert!(json.as_str().ends_with(&format!(r#","{member}":["one \"value\"","two"]}}"#)), "{json}");
+        assert!(schema.is_valid(&json), "{json}");
+    }
+    // A contract without the member has the notice as text only.
+    let result = results::with_notices(get(), &["one"], None);
+    let structured = get().structured.map(|json| json.to_string());
+    assert_eq!(result.structured.map(|json| json.to_string()), structured);
+}
+
+/// A workbook without any text cell has no table that a manifest could declare.
+#[test]
+fn nothing_to_serve_is_explained_by_the_first_table_that_was_skipped() {
+    let (manifest, _) =
+        manifest::parse("spile.toml", "[sources.s]\npath = \"s.xlsx\"\n", &|_| None).expect("a manifest");
+    let skipped =
+        contract::source::SkippedTable { table: "Sheet1".into(), reason: "it has no header row".into() };
+    let facts = SourceFacts { skipped_tables: vec![skipped], ..SourceFacts::default() };
+    let (contract, found) =
+        compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &[] }], "s");
+    assert!(contract.is_none());
+    assert_eq!(found[0].message, "nothing to serve: `Sheet1` is not served: it has no header row");
+    assert_eq!(found[0].help.as_deref(), Some("a table needs a row of column names: texts, above its rows"));
 }

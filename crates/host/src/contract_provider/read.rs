@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use contract::bind::{BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, Page, RecordError, RowList};
 use contract::source::{CursorPosition, Query, Reader, RowPosition, Search, SourceError};
-use contract::{Collection, Tool, ToolOperation, ValueRef, cursor};
+use contract::{Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, ValueRef, cursor};
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
@@ -73,7 +73,7 @@ impl ProviderInner {
         Some(match (read, result) {
             (Err(SourceError::WouldBlock), _) if blocking.is_none() => return None,
             (Err(error), _) => source_error_outcome(&error, collection, platform),
-            (Ok(_), Some(Ok(result))) => with_notice(result, reader),
+            (Ok(_), Some(Ok(result))) => with_notice(result, reader, collection, NOTICES_FIELD),
             (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
             (Ok(_), None) => {
                 let mut error = not_found_error(collection, key);
@@ -112,7 +112,7 @@ impl ProviderInner {
             self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
         };
         Some(match page.finish(total, seal) {
-            Ok(result) => with_notice(result, reader),
+            Ok(result) => with_notice(result, reader, collection, NOTICES_MEMBER),
             Err(error) => record_error_outcome(&error, collection, platform),
         })
     }
@@ -143,7 +143,7 @@ impl ProviderInner {
         match reader.search(&search, &mut |cells| rows.push(cells)) {
             Err(error) => source_error_outcome(&error, collection, platform),
             Ok(outcome) => match rows.into_search_result(outcome, scope.scan_rows_max) {
-                Ok(result) => with_notice(result, reader),
+                Ok(result) => with_notice(result, reader, collection, NOTICES_MEMBER),
                 Err(error) => record_error_outcome(&error, collection, platform),
             },
         }
@@ -186,9 +186,11 @@ const NOT_A_CURSOR: &str =
     "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort";
 
 /// The result, with the reader's notice about the data if it has one.
-fn with_notice(result: ToolResult, reader: &dyn Reader) -> Outcome {
+fn with_notice(result: ToolResult, reader: &dyn Reader, collection: &Collection, member: &str) -> Outcome {
     match reader.notice() {
-        Some(notice) => result.with_notice(&notice).into(),
+        Some(notice) => {
+            results::with_notices(result, &[&notice], collection.notices.in_reads.then_some(member)).into()
+        }
         None => result.into(),
     }
 }

@@ -8,7 +8,7 @@ use contract::source::{
     IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteError, WriteOutcome,
     run_transaction,
 };
-use contract::{Collection, DataType, Tool, Value, ValueRef, Versioning};
+use contract::{Collection, DataType, NOTICES_MEMBER, Tool, Value, ValueRef, Versioning};
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
 
 use super::confirm;
@@ -56,11 +56,16 @@ impl ProviderInner {
         match written {
             Ok(WriteOutcome::Done(Written { result, notices })) => {
                 let result = results::write_tool_result(result, dry_run);
-                let notices = notices.iter().map(|notice| match dry_run {
-                    true => format!("nothing was written; the write would have this effect: {notice}"),
-                    false => notice.clone(),
-                });
-                notices.fold(result, |result, notice| result.with_notice(&notice)).into()
+                let notices: Vec<String> = notices
+                    .iter()
+                    .map(|notice| match dry_run {
+                        true => format!("nothing was written; the write would have this effect: {notice}"),
+                        false => notice.clone(),
+                    })
+                    .collect();
+                let notices: Vec<&str> = notices.iter().map(String::as_str).collect();
+                let member = collection.notices.in_writes.then_some(NOTICES_MEMBER);
+                results::with_notices(result, &notices, member).into()
             }
             Ok(WriteOutcome::Replayed(stored)) => replayed_outcome(&stored),
             Ok(WriteOutcome::Discarded(reason)) => reason.into_outcome(collection, platform),

@@ -1,10 +1,11 @@
-//! Detects the encoding of a file, and decodes it.
+//! Detects the encoding of a file, unless it is declared, and decodes it.
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use memchr::memchr;
 
 use super::encode::TextEncoding;
 use super::error::{CsvError, ForeignFormat};
+use super::guess::{contradicts_windows_1252, guess_encodings};
 use super::location::TextLocation;
 
 pub(super) struct DecodedText {
@@ -29,24 +30,27 @@ const MAGIC_NUMBERS: [(&[u8], ForeignFormat); 6] = [
     (b"PAR1", ForeignFormat::Parquet),
 ];
 
-pub(super) fn decode(bytes: Vec<u8>) -> Result<DecodedText, CsvError> {
+pub(super) fn decode(bytes: Vec<u8>, declared: Option<&'static Encoding>) -> Result<DecodedText, CsvError> {
     if let Some((_, format)) = MAGIC_NUMBERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Err(CsvError::WrongFormat(*format));
     }
+    match declared {
+        Some(declared) => decode_declared(bytes, TextEncoding::new(declared)),
+        None => detect(bytes),
+    }
+}
+
+fn detect(bytes: Vec<u8>) -> Result<DecodedText, CsvError> {
     let bom_note = "read as UTF-16, because it begins with a UTF-16 byte order mark";
     if let Some(rest) = bytes.strip_prefix(UTF16_LE_BOM) {
-        return decode_utf16(UTF_16LE, rest, TextEncoding::Utf16Le { has_bom: true }, bom_note);
+        return decode_utf16(UTF_16LE, rest, TextEncoding::Utf16Le { has_bom: true }, Some(bom_note));
     }
     if let Some(rest) = bytes.strip_prefix(UTF16_BE_BOM) {
-        return decode_utf16(UTF_16BE, rest, TextEncoding::Utf16Be { has_bom: true }, bom_note);
+        return decode_utf16(UTF_16BE, rest, TextEncoding::Utf16Be { has_bom: true }, Some(bom_note));
     }
     if let Some(decoder) = detect_utf16_without_bom(&bytes) {
-        let encoding = match decoder == UTF_16LE {
-            true => TextEncoding::Utf16Le { has_bom: false },
-            false => TextEncoding::Utf16Be { has_bom: false },
-        };
         let note = "read as UTF-16 without a byte order mark, because every other byte is zero";
-        return decode_utf16(decoder, &bytes, encoding, note);
+        return decode_utf16(decoder, &bytes, TextEncoding::new(decoder), Some(note));
     }
     check_no_nul(&bytes)?;
     let start = if bytes.starts_with(UTF8_BOM) { UTF8_BOM.len() } else { 0 };
@@ -61,12 +65,68 @@ pub(super) fn decode(bytes: Vec<u8>) -> Result<DecodedText, CsvError> {
             if start > 0 || (at_end && !bytes[..valid].is_ascii()) {
                 return Err(CsvError::InvalidUtf8 { location: TextLocation::at_byte(&bytes, valid) });
             }
+            if let Some(at) = contradicts_windows_1252(&bytes) {
+                let location = TextLocation::at_byte(&bytes, at);
+                return Err(CsvError::UnknownEncoding { location, guesses: guess_encodings(&bytes) });
+            }
             let (text, _) = WINDOWS_1252.decode_without_bom_handling(&bytes);
-            let note = "read as Windows-1252, because it is not UTF-8";
-            let encoding = TextEncoding::Windows1252;
+            let note = "read as Windows-1252, because it is not UTF-8; if letters look wrong, set the encoding of its \
+                        source in the manifest; if they are right, `encoding = \"windows-1252\"` makes sure of it";
+            let encoding = TextEncoding::Legacy(WINDOWS_1252);
             Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note: Some(note) })
         }
     }
+}
+
+fn decode_declared(bytes: Vec<u8>, encoding: TextEncoding) -> Result<DecodedText, CsvError> {
+    let bom = [(UTF8_BOM, "UTF-8"), (UTF16_LE_BOM, "UTF-16LE"), (UTF16_BE_BOM, "UTF-16BE")];
+    let bom = bom.into_iter().find(|(bom, _)| bytes.starts_with(bom));
+    let (bom_len, found) = bom.map_or((0, None), |(bom, name)| (bom.len(), Some(name)));
+    if let Some(found) = found.filter(|found| *found != encoding.name()) {
+        return Err(CsvError::OtherEncoding { declared: encoding.name(), found });
+    }
+    let has_bom = bom_len > 0;
+    match encoding {
+        TextEncoding::Utf16Le { .. } => {
+            decode_utf16(UTF_16LE, &bytes[bom_len..], TextEncoding::Utf16Le { has_bom }, None)
+        }
+        TextEncoding::Utf16Be { .. } => {
+            decode_utf16(UTF_16BE, &bytes[bom_len..], TextEncoding::Utf16Be { has_bom }, None)
+        }
+        TextEncoding::Utf8 => {
+            check_no_nul(&bytes)?;
+            match String::from_utf8(bytes) {
+                Ok(text) => Ok(DecodedText { text, start: bom_len, encoding, note: None }),
+                Err(error) => {
+                    let at = error.utf8_error().valid_up_to();
+                    Err(invalid_encoding(error.as_bytes(), at, encoding))
+                }
+            }
+        }
+        TextEncoding::Legacy(legacy) => {
+            check_no_nul(&bytes)?;
+            match legacy.decode_without_bom_handling_and_without_replacement(&bytes) {
+                Some(text) => Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note: None }),
+                None => Err(invalid_encoding(&bytes, first_malformed(legacy, &bytes), encoding)),
+            }
+        }
+    }
+}
+
+fn invalid_encoding(bytes: &[u8], at: usize, encoding: TextEncoding) -> CsvError {
+    CsvError::InvalidEncoding { location: TextLocation::at_byte(bytes, at), declared: encoding.name() }
+}
+
+/// Where a line begins that cannot be decoded. No line end is part of another character in these encodings.
+fn first_malformed(encoding: &'static Encoding, bytes: &[u8]) -> usize {
+    let mut at = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if encoding.decode_without_bom_handling_and_without_replacement(line).is_none() {
+            return at;
+        }
+        at += line.len();
+    }
+    at
 }
 
 /// Detects UTF-16 without a byte order mark: in a header, one byte of most characters is zero, and always the same
@@ -91,14 +151,14 @@ fn decode_utf16(
     decoder: &'static Encoding,
     bytes: &[u8],
     encoding: TextEncoding,
-    note: &'static str,
+    note: Option<&'static str>,
 ) -> Result<DecodedText, CsvError> {
     let (text, broken) = decoder.decode_without_bom_handling(bytes);
     if broken {
         return Err(CsvError::InvalidUtf16);
     }
     check_no_nul(text.as_bytes())?;
-    Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note: Some(note) })
+    Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note })
 }
 
 fn check_no_nul(bytes: &[u8]) -> Result<(), CsvError> {

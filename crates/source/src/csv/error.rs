@@ -9,6 +9,7 @@ use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::source::SourceError;
 
+use super::guess::EncodingGuess;
 use super::location::TextLocation;
 use crate::error_text::{self, ErrorText, expected_type, truncate};
 use crate::watch::FileError;
@@ -26,6 +27,21 @@ pub(super) enum CsvError {
         location: TextLocation,
     },
     InvalidUtf16,
+    /// Neither UTF-8 nor Windows-1252.
+    UnknownEncoding {
+        location: TextLocation,
+        guesses: Vec<EncodingGuess>,
+    },
+    /// Not in the encoding that the manifest declares.
+    InvalidEncoding {
+        location: TextLocation,
+        declared: &'static str,
+    },
+    /// The byte order mark is that of another encoding than the declared one.
+    OtherEncoding {
+        declared: &'static str,
+        found: &'static str,
+    },
     InvalidDelimiter(u8),
     TooManyColumns(usize),
     Ragged {
@@ -33,7 +49,7 @@ pub(super) enum CsvError {
         fields: usize,
         header: usize,
         delimiter: u8,
-        comment: Option<CommentLine>,
+        cause: Option<RaggedCause>,
     },
     UnclosedQuote {
         location: TextLocation,
@@ -63,11 +79,20 @@ pub(super) enum CsvError {
     },
 }
 
-/// Which line begins with `#`, as comments do in other formats.
+/// Why a line probably has another number of fields than the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommentLine {
-    First,
-    Current,
+pub(super) enum RaggedCause {
+    /// The first line begins with `#`, as comments do in other formats.
+    FirstIsComment,
+    IsComment,
+    /// The table begins in this line, and other lines are before it.
+    LinesBefore {
+        first: usize,
+    },
+    /// The table ends in this line, and other lines follow.
+    LinesAfter {
+        last: usize,
+    },
 }
 
 /// Files that are often named `.csv` by mistake.
@@ -97,6 +122,8 @@ impl CsvError {
         match self {
             Self::Nul { location }
             | Self::InvalidUtf8 { location }
+            | Self::UnknownEncoding { location, .. }
+            | Self::InvalidEncoding { location, .. }
             | Self::Ragged { location, .. }
             | Self::UnclosedQuote { location }
             | Self::TypeMismatch { location, .. }
@@ -106,6 +133,7 @@ impl CsvError {
             | Self::Empty
             | Self::WrongFormat(_)
             | Self::InvalidUtf16
+            | Self::OtherEncoding { .. }
             | Self::InvalidDelimiter(_)
             | Self::TooManyColumns(_)
             | Self::ColumnNotFound { .. }
@@ -156,6 +184,18 @@ impl CsvError {
                 "save it again as UTF-8".into(),
             ),
             Self::InvalidUtf16 => (format!("`{file}` is not valid UTF-16"), "save it again as UTF-8".into()),
+            Self::UnknownEncoding { location, guesses } => (
+                format!("`{file}` line {} is neither UTF-8 nor Windows-1252", location.line),
+                unknown_encoding_help(guesses),
+            ),
+            Self::InvalidEncoding { location, declared } => (
+                format!("`{file}` line {} is not valid {declared}", location.line),
+                "correct `encoding` in the manifest, or save the file again in that encoding".into(),
+            ),
+            Self::OtherEncoding { declared, found } => (
+                format!("`{file}` begins with the byte order mark of {found}, but `encoding` is {declared}"),
+                "remove `encoding` from the manifest".into(),
+            ),
             Self::InvalidDelimiter(byte) => (
                 format!("`{}` cannot separate fields", byte.escape_ascii()),
                 "use a comma, a semicolon, a tab or `|`".into(),
@@ -167,19 +207,25 @@ impl CsvError {
                     "remove some".into(),
                 )
             }
-            Self::Ragged { location, fields, header, delimiter, comment } => (
+            Self::Ragged { location, fields, header, delimiter, cause } => (
                 format!(
                     "`{file}` line {} has {}, the header has {header}",
                     location.line,
                     field_count_text(*fields)
                 ),
-                match comment {
-                    Some(CommentLine::First) => {
+                match cause {
+                    Some(RaggedCause::FirstIsComment) => {
                         "line 1 begins with `#`: if it is a comment, remove it, so that the first line names \
                          the columns"
                             .into()
                     }
-                    Some(CommentLine::Current) => "a CSV has no comments: remove the line".into(),
+                    Some(RaggedCause::IsComment) => "a CSV has no comments: remove the line".into(),
+                    Some(RaggedCause::LinesBefore { first }) => {
+                        format!("the table seems to begin in line {first}; remove the lines before it")
+                    }
+                    Some(RaggedCause::LinesAfter { last }) => {
+                        format!("the table seems to end in line {last}; remove the lines after it")
+                    }
                     None => ragged_row_help(*fields, *header, *delimiter),
                 },
             ),
@@ -236,6 +282,20 @@ impl ForeignFormat {
 
 fn field_count_text(fields: usize) -> String {
     pluralize(fields as u64, "field")
+}
+
+fn unknown_encoding_help(guesses: &[EncodingGuess]) -> String {
+    let guess = |guess: &EncodingGuess| format!("`encoding = \"{}\"` (`{}`)", guess.label, guess.line);
+    let guesses: Vec<String> = guesses.iter().map(guess).collect();
+    match guesses.is_empty() {
+        true => "save it as UTF-8, or set `encoding` for its source in the manifest".into(),
+        false => {
+            format!(
+                "save it as UTF-8, or set how its source reads it in the manifest: {}",
+                guesses.join(" or ")
+            )
+        }
+    }
 }
 
 fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {

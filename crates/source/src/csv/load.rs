@@ -11,7 +11,7 @@ use contract::source::SourceError;
 
 use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
-use super::error::{CommentLine, CsvError};
+use super::error::{CsvError, RaggedCause};
 use super::formula_guard::LeadingSigns;
 use super::index::CsvKeyIndex;
 use super::location::{TextLocation, line_at};
@@ -19,7 +19,7 @@ use super::sniff::{self, FileExtension};
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 use super::table::{CsvColumnProfile, CsvTable};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
-use crate::key_index::{DuplicateKey, find_key_column};
+use crate::key_index::{DuplicateKey, KeyCandidate, find_key_column};
 use crate::watch::{FileError, FileLoader};
 
 /// Loads files of delimiter-separated text.
@@ -44,7 +44,7 @@ impl FileLoader for CsvLoader {
     }
 
     fn load(&self, bytes: Vec<u8>) -> Result<CsvSnapshot, CsvError> {
-        let decoded = decode(bytes)?;
+        let decoded = decode(bytes, self.options.encoding)?;
         let bytes = decoded.text.len() as u64;
         if bytes > FILE_BYTES_MAX {
             return Err(FileError::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
@@ -56,8 +56,9 @@ impl FileLoader for CsvLoader {
         let CsvTable { text, encoding, .. } = &*snapshot.table;
         match encoding {
             TextEncoding::Utf8 => text.as_bytes() == bytes,
-            TextEncoding::Utf16Le { .. } | TextEncoding::Utf16Be { .. } | TextEncoding::Windows1252 => {
-                decode(bytes.to_vec()).is_ok_and(|now| now.encoding == *encoding && now.text == *text)
+            TextEncoding::Utf16Le { .. } | TextEncoding::Utf16Be { .. } | TextEncoding::Legacy(_) => {
+                let now = decode(bytes.to_vec(), self.options.encoding);
+                now.is_ok_and(|now| now.encoding == *encoding && now.text == *text)
             }
         }
     }
@@ -99,13 +100,15 @@ impl CsvSnapshot {
         let long: Vec<u32> =
             (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
         let is_candidate = |profile: &CsvColumnProfile| {
-            let is_scalar = matches!(profile.data_type, DataType::Text | DataType::Integer | DataType::Int64);
-            is_scalar && !profile.has_empty && !profile.has_null
+            KeyCandidate::is_key_type(profile.data_type) && !profile.has_empty && !profile.has_null
         };
-        let positions = (0..table.profiles.len()).filter(|position| is_candidate(&table.profiles[*position]));
+        let columns = table.header.iter().zip(&table.profiles).enumerate();
+        let candidates = columns
+            .filter(|(_, (_, profile))| is_candidate(profile))
+            .map(|(position, (name, profile))| KeyCandidate { position, name, data_type: profile.data_type });
         let is_long =
             |position: usize| long.iter().any(|row| table.field_text(*row, position).len() > KEY_BYTES_MAX);
-        find_key_column(positions, table.len(), |position, rows| match rows == table.len() {
+        find_key_column(candidates, table.len(), |position, rows| match rows == table.len() {
             true => !is_long(position) && self.index(&[position]).is_ok(),
             false => !is_long(position) && CsvKeyIndex::build(table, &[position], rows).is_ok(),
         })
@@ -293,18 +296,56 @@ fn ragged_row_error(
     let last = splitter.field_at(bytes, at).raw_span(at);
     let span = if fields > header { last } else { last.end..last.end };
     let first = text.trim_start_matches(['\u{feff}', '\n', '\r']);
-    let comment = match () {
-        () if bytes[from] == b'#' => Some(CommentLine::Current),
-        () if first.starts_with('#') => Some(CommentLine::First),
-        () => None,
+    let cause = match () {
+        () if bytes[from] == b'#' => Some(RaggedCause::IsComment),
+        () if first.starts_with('#') => Some(RaggedCause::FirstIsComment),
+        () => lines_around_table(text, splitter),
     };
     CsvError::Ragged {
         location: TextLocation::new(text, span),
         fields,
         header,
         delimiter: splitter.delimiter,
-        comment,
+        cause,
     }
+}
+
+/// Finds the table in a file with other lines before or after it: the longest run of records with the same number of
+/// fields.
+fn lines_around_table(text: &str, splitter: &FieldSplitter) -> Option<RaggedCause> {
+    const RECORDS_MAX: usize = 10_000;
+    const TABLE_RECORDS_MIN: usize = 3;
+    let bytes = text.as_bytes();
+    // Where each record begins, and its number of fields.
+    let mut records: Vec<(usize, usize)> = Vec::new();
+    let mut at = skip_blank_lines(bytes, if text.starts_with('\u{feff}') { 3 } else { 0 });
+    while at < bytes.len() && records.len() < RECORDS_MAX {
+        let from = at;
+        let mut fields = 1;
+        loop {
+            let field = splitter.field_at(bytes, at);
+            at = field.next;
+            match field.terminator {
+                Terminator::Delimiter => fields += 1,
+                Terminator::RecordEnd => break,
+                Terminator::UnclosedQuote => return None,
+            }
+        }
+        records.push((from, fields));
+        at = skip_blank_lines(bytes, at);
+    }
+    let runs = records.chunk_by(|(_, a), (_, b)| a == b).filter(|run| run[0].1 > 1);
+    let table = runs.max_by_key(|run| run.len()).filter(|run| run.len() >= TABLE_RECORDS_MIN)?;
+    let line = |at: usize| line_at(bytes, at);
+    let start = records.iter().position(|record| *record == table[0])?;
+    let after = &records[start + table.len()..];
+    // One bad line in a table is not where it begins.
+    let is_other = |record: &(usize, usize)| record.1 != table[0].1;
+    if start > 0 && table.len() * 2 > records.len() && records[..start].iter().all(is_other) {
+        return Some(RaggedCause::LinesBefore { first: line(table[0].0) });
+    }
+    let is_footer = start == 0 && after.len() < table.len() && after.iter().all(|(_, fields)| *fields == 1);
+    is_footer.then(|| RaggedCause::LinesAfter { last: line(table[table.len() - 1].0) })
 }
 
 impl ColumnProfiler {

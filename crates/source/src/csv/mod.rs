@@ -13,6 +13,7 @@ mod decode;
 mod encode;
 mod error;
 mod formula_guard;
+mod guess;
 mod index;
 mod load;
 mod read;
@@ -32,6 +33,7 @@ use contract::manifest::FormulaPolicy;
 use contract::source::{
     ColumnFacts, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, WriteSupport, Writer,
 };
+use encoding_rs::Encoding;
 
 use crate::location;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
@@ -48,6 +50,8 @@ const COLUMNS_MAX: usize = 1024;
 pub struct Options {
     /// What separates fields; detected if not given.
     pub delimiter: Option<u8>,
+    /// Detected if not given.
+    pub encoding: Option<&'static Encoding>,
     /// Text that means "no value" in every column.
     pub null_text: Option<String>,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
@@ -58,7 +62,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { delimiter: None, null_text: None, poll_interval_ms: 20, formulas: FormulaPolicy::default() }
+        Self {
+            delimiter: None,
+            encoding: None,
+            null_text: None,
+            poll_interval_ms: 20,
+            formulas: FormulaPolicy::default(),
+        }
     }
 }
 

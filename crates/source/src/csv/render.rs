@@ -46,8 +46,9 @@ impl CsvColumnMapping {
         match table.encoding.encode(&text) {
             Ok(_) => Ok(text),
             Err(c) => Err(format!(
-                "`{}` does not exist in Windows-1252, the encoding of the file; save the file as UTF-8",
-                c.escape_debug()
+                "`{}` does not exist in {}, the encoding of the file; save the file as UTF-8",
+                c.escape_debug(),
+                table.encoding.name()
             )),
         }
     }

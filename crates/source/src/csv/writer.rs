@@ -304,6 +304,9 @@ impl CsvWriter {
             | CsvError::Nul { .. }
             | CsvError::InvalidUtf8 { .. }
             | CsvError::InvalidUtf16
+            | CsvError::UnknownEncoding { .. }
+            | CsvError::InvalidEncoding { .. }
+            | CsvError::OtherEncoding { .. }
             | CsvError::InvalidDelimiter(_)
             | CsvError::TooManyColumns(_)
             | CsvError::Ragged { .. }

@@ -183,7 +183,13 @@ impl JsonDocument {
                 suggest_json_lines(bytes, file.scan_error(from, error))
             }
             scanned => {
-                let arrays = record_arrays(bytes, at, self.pointer.as_deref().unwrap_or_default(), DEPTH_MAX);
+                let arrays = record_arrays(
+                    bytes,
+                    at,
+                    self.pointer.as_deref().unwrap_or_default(),
+                    SearchScope::All,
+                    DEPTH_MAX,
+                );
                 let help = match (arrays.as_slice(), scanned) {
                     ([], Ok(doc)) => no_array_help(&doc, at - from).to_owned(),
                     ([], Err(_)) => {
@@ -212,13 +218,28 @@ const MEMBERS_MAX: usize = 1000;
 pub(super) fn find_records(bytes: &[u8]) -> Option<String> {
     let mut cursor = JsonCursor { bytes, position: content_start(bytes).ok()? };
     cursor.skip_whitespace();
-    let mut arrays = record_arrays(bytes, cursor.position, "", DEPTH_MAX);
+    let mut arrays = record_arrays(bytes, cursor.position, "", SearchScope::OnlyObject, DEPTH_MAX);
     arrays.pop().filter(|_| arrays.is_empty())
 }
 
-/// JSON pointers to the arrays of objects among the members of the object that starts here. If there are none and
-/// exactly one member is an object, searches that object.
-fn record_arrays(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Vec<String> {
+/// Which members to search for an array, if an object itself has none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SearchScope {
+    /// The member that is an object, if only one is. Other objects may be records, too.
+    OnlyObject,
+    /// All members that are objects.
+    All,
+}
+
+/// JSON pointers to the arrays of objects among the members of the object that starts here. If there are none, searches
+/// its members.
+fn record_arrays(
+    bytes: &[u8],
+    at: usize,
+    pointer: &str,
+    scope: SearchScope,
+    depth_max: usize,
+) -> Vec<String> {
     let Some(members) = (JsonCursor { bytes, position: at }).members() else { return Vec::new() };
     let begins_with = |at: usize, first: u8| bytes.get(at) == Some(&first);
     let is_array = |at: usize| {
@@ -231,13 +252,24 @@ fn record_arrays(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Ve
     let record = |name: &str| format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
     let arrays = members.iter().filter(|(_, at)| is_array(*at));
     let arrays: Vec<String> = arrays.map(|(name, _)| record(name)).take(ARRAYS_MAX).collect();
-    let mut objects = members.iter().filter(|(_, at)| begins_with(*at, b'{'));
-    match (arrays.is_empty(), objects.next(), objects.next()) {
-        (true, Some((name, at)), None) if depth_max > 1 => {
-            record_arrays(bytes, *at, &record(name), depth_max - 1)
-        }
-        _ => arrays,
+    if !arrays.is_empty() || depth_max <= 1 {
+        return arrays;
     }
+    let objects = members.iter().filter(|(_, at)| begins_with(*at, b'{'));
+    let count = objects.clone().count();
+    if scope == SearchScope::OnlyObject && count != 1 {
+        return arrays;
+    }
+    let mut found: Vec<String> = objects
+        .flat_map(|(name, at)| record_arrays(bytes, *at, &record(name), scope, depth_max - 1))
+        .take(ARRAYS_MAX + 1)
+        .collect();
+    // Several objects with arrays of their own are records, not a document around one array.
+    if found.len() > 1 && count == members.len() && count > 1 {
+        found.clear();
+    }
+    found.truncate(ARRAYS_MAX);
+    found
 }
 
 /// Whether the text is valid JSON, or too large to tell.

@@ -141,6 +141,21 @@ impl Grid {
         })
     }
 
+    /// The row that probably names the columns, if the header row has a single text above several columns, as a title
+    /// has: the first row below with several texts and nothing else.
+    fn likely_header_row(&self, layout: &TableLayout, texts: &SharedStrings) -> Option<u32> {
+        let is_named = |name: &&String| !name.trim().is_empty();
+        if layout.columns.len() < 2 || layout.header.iter().filter(is_named).count() != 1 {
+            return None;
+        }
+        let is_text = |cell: &&GridCell| matches!(cell.value.to_stored(texts), StoredValue::Text(text) if !text.trim().is_empty());
+        let is_header = |row: &&GridRow| {
+            let filled = row.cells.iter().filter(|cell| !cell.value.is_blank(texts));
+            row.cells.iter().filter(is_text).count() >= 2 && filled.clone().all(|cell| is_text(&cell))
+        };
+        layout.rows.iter().map(|at| &self.rows[*at]).find(is_header).map(|row| row.number)
+    }
+
     /// The columns that have a name or a value.
     fn find_columns(
         &self,
@@ -176,6 +191,7 @@ impl Grid {
     ) -> Result<(Table, Vec<String>), ParseError> {
         let mut table = Table::new(name, layout.header.clone());
         table.column_letters = layout.columns.iter().map(|column| column_letters(*column)).collect();
+        table.likely_header_row = self.likely_header_row(layout, texts);
         let mut warnings = CellWarnings::default();
         // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];

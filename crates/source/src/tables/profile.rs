@@ -7,6 +7,7 @@ use contract::source::{ColumnFacts, NearMiss};
 
 use super::column::decode_base64;
 use super::table::StoredValue;
+use crate::key_index::KeyCandidate;
 
 /// The values of one column, counted by how the file stores them.
 #[derive(Clone, Default)]
@@ -154,7 +155,7 @@ impl TableColumnProfile {
     /// Whether the column may be a key, as far as its profile tells.
     pub(super) fn is_key_candidate(&self, rows: u32) -> bool {
         let (kind, mixed) = self.data_type();
-        let is_plain = matches!(kind, DataType::Text | DataType::Integer | DataType::Int64) && !mixed;
+        let is_plain = KeyCandidate::is_key_type(kind) && !mixed;
         is_plain && !self.has_nulls(rows) && self.empty_texts == 0 && self.long_texts == 0
     }
 

@@ -12,7 +12,7 @@ use super::error::TableError;
 use super::index::TableKeyIndex;
 use super::table::Table;
 use super::{FileFormat, ParsedFile};
-use crate::key_index::find_key_column;
+use crate::key_index::{KeyCandidate, find_key_column};
 use crate::watch::FileLoader;
 
 /// Positions in a file have 32 bits.
@@ -117,6 +117,8 @@ impl FileSnapshot {
             key: key.iter().copied().collect(),
             row_count: Some(u64::from(table.len())),
             write_support: WriteSupport::transactional_unless(table.read_only_reason.clone()),
+            likely_header_row: table.likely_header_row,
+            may_be_withdrawn: !table.may_be_withdrawn.is_empty(),
             ..TableFacts::new(&table.name, table.column_facts())
         });
         let (notes, skipped) = (self.notes.clone(), self.skipped_tables.clone());
@@ -126,8 +128,13 @@ impl FileSnapshot {
 
 /// The first column whose values are unique, if there is one.
 fn detect_key_column(table: &Table) -> Option<usize> {
-    let candidates =
-        (0..table.header.len()).filter(|position| table.profile(*position).is_key_candidate(table.len()));
+    let columns = table.header.iter().enumerate();
+    let candidates = columns.filter(|(position, _)| table.profile(*position).is_key_candidate(table.len()));
+    let candidates = candidates.map(|(position, name)| KeyCandidate {
+        position,
+        name,
+        data_type: table.profile(position).data_type().0,
+    });
     find_key_column(candidates, table.len(), |position, rows| {
         let column = TableColumn {
             name: String::new(),

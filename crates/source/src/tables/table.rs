@@ -48,6 +48,8 @@ pub(crate) struct Table {
     pub(crate) may_be_withdrawn: Vec<usize>,
     /// What callers should know about the values, as a sentence.
     pub(crate) notice: Option<Arc<str>>,
+    /// The row that probably names the columns, if the header row looks like a title.
+    pub(crate) likely_header_row: Option<u32>,
     /// What a row's number counts: `line`, `row`.
     pub(crate) row_unit: &'static str,
     /// The letters of each column on a sheet; empty for other files.
@@ -108,6 +110,7 @@ impl Table {
             computed: Vec::new(),
             may_be_withdrawn: Vec::new(),
             notice: None,
+            likely_header_row: None,
             row_unit: "row",
             column_letters: Vec::new(),
             is_schemaless: false,

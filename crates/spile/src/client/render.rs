@@ -217,7 +217,7 @@ pub(crate) fn result(result: Node<'_>, style: &OutputStyle) -> String {
             // The text of a list result repeats every item; the table shows them better.
             if data.get("items").is_some_and(|items| items.kind() == NodeKind::Array) {
                 if let Some(first) = text.lines().next() {
-                    let _ = writeln!(out, "{}", sanitize::escape_line(first));
+                    out.push_str(&hanging("", &sanitize::escape_line(first), style.columns));
                 }
                 continue;
             }

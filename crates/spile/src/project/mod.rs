@@ -23,7 +23,7 @@ use contract::compile::{DescribedStatement, KnownSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
-use contract::{Contract, DataType, ToolOperation, init, names};
+use contract::{Collection, Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::json;
 
@@ -274,7 +274,7 @@ impl Project {
             scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
         }
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
-        scan.diagnostics.extend(contract.iter().flat_map(renamed_columns));
+        scan.diagnostics.extend(contract.iter().flat_map(|contract| renamed_columns(contract, &loaded)));
         if let Some(contract) = &mut contract {
             scan.lock_state = LockState::apply_version(self, contract);
         }
@@ -628,19 +628,36 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
 const RENAMED_SHOWN_MAX: usize = 10;
 
 /// Notes about columns whose name is blank or repeated, and which callers therefore see under another name.
-fn renamed_columns(contract: &Contract) -> Vec<Diagnostic> {
+fn renamed_columns(contract: &Contract, loaded: &[LoadedSource]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for collection in &contract.collections {
         let (collection_name, fields) = (&collection.name, &collection.fields);
+        let unnamed = fields.iter().zip(&collection.shape.columns);
+        let unnamed: Vec<(String, usize)> = unnamed
+            .filter(|(field, _)| field.column.trim().is_empty())
+            .map(|(field, column)| (format!("`{}`", field.name), column.source_index + 1))
+            .collect();
+        let message = match unnamed.as_slice() {
+            [] => None,
+            [(name, number)] => {
+                Some(format!("column {number} of `{collection_name}` has no name; callers see it as {name}"))
+            }
+            several => {
+                let (count, names) =
+                    (several.len(), several.iter().map(|(name, _)| name).collect::<Vec<_>>());
+                let names = layout::join_names(&names, RENAMED_SHOWN_MAX, None);
+                Some(format!(
+                    "{count} columns of `{collection_name}` have no name; callers see them as {names}"
+                ))
+            }
+        };
+        if let Some(message) = message {
+            let help = unnamed_columns_help(collection, unnamed.len(), loaded);
+            found.push(Diagnostic::note(message).help(help));
+        }
         for (index, field) in fields.iter().enumerate() {
             let column = &field.column;
             if column.trim().is_empty() {
-                let number = collection.shape.columns[index].source_index + 1;
-                let message = format!(
-                    "column {number} of `{collection_name}` has no name; callers see it as `{}`",
-                    field.name
-                );
-                found.push(Diagnostic::note(message).help("name it in the first line of the file"));
                 continue;
             }
             let same = fields[index..].iter().filter(|other| other.column == *column);
@@ -658,6 +675,22 @@ fn renamed_columns(contract: &Contract) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+fn unnamed_columns_help(collection: &Collection, count: usize, loaded: &[LoadedSource]) -> String {
+    let source = loaded.iter().find(|one| one.name == collection.source);
+    let table = source
+        .and_then(|source| source.facts.tables.iter().find(|table| table.name == collection.shape.table));
+    let them = if count == 1 { "it" } else { "them" };
+    match (table.and_then(|table| table.likely_header_row), source.map(|source| &source.settings)) {
+        (Some(row), _) => format!(
+            "the header row looks like a title; set `header_row = {row}` for the collection in the manifest"
+        ),
+        (None, Some(SourceSettings::Workbook(_))) => format!(
+            "name {them} in the header row; if that is another row, set `header_row` for the collection in the manifest"
+        ),
+        (None, _) => format!("name {them} in the first line of the file"),
+    }
 }
 
 /// Asks a source to describe the statements that use it.

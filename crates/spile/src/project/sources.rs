@@ -35,9 +35,12 @@ pub(super) struct LoadedSource {
 pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
     match kind {
         SourceKind::Sqlite => SourceSettings::Sqlite,
-        SourceKind::Csv => {
-            SourceSettings::Csv { delimiter: None, null_text: None, formulas: FormulaPolicy::default() }
-        }
+        SourceKind::Csv => SourceSettings::Csv {
+            delimiter: None,
+            encoding: None,
+            null_text: None,
+            formulas: FormulaPolicy::default(),
+        },
         SourceKind::Xlsx => SourceSettings::Workbook(WorkbookFormat::Xlsx),
         SourceKind::Xls => SourceSettings::Workbook(WorkbookFormat::Xls),
         SourceKind::Ods => SourceSettings::Workbook(WorkbookFormat::Ods),
@@ -262,9 +265,10 @@ fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
 
 fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     match spec.settings {
-        SourceSettings::Csv { delimiter, null_text, formulas } => {
+        SourceSettings::Csv { delimiter, encoding, null_text, formulas } => {
             let options = csv::Options {
                 delimiter: *delimiter,
+                encoding: *encoding,
                 null_text: null_text.clone(),
                 formulas: *formulas,
                 ..csv::Options::default()

@@ -248,7 +248,8 @@ fn a_locked_column_that_is_gone_makes_its_source_unavailable() {
     // Rows with a duplicate key are still listed, so the source is not down.
     project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n1,Bea,b@b.c\n");
     wait_until("it is listed", &server, || {
-        call(&server, "list_people", &json!({}))["structuredContent"]["items"].as_array().map(Vec::len) == Some(2)
+        call(&server, "list_people", &json!({}))["structuredContent"]["items"].as_array().map(Vec::len)
+            == Some(2)
     });
     wait_until("the change was judged", &server, || {
         get(&server, "/status").1["servers"][0]["reload"]["outcome"] == "rejected"

@@ -62,7 +62,11 @@ fn addresses_that_are_refused_over_http() {
     check_refused("http_open_short_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &short);
     check_refused("http_open_without_a_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
     check_refused("http_two_of_one_name", &["serve", "people.csv", "old/people.csv", "--bind", "0"], &[]);
-    check_refused("http_one_is_missing", &["serve", "--strict", "people.csv", "gone.csv", "--bind", "0"], &[]);
+    check_refused(
+        "http_one_is_missing",
+        &["serve", "--strict", "people.csv", "gone.csv", "--bind", "0"],
+        &[],
+    );
     let by_environment = &["serve", "people.csv", "--http"];
     check_refused("http_port_is_no_number", by_environment, &[("PORT", "http")]);
     check_refused("http_port_is_too_large", by_environment, &[("PORT", "65536")]);

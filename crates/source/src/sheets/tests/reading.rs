@@ -1,6 +1,7 @@
 //! What is read from an XLSX file.
 
 use super::kit::{PackageParts, describe, xlsx};
+use crate::tables::FileFormat;
 
 /// Compares the rows of a sheet below the header `id|name`.
 fn check(rows: &str, expected: &str) {
@@ -218,4 +219,29 @@ fn styles_and_shared_strings_may_be_missing() {
     );
     let parts = PackageParts::new(&inside).without("xl/styles.xml").without("xl/sharedStrings.xml");
     assert_eq!(describe(&parts.to_zip(), &xlsx()), "Sheet1: a\n5");
+}
+
+#[test]
+fn a_header_row_that_looks_like_a_title_is_noticed() {
+    let row = |number: u32, cells: &[&str]| {
+        let cell = |content: &&str| match content.parse::<f64>() {
+            _ if content.is_empty() => "<c/>".to_owned(),
+            Ok(number) => format!("<c><v>{number}</v></c>"),
+            Err(_) => format!("<c t=\"inlineStr\"><is><t>{content}</t></is></c>"),
+        };
+        let cells: String = cells.iter().map(cell).collect();
+        format!("<row r=\"{number}\">{cells}</row>")
+    };
+    for (rows, expected) in [
+        (vec![row(1, &["Report 2026"]), row(3, &["Region", "Q1", "Q2"]), row(4, &["A", "1", "2"])], Some(3)),
+        (vec![row(1, &["", "Report"]), row(2, &["as of", "5"]), row(4, &["Region", "Q1"])], Some(4)),
+        (vec![row(1, &["Report 2026"]), row(3, &["A", "1", "2"])], None),
+        (vec![row(1, &["Region", "Q1"]), row(2, &["A", "B"])], None),
+        (vec![row(1, &["Region"]), row(2, &["A"])], None),
+    ] {
+        let inside = format!("<sheetData>{}</sheetData>", rows.concat());
+        let parsed =
+            xlsx().load(&PackageParts::new(&inside).to_zip()).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(parsed.tables[0].likely_header_row, expected, "{inside}");
+    }
 }

@@ -25,6 +25,49 @@ fn check(content: impl AsRef<[u8]>, expected: &str) {
     assert_eq!(error_text(&TestFile::new("people.csv", content), None), expected);
 }
 
+/// The text in another encoding.
+fn encoded(label: &str, text: &str) -> Vec<u8> {
+    let (bytes, _, is_lossy) = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap().encode(text);
+    assert!(!is_lossy, "{text}");
+    bytes.into_owned()
+}
+
+#[test]
+fn a_file_that_is_neither_utf8_nor_windows_1252_is_refused_with_likely_encodings() {
+    for (label, content, expected) in [
+        (
+            "shift_jis",
+            "氏名,住所\n山田太郎,東京都千代田区\nすずき,大阪\n",
+            "`encoding = \"shift_jis\"` (`氏名,住所`)",
+        ),
+        ("shift_jis", "id,name\n1,ソニー\n", "`encoding = \"shift_jis\"` (`1,ソニー`)"),
+        ("euc-jp", "氏名,住所\n山田さん,東京へ\n", "`encoding = \"euc-jp\"` (`氏名,住所`)"),
+        (
+            "windows-1251",
+            "Фамилия;Имя;Город\nИванов;Пётр;Москва\n",
+            "`encoding = \"windows-1251\"` (`Фамилия;Имя;Город`)",
+        ),
+        (
+            "koi8-r",
+            "Фамилия;Имя;Город\nИванов;Пётр;Москва\n",
+            "`encoding = \"koi8-r\"` (`Фамилия;Имя;Город`)",
+        ),
+        ("gb18030", "姓名,城市\n张伟,北京\n王芳,上海\n", "`encoding = \"gb18030\"` (`姓名,城市`)"),
+        ("euc-kr", "이름,도시\n김민수,서울\n", "`encoding = \"euc-kr\"` (`이름,도시`)"),
+        ("windows-1253", "Όνομα,Πόλη\nΜαρία,Αθήνα\n", "`encoding = \"windows-1253\"` (`Όνομα,Πόλη`)"),
+        ("windows-1255", "שם,עיר\nדוד,חיפה\n", "`encoding = \"windows-1255\"` (`שם,עיר`)"),
+    ] {
+        let text = error_text(&TestFile::new("people.csv", encoded(label, content)), None);
+        assert!(text.starts_with("`people.csv` line "), "{text}");
+        assert!(text.contains("is neither UTF-8 nor Windows-1252"), "{text}");
+        let first = text.find("`encoding").map_or("", |at| &text[at..]);
+        assert!(first.starts_with(expected), "{label}: {text}");
+    }
+    // Bytes that Windows-1252 does not have, in no other encoding either.
+    let text = error_text(&TestFile::new("people.csv", b"a,b\n1,\xff\x81\xff\n"), None);
+    assert!(text.starts_with("`people.csv` line 2 is neither UTF-8 nor Windows-1252"), "{text}");
+}
+
 #[test]
 fn files_that_are_not_tables_are_named() {
     check("", "`people.csv` is empty; its first line must name the columns");
@@ -90,6 +133,29 @@ fn rows_that_do_not_fit_the_header_name_their_line() {
     check(
         "a\tb\n1\t2\n3\t4\t5\n",
         "`people.csv` line 3 has 3 fields, the header has 2; quote fields that contain a tab",
+    );
+}
+
+#[test]
+fn lines_before_and_after_a_table_are_named() {
+    let rows = |rows: usize| (1..=rows).map(|n| format!("{n};x;\"{n},50\"\r\n")).collect::<String>();
+    check(
+        format!("\"Account:\";\"DE12\"\r\n\r\n\"From:\";\"1.1.2026\"\r\nday;text;amount\r\n{}", rows(9)),
+        "`people.csv` line 4 has 3 fields, the header has 2; the table seems to begin in line 4; remove the lines before it",
+    );
+    check(
+        format!("EXTF;700;21;Batch;13;;\r\nday;text;amount\r\n{}", rows(3)),
+        "`people.csv` line 2 has 3 fields, the header has 7; the table seems to begin in line 2; remove the lines before it",
+    );
+    check(
+        format!("day;text;amount\r\n{}\r\n\"By stage\"\r\n\"Copyright\"\r\n", rows(5)),
+        "`people.csv` line 8 has 1 field, the header has 3; the table seems to end in line 6; remove the lines after it",
+    );
+    // One bad line in a table is neither.
+    let fewer = "add what is missing, with `;` for each empty field";
+    check(
+        format!("day;text;amount\r\n{}9;x\r\n{}", rows(3), rows(9)),
+        &format!("`people.csv` line 5 has 2 fields, the header has 3; {fewer}"),
     );
 }
 

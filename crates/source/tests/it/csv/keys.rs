@@ -6,13 +6,30 @@ use contract::{DataType, ValueRef};
 use super::kit::{TestFile, get, reader, rows, shape, table};
 
 #[test]
+fn a_column_that_looks_like_a_key_is_preferred() {
+    let check = |content: &str, key: &[usize]| assert_eq!(table(content).key, key, "{content:?}");
+    // A name that says so, then the first column, then a name that ends like a key.
+    check("email,id\na@x,1\nb@x,2\n", &[1]);
+    check("email,plan_id\na@x,1\nb@x,2\n", &[0]);
+    check("plan,age,customer_id\nx,1,7\nx,2,8\n", &[2]);
+    check("plan,age,Invoice No.\nx,1,a\nx,2,b\n", &[2]);
+    // A date or a text rather than an integer, which may be unique by accident.
+    check("date,wounds,disease\n1854-04-01,0,110\n1854-05-01,0,105\n", &[0]);
+    check("plan,age,name\nx,1,Ann\nx,2,Bob\n", &[2]);
+    check("plan,age,day\nx,1,2026-01-01\nx,2,2026-01-02\n", &[2]);
+    check("plan,age,size\nx,1,5\nx,2,5\n", &[1]);
+    check("id,name\n1,Ann\n1,Bob\n", &[1]);
+}
+
+#[test]
 fn the_key_is_the_first_unique_column() {
     let check = |content: &str, key: &[usize]| assert_eq!(table(content).key, key, "{content:?}");
     check("a,b\n1,x\n2,y\n", &[0]);
     check("a,b\nx,1\nx,2\n", &[1]);
     check("a,b\n,1\nx,2\n", &[1]);
     check("a,b\n1.5,x\n2.5,y\n", &[1]);
-    check("a,b\n2026-01-01,x\n2026-01-02,x\n", &[]);
+    check("a,b\n2026-01-01,x\n2026-01-02,x\n", &[0]);
+    check("a,b\n2026-01-01T00:00:00Z,x\n2026-01-02T00:00:00Z,x\n", &[]);
     check("a,b\n9007199254740993,x\n9007199254740994,x\n", &[0]);
     check("a,b\n1,1\n1,1\n", &[]);
     check("a,b\n1,1\n", &[0]);

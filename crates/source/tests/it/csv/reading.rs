@@ -1,7 +1,8 @@
 //! How a file becomes a table: records, delimiters, encodings, types.
 
 use contract::DataType::{self, Boolean, Date, Decimal, Int64, Integer, LocalTimestamp, Text, Timestamp};
-use contract::source::Source;
+use contract::source::{Source, SourceError};
+use source::csv::{Csv, Options};
 
 use super::kit::{TestFile, all_rows, only_table, reader, rows, table};
 
@@ -126,7 +127,8 @@ fn encodings_are_detected() {
     check("x.csv", "\u{FEFF}\"name\",city\nZoë,Łódź 🦀\n", header, row, &[]);
     check("x.csv", utf16(b"\xFF\xFE", u16::to_le_bytes), header, row, &[note]);
     check("x.csv", utf16(b"\xFE\xFF", u16::to_be_bytes), header, row, &[note]);
-    let windows = "read as Windows-1252, because it is not UTF-8";
+    let windows = "read as Windows-1252, because it is not UTF-8; if letters look wrong, set the encoding of its source in \
+                   the manifest; if they are right, `encoding = \"windows-1252\"` makes sure of it";
     check("x.csv", b"name,city\nZo\xEB,\x80 \x93K\xF6ln\x94\n", header, &[&["Zoë", "€ “Köln”"]], &[windows]);
     check(
         "x.csv",
@@ -136,6 +138,52 @@ fn encodings_are_detected() {
         &[windows, "fields are separated by `;`"],
     );
     check("x.csv", b"name,city\nZoe,caf\xE9", header, &[&["Zoe", "café"]], &[windows]);
+}
+
+#[test]
+fn a_declared_encoding_is_used() {
+    let check = |label: &str, content: &[u8], expected: Result<&str, &str>| {
+        let disk = TestFile::new("x.csv", content);
+        let encoding = encoding_rs::Encoding::for_label(label.as_bytes());
+        assert!(encoding.is_some(), "{label}");
+        let csv = Csv::open(&disk.path, Options { encoding, poll_interval_ms: 0, ..Options::default() });
+        let read = match csv.introspect() {
+            Ok(facts) => {
+                assert!(facts.notes.is_empty(), "{:?}", facts.notes);
+                let rows = all_rows(reader(&csv).as_ref());
+                let rows = rows.into_iter().flatten().map(Option::unwrap_or_default);
+                Ok(rows.collect::<Vec<_>>().join("|"))
+            }
+            Err(SourceError::Unavailable { message, .. } | SourceError::Incompatible { message, .. }) => {
+                Err(message)
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(read.as_deref().map_err(String::as_str), expected, "{label}");
+    };
+    check("shift_jis", b"a,b\n1,\x83\x5c\x83\x6a\x81\x5b\n", Ok("1|ソニー"));
+    // The second byte of a character may be a delimiter or a backslash.
+    check("big5", b"a,b\n1,\xa5\x7c\n", Ok("1|四"));
+    check("windows-1251", b"a,b\n1,\xcc\xee\xf1\xea\xe2\xe0\n", Ok("1|Москва"));
+    check("latin1", b"a,b\n1,caf\xe9\n", Ok("1|café"));
+    check("utf-8", "a,b\n1,café\n".as_bytes(), Ok("1|café"));
+    check("utf-8", "\u{feff}a,b\n1,café\n".as_bytes(), Ok("1|café"));
+    check("utf-16le", b"a\0,\0b\0\n\x001\0,\0\xe9\0\n\0", Ok("1|é"));
+    check("utf-16le", b"\xff\xfea\0,\0b\0\n\x001\0,\0\xe9\0\n\0", Ok("1|é"));
+    let wrong = "correct `encoding` in the manifest, or save the file again in that encoding";
+    check("utf-8", b"a,b\n1,x\n2,caf\xe9\n", Err(&format!("`x.csv` line 3 is not valid UTF-8; {wrong}")));
+    check(
+        "shift_jis",
+        b"a,b\n1,x\n2,\xff\n",
+        Err(&format!("`x.csv` line 3 is not valid Shift_JIS; {wrong}")),
+    );
+    check(
+        "shift_jis",
+        "\u{feff}a,b\n1,é\n".as_bytes(),
+        Err(
+            "`x.csv` begins with the byte order mark of UTF-8, but `encoding` is Shift_JIS; remove `encoding` from the manifest",
+        ),
+    );
 }
 
 #[test]

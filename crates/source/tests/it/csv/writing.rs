@@ -184,8 +184,51 @@ fn the_encoding_is_preserved() {
 }
 
 #[test]
+fn a_declared_encoding_is_preserved_within_its_characters() {
+    let encode = |label: &str, text: &str| {
+        let (bytes, _, is_lossy) = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap().encode(text);
+        assert!(!is_lossy);
+        bytes.into_owned()
+    };
+    for (label, name, old, new, foreign) in [
+        ("shift_jis", "Shift_JIS", "ソニー,東京", "大阪ソ Ж", 'é'),
+        ("shift_jis", "Shift_JIS", "ソニー,東京", "大阪", '€'),
+        ("windows-1251", "windows-1251", "Москва", "Пётр", 'é'),
+        ("gb18030", "gb18030", "北京", "上海 Ж é €", '\u{e5e5}'),
+        ("euc-kr", "EUC-KR", "서울", "김", 'é'),
+        ("iso-8859-2", "ISO-8859-2", "Łódź", "Kraków", '€'),
+    ] {
+        let text = |name: &str| format!("id,name\r\n1,\"{old}\"\r\n2,{name}\r\n3,\"{old}\"\r\n");
+        let disk = TestFile::new("people.csv", encode(label, &text("x")));
+        let encoding = encoding_rs::Encoding::for_label(label.as_bytes());
+        let csv = Csv::open(&disk.path, Options { encoding, poll_interval_ms: 0, ..Options::default() });
+        let write = |value: &str| {
+            let cells = [(1, ValueRef::Text(value))];
+            write_outcome(
+                writer(&csv).as_ref(),
+                RowChange::Update { key: &[ValueRef::Integer(2)], values: &cells },
+            )
+        };
+        write(new);
+        assert_eq!(std::fs::read(&disk.path).unwrap(), encode(label, &text(new)), "{label}");
+        let refused = format!(
+            "1: `{}` does not exist in {name}, the encoding of the file; save the file as UTF-8",
+            foreign.escape_debug()
+        );
+        assert_eq!(write(&format!("a{foreign}")), refused);
+        assert_eq!(std::fs::read(&disk.path).unwrap(), encode(label, &text(new)), "{label}");
+    }
+    // The last special character of a file may go, since nothing is detected.
+    let disk = TestFile::new("people.csv", b"id,name\n1,\xc3\xa9\n2,\xeb\n");
+    let encoding = encoding_rs::Encoding::for_label(b"windows-1252");
+    let csv = Csv::open(&disk.path, Options { encoding, poll_interval_ms: 0, ..Options::default() });
+    write_outcome(writer(&csv).as_ref(), RowChange::Delete { key: &[ValueRef::Integer(2)] });
+    assert_eq!(std::fs::read(&disk.path).unwrap(), b"id,name\n1,\xc3\xa9\n");
+}
+
+#[test]
 fn windows_1252_is_preserved_within_its_characters() {
-    let before = b"id,name\n1,Zo\xeb\n2,\x80\x81\n";
+    let before = b"id,name\n1,Zo\xeb\n2,\x80\x82\n";
     update(
         before,
         ValueRef::Integer(2),
@@ -195,7 +238,7 @@ fn windows_1252_is_preserved_within_its_characters() {
     create(
         before,
         &[(0, ValueRef::Integer(3)), (1, text("é"))],
-        Ok(b"id,name\n1,Zo\xeb\n2,\x80\x81\n3,\xe9\n"),
+        Ok(b"id,name\n1,Zo\xeb\n2,\x80\x82\n3,\xe9\n"),
     );
     let reason = "1: `Ł` does not exist in Windows-1252, the encoding of the file; save the file as UTF-8";
     update(before, ValueRef::Integer(2), &[(1, text("aŁ"))], Err(reason));

@@ -120,6 +120,17 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         ),
         (
             document(),
+            r#"{"meta":{"page":1},"data":{"customers":[{"id":1}]}}"#,
+            "is an object, not an array of objects; set `at = \"/data/customers\"` in a manifest for the array in it",
+        ),
+        (
+            document(),
+            r#"{"ann":{"of":[{"id":1}]},"bob":{"of":[{"id":2}]}}"#,
+            "is an object, not an array of objects; an object of records is not supported: make \
+             it an array, with the names as a column",
+        ),
+        (
+            document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
             "is an object, not an array of objects; an object of records is not supported: make \
              it an array, with the names as a column",
