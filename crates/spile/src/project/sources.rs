@@ -8,15 +8,15 @@ use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
-    ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation, TableFacts,
-    TableShape, Writer,
+    ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
+    TableFacts, TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
 use source::{csv, json, sheets, sqlite};
 
-use super::not_found;
 use super::unavailable::SourceFailure;
+use super::{file_name, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
