@@ -415,7 +415,7 @@ mod tests {
             "{rendered}"
         );
         assert!(
-            rendered.contains("\n  = help: a message of several words that\n          does not"),
+            rendered.contains("\n  = help: a message of several words\n          that does not"),
             "{rendered}"
         );
     }

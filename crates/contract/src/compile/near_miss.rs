@@ -86,7 +86,7 @@ fn near_miss_message(
 }
 
 fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool) -> String {
-    if near_miss.is_only_exception && !is_sensitive {
+    if means_null(near_miss) && !is_sensitive {
         let value = toml_string(&near_miss.first_value);
         return format!(
             "if this means that there is no value, set `null = {value}` for the column, or accept it with `as = \"text\"`"
@@ -107,4 +107,12 @@ fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool
         (_, _) => "or accept it with `as = \"text\"`",
     };
     if is_native_text { format!("it sorts as text; {declare}") } else { format!("{effect}, {declare}") }
+}
+
+/// Whether the only exception probably means that there is no value: it comes several times, or people write it for that.
+fn means_null(near_miss: &NearMiss) -> bool {
+    const NULL_WORDS: [&str; 6] = ["na", "null", "none", "nan", "nil", "missing"];
+    let letters: String = near_miss.first_value.chars().filter(|c| c.is_alphanumeric()).collect();
+    let is_word = letters.is_empty() || NULL_WORDS.contains(&letters.to_lowercase().as_str());
+    near_miss.is_only_exception && (is_word || near_miss.total - near_miss.exact > 1)
 }

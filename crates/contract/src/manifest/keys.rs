@@ -306,7 +306,7 @@ pub static COLLECTION: Section = Section {
         .aliases(&["header", "headers"])
         .applies_to(WORKBOOKS),
         Key::new("key", ValueType::Columns, "The column, or the columns together, that identify a row.")
-            .default_text("the primary key, or the first column with a unique value in every row")
+            .default_text("the primary key, or a column with a unique value in every row")
             .example("\"email\"")
             .aliases(&["primary_key", "id", "keys", "pk"]),
         Key::new("description", DESCRIPTION, "What one row is, in one sentence. Models choose their tools by it.")

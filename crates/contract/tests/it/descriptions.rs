@@ -237,6 +237,12 @@ fn near_misses_name_texts_missing_values_and_unnamed_columns() {
     ];
     let facts = source_facts("orders", 500, columns);
     let (_, found) = try_compile(&facts, "orders.xlsx", "[collections.orders]\n");
+    // A single word may be anything.
+    let single = near_miss("single", DataType::Number, 499, 0, "Q1");
+    let near_miss = single.near_miss.clone().map(|one| NearMiss { is_only_exception: true, ..one });
+    let single = source_facts("orders", 500, vec![ColumnFacts { near_miss, ..single }]);
+    let (_, other) = try_compile(&single, "orders.xlsx", "[collections.orders]\n");
+    assert!(other.iter().all(|one| one.help.as_ref().is_none_or(|help| !help.contains("null"))), "{other:?}");
     let lines: Vec<String> = found
         .iter()
         .map(|one| format!("{}; {}", one.message, one.help.as_deref().unwrap_or_default()))

@@ -159,10 +159,10 @@ fn score_pair(encoding: &'static Encoding, c: char) -> f64 {
     let mut buffer = [0; 4];
     let (bytes, _, _) = encoding.encode(c.encode_utf8(&mut buffer));
     let (is_frequent, score) = match *bytes {
-        [lead, trail] if encoding == GB18030 => (lead >= 0xb0 && trail >= 0xa1, 1.0),
-        [lead, _] if encoding == BIG5 => ((0xa4..=0xc6).contains(&lead), 0.95),
-        [lead, _] if encoding == EUC_JP => ((0xb0..=0xcf).contains(&lead), 0.9),
-        [lead, _] if encoding == SHIFT_JIS => (lead >= 0x88, 0.9),
+        [lead, trail] if encoding == GB18030 => (lead >= 0xb0 && trail >= 0xa1, 1.2),
+        [lead, _] if encoding == BIG5 => ((0xa4..=0xc6).contains(&lead), 1.15),
+        [lead, _] if encoding == EUC_JP => ((0xb0..=0xcf).contains(&lead), 1.1),
+        [lead, _] if encoding == SHIFT_JIS => (lead >= 0x88, 1.1),
         [lead, trail] if encoding == EUC_KR && matches!(c, '가'..='힣') => {
             ((0xb0..=0xc8).contains(&lead) && trail >= 0xa1, HANGUL_SCORE)
         }
