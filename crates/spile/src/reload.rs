@@ -228,7 +228,7 @@ impl WatchedProject {
                 Ok(scan) => scan,
                 Err(error) => {
                     self.set_missing_files_unavailable(server);
-                    return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
+                    return self.keep_old(server, listener, &[Diagnostic::error(crate::error_text(&error))]);
                 }
             };
         if !data_files.is_empty() && data_files != self.data_files {
@@ -296,16 +296,25 @@ impl WatchedProject {
         }
     }
 
-    /// For a project that does not compile: files that do not exist are the only sources known to be unavailable.
+    /// For a project that does not compile: nothing more is known of its sources than before, except that files are
+    /// missing.
     fn set_missing_files_unavailable(&mut self, server: &Server) {
-        let missing = self.data_files.iter().filter(|file| !file.exists());
-        self.health.unavailable = missing
-            .map(|file| UnavailableSource {
-                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                reason: "it does not exist".into(),
-                is_readable: false,
-            })
+        let file_name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_known = |known: &[UnavailableSource], name: &str| {
+            known.iter().any(|one| !one.is_readable && one.name.rsplit('/').next() == Some(name))
+        };
+        let present: Vec<String> =
+            self.data_files.iter().filter(|file| file.exists()).map(|file| file_name(file)).collect();
+        self.health.unavailable.retain(|one| {
+            let name = one.name.rsplit('/').next().unwrap_or(&one.name);
+            !one.reason.starts_with(NOT_FOUND) || present.iter().all(|file| file != name)
+        });
+        let missing = self.data_files.iter().filter(|file| !file.exists()).map(|file| file_name(file));
+        let new: Vec<UnavailableSource> = missing
+            .filter(|name| !is_known(&self.health.unavailable, name))
+            .map(|name| UnavailableSource { name, reason: NOT_FOUND.into(), is_readable: false })
             .collect();
+        self.health.unavailable.extend(new);
         server.set_source_health(self.health.clone());
     }
 
@@ -315,6 +324,9 @@ impl WatchedProject {
         listener(server, &ReloadEvent::Invalid { diagnostics });
     }
 }
+
+/// Why a missing file is unavailable.
+const NOT_FOUND: &str = "not found";
 
 /// The first diagnostic in one line, with its location and the number of the others.
 pub(crate) fn first_diagnostic(diagnostics: &[Diagnostic]) -> String {

@@ -285,7 +285,7 @@ fn check_limits(
         return refused(format!("`{}` would exceed the limit of {max_mb} MB", target.file_name()));
     }
     if options.idempotency_key.is_some() && edited.response.len() > RESPONSE_BYTES_MAX {
-        return refused("the record is too large for a write with an idempotency key".into());
+        return refused("the row is too large for a write with an idempotency key".into());
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use contract::compile::{DescribedStatement, KnownSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
+use contract::humanize::join_truncated;
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts};
 use contract::{Contract, DataType, ToolOperation, init, names};
@@ -92,7 +93,7 @@ impl Project {
         {
             bail!(
                 "nothing to serve in `{shown}`: it has `{entry}`, but serving tools, prompts and resources from files \
-                 is not in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
+                 is not supported in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
             );
         }
         match files.len() {
@@ -123,7 +124,7 @@ impl Project {
         }
         if let Some(what) = unsupported::unsupported_file(path) {
             bail!(
-                "`{}` cannot be served: {what}, and serving those is not in this version; \
+                "`{}` cannot be served: {what}, and serving those is not supported in this version; \
                  this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})",
                 path.display()
             );
@@ -300,17 +301,17 @@ impl Project {
             self.is_folder.then(|| unsupported::unsupported_entry(non_empty_path(&self.folder)));
         if let Some(entry) = unsupported.flatten() {
             let message = format!(
-                "`{entry}` is not served: tools, prompts and resources from files are not in this version"
+                "`{entry}` is not served: tools, prompts and resources from files are not supported in this version"
             );
             scan.diagnostics.push(Diagnostic::note(message).code("unsupported"));
         }
         if !self.has_manifest() {
             // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
-            scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
+            scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string()).code("skipped")));
         }
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
-        scan.diagnostics.extend(contract.iter().flat_map(renamed_columns));
+        scan.diagnostics.extend(contract.iter().flat_map(|one| renamed_columns(one, &manifest)));
         if let Some(contract) = &mut contract {
             scan.lock_state = LockState::apply_version(self, contract);
         }
@@ -478,7 +479,7 @@ impl Project {
                 Ok(()) => {}
                 // Many JSON files are not tables, and the user did not name this one.
                 Err(failure) if kind == SourceKind::Json && files.len() > 1 => {
-                    let note = Diagnostic::note(failure.warning().message);
+                    let note = Diagnostic::note(failure.warning().message).code("skipped");
                     scan.diagnostics.push(match fallback_settings(kind, file) {
                         Some(_) => note.help("to serve it, name this file alone, or write a manifest"),
                         None => note,
@@ -647,20 +648,42 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
 /// A note names at most this many columns.
 const RENAMED_SHOWN_MAX: usize = 10;
 
+/// Columns without a name are shown in one note.
+const UNNAMED_SHOWN_MAX: usize = 3;
+
 /// Notes about columns whose name is blank or repeated, and which callers therefore see under another name.
-fn renamed_columns(contract: &Contract) -> Vec<Diagnostic> {
+fn renamed_columns(contract: &Contract, manifest: &Manifest) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for collection in &contract.collections {
         let (collection_name, fields) = (&collection.name, &collection.fields);
+        let source = manifest.sources.iter().find(|source| source.name.value == collection.source);
+        let header = match source.map(|source| source.settings.kind()) {
+            Some(kind) if kind.is_workbook() => "the header row of the sheet",
+            Some(SourceKind::Csv) => "the first line of the file",
+            _ => "the file",
+        };
+        let unnamed: Vec<&str> = fields
+            .iter()
+            .filter(|field| field.column.trim().is_empty())
+            .map(|field| field.name.as_str())
+            .collect();
+        match &*unnamed {
+            [] => {}
+            [one] => {
+                let message =
+                    format!("one column of `{collection_name}` has no name; callers see it as `{one}`");
+                found.push(Diagnostic::note(message).help(format!("name it in {header}")));
+            }
+            several => {
+                let count = several.len();
+                let names = join_truncated(several, UNNAMED_SHOWN_MAX);
+                let message = format!("{count} columns of `{collection_name}` have no name: {names}");
+                found.push(Diagnostic::note(message).help(format!("name them in {header}")));
+            }
+        }
         for (index, field) in fields.iter().enumerate() {
             let column = &field.column;
             if column.trim().is_empty() {
-                let number = collection.shape.columns[index].source_index + 1;
-                let message = format!(
-                    "column {number} of `{collection_name}` has no name; callers see it as `{}`",
-                    field.name
-                );
-                found.push(Diagnostic::note(message).help("name it in the first line of the file"));
                 continue;
             }
             let same = fields[index..].iter().filter(|other| other.column == *column);
@@ -671,9 +694,7 @@ fn renamed_columns(contract: &Contract) -> Vec<Diagnostic> {
                 let message = format!(
                     "{count} columns of `{collection_name}` are named `{column}`; callers see them as {names}"
                 );
-                found.push(
-                    Diagnostic::note(message).help("give each its own name in the first line of the file"),
-                );
+                found.push(Diagnostic::note(message).help(format!("give each its own name in {header}")));
             }
         }
     }

@@ -32,6 +32,8 @@ pub struct PackageContents {
 pub struct PackedSource {
     pub name: String,
     pub path: PathBuf,
+    /// As the manifest has it.
+    pub manifest_path: String,
     pub kind: SourceKind,
 }
 
@@ -49,6 +51,7 @@ impl Project {
             .map(|one| PackedSource {
                 name: one.name.value.clone(),
                 path: self.source_path(&one.name.value, &one.path.value),
+                manifest_path: one.path.value.clone(),
                 kind: one.settings.kind(),
             })
             .collect();
