@@ -137,11 +137,7 @@ pub(crate) fn log_rejected_message(response: &ErrorResponse) {
     let code = error.and_then(|error| Some(error.get("code")?.raw()));
     let reason = error.and_then(|error| error.get("message")?.str()).unwrap_or_default();
     let bytes = response.body.len();
-    tracing::info!(
-        status = response.http_status,
-        code,
-        reason = &*reason,
-        response_bytes = bytes,
-        "refused message"
-    );
+    // Over a pipe, and in a batch, there is no status of its own.
+    let status = Some(response.http_status).filter(|status| *status != 200);
+    tracing::info!(status, code, reason = &*reason, response_bytes = bytes, "refused message");
 }

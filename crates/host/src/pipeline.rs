@@ -301,14 +301,15 @@ fn tool_error_response(
 #[cold]
 fn tool_error_result(server: &Server, tool: &ToolEntry, mut error: ToolError) -> CallResult {
     let reference = error.log_reference.get_or_insert_with(|| new_error_reference(&*server.platform));
-    tracing::info!(%reference, code = error.code.as_str(), field = error.field.as_deref(), "call failed");
+    // The call log has the same at a higher level.
+    tracing::debug!("ref" = %reference, code = error.code.as_str(), field = error.field.as_deref(), "call failed");
     fit_output_schema(tool, ToolResult::from_tool_error(&error))
 }
 
 /// A dropped write may already have been committed.
 fn write_timeout_error(after_ms: u64) -> ToolError {
     let message = format!(
-        "no result within {after_ms} ms; the write may have been applied: read the record before you try again, or \
+        "no result within {after_ms} ms; the write may have been applied: read the row before you try again, or \
          pass an `idempotency_key`"
     );
     ToolError { retryable: false, ..ToolError::new(ToolErrorCode::Timeout, message) }
@@ -316,8 +317,18 @@ fn write_timeout_error(after_ms: u64) -> ToolError {
 
 fn rate_limit_error(limited: RateLimited) -> ToolError {
     let retry_after_ms = Some(limited.retry_after_ms);
-    let message = format!("too many calls; try again in {} ms", limited.retry_after_ms);
+    let message = format!("rate limit exceeded; retry in {}", human_duration(limited.retry_after_ms));
     ToolError { retry_after_ms, ..ToolError::new(ToolErrorCode::RateLimited, message) }
+}
+
+/// `250 ms`, `12 s`, `60 min`, `5 h`: rounded up, so that nobody retries too early.
+fn human_duration(ms: u64) -> String {
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        ..120_000 => format!("{} s", ms.div_ceil(1_000)),
+        ..7_200_000 => format!("{} min", ms.div_ceil(60_000)),
+        _ => format!("{} h", ms.div_ceil(3_600_000)),
+    }
 }
 
 /// A random reference that links a tool error to its log line.
@@ -418,7 +429,22 @@ pub(crate) fn log_internal_error(error: &CallError) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, CallFuture, CallJob, Registry, Server, execute_call};
+    use super::{Arc, CallFuture, CallJob, Registry, Server, execute_call, human_duration};
+
+    #[test]
+    fn a_duration_is_rounded_up_in_the_largest_unit_that_fits() {
+        for (ms, expected) in [
+            (1, "1 ms"),
+            (999, "999 ms"),
+            (1_001, "2 s"),
+            (60_000, "60 s"),
+            (120_000, "2 min"),
+            (3_600_000, "60 min"),
+            (7_200_001, "3 h"),
+        ] {
+            assert_eq!(human_duration(ms), expected);
+        }
+    }
 
     fn future_bytes<F>(_: fn(Arc<Server>, Arc<Registry>, CallJob, Option<CallFuture>) -> F) -> usize {
         size_of::<F>()

@@ -9,16 +9,17 @@ use contract::source::SourceError;
 use crate::location::TextLocation;
 use crate::watch::FileError;
 
-/// What is wrong, and how to fix it. Names the file but never its folder, and shows no value of a row.
+/// What is wrong, and how to fix it, in the imperative. Names the file but never its folder, and shows no value of a row.
 pub(crate) type ErrorText = (String, String);
 
-/// The error for the caller, with `log` as the detail for the log. `file_error` decides whether a retry may help.
+/// The error for the caller, who cannot change the file: the help is for its owner. `file_error` decides whether a retry
+/// may help.
 pub(crate) fn source_error(
     (problem, help): ErrorText,
     detail: String,
     file_error: Option<&FileError>,
 ) -> SourceError {
-    let message = format!("{problem}; {help}");
+    let message = format!("{problem}; the server's owner can {help}");
     match file_error {
         Some(file) if file.is_transient() => SourceError::Unavailable { message, detail },
         Some(_) | None => SourceError::Incompatible { message, detail },
@@ -54,8 +55,8 @@ pub(crate) fn missing_item(file: &str, item: &str, name: &str, suggestion: Optio
 pub(crate) fn expected_type(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Text => "text",
-        DataType::Integer => "a whole number, such as `42`",
-        DataType::Int64 => "a 64-bit whole number",
+        DataType::Integer => "an integer, such as `42`",
+        DataType::Int64 => "a 64-bit integer",
         DataType::Decimal | DataType::Number => "a number, such as `12.50`",
         DataType::Boolean => "`true` or `false`",
         DataType::Date => "a date, such as `2026-02-28`",

@@ -418,7 +418,7 @@ impl FileError {
                 format!("`{file}` cannot be read: permission denied"),
                 "give the server permission to read it".into(),
             ),
-            Self::Io(_) => (format!("`{file}` cannot be read"), "see the log for the reason".into()),
+            Self::Io(_) => (format!("`{file}` cannot be read"), "see the reason in the log".into()),
             Self::TooLarge { bytes, bytes_max } => (
                 format!("`{file}` has {bytes} bytes, which exceeds the limit of {bytes_max}"),
                 "put the data into a SQLite database".into(),

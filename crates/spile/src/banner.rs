@@ -104,7 +104,7 @@ fn network_banner(
             (Some(bound), socket) => {
                 write_summary(&mut out, summary, &format!("{}://{bound}{path}", addresses.scheme("http")));
                 let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
-                let _ = writeln!(out, "  also {}://{bound}{path}{socket}", addresses.scheme("ws"));
+                let _ = writeln!(out, "  WebSocket: {}://{bound}{path}{socket}", addresses.scheme("ws"));
             }
             (None, socket) => write_summary(&mut out, summary, &socket.unwrap_or_default()),
         }
@@ -113,13 +113,16 @@ fn network_banner(
         }
         let _ = writeln!(out);
         match (addresses.address, &addresses.socket) {
-            (Some(bound), _) => write_url_instructions(
-                &mut out,
-                summary,
-                &format!("{}://{}{path}", addresses.scheme("http"), connectable_address(bound)),
-                headers,
-            ),
+            (Some(bound), _) => {
+                let url = format!("{}://{}{path}", addresses.scheme("http"), connectable_address(bound));
+                let _ = writeln!(out, "Connect a client (or run: spile install CLIENT --url {url}):");
+                if bound.ip().is_unspecified() {
+                    let _ = writeln!(out, "  (on another machine, use this machine's name or address)");
+                }
+                write_url_instructions(&mut out, summary, &url, headers);
+            }
             (None, Some(socket)) => {
+                let _ = writeln!(out, "Connect a client:");
                 let socket = shell_quote(&socket.display().to_string());
                 write_socket_instructions(&mut out, summary, &socket, &path, headers, summaries.len() == 1);
             }
@@ -200,7 +203,7 @@ fn write_headers(out: &mut ObjectWriter<'_>, headers: &[(&str, &str)]) {
 fn stdio_banner(summaries: &[ServerSummary]) -> String {
     let mut out = String::new();
     for summary in summaries {
-        write_summary(&mut out, summary, "stdin and stdout");
+        write_summary(&mut out, summary, "over stdin and stdout");
         // A client that starts this process shows stderr to no one; a person at a terminal needs the next step.
         if summary.command.is_empty() || !std::io::stdin().is_terminal() {
             continue;
@@ -208,6 +211,8 @@ fn stdio_banner(summaries: &[ServerSummary]) -> String {
         let _ = writeln!(out);
         let arguments: Vec<String> = summary.command.iter().map(|word| shell_quote(word)).collect();
         let program = shell_quote(&executable_path());
+        let path = arguments.last().map_or("PATH", String::as_str);
+        let _ = writeln!(out, "Connect a client (or run: spile install CLIENT {path}):");
         write_instruction(
             &mut out,
             "Claude Code",
@@ -297,7 +302,7 @@ fn executable_path() -> String {
 }
 
 /// Quotes a word for a POSIX shell.
-fn shell_quote(word: &str) -> String {
+pub(crate) fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -44,7 +44,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Ok(scan) => scan,
         // With --json, the caller gets JSON whatever happens.
         Err(error) if args.json => {
-            let diagnostics = vec![Diagnostic::error(format!("{error:#}")).code("path")];
+            let diagnostics = vec![Diagnostic::error(crate::error_text(&error)).code("path")];
             Scan { diagnostics, ..Scan::default() }
         }
         Err(error) => return Err(error),

@@ -19,7 +19,7 @@ use crate::notice;
 use crate::reload::{BreakingChangePolicy, ReloadEvent, ReloadListener};
 use crate::report::print_diagnostics;
 use crate::sanitize;
-use crate::serve::{ServeArgs, Service, serve_with, start_logging};
+use crate::serve::{ServeArgs, Service, StartNotes, serve_with, start_logging};
 use crate::settings;
 
 /// The default port. If it is in use, perhaps by another `spile dev`, the next ones are tried.
@@ -42,7 +42,9 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
         sensitive_names.add_contract(watched.build().contract());
     }
     let args = with_default_address(args)?;
-    serve_with(vec![service], Vec::new(), &diagnostics, &args, |servers| {
+    // The author sees everything.
+    let notes = StartNotes { diagnostics, about_data: None };
+    serve_with(vec![service], Vec::new(), notes, &args, |servers| {
         for server in servers {
             server.set_observer(Arc::new(CallLogger { sensitive_names: sensitive_names.clone() }));
         }
@@ -82,7 +84,9 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
             let result = match overall_compatibility(differences) {
                 Compatibility::Same => "served; the contract is unchanged",
                 Compatibility::TextOnly | Compatibility::Compatible => "served; compatible",
-                Compatibility::Breaking => "served; breaking: `spile serve` would have kept the old contract",
+                Compatibility::Breaking => {
+                    "served, although it breaks callers; `spile serve` would keep the old contract:"
+                }
             };
             let head = format!("{now}  {} {}  {result}", contract.name, contract.version);
             notice::info(format!("{head}\n{}", difference_lines(differences)).trim_end());

@@ -44,7 +44,8 @@ enum FailOn {
 
 /// Exit codes: 0 whatever changed, 1 if `--fail-on` matches it, 2 if the contracts could not be compared.
 pub fn diff(args: &DiffArgs) -> ExitCode {
-    let comparison = compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
+    let comparison =
+        compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(crate::error_text(&error))]));
     let LockComparison { name, against, baseline, differences } = match comparison {
         Ok(comparison) => comparison,
         Err(errors) => {
@@ -91,7 +92,7 @@ struct LockComparison {
 fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnostic>>> {
     let project = Project::find(&args.path)?;
     let Some(own) = lock_path(&project) else {
-        anyhow::bail!("only a project with a manifest can be locked; `spile init` writes a manifest");
+        anyhow::bail!("`spile diff` needs a manifest; `spile init {}` writes one", args.path.display());
     };
     let lock = match &args.against {
         None => read_own_lock(&own),

@@ -14,7 +14,7 @@ pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
     let folder = project.folder.clone();
     let file = folder.join(MANIFEST);
-    let exists_message = || format!("`{}` exists already; --force replaces it", file.display());
+    let exists_message = || format!("`{}` already exists; use --force to replace it", file.display());
     if file.exists() && !force {
         bail!(exists_message());
     }
@@ -36,6 +36,10 @@ pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
             }
         })?;
     }
-    notice::info(&format!("wrote {0}; `spile check {0}` shows what it compiles to", file.display()));
+    notice::info(&format!(
+        "wrote {0} and {1}; `spile check {0}` shows what it compiles to",
+        file.display(),
+        schema.display()
+    ));
     Ok(ExitCode::SUCCESS)
 }

@@ -25,3 +25,8 @@ mod settings;
 mod socket_path;
 
 pub use report::{print, print_diagnostics, print_usage};
+
+/// An error and its causes on one line.
+pub fn error_text(error: &anyhow::Error) -> String {
+    sanitize::strip_os_errors(&format!("{error:#}"))
+}

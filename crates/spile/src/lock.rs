@@ -131,7 +131,8 @@ impl LockState {
 pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
     let Some(file) = lock_path(&project) else {
-        bail!("only a project with a manifest can be locked; `spile init` writes a manifest");
+        let path = path.display();
+        bail!("`spile compile` needs a manifest; run `spile init {path}`, then `spile compile`");
     };
     let Scan { compiled, diagnostics, .. } = project.scan()?;
     print_diagnostics(&diagnostics);
@@ -150,7 +151,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
             let tools = pluralize(interface.tools.len() as u64, "tool");
             (
                 Lock::new(ContractVersion::FIRST, interface),
-                format!("{name} {} · {tools}\n", ContractVersion::FIRST),
+                format!("wrote {}: {name} {}, {tools}\n", file.display(), ContractVersion::FIRST),
             )
         }
         Some(old) => {
@@ -158,10 +159,11 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
             let compatibility = overall_compatibility(&differences);
             let version = old.version.bump(compatibility);
             let summary = match compatibility {
-                Compatibility::Same => format!("{name} {version} · no changes\n"),
+                Compatibility::Same => format!("{}: {name} {version}, no changes\n", file.display()),
                 Compatibility::TextOnly | Compatibility::Compatible | Compatibility::Breaking => {
                     format!(
-                        "{name} {version}, was {} · {}\n\n{}",
+                        "wrote {}: {name} {version}, was {}, {}\n\n{}",
+                        file.display(),
                         old.version,
                         compatibility.as_str(),
                         difference_lines(&differences)

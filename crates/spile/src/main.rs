@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
 use spile::check::{CheckArgs, check};
@@ -30,14 +30,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve data files or a manifest over stdio, HTTP, WebSocket or a unix socket
+    #[command(after_help = SERVE_EXIT_CODES)]
     Serve {
-        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite), a spile.toml, or a folder with either; each path becomes one server
+        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3), a spile.toml, or a folder with either; each path becomes one server
         #[arg(default_value = ".")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         args: ServeArgs,
     },
-    /// Write the spile.toml that `serve` uses when there is none, as a start for your own
+    /// Write a spile.toml for your data files, with a comment for every setting
     Init {
         /// A data file, or a folder of data files
         #[arg(default_value = ".")]
@@ -47,6 +48,7 @@ enum Command {
         force: bool,
     },
     /// Compile and report: tools, token cost, problems. Does not serve
+    #[command(after_help = CHECK_EXIT_CODES)]
     Check(CheckArgs),
     /// Serve over HTTP while you edit: reload on every save, print what changed and every call
     Dev {
@@ -56,13 +58,15 @@ enum Command {
         #[command(flatten)]
         args: ServeArgs,
     },
-    /// Write spile.lock: the current contract and its version
+    /// Write spile.lock: the schemas of all tools and a version number
+    #[command(after_help = COMPILE_EXIT_CODES)]
     Compile {
         /// A manifest, or a folder with one
         #[arg(default_value = ".")]
         path: PathBuf,
     },
-    /// Compare the contract with a locked one: same, compatible or breaking
+    /// Compare the tools with spile.lock: same, compatible or breaking
+    #[command(after_help = DIFF_EXIT_CODES)]
     Diff(DiffArgs),
     /// Pack a server into one file: a standalone executable, an MCPB bundle, or a registry entry
     Pack(PackArgs),
@@ -77,8 +81,66 @@ enum Command {
     Schema,
     #[command(flatten)]
     Client(client::Command),
-    /// Print a completion script for a shell
+    /// Print a shell completion script (bash, zsh, fish, …)
     Completions { shell: Shell },
+}
+
+/// The commands as `spile --help` groups them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Serve data", &["serve", "init", "check", "dev"]),
+    ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
+    (
+        "Call a server",
+        &["tools", "call", "resources", "read", "prompts", "prompt", "complete", "ping", "trace"],
+    ),
+    ("Other", &["keys", "schema", "completions", "help"]),
+];
+
+const EXAMPLES: &str = "Examples:
+  spile check customers.csv
+  spile install claude-desktop customers.csv
+  spile serve customers.csv --http
+  spile call get_customers email=dana@acme.test --from customers.csv";
+
+const SERVE_EXIT_CODES: &str = "Exit codes:
+  0    stopped by Ctrl-C, by a signal, or by the end of stdin
+  1    cannot start: invalid data, manifest, address or certificate
+  2    invalid usage
+  130  stopped at once by a second Ctrl-C (143: by a second SIGTERM)";
+
+const CHECK_EXIT_CODES: &str = "Exit codes:
+  0  can be served, whatever the warnings and notes say
+  1  cannot be served; --strict: a source cannot be used; --locked: differs from spile.lock
+  2  invalid usage";
+
+const COMPILE_EXIT_CODES: &str = "Exit codes:
+  0  spile.lock is up to date
+  1  cannot be compiled, or spile.lock cannot be read or written
+  2  invalid usage";
+
+const DIFF_EXIT_CODES: &str = "Exit codes:
+  0  compared, whatever changed
+  1  --fail-on: there is such a change
+  2  cannot be compared, or invalid usage";
+
+/// The command line, with its commands in groups.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    let mut list = String::new();
+    for (heading, names) in GROUPS {
+        list += &format!("{heading}:\n");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(|one| one.get_about());
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            list += &format!("  {name:<11}  {about}\n");
+        }
+        list += "\n";
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\n{EXAMPLES}\n"
+    );
+    Cli::command().help_template(template)
 }
 
 fn main() -> ExitCode {
@@ -87,7 +149,7 @@ fn main() -> ExitCode {
     if let Some(result) = pack::run_if_packed() {
         return exit_code(result);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
     };
@@ -105,7 +167,7 @@ fn main() -> ExitCode {
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut command(), "spile", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
     };
@@ -114,7 +176,7 @@ fn main() -> ExitCode {
 
 fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        print_diagnostics(&[Diagnostic::error(format!("{error:#}"))]);
+        print_diagnostics(&[Diagnostic::error(spile::error_text(&error))]);
         ExitCode::FAILURE
     })
 }
@@ -160,6 +222,22 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     diagnostics.splice(0..0, failed.iter().map(FailedServer::warning));
     serve_rest(services, failed, &diagnostics, args)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandFactory, GROUPS};
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let mut command = super::Cli::command();
+        command.build();
+        let mut names: Vec<&str> = command.get_subcommands().map(|one| one.get_name()).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        names.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, names);
+    }
 }
 
 fn print_text(text: &str) -> anyhow::Result<ExitCode> {

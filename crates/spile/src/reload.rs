@@ -232,7 +232,7 @@ impl WatchedProject {
             Ok(scan) => scan,
             Err(error) => {
                 self.set_missing_unavailable(server);
-                return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
+                return self.keep_old(server, listener, &[Diagnostic::error(crate::error_text(&error))]);
             }
         };
         if !locations.is_empty() && locations != self.locations {
@@ -318,16 +318,27 @@ impl WatchedProject {
         }
     }
 
-    /// For a project that does not compile: what does not exist is the only thing known to be unavailable.
+    /// For a project that does not compile: nothing more is known of its sources than before, except that some are
+    /// missing.
     fn set_missing_unavailable(&mut self, server: &Server) {
-        let missing = self.locations.iter().filter(|location| location.is_missing());
-        self.health.unavailable = missing
-            .map(|location| UnavailableSource {
-                name: location.short_name().into_owned(),
-                reason: "it does not exist".into(),
-                is_readable: false,
-            })
+        let name = |location: &SourceLocation| location.short_name().into_owned();
+        let is_known = |known: &[UnavailableSource], name: &str| {
+            known.iter().any(|one| !one.is_readable && one.name.rsplit('/').next() == Some(name))
+        };
+        let (missing, present): (Vec<&SourceLocation>, Vec<&SourceLocation>) =
+            self.locations.iter().partition(|location| location.is_missing());
+        let present: Vec<String> = present.into_iter().map(name).collect();
+        self.health.unavailable.retain(|one| {
+            let name = one.name.rsplit('/').next().unwrap_or(&one.name);
+            !one.reason.starts_with(NOT_FOUND) || present.iter().all(|file| file != name)
+        });
+        let new: Vec<UnavailableSource> = missing
+            .into_iter()
+            .map(name)
+            .filter(|name| !is_known(&self.health.unavailable, name))
+            .map(|name| UnavailableSource { name, reason: NOT_FOUND.into(), is_readable: false })
             .collect();
+        self.health.unavailable.extend(new);
         server.set_source_health(self.health.clone());
     }
 
@@ -337,6 +348,9 @@ impl WatchedProject {
         listener(server, &ReloadEvent::Invalid { diagnostics });
     }
 }
+
+/// Why a missing file is unavailable.
+const NOT_FOUND: &str = "not found";
 
 /// The first diagnostic in one line, with its location and the number of the others.
 pub(crate) fn first_diagnostic(diagnostics: &[Diagnostic]) -> String {

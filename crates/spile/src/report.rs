@@ -55,7 +55,7 @@ pub(crate) fn report(
     let statements: Vec<String> =
         contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
     if !statements.is_empty() {
-        out.push_str("\nstatements (prepared and typed by their source)\n");
+        out.push_str("\nSQL tools\n");
         statements
             .iter()
             .for_each(|line| out += &layout::hanging("  ", &sanitize::escape_line(line), style.columns));
@@ -67,7 +67,7 @@ pub(crate) fn report(
     out.push('\n');
     out += &layout::hanging(
         "",
-        "Token counts are estimates for the o200k vocabulary; clients add some of their own.",
+        "Token counts are estimates (o200k tokenizer); clients add their own overhead.",
         style.columns,
     );
     out
@@ -228,16 +228,41 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
     let _ = writeln!(std::io::stderr(), "{text}{}", if has_error { "" } else { "\n" });
 }
 
-/// Prints warnings and notes to stderr in the short form of [`notes_section`].
-pub(crate) fn print_notes(notes: &[Diagnostic]) {
+/// Prints warnings and notes to stderr in the short form of [`notes_section`], and `about_data` below them.
+pub(crate) fn print_notes(notes: &[Diagnostic], about_data: Option<&str>) {
     if notice::is_json() {
-        return notice::log_diagnostics(notes);
+        notice::log_diagnostics(notes);
+        return about_data.map_or((), notice::info);
     }
     let notes: Vec<&Diagnostic> = notes.iter().collect();
     let section = notes_section(&notes, &OutputStyle::stderr());
     if !section.is_empty() {
         let _ = writeln!(std::io::stderr(), "\n{}", sanitize::styled(section.trim_end()));
     }
+    if let Some(text) = about_data {
+        let blank = if section.is_empty() { "\n" } else { "" };
+        let _ = writeln!(std::io::stderr(), "{blank}{text}");
+    }
+}
+
+/// What a serving process reports at its start: what it does not serve. The rest is only counted; `paths` are those
+/// that `spile check` explains it for.
+pub(crate) fn split_for_serving(
+    diagnostics: &[Diagnostic],
+    paths: &[String],
+) -> (Vec<Diagnostic>, Option<String>) {
+    let is_about_service = |one: &&Diagnostic| {
+        one.severity == Severity::Error
+            || matches!(one.code, Some("unavailable" | "skipped" | "unsupported" | "lock"))
+    };
+    let (shown, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(is_about_service);
+    let path = match paths {
+        [only] => only,
+        _ => "PATH",
+    };
+    let about_data = (!rest.is_empty())
+        .then(|| format!("{} about the data: run `spile check {path}`", severity_counts(&rest)));
+    (shown.into_iter().cloned().collect(), about_data)
 }
 
 #[cfg(test)]
@@ -319,9 +344,9 @@ mod tests {
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
         let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
-        let statements = report.split("\nstatements ").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let statements = report.split("\nSQL tools").nth(1).and_then(|rest| rest.split("\n\n").next());
         insta::assert_snapshot!(statements.expect("a section of statements"), @r"
-        (prepared and typed by their source)
+
           top_plans (source crm): reads; returns plan text, n integer
           close (source crm): writes at most 5 rows; returns no columns
         ");

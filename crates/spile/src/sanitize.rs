@@ -63,6 +63,23 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// `Connection refused (os error 111)`: the number helps nobody.
+pub(crate) fn strip_os_errors(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        out.push_str(before);
+        rest = match after.split_once(')') {
+            Some((number, after)) if number.bytes().all(|c| c.is_ascii_digit()) => after,
+            _ => {
+                out.push_str(" (os error ");
+                after
+            }
+        };
+    }
+    out + rest
+}
+
 /// The width on a terminal, in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
@@ -85,7 +102,19 @@ pub(crate) fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{json, lines, styled, truncate};
+    use super::{json, lines, strip_os_errors, styled, truncate};
+
+    #[test]
+    fn os_error_numbers_are_removed() {
+        for (message, expected) in [
+            ("Connection refused (os error 111)", "Connection refused"),
+            ("a (os error 2): b (os error 13); c", "a: b; c"),
+            ("no (os error", "no (os error"),
+            ("no (os error x)", "no (os error x)"),
+        ] {
+            assert_eq!(strip_os_errors(message), expected);
+        }
+    }
 
     #[test]
     fn lines_keep_breaks_and_tabs() {

@@ -8,10 +8,10 @@ use transport::http::ConnectionLimits;
 fn env_number(name: &str) -> anyhow::Result<Option<u64>> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: expected a whole number"),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: expected an integer"),
         Ok(text) => match text.trim().parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => bail!("{name}: expected a whole number, found `{text}`"),
+            Err(_) => bail!("{name}: expected an integer, found `{text}`"),
         },
     }
 }

@@ -76,12 +76,14 @@ fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
 }
 
 pub(super) fn confirmation_request(key: String, message: String) -> Outcome {
+    // The first line is the question; the others describe the change.
+    let question = message.lines().next().unwrap_or_default();
     let schema = Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             properties.object("confirm", |confirm| {
                 // Not required: a box that is not ticked, or left out, is a final no and not an invalid answer.
-                confirm.str("type", "boolean").str("title", "Yes, do it").bool("default", false);
+                confirm.str("type", "boolean").str("title", question).bool("default", false);
             });
         });
     });

@@ -12,7 +12,7 @@ pub(super) fn invalid_cursor_error(reason: &str) -> ToolError {
     ToolError {
         field: Some("cursor".into()),
         reason: Some(ArgumentErrorKind::NotAllowed),
-        ..ToolError::new(ToolErrorCode::InvalidArguments, format!("`cursor`: {reason}"))
+        ..ToolError::new(ToolErrorCode::InvalidArguments, format!("`cursor` is not valid: {reason}"))
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn not_found_error(collection: &Collection, key: &[BoundValue<'_>]) -
         }
     });
     let parts: Vec<String> = parts.collect();
-    let message = format!("no record in `{}` has {}", collection.name, parts.join(", "));
+    let message = format!("no row of `{}` has {}", collection.name, parts.join(", "));
     ToolError { field: first_key_field(collection), ..ToolError::new(ToolErrorCode::NotFound, message) }
 }
 
@@ -54,7 +54,14 @@ pub(super) fn write_error_outcome(
     let tool_error = match error {
         WriteError::Source(error) => return source_error_outcome(error, collection, platform),
         WriteError::NotFound => not_found_error(collection, key),
-        WriteError::AlreadyExists => conflict(first_key_field(collection), message),
+        WriteError::AlreadyExists => {
+            let update_tool = collection.write_policy.as_ref().and_then(|policy| policy.update_tool.as_ref());
+            let help = match update_tool {
+                Some(tool) => format!("use {tool} to change it"),
+                None => "choose another key".to_owned(),
+            };
+            conflict(first_key_field(collection), format!("{message}; {help}"))
+        }
         WriteError::VersionConflict => {
             let message = format!("{message}; read it again before you change it");
             conflict(Some("expected_version".into()), message)
@@ -77,7 +84,7 @@ pub(super) fn write_error_outcome(
                 }
                 RetrySafety::NotIdempotent => {
                     let message = format!(
-                        "{message}; read the record before you try again, and pass an `idempotency_key` next time"
+                        "{message}; read the row before you try again, and pass an `idempotency_key` next time"
                     );
                     (message, false)
                 }
@@ -165,7 +172,7 @@ pub(super) fn record_error_outcome(
     let message = match error {
         RecordError::TypeMismatch { field, row } => {
             let message = format!(
-                "a value of `{field}` does not match the output schema; the server's log names the row"
+                "a value of `{field}` does not match the output schema; the server's log names the row under this `ref`"
             );
             let detail = format!("`{field}` does not match the contract in the row with {row}");
             return logged_outcome(
@@ -181,7 +188,7 @@ pub(super) fn record_error_outcome(
         ),
         RecordError::TooLarge { bytes } => {
             let message = format!(
-                "a record of {bytes} bytes exceeds the limit of {RECORD_BYTES_MAX} bytes; request fewer `fields`"
+                "a row of {bytes} bytes exceeds the limit of {RECORD_BYTES_MAX} bytes; request fewer `fields`"
             );
             return ToolError::new(ToolErrorCode::TooLarge, message).into();
         }
@@ -201,7 +208,7 @@ fn logged_outcome(
     platform: &dyn Platform,
 ) -> Outcome {
     let reference = new_error_reference(platform);
-    tracing::warn!(%reference, code = tool_error.code.as_str(), collection = %collection.name, source = %collection.source, detail);
+    tracing::warn!("ref" = %reference, code = tool_error.code.as_str(), collection = %collection.name, source = %collection.source, detail);
     tool_error.log_reference = Some(reference);
     tool_error.into()
 }

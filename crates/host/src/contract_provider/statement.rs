@@ -113,7 +113,7 @@ impl StatementCall<'_> {
     }
 
     fn not_found_error(&self) -> ToolError {
-        let message = format!("`{}` found no record for these arguments", self.statement.result.name);
+        let message = format!("`{}` found no row for these arguments", self.statement.result.name);
         ToolError::new(ToolErrorCode::NotFound, message)
     }
 

@@ -349,7 +349,7 @@ async fn a_rate_limited_call_says_when_to_try_again() {
         r#""code":"rate_limited""#,
         r#""retryable":true"#,
         r#""retry_after_ms":30000"#,
-        "try again in 30000 ms",
+        "rate limit exceeded; retry in 30 s",
     ] {
         assert!(result.contains(part), "{part} in {result}");
     }

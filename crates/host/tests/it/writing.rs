@@ -59,32 +59,29 @@ async fn a_record_is_created_changed_and_deleted() {
     assert_eq!((member(&result, "outcome"), member(&result, "record")), (json!("deleted"), updated));
     assert_eq!(
         client.call("get_people", r#"{"id":"d"}"#).await,
-        "not_found id no record in `people` has id `d`"
+        "not_found id no row of `people` has id `d`"
     );
 }
 
 #[tokio::test]
 async fn a_missing_or_duplicate_key_or_an_empty_change_is_refused() {
     let mut client = people(Era::Newest, "");
-    let exists = "conflict id a row with this key already exists";
-    let missing = "not_found id no record in `people` has id `x`";
+    let exists = "conflict id a row with this key already exists; use update_people to change it";
+    let missing = "not_found id no row of `people` has id `x`";
+    let nothing = "invalid_arguments - no field to update was given; set at least one of: name, age, balance, score, born, \
+                   seen, big, active, extra, photo, secret, rev, loose";
     for (tool, arguments, expected) in [
         ("create_people", DANA, exists),
         ("update_people", r#"{"id":"x","name":"X"}"#, missing),
         ("delete_people", r#"{"id":"x"}"#, missing),
-        ("update_people", r#"{"id":"d"}"#, "invalid_arguments - too few arguments: at least 2 are required"),
-        (
-            "update_people",
-            r#"{"id":"d","dry_run":true}"#,
-            "invalid_arguments - no field to update was given; set at least one of: name, age, balance, score, born, seen, \
-             big, active, extra, photo, secret, rev, loose",
-        ),
+        ("update_people", r#"{"id":"d"}"#, nothing),
+        ("update_people", r#"{"id":"d","dry_run":true}"#, nothing),
         ("create_people", r#"{"id":"x"}"#, "invalid_arguments name `name` is required"),
-        ("update_people", r#"{"id":"d","name":null}"#, "invalid_arguments name `name`: expected string"),
+        ("update_people", r#"{"id":"d","name":null}"#, "invalid_arguments name `name` must be a string"),
         (
             "update_people",
             r#"{"id":"d","nmae":"X"}"#,
-            "invalid_arguments nmae `nmae`: unknown argument; did you mean `name`?",
+            "invalid_arguments nmae unknown argument `nmae`; did you mean `name`?",
         ),
     ] {
         assert_eq!(client.call(tool, arguments).await, expected, "{tool} {arguments}");
@@ -95,41 +92,50 @@ async fn a_missing_or_duplicate_key_or_an_empty_change_is_refused() {
 #[tokio::test]
 async fn a_value_that_the_source_would_alter_is_refused() {
     let mut client = people(Era::Newest, "");
+    let decimal = " must be a decimal without leading zeros, such as `-12.50`";
     for (value, field, message) in [
-        (json!({"name": "a\0b"}), "name", "a text here cannot have a NUL character"),
+        (json!({"name": "a\0b"}), "name", ": a text here cannot have a NUL character"),
         (
             json!({"loose": "007"}),
             "loose",
-            "the source would store another value than this; nothing was written",
+            ": the source would store another value than this; nothing was written",
         ),
         (
             json!({"age": 9_007_199_254_740_993_i64}),
             "age",
-            "must be an integer between -(2^53 - 1) and 2^53 - 1",
+            " must be an integer between -(2^53 - 1) and 2^53 - 1",
         ),
         (
             json!({"score": 9_007_199_254_740_993_i64}),
             "score",
-            "cannot be stored exactly: it is too large or has too many digits",
+            " cannot be stored exactly: it is too large or has too many digits",
         ),
-        (json!({"balance": "1.50.0"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
-        (json!({"balance": "007"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
-        (json!({"balance": 1.5}), "balance", "expected null or string"),
-        (json!({"born": "2026-02-30"}), "born", "is not a valid date"),
-        (json!({"seen": "2026-02-11T10:00:60Z"}), "seen", "is not a valid date-time"),
+        (json!({"balance": "1.50.0"}), "balance", decimal),
+        (json!({"balance": "007"}), "balance", decimal),
+        (json!({"balance": 1.5}), "balance", " must be null or a string"),
+        (json!({"born": "2026-02-30"}), "born", " is not a valid date, such as `2026-02-28`"),
+        (
+            json!({"seen": "2026-02-11T10:00:60Z"}),
+            "seen",
+            " is not a valid date and time with a time zone, such as `2026-02-28T10:00:00Z`",
+        ),
         (
             json!({"seen": "2026-02-11t10:00:00z"}),
             "seen",
-            "must be a date and time with a time zone, such as `2026-02-11T10:00:00Z`",
+            " must be a date and time with a time zone, such as `2026-02-11T10:00:00Z`",
         ),
-        (json!({"big": "9223372036854775808"}), "big", "must be a 64-bit integer without leading zeros"),
-        (json!({"active": "yes"}), "active", "expected null or boolean"),
-        (json!({"photo": "AP8"}), "photo", "must be base64 (RFC 4648, with padding, on one line)"),
-        (json!({"photo": "AP8Q\n"}), "photo", "must be base64 (RFC 4648, with padding, on one line)"),
+        (
+            json!({"big": "9223372036854775808"}),
+            "big",
+            " must be a 64-bit integer without leading zeros, such as `-12`",
+        ),
+        (json!({"active": "yes"}), "active", " must be null or a boolean"),
+        (json!({"photo": "AP8"}), "photo", " must be base64 (RFC 4648, with padding, on one line)"),
+        (json!({"photo": "AP8Q\n"}), "photo", " must be base64 (RFC 4648, with padding, on one line)"),
     ] {
         let mut arguments = value.clone();
         arguments["id"] = "d".into();
-        let expected = format!("invalid_arguments {field} `{field}`: {message}");
+        let expected = format!("invalid_arguments {field} `{field}`{message}");
         assert_eq!(client.call("update_people", &arguments.to_string()).await, expected, "{value}");
     }
     assert_eq!(client.table.state().writes, 0);
@@ -179,7 +185,7 @@ async fn a_version_field_grows_with_every_change() {
     let result = client.call("create_people", r#"{"id":"n","name":"New"}"#).await;
     assert_eq!(member(&result, "record")["rev"], 1);
     let result = client.call("create_people", r#"{"id":"m","name":"New","rev":7}"#).await;
-    assert!(result.starts_with("invalid_arguments rev `rev`: unknown argument"), "{result}");
+    assert!(result.starts_with("invalid_arguments rev unknown argument `rev`"), "{result}");
 }
 
 #[tokio::test]
@@ -248,14 +254,14 @@ async fn the_user_is_asked_before_a_destructive_write() {
         assert_eq!(
             client.questions,
             [
-                "Update this row of people?\nid: d\nname: Dana → Di\nage: (no value) → 7\nsecret: (no value) → •••"
+                "Update this row of people?\nid: d\nname: Dana → Di\nage: (no value) → 7\nsecret: (no value) → ***"
             ]
         );
         let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| accept()).await;
         assert_eq!(member(&result, "outcome"), "deleted", "{era:?}");
         assert_eq!(
             client.questions[1],
-            "Delete this row of people?\nid: d\nname: Di\nage: 7\nsecret: •••\nrev: 1"
+            "Delete this row of people?\nid: d\nname: Di\nage: 7\nsecret: ***\nrev: 1"
         );
         // A create, a change that changes nothing and a replay need no confirmation.
         client.call("create_people", DANA).await;
@@ -326,8 +332,8 @@ async fn an_invalid_answer_is_asked_for_again() {
         let question = client.questions[0].clone();
         for (asked_again, reason) in [
             (1, "`action` must be `accept`, `decline` or `cancel`"),
-            (2, "`confirm`: expected boolean"),
-            (3, "expected object"),
+            (2, "`confirm` must be a boolean"),
+            (3, "must be an object"),
         ] {
             let again = &client.questions[asked_again];
             let expected = format!("{question}\n\nThe previous answer was not accepted: ");
@@ -342,7 +348,7 @@ async fn a_client_that_never_answers_validly_is_refused_with_the_reason() {
         let mut client = people(era, ASK);
         let wrong = || json!({"action": "accept", "content": {"confirm": "yes"}});
         let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| wrong()).await;
-        let expected = "input_refused - the client's answers do not match the requested form: `confirm`: expected \
+        let expected = "input_refused - the client's answers do not match the requested form: `confirm` must be a \
                         boolean";
         assert_eq!(result, expected, "{era:?}");
         assert_eq!((client.questions.len(), client.table.state().writes), (16, 0), "{era:?}");
@@ -389,7 +395,7 @@ async fn search_finds_records_with_all_terms() {
     assert_eq!(found(&mut client, r#"{"query":"zebra"}"#).await, (json!([]), json!(false), json!("all")));
     for blank in ["", " ", "\u{a0}\u{2003}"] {
         let result = client.call("search_people", &json!({"query": blank}).to_string()).await;
-        assert!(result.starts_with("invalid_arguments query `query`: "), "{result}");
+        assert_eq!(result, "invalid_arguments query `query` is empty; give at least one search term");
     }
 }
 
@@ -399,7 +405,7 @@ const RENAME: &str = "[tools.rename]\nsql = \"rename\"\nwrites = true\nchanges_m
 async fn a_write_of_unknown_durability_is_retryable_only_with_an_idempotency_key() {
     let mut client = people(Era::Newest, "");
     for (key, advice, retryable) in [
-        ("", "read the record before you try again, and pass an `idempotency_key` next time", false),
+        ("", "read the row before you try again, and pass an `idempotency_key` next time", false),
         (r#","idempotency_key":"k""#, "repeat the call with the same `idempotency_key`", true),
     ] {
         let result = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
@@ -424,7 +430,7 @@ async fn a_statement_returns_rows() {
     // `null` equals a missing argument.
     assert_eq!(client.call("count", r#"{"name":null}"#).await, client.call("count", "{}").await);
     let result = client.call("count", r#"{"name":7}"#).await;
-    assert_eq!(result, "invalid_arguments name `name`: expected null or string");
+    assert_eq!(result, "invalid_arguments name `name` must be null or a string");
 }
 
 #[tokio::test]
@@ -434,7 +440,7 @@ async fn a_statement_can_return_one_record() {
     assert_eq!(client.call("one", r#"{"name":"Bob"}"#).await, r#"{"name":"Bob","people":1}"#);
     assert_eq!(
         client.call("one", r#"{"name":"Zoe"}"#).await,
-        "not_found - `one` found no record for these arguments"
+        "not_found - `one` found no row for these arguments"
     );
 }
 
@@ -596,7 +602,7 @@ async fn a_read_that_would_block_runs_on_the_blocking_pool() {
 #[tokio::test]
 async fn a_write_that_times_out_is_cancelled_and_says_that_it_may_have_been_applied() {
     let timed = |tool: &str, uses: &str| format!("[tools.{tool}]\n{uses}\ncall_timeout_ms = 50\n");
-    let unknown = "timeout - no result within 50 ms; the write may have been applied: read the record before you try \
+    let unknown = "timeout - no result within 50 ms; the write may have been applied: read the row before you try \
                    again, or pass an `idempotency_key`";
     for (manifest, tool, arguments, expected) in [
         (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknown),

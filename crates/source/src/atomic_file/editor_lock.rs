@@ -31,10 +31,13 @@ pub(super) fn check_not_open(target: &TargetFile, path: &Path) -> Result<(), Sou
     match find(target.path()).or_else(|| find(path)) {
         None => Ok(()),
         Some(EditorLock { file_name, program, user }) => {
-            let by = user.as_ref().map_or(String::new(), |user| format!(" by {user}"));
+            let open = match user {
+                Some(user) => format!("{user} has it open in {program}"),
+                None => format!("it is open in {program}"),
+            };
             let message = format!(
-                "cannot write `{}`, nothing was changed: it is open in {program}{by}; close it there and try again. If \
-                 it is not open, delete `{file_name}` next to it",
+                "cannot write `{}`: {open}; nothing was changed. Close it and try again. If it is not open, delete \
+                 `{file_name}`",
                 target.file_name()
             );
             let detail = format!("{}: locked by {file_name}", target.path().display());

@@ -15,16 +15,20 @@ pub(super) fn write_error(target: &TargetFile, metadata: &str, error: &io::Error
 pub(super) fn io_write_error(file: &str, path: &Path, metadata: &str, error: &io::Error) -> SourceError {
     let log = format!("{}: {metadata}: {error}", path.display());
     let reason = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full; make room",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "the disk is full; the server's owner must make room"
+        }
         ErrorKind::FileTooLarge => "it would exceed the system's limit on file sizes",
-        ErrorKind::PermissionDenied => "permission denied; allow the server to write the file and its folder",
+        ErrorKind::PermissionDenied => {
+            "permission denied; the server's owner must allow it to write the file and its folder"
+        }
         ErrorKind::ReadOnlyFilesystem => "the disk is read-only",
-        ErrorKind::NotFound => "it was not found; check its name, or put it back",
+        ErrorKind::NotFound => "it was not found; the server's owner can check its name, or put it back",
         ErrorKind::NotADirectory | ErrorKind::IsADirectory => "it is not a file",
         ErrorKind::ResourceBusy | ErrorKind::WouldBlock | ErrorKind::Interrupted => {
             return SourceError::Busy { detail: log };
         }
-        _ => "see the log for the reason",
+        _ => "the server's log has the reason under `ref`",
     };
     SourceError::Unavailable {
         message: format!("cannot write `{file}`, nothing was changed: {reason}"),

@@ -375,7 +375,7 @@ fn a_response_with_a_key_is_bounded() {
     let atomic_file = AtomicFile::new(&folder.path);
     let large = || EditResult { bytes: b"b".to_vec(), response: vec![b'x'; super::RESPONSE_BYTES_MAX + 1] };
     let result = replace(&atomic_file, &replace_options(1), |_| Ok(large()));
-    assert_eq!(outcome_text(result), "the record is too large for a write with an idempotency key");
+    assert_eq!(outcome_text(result), "the row is too large for a write with an idempotency key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
     assert_eq!(outcome_text(replace(&atomic_file, &replace_options(None), |_| Ok(large()))), "done");
 }
@@ -452,18 +452,18 @@ fn concurrent_writers_lose_no_change() {
 fn a_file_that_is_open_in_a_spreadsheet_program_is_not_written() {
     let excel = b"\x04Anna                                                  \x04\0A\0n\0n\0a\0";
     for (name, content, expected) in [
-        ("~$data.csv", &excel[..], "it is open in Excel by Anna;"),
-        ("~$data.csv", b"", "it is open in Excel;"),
-        (".~lock.data.csv#", b"Anna,anna,laptop,,;", "it is open in LibreOffice by Anna on laptop;"),
-        (".~lock.data.csv#", b"x", "it is open in LibreOffice;"),
+        ("~$data.csv", &excel[..], "Anna has it open in Excel"),
+        ("~$data.csv", b"", "it is open in Excel"),
+        (".~lock.data.csv#", b"Anna,anna,laptop,,;", "Anna on laptop has it open in LibreOffice"),
+        (".~lock.data.csv#", b"x", "it is open in LibreOffice"),
     ] {
         let folder = TestFolder::new(b"a");
         let atomic_file = AtomicFile::new(&folder.path);
         let lock = folder.folder.path().join(name);
         std::fs::write(&lock, content).unwrap();
         let expected = format!(
-            "cannot write `data.csv`, nothing was changed: {expected} close it there and try again. If it is not open, \
-             delete `{name}` next to it"
+            "cannot write `data.csv`: {expected}; nothing was changed. Close it and try again. If it is not open, delete \
+             `{name}`"
         );
         for options in [replace_options(1), TransactionOptions { dry_run: true, ..replace_options(None) }] {
             let error = append(&atomic_file, &options, b"b").unwrap_err();
@@ -663,7 +663,8 @@ mod unix {
             symlink(&victim, folder.folder.path().join(name)).unwrap();
             let message = outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b"));
             assert_eq!(
-                message, "cannot write `data.csv`, nothing was changed: see the log for the reason",
+                message,
+                "cannot write `data.csv`, nothing was changed: the server's log has the reason under `ref`",
                 "{name}"
             );
             assert_eq!((folder.content(), std::fs::read(&victim).unwrap()), (b"a".to_vec(), b"v".to_vec()));
@@ -675,8 +676,8 @@ mod unix {
         let folder = TestFolder::new(b"a");
         std::fs::remove_file(&folder.path).unwrap();
         let message = outcome_text(append(&AtomicFile::new(&folder.path), &replace_options(1), b"b"));
-        let expected = "cannot write `data.csv`, nothing was changed: it was not found; check its name, or put \
-                        it back";
+        let expected = "cannot write `data.csv`, nothing was changed: it was not found; the server's owner can \
+                        check its name, or put it back";
         assert_eq!(message, expected);
         let missing = folder.folder.path().join("gone/data.csv");
         assert_eq!(outcome_text(append(&AtomicFile::new(&missing), &replace_options(1), b"b")), expected);
@@ -692,7 +693,10 @@ mod unix {
         std::fs::write(&path, b"a").unwrap();
         // The name fits, but the names of the files next to it are too long.
         let message = outcome_text(append(&AtomicFile::new(&path), &replace_options(1), b"b"));
-        assert!(message.ends_with("nothing was changed: see the log for the reason"), "{message}");
+        assert!(
+            message.ends_with("nothing was changed: the server's log has the reason under `ref`"),
+            "{message}"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
     }
 }

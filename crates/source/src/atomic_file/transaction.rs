@@ -78,7 +78,7 @@ impl<'f> FileTransaction<'f> {
 
     pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
         if response.len() > RESPONSE_BYTES_MAX {
-            let reason = "the record is too large for a write with an idempotency key".into();
+            let reason = "the row is too large for a write with an idempotency key".into();
             return Err(WriteError::Rejected { column: None, reason });
         }
         self.record = Some(IdempotencyRecord { key: *key, response: response.to_vec() });

@@ -170,7 +170,7 @@ impl CsvError {
                 (problem, "split it, or load it into SQLite".into())
             }
             Self::File(file_error) => file_error.error_text(file, "CSV file"),
-            Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
+            Self::Empty => (format!("`{file}` is empty"), "name the columns in its first line".into()),
             Self::WrongFormat(format) => {
                 let (problem, help) = format.description_and_help();
                 (format!("`{file}` looks like {problem}"), help.into())
@@ -215,11 +215,11 @@ impl CsvError {
                 ),
                 match cause {
                     Some(RaggedCause::FirstIsComment) => {
-                        "line 1 begins with `#`: if it is a comment, remove it, so that the first line names \
+                        "remove line 1 if it is a comment (it begins with `#`), so that the first line names \
                          the columns"
                             .into()
                     }
-                    Some(RaggedCause::IsComment) => "a CSV has no comments: remove the line".into(),
+                    Some(RaggedCause::IsComment) => "remove the line: a CSV has no comments".into(),
                     Some(RaggedCause::LinesBefore { first }) => {
                         format!("the table seems to begin in line {first}; remove the lines before it")
                     }
@@ -242,7 +242,7 @@ impl CsvError {
                     location.line,
                     expected_type(*data_type)
                 ),
-                "correct the value".into(),
+                "correct the value, or declare another type with `as` in the manifest".into(),
             ),
             Self::MissingValue { location, column } => (
                 format!(

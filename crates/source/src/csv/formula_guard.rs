@@ -45,7 +45,7 @@ impl LeadingSigns {
 /// Why a text must not be written, or nothing. `signs` are those that the column has already, and `delimiter` is the
 /// file's.
 pub(super) fn check(text: &str, signs: LeadingSigns, delimiter: u8) -> Result<(), String> {
-    let allow = "set `formulas = \"keep\"` for the source in the manifest to allow it";
+    let allow = "the server's owner can allow it with `formulas = \"keep\"` for the source";
     let Some(first) = text.chars().next() else { return Ok(()) };
     let is_control = matches!(first, '\t' | '\r' | '\n');
     let sign = formula_sign(first);

@@ -105,7 +105,7 @@ impl JsonDocument {
         let file = ErrorContext { bytes, record: None };
         let mut cursor = JsonCursor { bytes, position: content_start(bytes)? };
         if bytes[cursor.position..].trim_ascii().is_empty() {
-            return Err(file.error_at(cursor.position, "is empty", "an array without records is `[]`"));
+            return Err(file.error_at(cursor.position, "is empty", "write `[]` for an array without rows"));
         }
         cursor.skip_whitespace();
         for name in self.pointer_segments(&file)? {
@@ -288,7 +288,7 @@ fn no_array_help(doc: &Doc, at: usize) -> &'static str {
     let Some(node) = node else { return "make it an array of objects" };
     let are_records = !node.is_empty() && node.members().all(|(_, value)| value.is_object());
     if are_records {
-        return "an object of records is not supported: make it an array, with the names as a column";
+        return "make it an array, with the names as a column: an object of rows is not supported";
     }
     "make it an array of objects"
 }
@@ -299,7 +299,7 @@ fn suggest_json_lines(bytes: &[u8], error: ParseError) -> ParseError {
     let first = text.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_object = first.starts_with(b"{") && scan(first.to_vec(), &LIMITS).is_ok();
     if is_object {
-        let help = "it looks like JSON Lines: name it `.jsonl`, or set `kind = \"jsonl\"`";
+        let help = "name it `.jsonl`, or set `kind = \"jsonl\"`: it looks like JSON Lines";
         return ParseError { help: Some(help.into()), ..error };
     }
     error

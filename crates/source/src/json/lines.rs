@@ -143,7 +143,7 @@ fn suggest_json_document(bytes: &[u8], error: ParseError) -> ParseError {
     const LOOKED_BYTES_MAX: usize = 1 << 20;
     let is_whole = || text.len() <= LOOKED_BYTES_MAX && scan(text.to_vec(), &ScanLimits::default()).is_ok();
     if start.starts_with(b"[") || (start.starts_with(b"{") && is_whole()) {
-        let help = "it looks like one JSON document: name it `.json`, or set `kind = \"json\"`";
+        let help = "name it `.json`, or set `kind = \"json\"`: it looks like one JSON document";
         return ParseError { help: Some(help.into()), ..error };
     }
     error

@@ -72,7 +72,7 @@ fn syntax_help(bytes: &[u8], at: usize, record: Option<(&str, u32)>) -> &'static
     match (before, bytes.get(at)) {
         (Some(b','), Some(b']' | b'}')) => "remove the comma before it",
         (_, Some(b'\'')) => "put the text in double quotes: `\"…\"`",
-        (_, Some(b'/' | b'#')) => "JSON has no comments; remove it",
+        (_, Some(b'/' | b'#')) => "remove it: JSON has no comments",
         (Some(b'{' | b','), Some(first)) if first.is_ascii_alphabetic() => {
             "put names and texts in double quotes: `\"…\"`"
         }
@@ -97,7 +97,7 @@ pub(super) fn parse_object(
     }
     let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|error| at.scan_error(from, error))?;
     if doc.root().kind() != NodeKind::Object {
-        let help = "make it an object, such as `{\"id\": 1}`: each record is one";
+        let help = "make it an object, such as `{\"id\": 1}`: each row is one";
         return Err(at.error_at(from + doc.root().span().start, "is not an object", help));
     }
     Ok(doc)

@@ -43,7 +43,7 @@ pub(super) fn encode_cell(
         }),
         StoredValue::Integer(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => number(n as f64),
         StoredValue::Integer(_) => {
-            Err("a workbook stores only 53 bits of a whole number; store such numbers as text".into())
+            Err("a workbook stores only 53 bits of an integer; store such numbers as text".into())
         }
         StoredValue::Real(n) if !n.is_finite() => Err("a workbook cannot hold infinite numbers".into()),
         StoredValue::Real(n) if n.abs() > NUMBER_MAX || n.is_subnormal() => {

@@ -50,10 +50,12 @@ impl SheetWriter<'_> {
     /// The new XML of the sheet.
     pub(super) fn rewrite(&self, edit: &RowEdit<'_>, budget: &mut Budget) -> Result<String, WriteError> {
         if self.sheet.is_protected {
-            return Err(rejected("the sheet is protected"));
+            return Err(rejected("the sheet is protected; make this change in a spreadsheet program"));
         }
         if self.archive.has_part_under("_xmlsignatures/") {
-            return Err(rejected("the workbook is signed, and a change would break the signature"));
+            return Err(rejected(
+                "the workbook is signed, and a change would break the signature; make this change in a spreadsheet program",
+            ));
         }
         let sheet_xml =
             SheetXml::read(self.xml, self.sheet_index, self.book, budget).map_err(parse_to_write_error)?;
@@ -139,7 +141,10 @@ impl SheetWriter<'_> {
         let above = sheet_xml.row(last).filter(|row| row.number > self.layout.header_row);
         let above = above.map_or(&[][..], |row| sheet_xml.cells(row));
         if let Some(cell) = above.iter().find(|cell| cell.is_formula) {
-            let reason = format!("{} has a formula, which a new row would lack", cell.address);
+            let reason = format!(
+                "{} has a formula, which a new row would lack; make this change in a spreadsheet program",
+                cell.address
+            );
             return Err(rejected(reason));
         }
         let mut cells: Vec<(u32, String)> = Vec::new();
@@ -260,13 +265,20 @@ impl SheetWriter<'_> {
     ) -> Result<(), WriteError> {
         let number = row.number;
         if !self.sheet.table_relationships.is_empty() {
-            return Err(rejected("the sheet has an Excel table that would have to shrink"));
+            return Err(rejected(
+                "the sheet has an Excel table that would have to shrink; make this change in a spreadsheet program",
+            ));
         }
         if let Some(formula) = sheet_xml.formulas.first() {
-            return Err(rejected(format!("rows would move, and {} has a formula", formula.address)));
+            return Err(rejected(format!(
+                "rows would move, and {} has a formula; make this change in a spreadsheet program",
+                formula.address
+            )));
         }
         if sheet_xml.merged_ranges().any(|range| range.last.row >= number) {
-            return Err(rejected("rows would move, and some of their cells are merged"));
+            return Err(rejected(
+                "rows would move, and some of their cells are merged; make this change in a spreadsheet program",
+            ));
         }
         // The references to cells in these elements are adjusted, or they have none.
         const HARMLESS: [&str; 17] = [
@@ -297,20 +309,28 @@ impl SheetWriter<'_> {
         if let Some(one) = harmful.find(|one| !stays(one)) {
             let what = match one.name.as_str() {
                 "drawing" | "picture" => "a picture or a chart",
-                "legacyDrawing" if is_last => return Err(rejected("the row has a comment that would stay")),
+                "legacyDrawing" if is_last => {
+                    return Err(rejected(
+                        "the row has a comment that would stay; make this change in a spreadsheet program",
+                    ));
+                }
                 "legacyDrawing" => "comments",
                 "hyperlinks" => "links",
                 "rowBreaks" => "page breaks",
                 _ => "something besides its cells",
             };
-            return Err(rejected(format!("rows would move, and the sheet has {what} that would stay")));
+            return Err(rejected(format!(
+                "rows would move, and the sheet has {what} that would stay; make this change in a spreadsheet program"
+            )));
         }
         let is_link = |one: &&SheetElement| {
             let range = one.ranges.as_ref().and_then(|(_, text)| CellRange::parse(text));
             one.name == "hyperlink" && range.is_some_and(|range| range.last.row >= number)
         };
         if sheet_xml.other_elements.iter().any(|one| is_link(&one)) {
-            return Err(rejected("the row has a link that would stay"));
+            return Err(rejected(
+                "the row has a link that would stay; make this change in a spreadsheet program",
+            ));
         }
         let mut rules =
             sheet_xml.other_elements.iter().filter(|one| RULE_FORMULA_ELEMENTS.contains(&one.name.as_str()));
@@ -320,11 +340,13 @@ impl SheetWriter<'_> {
         };
         if !is_last && rules.any(refers) {
             return Err(rejected(
-                "rows would move, and a conditional format or a data validation refers to cells",
+                "rows would move, and a conditional format or a data validation refers to cells; make this change in a spreadsheet program",
             ));
         }
         if self.archive.has_part_under("xl/charts/") || self.archive.has_part_under("xl/pivotcache/") {
-            return Err(rejected("rows would move, and a chart or a pivot table may refer to them"));
+            return Err(rejected(
+                "rows would move, and a chart or a pivot table may refer to them; make this change in a spreadsheet program",
+            ));
         }
         self.check_no_references(number, budget)
     }
@@ -370,7 +392,7 @@ impl SheetWriter<'_> {
         let names = self.book.defined_names.iter().filter(|one| !one.name.starts_with("_xlnm."));
         if let Some(name) = names.into_iter().find(|one| references.of_name(&one.name).iter().any(refers)) {
             return Err(rejected(format!(
-                "rows would move, and the name `{}` refers to some of them",
+                "rows would move, and the name `{}` refers to some of them; make this change in a spreadsheet program",
                 name.name
             )));
         }
@@ -405,8 +427,10 @@ impl SheetWriter<'_> {
             })
             .map_err(parse_to_write_error)?;
             if let Some(at) = referrer {
-                let reason =
-                    format!("rows would move, and {at} on `{}` may be computed from them", other.name);
+                let reason = format!(
+                    "rows would move, and {at} on `{}` may be computed from them; make this change in a spreadsheet program",
+                    other.name
+                );
                 return Err(rejected(reason));
             }
         }
@@ -426,16 +450,22 @@ impl SheetWriter<'_> {
                 .iter()
                 .any(|one| one.is_array && one.range.is_some_and(|range| range.contains(at)));
         if is_computed {
-            return Err(rejected_cell(update, format!("{at} has a formula")));
+            return Err(rejected_cell(
+                update,
+                format!("{at} has a formula; make this change in a spreadsheet program"),
+            ));
         }
         if sheet_xml.merged_ranges().any(|range| range.contains(at) && range.first != at) {
-            return Err(rejected_cell(update, format!("{at} is merged with the cell before it")));
+            return Err(rejected_cell(
+                update,
+                format!("{at} is merged with the cell before it; make this change in a spreadsheet program"),
+            ));
         }
         match sheet_xml.dependent_formula(at) {
             Some(dependent) => Err(rejected_cell(
                 update,
                 format!(
-                    "{dependent} may be computed from {at}, and only a spreadsheet program can recompute it"
+                    "{dependent} may be computed from {at}; make this change in a spreadsheet program, which recomputes it"
                 ),
             )),
             None => Ok(()),
@@ -601,14 +631,18 @@ fn shift_ranges_up(ranges: &str, gone: u32) -> Result<Option<String>, WriteError
     let mut moved = Vec::new();
     for text in ranges.split_whitespace() {
         let Some(mut range) = CellRange::parse(text) else {
-            return Err(rejected("rows would move, and the sheet has cell references that cannot be parsed"));
+            return Err(rejected(
+                "rows would move, and the sheet has cell references that cannot be parsed; make this change in a spreadsheet program",
+            ));
         };
         if range.spans_all_rows() {
             moved.push(text.to_owned());
             continue;
         }
         if range.first.row == gone && range.last.row == gone {
-            return Err(rejected("the row has a conditional format or a data validation of its own"));
+            return Err(rejected(
+                "the row has a conditional format or a data validation of its own; make this change in a spreadsheet program",
+            ));
         }
         range.last.row -= u32::from(range.last.row >= gone);
         range.first.row -= u32::from(range.first.row > gone);

@@ -66,15 +66,17 @@ fn withdraw_stale(table: &mut Table, cells: Vec<(u32, usize)>, columns: &[u32]) 
     let Some((row, column)) = cells.first() else { return };
     let first = CellAddress { row: table.row_numbers()[*row as usize], column: columns[*column] };
     let cells_text = match cells.len() {
-        1 => format!("the value of {first} on `{}` is withdrawn: its formula", table.name),
-        count => {
-            format!("{count} values on `{}` are withdrawn ({first} first): their formulas", table.name)
-        }
+        1 => format!(
+            "{first} on `{}` is null until a spreadsheet program recalculates the workbook: its formula",
+            table.name
+        ),
+        count => format!(
+            "{count} cells on `{}` ({first} first) are null until a spreadsheet program recalculates the workbook: \
+             their formulas",
+            table.name
+        ),
     };
-    let notice = format!(
-        "{cells_text} may depend on cells that were written since the workbook was last calculated; open and save \
-         it in a spreadsheet program to compute them again"
-    );
+    let notice = format!("{cells_text} may depend on cells that were written since it was last calculated");
     table.notice = Some(notice.into());
     table.withdraw(cells);
 }

@@ -150,7 +150,9 @@ fn source_error(error: &Error, path: &Path) -> SourceError {
             ),
             detail,
         ),
-        Some(_) => unavailable(format!("cannot read `{name}`; the server log says why"), detail),
+        Some(_) => {
+            unavailable(format!("cannot read `{name}`; the server's log has the reason under `ref`"), detail)
+        }
     }
 }
 
@@ -214,8 +216,8 @@ impl ConstraintContext<'_> {
                     listed.len() == self.key.len() && self.key.iter().all(|index| listed.contains(index));
                 match listed[..] {
                     [_, ..] if is_key => Some(WriteError::AlreadyExists),
-                    [only] => rejected(Some(only), "another record already has this value"),
-                    _ => rejected(listed.first().copied(), "another record already has these values"),
+                    [only] => rejected(Some(only), "another row already has this value"),
+                    _ => rejected(listed.first().copied(), "another row already has these values"),
                 }
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_NOTNULL) => {
@@ -225,7 +227,7 @@ impl ConstraintContext<'_> {
                 rejected(self.mentioned(text), "a CHECK constraint of the table does not allow it")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
-                let both = "it references a record that does not exist, or other records reference it";
+                let both = "it references a row that does not exist, or other rows reference it";
                 rejected(None, self.foreign_key_reason.unwrap_or(both))
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_TRIGGER) => {

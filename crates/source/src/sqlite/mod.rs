@@ -123,6 +123,16 @@ impl Sqlite {
         Ok(schema)
     }
 
+    /// Whether the last introspection found this key unique.
+    fn is_detected_key(&self, reader: &read::TableReader) -> bool {
+        let facts = self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let table = facts
+            .as_ref()
+            .and_then(|facts| facts.tables.iter().find(|table| table.name == reader.table.name));
+        let key = reader.key.iter().map(|column| reader.table_columns[*column]);
+        table.is_some_and(|table| key.eq(table.key.iter().copied()))
+    }
+
     /// The schema as it was last read.
     fn schema(&self) -> Result<Arc<Schema>, SourceError> {
         let cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -141,6 +151,9 @@ impl Source for Sqlite {
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
         let mut reader = read::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?;
+        if !reader.key.is_empty() && !reader.key_is_declared && !self.is_detected_key(&reader) {
+            reader.check_unique_key(&self.options)?;
+        }
         reader.serve(&self.served_tables, shape);
         Ok(Arc::new(reader))
     }

@@ -145,7 +145,7 @@ impl TableError {
                 "put the data into a SQLite database".into(),
             ),
             Self::NoColumns => (
-                format!("`{file}` has no records, so its fields are unknown"),
+                format!("`{file}` has no rows, so its fields are unknown"),
                 "add one, or declare the fields with `as` in a manifest, the key among them".into(),
             ),
             Self::TableNotFound { name, suggestion } => {
@@ -156,7 +156,7 @@ impl TableError {
             }
             Self::TypeMismatch { location: position, column, data_type: kind, text: _ } => (
                 format!("{}, column `{column}`: expected {}", location(position), expected_type(*kind)),
-                "correct the value".into(),
+                "correct the value, or declare another type with `as` in the manifest".into(),
             ),
             Self::MissingValue { location: position, column } => (
                 format!("{}, column `{column}`: expected a value, but there is none", location(position)),

@@ -140,7 +140,7 @@ impl TestFile {
 
 #[test]
 fn a_format_that_changes_too_much_is_rejected() {
-    let more = "more than this record would change in the file";
+    let more = "more than this row would change in the file";
     for (command, expected) in [
         ("spoil", more),
         ("drop", more),
@@ -203,14 +203,17 @@ fn tables_and_columns_are_found_by_name() {
     for (content, expected) in [
         (
             FILE.replace("= people", "= peple"),
-            "has no table `people`; the most similar is `peple`; rename it back, or update the contract",
+            "has no table `people`; the most similar is `peple`; the server's owner can rename it back, or update the contract",
         ),
-        (FILE.replace("= people", "= x"), "has no table `people`; put it back, or update the contract"),
+        (
+            FILE.replace("= people", "= x"),
+            "has no table `people`; the server's owner can put it back, or update the contract",
+        ),
         (
             FILE.replace("id,name", "id,nmae"),
-            "has no column `name`; the most similar is `nmae`; rename it back, or update the contract",
+            "has no column `name`; the most similar is `nmae`; the server's owner can rename it back, or update the contract",
         ),
-        ("x\n".to_owned(), "does not begin with a table; give the path of a toy"),
+        ("x\n".to_owned(), "does not begin with a table; the server's owner can give the path of a toy"),
     ] {
         std::fs::write(file.folder.path().join("toy"), content).expect("a file");
         match reader.get(&[ValueRef::Integer(1)], &mut |_| {}) {
@@ -227,7 +230,7 @@ fn tables_and_columns_are_found_by_name() {
     match reader.get(&[ValueRef::Integer(2)], &mut |_| {}) {
         Err(SourceError::Incompatible { message, .. }) => assert_eq!(
             message,
-            "`toy` rows 2 and 3 have the same `id`, which is the key; change one, or choose another key"
+            "`toy` rows 2 and 3 have the same `id`, which is the key; the server's owner can change one, or choose another key"
         ),
         other => panic!("{other:?}"),
     }

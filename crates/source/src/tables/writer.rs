@@ -319,7 +319,7 @@ fn check_rest_unchanged(
                     false => TableDiff::new(old, new).is_some_and(|both| both.is_equal()),
                 }
         });
-    if is_same { Ok(()) } else { Err(rejected(None, "more than this record would change in the file")) }
+    if is_same { Ok(()) } else { Err(rejected(None, "more than this row would change in the file")) }
 }
 
 /// The notices of the tables in which the edit made values stale.

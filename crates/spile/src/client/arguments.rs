@@ -1,7 +1,7 @@
 //! Turns `key=value` words into a JSON object, typed by the tool's input schema.
 
 use contract::humanize::join_truncated;
-use contract::nearest;
+use contract::{CompiledSchema, nearest};
 use json::{Json, Node, NodeKind};
 
 use super::error::CommandError;
@@ -72,8 +72,8 @@ pub(crate) fn text_arguments(words: &[String]) -> Result<Json, CommandError> {
     }))
 }
 
-/// Catches the usual mistakes before a round trip: a missing or unknown argument, a wrong type, a value that is not
-/// in the enum. Checks only the top level; the server validates the rest.
+/// Catches the usual mistakes with the words of a command line: a missing or unknown argument, a wrong type, a value that
+/// is not in the enum. [`check_schema`] checks the rest.
 pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandError> {
     let doc = arguments.to_doc();
     let object = doc.root();
@@ -98,6 +98,15 @@ pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandErro
         [one] => Err(CommandError::usage(format!("missing argument {one}"))),
         several => Err(CommandError::usage(format!("missing arguments {}", join_truncated(several, 20)))),
     }
+}
+
+/// Validates the arguments against the whole input schema, as the server will. A schema that cannot be compiled is left
+/// to the server.
+pub(crate) fn check_schema(arguments: &Json, input_schema: &Json) -> Result<(), CommandError> {
+    let Ok(schema) = CompiledSchema::compile(input_schema) else { return Ok(()) };
+    schema
+        .validate(Some(arguments.to_doc().root()))
+        .map_err(|error| CommandError::usage(error.message).help("add --unchecked to send it as it is"))
 }
 
 /// Parses the text of `--json`. Without validation it may be any JSON value.
@@ -131,7 +140,7 @@ fn not_key_value_error(word: &str, schema: &Schema) -> CommandError {
 fn unknown_argument_error(name: &str, schema: &Schema) -> CommandError {
     let error = CommandError::usage(format!("unknown argument `{name}`"));
     match nearest(name, schema.arguments.iter().map(|argument| argument.name.as_str())) {
-        Some(near) => error.help(format!("did you mean `{near}`? {}", known_arguments(schema))),
+        Some(near) => error.help(format!("did you mean `{near}`?")),
         None => error.help(known_arguments(schema)),
     }
 }
@@ -273,7 +282,7 @@ fn is_integer(number: Node<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Schema, Validation, check, from_json, from_key_values};
+    use super::{Schema, Validation, check, check_schema, from_json, from_key_values};
     use json::Json;
 
     const SCHEMA: &str = r#"{"properties":{
@@ -351,7 +360,7 @@ mod tests {
         );
         check_key_values(&["{}"], "`{}` is not in the form key=value; pass JSON with --json");
         let all = "it takes name, maybe, n, x, on, tags, sizes, o, any, plan, level, opt, mixed";
-        check_key_values(&["nam=x"], &format!("unknown argument `nam`; did you mean `name`? {all}"));
+        check_key_values(&["nam=x"], "unknown argument `nam`; did you mean `name`?");
         check_key_values(&["zebra=x"], &format!("unknown argument `zebra`; {all}"));
     }
 
@@ -389,6 +398,28 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn the_whole_schema_is_checked() {
+        let schema = r#"{"properties":{"limit":{"type":"integer","maximum":100},
+            "email":{"type":"string","format":"email"},"code":{"type":"string","pattern":"^[A-Z]$"},
+            "o":{"type":"object","required":["x"]}}}"#;
+        let help = "; add --unchecked to send it as it is";
+        for (arguments, expected) in [
+            (r#"{"limit":100,"email":"dana@acme.test","code":"A","o":{"x":1}}"#, None),
+            (r#"{"limit":101}"#, Some("`limit` must be at most 100")),
+            (r#"{"email":"dana"}"#, Some("`email` is not a valid email address, such as `dana@acme.test`")),
+            (r#"{"code":"AB"}"#, Some("`code` must match the pattern `^[A-Z]$`")),
+            (r#"{"o":{}}"#, Some("`o.x` is required")),
+        ] {
+            let [schema, arguments] = [schema, arguments].map(|text| Json::parse(text).expect("valid JSON"));
+            let got = check_schema(&arguments, &schema).err().map(|error| error.to_string());
+            assert_eq!(got, expected.map(|text| format!("{text}{help}")));
+        }
+        // JavaScript allows this pattern. The server may, too.
+        let foreign = Json::parse(r#"{"properties":{"a":{"pattern":"(?<!b)a"}}}"#).expect("valid JSON");
+        assert!(check_schema(&Json::parse(r#"{"a":"x"}"#).expect("valid JSON"), &foreign).is_ok());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl CommandError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
-            message: Some(strip_os_error(message.into())),
+            message: Some(sanitize::strip_os_errors(&message.into())),
             help: None,
             details: String::new(),
             is_connection_lost: false,
@@ -92,6 +92,17 @@ impl CommandError {
     pub(crate) fn with_process_end(self, end: Option<ProcessEnd>) -> Self {
         match end {
             Some(end) if self.is_connection_lost => self.details(end.to_string()),
+            _ => self,
+        }
+    }
+
+    /// Says what a program wrote that exited because it does not speak MCP.
+    pub(crate) fn with_foreign_output(self, program: &str, written: Option<&str>) -> Self {
+        match written {
+            Some(written) if self.exit == Exit::Unreachable => {
+                let message = format!("`{program}` does not speak MCP: it wrote `{written}` and exited");
+                Self { message: Some(message), ..self }
+            }
             _ => self,
         }
     }
@@ -294,7 +305,9 @@ impl CommandError {
             }
             ConnectFailure::NameNotResolved => error.help("check the host name and the network connection"),
             ConnectFailure::NotTls => {
-                error.help("the server does not speak TLS at this address; try http: instead of https:")
+                let address = message.split(": ").next().unwrap_or(message);
+                Self::new(Exit::Unreachable, format!("{address}: the server does not use TLS"))
+                    .help("use http: instead of https:, or ws: instead of wss:")
             }
             ConnectFailure::Other => error,
         }
@@ -317,12 +330,12 @@ pub(crate) fn http_over_unix_help(path: &str) -> String {
 fn path_suggestion(address: &str, status: u16) -> Option<String> {
     let url = url::Url::parse(address).ok()?;
     match (status, url.path()) {
-        (400 | 404 | 405, "" | "/") => {
+        (404, "/mcp") => Some("where one process serves several servers, the path is /mcp/NAME".to_owned()),
+        (400 | 404 | 405, path) if matches!(path, "" | "/") || status != 400 && url.has_host() => {
             let mut suggested = url;
             suggested.set_path("/mcp");
             Some(format!("did you mean {suggested}?"))
         }
-        (404, "/mcp") => Some("where one process serves several servers, the path is /mcp/NAME".to_owned()),
         (404 | 405, _) => Some("check the path; most servers use /mcp".to_owned()),
         (300..=399, _) => {
             Some("redirects are not followed; use the address that this one redirects to".to_owned())
@@ -331,17 +344,9 @@ fn path_suggestion(address: &str, status: u16) -> Option<String> {
     }
 }
 
-/// `Connection refused (os error 111)`: the number helps nobody.
-fn strip_os_error(mut message: String) -> String {
-    if let Some(start) = message.rfind(" (os error ").filter(|_| message.ends_with(')')) {
-        message.truncate(start);
-    }
-    message
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{path_suggestion, strip_os_error};
+    use super::path_suggestion;
 
     #[test]
     fn an_http_error_suggests_the_usual_path() {
@@ -353,17 +358,11 @@ mod tests {
                 404,
                 Some("where one process serves several servers, the path is /mcp/NAME"),
             ),
-            ("http://127.0.0.1/mpc", 404, Some("check the path; most servers use /mcp")),
+            ("http://127.0.0.1/mpc", 404, Some("did you mean http://127.0.0.1/mcp?")),
             ("http://127.0.0.1/mcp", 500, None),
             ("unix:/run/x", 404, Some("check the path; most servers use /mcp")),
         ] {
             assert_eq!(path_suggestion(address, status).as_deref(), expected, "{address} {status}");
         }
-    }
-
-    #[test]
-    fn os_error_numbers_are_removed() {
-        assert_eq!(strip_os_error("Connection refused (os error 111)".into()), "Connection refused");
-        assert_eq!(strip_os_error("no (os error".into()), "no (os error");
     }
 }

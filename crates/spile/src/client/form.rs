@@ -46,7 +46,8 @@ async fn visit_url(terminal: &Terminal, url: &str) -> Result<Json, FormExit> {
     let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     terminal.print(&format!("  open in a browser: {}", terminal.style.bold(&sanitize::escape_line(url))));
     terminal.print(&format!("  host: {}", sanitize::escape_line(host.as_deref().unwrap_or("unknown"))));
-    match read_answer(terminal, "  visited and agreed? [y]es, [n]o, Ctrl-D cancels: ").await?.as_str() {
+    match read_answer(terminal, "  Did you complete the page? [y]es, [n]o, Ctrl-D cancels: ").await?.as_str()
+    {
         "y" | "Y" | "yes" => Ok(action_result("accept")),
         _ => Err(FormExit::Declined),
     }
@@ -189,18 +190,22 @@ impl FormField {
         }
     }
 
-    /// `  age (whole number) [30]: `
+    /// `  age (integer) [30]: `
     fn prompt(&self) -> String {
         let kind = match &self.input {
             InputKind::Text { format: Some(format), .. } => format!(" ({})", sanitize::escape_line(format)),
             InputKind::Text { .. } => String::new(),
-            InputKind::Number { is_whole: true, .. } => " (whole number)".to_owned(),
+            InputKind::Number { is_whole: true, .. } => " (integer)".to_owned(),
             InputKind::Number { .. } => " (number)".to_owned(),
             InputKind::YesNo => " (yes or no)".to_owned(),
             InputKind::SingleChoice(_) => " (one)".to_owned(),
             InputKind::MultipleChoice { .. } => " (several, with commas)".to_owned(),
         };
         let default = match &self.default {
+            Some(default) if matches!(self.input, InputKind::YesNo) => {
+                let is_yes = default.to_doc().root().bool() == Some(true);
+                format!(" [{}]", if is_yes { "yes" } else { "no" })
+            }
             Some(default) => format!(" [{}]", sanitize::escape_line(&display_text(default))),
             None if self.is_required => String::new(),
             None => " []".to_owned(),
@@ -236,7 +241,7 @@ impl FormField {
                     Json::parse(line).ok().filter(|json| json.to_doc().root().kind() == NodeKind::Number);
                 let json = json.ok_or_else(|| "expected a number, such as 42".to_owned())?;
                 if *is_whole && !json.to_doc().root().is_plain_integer() {
-                    return Err("expected a whole number, such as 42".to_owned());
+                    return Err("expected an integer, such as 42".to_owned());
                 }
                 let number: f64 = line.parse().unwrap_or(f64::NAN);
                 match (min, max) {
@@ -375,7 +380,7 @@ mod tests {
         );
         check(r#"{"type":"string","format":"date"}"#, "2026-13-01", "expected a date, such as 2026-02-11");
         check(r#"{"type":"string","format":"uri"}"#, "x", "expected a URL, such as https://example.com");
-        check(r#"{"type":"integer"}"#, "1.5", "expected a whole number, such as 42");
+        check(r#"{"type":"integer"}"#, "1.5", "expected an integer, such as 42");
         check(r#"{"type":"number","maximum":2}"#, "3", "must be at most 2");
         check(r#"{"type":"number"}"#, "[1]", "expected a number, such as 42");
         check(r#"{"type":"boolean"}"#, "maybe", "expected yes or no");

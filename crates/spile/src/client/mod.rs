@@ -54,7 +54,7 @@ pub enum Command {
     /// Get a prompt with its arguments filled in
     #[command(after_help = EXIT_CODES)]
     Prompt(ClientArgs<PromptArgs>),
-    /// Complete an argument of a prompt or a resource template
+    /// Ask a server to complete an argument of a prompt or resource template
     #[command(after_help = EXIT_CODES)]
     Complete(ClientArgs<CompleteArgs>),
     /// Check that a server responds: print its name, its version and the round-trip time
@@ -98,17 +98,27 @@ pub fn run(command: Command) -> ExitCode {
 
 /// Catches `spile tools http://…` and `spile tools data.csv`: a server given as a positional argument.
 fn check_misplaced_server(step: &Step) -> Result<(), CommandError> {
-    let is_path = |word: &str| word.contains(['/', '\\', '.']) && std::path::Path::new(word).exists();
+    // A tool may have the name of a folder, if there is something to serve here that has tools.
+    let is_servable = || crate::project::Project::find(std::path::Path::new(".")).is_ok();
+    let is_path = |word: &str| {
+        std::path::Path::new(word).exists() && (word.contains(['/', '\\', '.']) || !is_servable())
+    };
+    let name = if matches!(step, Step::Prompt(_)) { "prompt name" } else { "tool name" };
     for word in step.positional_words() {
         let (kind, option) = match () {
             () if word.contains("://") => ("an address", "--url"),
-            () if is_path(word) => ("a file or a folder", "--from"),
+            () if is_path(word) => (path_kind(word), "--from"),
             () => continue,
         };
-        let error = CommandError::usage(format!("`{word}` is {kind}, not a name that the server knows"));
-        return Err(error.help(format!("name the server with {option} {word}")));
+        let error = CommandError::usage(format!("`{word}` is {kind}, not a {name}"));
+        return Err(error.help(format!("to use it as the server, add `{option} {word}`")));
     }
     Ok(())
+}
+
+/// `a file` or `a folder`
+fn path_kind(path: &str) -> &'static str {
+    if std::path::Path::new(path).is_dir() { "a folder" } else { "a file" }
 }
 
 fn exit_code(result: Result<Exit, CommandError>) -> ExitCode {

@@ -1,6 +1,6 @@
 //! A tool's input schema, as far as a command line needs it: argument names, types and enum values.
 //!
-//! The server validates the rest of JSON Schema.
+//! `contract::CompiledSchema` validates the rest of JSON Schema.
 
 use json::{Json, Node, NodeKind};
 
@@ -182,12 +182,14 @@ impl Schema {
         let mut optional_count = 0;
         for argument in &self.arguments {
             let word = format!("{}={}", argument.name, argument.schema.placeholder());
+            // A list takes the argument several times.
+            let again = if argument.schema.is_list() { "…" } else { "" };
             if argument.is_required {
-                usage.push_str(&format!(" {word}"));
+                usage.push_str(&format!(" {word}{again}"));
             } else {
                 optional_count += 1;
                 if optional_count <= USAGE_OPTIONAL_MAX {
-                    usage.push_str(&format!(" [{word}]"));
+                    usage.push_str(&format!(" [{word}]{again}"));
                 }
             }
         }
@@ -309,10 +311,39 @@ impl ValueSchema {
         words
     }
 
+    /// Whether it is an array of values that are not arrays or objects themselves.
+    fn is_list(&self) -> bool {
+        let is_nested = |item: &ValueSchema| {
+            item.types.is_empty()
+                || item.types.contains(TypeSet::ARRAY)
+                || item.types.contains(TypeSet::OBJECT)
+        };
+        self.types.without(TypeSet::NULL) == TypeSet::ARRAY
+            && self.item.as_ref().is_some_and(|item| !is_nested(item))
+    }
+
     fn placeholder(&self) -> String {
         let types = self.types.without(TypeSet::NULL);
-        if !self.choices.is_empty() && self.choices.len() <= 4 {
-            return self.choices.iter().map(display_text).collect::<Vec<_>>().join("|");
+        let choices: Vec<String> = self.choices.iter().map(display_text).collect();
+        let is_sort = || {
+            let is_paired = |name: &String| choices.contains(&format!("-{}", name.trim_start_matches('-')));
+            choices.iter().all(is_paired)
+        };
+        match &*choices {
+            [] => {}
+            few if few.len() <= 4 => return few.join("|"),
+            _ if is_sort() => return "FIELD|-FIELD".to_owned(),
+            many => return format!("{}|…", many[..3].join("|")),
+        }
+        match &self.item {
+            Some(item) if self.is_list() && item.choices.len() > 4 => return "NAME".to_owned(),
+            Some(item) if self.is_list() => return item.placeholder(),
+            _ => {}
+        }
+        match self.format.as_deref() {
+            Some("date") => return "DATE".to_owned(),
+            Some("date-time" | "local-date-time") => return "DATETIME".to_owned(),
+            _ => {}
         }
         if types == TypeSet::INTEGER || types == TypeSet::NUMBER {
             "NUMBER".to_owned()
@@ -408,10 +439,14 @@ mod tests {
     #[test]
     fn a_usage_line_shows_required_and_optional_arguments() {
         let json = Json::parse(
-            r#"{"properties":{"email":{"type":"string"},"plan":{"enum":["a","b"]},"n":{"type":"integer"},"on":{"type":"boolean"},"x":{"type":"object"}},"required":["email","n"]}"#,
+            r#"{"properties":{"email":{"type":"string"},"plan":{"enum":["a","b"]},"n":{"type":"integer"},"on":{"type":"boolean"},"x":{"type":"object"},"since":{"type":"string","format":"date"},"tags":{"type":"array","items":{"type":"string"}},"fields":{"type":"array","items":{"enum":["a","b","c","d","e"]}},"sort":{"enum":["a","-a","b","-b","c","-c"]},"many":{"enum":["a","b","c","d","e"]}},"required":["email","n"]}"#,
         );
         let doc = json.expect("valid JSON").to_doc();
         let usage = Schema::parse(doc.root()).usage("call", "t");
-        assert_eq!(usage, "spile call t email=TEXT [plan=a|b] n=NUMBER [on=true|false] [x=JSON]");
+        assert_eq!(
+            usage,
+            "spile call t email=TEXT [plan=a|b] n=NUMBER [on=true|false] [x=JSON] [since=DATE] [tags=TEXT]… \
+             [fields=NAME]… [sort=FIELD|-FIELD] [many=a|b|c|…]"
+        );
     }
 }

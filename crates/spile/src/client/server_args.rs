@@ -29,7 +29,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "PATH", help_heading = SERVER)]
     from: Option<PathBuf>,
 
-    /// Send this header with every request; may be repeated
+    /// Send this header with every request; can be repeated
     #[arg(long, value_name = "NAME: VALUE", help_heading = SERVER)]
     header: Vec<String>,
 
@@ -49,7 +49,7 @@ pub struct ServerArgs {
     #[arg(long, help_heading = SERVER)]
     framing: Option<PipeFraming>,
 
-    /// Offer this folder to the server as a root; may be repeated
+    /// Offer this folder to the server as a root; can be repeated
     #[arg(long, value_name = "DIR", help_heading = SERVER)]
     root: Vec<PathBuf>,
 
@@ -232,7 +232,7 @@ fn parse_header(text: &str) -> Result<(String, String), CommandError> {
     let invalid = |reason: &str| {
         CommandError::usage(format!("--header: {reason}")).help("for example --header \"X-Key: value\"")
     };
-    let (name, value) = text.split_once(':').ok_or_else(|| invalid("expected `:` after the name"))?;
+    let (name, value) = text.split_once(':').ok_or_else(|| invalid("expected the form \"Name: value\""))?;
     let (name, value) = (name.trim(), value.trim());
     let is_name = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
     if name.is_empty() || !name.bytes().all(is_name) {
@@ -288,7 +288,12 @@ impl Endpoint {
         let failed = |error| CommandError::from_open_error(error, &self.label);
         match self.transport {
             Transport::Connect(target) => Connection::open(&target, options, handler).await.map_err(failed),
-            Transport::Spawn(command) => Connection::spawn(&command, options, handler).await.map_err(failed),
+            Transport::Spawn(command) => {
+                Connection::spawn(&command, options, handler).await.map_err(|error| {
+                    let program = command.program.to_string_lossy().into_owned();
+                    failed(error).with_foreign_output(&program, terminal.first_skipped_text())
+                })
+            }
             Transport::InProcess(path) => {
                 let (input, output) = tokio::io::split(in_process::serve(&path, terminal)?);
                 if let Some(trace) = &options.trace {

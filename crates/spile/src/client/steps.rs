@@ -41,7 +41,7 @@ pub(crate) enum Step {
     Prompts(NoArgs),
     /// Get a prompt with its arguments filled in
     Prompt(PromptArgs),
-    /// Complete an argument of a prompt or a resource template
+    /// Ask a server to complete an argument of a prompt or resource template
     Complete(CompleteArgs),
     /// Check that the server responds: print its name, its version and the round-trip time
     Ping(NoArgs),
@@ -195,27 +195,35 @@ impl Session {
         let doc = result.to_doc();
         let root = doc.root();
         let is_error = root.get("isError").and_then(|flag| flag.bool()) == Some(true);
-        if let Some(file) = &args.save {
+        let save = || {
+            let Some(file) = &args.save else { return Ok(()) };
             let blocks = root.get("content").into_iter().flat_map(|all| all.elements());
             let bytes = blocks.filter_map(block_bytes).next();
-            self.save(file, bytes)?;
-        }
+            self.save(file, bytes, "the result has no image, audio or embedded resource")
+        };
         if is_error && self.display != ResultDisplay::Print(OutputFormat::Json) {
             if self.display != ResultDisplay::Hidden {
                 let text = render::result(root, &self.terminal.style);
                 self.terminal.print(&format!("{}{}", self.terminal.style.red("error: "), text.trim_end()));
             }
+            save()?;
             return Ok(Exit::Failed);
         }
         self.print_result(root, |style| render::result(root, style))?;
+        save()?;
         Ok(if is_error { Exit::Failed } else { Exit::Success })
     }
 
     /// The arguments of a call, checked against the tool's input schema unless validation is off.
     async fn call_arguments(&self, args: &CallArgs) -> Result<Json, CommandError> {
         let validation = self.validation_of(args.unchecked);
+        let mut input_schema = None;
         let schema = match validation {
-            Validation::Strict => tool_schema(self.find_tool(self.tools().await?, &args.tool)?),
+            Validation::Strict => {
+                let tool = self.find_tool(self.tools().await?, &args.tool)?;
+                input_schema = tool.to_doc().root().get("inputSchema").map(Json::from);
+                tool_schema(tool)
+            }
             // The schema only types `key=value` words; without one they are sent as JSON or strings.
             Validation::Off if args.json.is_some() => Schema::default(),
             Validation::Off => match self.tools().await {
@@ -231,7 +239,11 @@ impl Session {
         };
         given
             .and_then(|given| match validation {
-                Validation::Strict => arguments::check(&given, &schema).map(|()| given),
+                Validation::Strict => {
+                    arguments::check(&given, &schema)?;
+                    input_schema.as_ref().map_or(Ok(()), |schema| arguments::check_schema(&given, schema))?;
+                    Ok(given)
+                }
                 Validation::Off => Ok(given),
             })
             .map_err(|error| error.details(self.usage_details(&schema, "call", &args.tool)))
@@ -263,12 +275,15 @@ impl Session {
         let params = Json::object(|out| {
             out.str("uri", &args.uri);
         });
-        let result = self.request(Method::ResourcesRead, params).await?;
+        let result = self
+            .request(Method::ResourcesRead, params)
+            .await
+            .map_err(|error| self.unsupported(error, "resources", "the server has no resources"))?;
         let doc = result.to_doc();
         let contents = || doc.root().get("contents").into_iter().flat_map(|all| all.elements());
         if let Some(file) = &args.save {
             let bytes = contents().filter_map(resource_bytes).next();
-            self.save(file, bytes)?;
+            self.save(file, bytes, "the resource has no contents")?;
             return Ok(Exit::Success);
         }
         self.print_result(doc.root(), |_| contents().map(render::resource_contents).collect())
@@ -320,7 +335,9 @@ impl Session {
                 });
             }
         });
-        let result = self.request(Method::Complete, params).await?;
+        let result = self.request(Method::Complete, params).await.map_err(|error| {
+            self.unsupported(error, "completions", "the server does not support completion")
+        })?;
         let doc = result.to_doc();
         let completion = doc.root().get("completion");
         let values =
@@ -397,6 +414,17 @@ impl Session {
         response.map_err(|error| self.command_error(error))
     }
 
+    /// Explains an error of a server that does not declare the capability. Servers of older versions may support
+    /// completion without declaring it, so they are asked first.
+    fn unsupported(&self, error: CommandError, capability: &str, message: &str) -> CommandError {
+        match error.exit {
+            Exit::Failed if !self.connection.has_capability(capability) => {
+                CommandError::new(Exit::Failed, message)
+            }
+            _ => error,
+        }
+    }
+
     fn command_error(&self, error: ClientError) -> CommandError {
         CommandError::from_client_error(error, Phase::Requesting, &self.label)
     }
@@ -415,6 +443,10 @@ impl Session {
         let known = || format!("the server has {}", join_truncated(&names, 12));
         Err(match nearest(name, names.iter().map(String::as_str)) {
             Some(near) => error.help(format!("did you mean `{near}`?")),
+            None if std::path::Path::new(name).exists() => error.help(format!(
+                "`{name}` is {}; to use it as the server, add `--from {name}`",
+                super::path_kind(name)
+            )),
             None if names.is_empty() => error.help(format!("the server has no {kind}s")),
             None => error.help(known()),
         })
@@ -432,9 +464,10 @@ impl Session {
         Ok(Exit::Success)
     }
 
-    fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>) -> Result<(), CommandError> {
+    fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>, reason: &str) -> Result<(), CommandError> {
         let Some(bytes) = bytes else {
-            return Err(CommandError::new(Exit::Failed, "the result contains nothing to save"));
+            let message = format!("--save: {reason}; `{}` was not written", file.display());
+            return Err(CommandError::new(Exit::Failed, message));
         };
         atomic_file::write(file, &bytes, FileMode::PreserveOrUmask)
             .map_err(|error| CommandError::usage(format!("--save: {error:#}")))?;

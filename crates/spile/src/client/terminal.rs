@@ -33,6 +33,8 @@ pub(crate) struct Terminal {
     progress_bar: Mutex<ProgressBarState>,
     /// How many messages of the server were skipped.
     skipped_count: AtomicUsize,
+    /// The beginning of the first one.
+    first_skipped: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -56,6 +58,7 @@ impl Terminal {
             input_lines: OnceLock::new(),
             progress_bar: Mutex::default(),
             skipped_count: AtomicUsize::new(0),
+            first_skipped: OnceLock::new(),
         })
     }
 
@@ -76,7 +79,18 @@ impl Terminal {
         self.print(render(&Diagnostic::warning(text), banner::is_color_enabled()).trim_end());
     }
 
+    /// The beginning of the first message of the server that could not be read.
+    pub(crate) fn first_skipped_text(&self) -> Option<&str> {
+        self.first_skipped.get().map(String::as_str)
+    }
+
     fn show_warning(&self, warning: &ProtocolWarning) {
+        if warning.kind == WarningKind::SkippedMessage
+            && let Some((_, excerpt)) =
+                warning.message.strip_suffix('`').and_then(|text| text.split_once(": `"))
+        {
+            let _ = self.first_skipped.set(sanitize::escape_line(excerpt).into_owned());
+        }
         match warning.kind {
             _ if self.is_verbose => self.warn(&warning.message),
             // The output is incomplete without that tool.

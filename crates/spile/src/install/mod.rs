@@ -32,7 +32,7 @@ pub struct InstallArgs {
     /// Install the server at this address instead of a file (http: or https:)
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Have the client send this header to the address; may be repeated
+    /// Have the client send this header to the address; can be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     header: Vec<String>,
     /// The server's name in the client; the default is the server's own name
@@ -41,7 +41,7 @@ pub struct InstallArgs {
     /// Install for this user, or for everyone who works on the project in the current folder
     #[arg(long, value_enum, default_value_t = Scope::User)]
     scope: Scope,
-    /// Pass this environment variable to the server, with its current value or VALUE; may be repeated
+    /// Pass this environment variable to the server, with its current value or VALUE; can be repeated
     #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
     env: Vec<String>,
     /// The client's settings file, if it is not in its usual place

@@ -95,6 +95,21 @@ fn mcpb_manifest(server: &PackagedServer, name: &str, entry: &str, args: &PackAr
     })
 }
 
+/// The name of a server in a registry.
+pub(super) fn parse_id(text: &str) -> Result<String, String> {
+    let is_part = |part: &str, extra: &[char]| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || extra.contains(&c);
+        !part.is_empty() && part.chars().all(is_allowed)
+    };
+    let is_id = text.split_once('/').is_some_and(|(space, name)| {
+        space.contains('.') && is_part(space, &['.', '-']) && is_part(name, &['.', '-', '_'])
+    });
+    match is_id {
+        true => Ok(text.to_owned()),
+        false => Err("expected NAMESPACE/NAME, such as io.github.acme/customers".to_owned()),
+    }
+}
+
 /// Writes the entry of the server in a registry.
 pub(super) fn write_server_json(
     output: &Path,
@@ -104,14 +119,6 @@ pub(super) fn write_server_json(
     let Some(id) = &args.id else {
         bail!("a registry entry needs a name; give --id, e.g. --id io.github.acme/customers");
     };
-    let is_part = |part: &str, extra: &[char]| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || extra.contains(&c);
-        !part.is_empty() && part.chars().all(is_allowed)
-    };
-    let is_id = id.split_once('/').is_some_and(|(space, name)| {
-        space.contains('.') && is_part(space, &['.', '-']) && is_part(name, &['.', '-', '_'])
-    });
-    ensure!(is_id, "--id: expected NAMESPACE/NAME, such as io.github.acme/customers, found `{id}`");
     let bundle = match (&args.bundle, &args.bundle_url) {
         (Some(file), Some(url)) => {
             ensure!(url.starts_with("https://"), "--bundle-url: expected an https URL");

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use contract::Contract;
+use contract::humanize::join_truncated;
 use contract::manifest::SourceKind;
 use ring::digest;
 use zip::write::SimpleFileOptions;
@@ -56,7 +57,7 @@ pub struct PackArgs {
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
     /// server-json: name of the server in the registry, e.g. io.github.acme/customers
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = bundle::parse_id)]
     id: Option<String>,
     /// server-json: local copy of the bundle at --bundle-url, for its hash
     #[arg(long, value_name = "FILE", requires = "bundle_url")]
@@ -78,7 +79,7 @@ pub enum PackFormat {
 
 pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     if args.output.exists() && !args.force {
-        bail!("`{}` exists already; --force replaces it", args.output.display());
+        bail!("`{}` already exists; use --force to replace it", args.output.display());
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
@@ -129,6 +130,8 @@ struct PackagedServer {
     lock: Option<Vec<u8>>,
     /// The data files, with their paths in the archive.
     files: Vec<PackedFile>,
+    /// The paths of data files that are not included, as in the manifest.
+    external_files: Vec<String>,
 }
 
 struct PackedFile {
@@ -141,6 +144,10 @@ impl PackagedServer {
     fn new(contract: &Contract, contents: PackageContents, with_data: bool) -> anyhow::Result<Self> {
         let mut files = Vec::new();
         let mut sources = Vec::new();
+        let external_files = match with_data {
+            true => Vec::new(),
+            false => contents.sources.iter().map(|source| source.manifest_path.clone()).collect(),
+        };
         for (index, source) in contents.sources.into_iter().enumerate() {
             if !with_data {
                 break;
@@ -180,6 +187,7 @@ impl PackagedServer {
             manifest: contents.manifest,
             lock: contents.lock,
             files,
+            external_files,
         })
     }
 
@@ -187,7 +195,12 @@ impl PackagedServer {
     fn remarks(&self, args: &PackArgs) -> Vec<String> {
         let mut out = Vec::new();
         if args.format != PackFormat::ServerJson && self.files.is_empty() {
-            out.push("the data is not included; --with-data includes it".to_owned());
+            let output = args.output.file_name().unwrap_or_default().to_string_lossy();
+            let files = join_truncated(&self.external_files, 3);
+            out.push(format!(
+                "the data is not included: {output} reads {files}, relative to its own folder; use --with-data to \
+                 include it"
+            ));
         }
         if !self.metadata.variables.is_empty() {
             out.push(format!(

@@ -94,7 +94,7 @@ impl Project {
         {
             bail!(
                 "nothing to serve in `{shown}`: it has `{entry}`, but serving tools, prompts and resources from files \
-                 is not in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
+                 is not supported in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
             );
         }
         match files.len() {
@@ -126,7 +126,7 @@ impl Project {
         }
         if let Some(what) = unsupported::unsupported_file(path) {
             bail!(
-                "`{}` cannot be served: {what}, and serving those is not in this version; \
+                "`{}` cannot be served: {what}, and serving those is not supported in this version; \
                  this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})",
                 path.display()
             );
@@ -264,14 +264,14 @@ impl Project {
             self.is_folder.then(|| unsupported::unsupported_entry(non_empty_path(&self.folder)));
         if let Some(entry) = unsupported.flatten() {
             let message = format!(
-                "`{entry}` is not served: tools, prompts and resources from files are not in this version"
+                "`{entry}` is not served: tools, prompts and resources from files are not supported in this version"
             );
             scan.diagnostics.push(Diagnostic::note(message).code("unsupported"));
         }
         if !self.has_manifest() {
             // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
-            scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
+            scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string()).code("skipped")));
         }
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
         scan.diagnostics.extend(contract.iter().flat_map(|contract| renamed_columns(contract, &loaded)));
@@ -458,7 +458,7 @@ impl Project {
                 Ok(()) => {}
                 // Many JSON files are not tables, and the user did not name this one.
                 Err(failure) if kind == SourceKind::Json && files.len() > 1 && json::is_json(file) => {
-                    let note = Diagnostic::note(failure.warning().message);
+                    let note = Diagnostic::note(failure.warning().message).code("skipped");
                     scan.diagnostics.push(match fallback_settings(kind, file) {
                         Some(_) => note.help("to serve it, name this file alone, or write a manifest"),
                         None => note,
@@ -668,9 +668,7 @@ fn renamed_columns(contract: &Contract, loaded: &[LoadedSource]) -> Vec<Diagnost
                 let message = format!(
                     "{count} columns of `{collection_name}` are named `{column}`; callers see them as {names}"
                 );
-                found.push(
-                    Diagnostic::note(message).help("give each its own name in the first line of the file"),
-                );
+                found.push(Diagnostic::note(message).help("give each column its own name in the file"));
             }
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn location_diagnostic(declared: &str, location: &SourceLocation) -> 
 /// `file` is the path in the manifest, `path` the one it resolves to.
 fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let message = format!("`{file}` does not exist; tried `{}`", absolute.display());
+    let message = format!("`{file}` not found; tried `{}`", absolute.display());
     Diagnostic::error(message).help(suggestion(file, path))
 }
 
@@ -53,9 +53,9 @@ fn not_found_error(path: &Path) -> anyhow::Error {
              `spile tools --url {shown}`"
         ),
         Some(near) => {
-            anyhow::anyhow!("no such file or folder: `{shown}`; did you mean `{}`?", near.display())
+            anyhow::anyhow!("file or folder `{shown}` not found; did you mean `{}`?", near.display())
         }
-        None => anyhow::anyhow!("no such file or folder: `{shown}`"),
+        None => anyhow::anyhow!("file or folder `{shown}` not found"),
     }
 }
 
@@ -78,7 +78,7 @@ fn suggestion(file: &str, path: &Path) -> String {
             .into();
     }
     let Some(names) = sibling_names(path) else {
-        return "its folder does not exist either; paths are relative to the folder of the manifest".into();
+        return "its folder was not found either; paths are relative to the folder of the manifest".into();
     };
     match nearest(&file_name(path), names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`, which is in the same folder?"),

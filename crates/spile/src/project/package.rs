@@ -33,6 +33,8 @@ pub struct PackageContents {
 pub struct PackedSource {
     pub name: String,
     pub location: SourceLocation,
+    /// As the manifest has it.
+    pub manifest_path: String,
     pub kind: SourceKind,
 }
 
@@ -50,6 +52,7 @@ impl Project {
             .map(|one| PackedSource {
                 name: one.name.value.clone(),
                 location: self.source_location(one),
+                manifest_path: one.location.value.to_string(),
                 kind: one.settings.kind(),
             })
             .collect();

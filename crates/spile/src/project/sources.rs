@@ -124,7 +124,12 @@ impl Sources {
         let _progress = ProgressLine::reading(display_name, location.size_bytes());
         let mut facts = source.introspect().map_err(|cause| {
             let not_found = not_found::location_diagnostic(display_name, location);
-            not_found.unwrap_or_else(|| explain_error(&*source, None, &cause, &location.short_name()))
+            not_found.unwrap_or_else(|| {
+                let error = explain_error(&*source, None, &cause, &location.short_name());
+                match location {
+                    SourceLocation::File(path) => with_kind_help(error, settings.kind(), path),
+                }
+            })
         })?;
         // After the last record is deleted, the declared fields still allow a new one to be created.
         let has_records = matches!(settings, SourceSettings::Json { .. } | SourceSettings::JsonLines);
@@ -295,6 +300,20 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     }
 }
 
+/// Suggests the kind that the extension names, if the manifest names another.
+fn with_kind_help(error: Diagnostic, kind: SourceKind, path: &Path) -> Diagnostic {
+    let Some(meant) = SourceKind::from_path(&file_name(path)).filter(|meant| *meant != kind) else {
+        return error;
+    };
+    let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+    let suggestion = format!("set `kind = \"{}\"`: the extension is `.{extension}`", meant.as_str());
+    let help = match &error.help {
+        Some(help) => format!("{help}, or {suggestion}"),
+        None => suggestion,
+    };
+    error.help(help)
+}
+
 /// Why a source cannot be read: the diagnosis of the source if it has one, otherwise the error.
 pub(super) fn explain_error(
     source: &dyn Source,
@@ -338,16 +357,30 @@ pub(super) fn describe_source(one: &LoadedSource, contract: Option<&Contract>) -
 
 fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Contract>) -> String {
     let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
-    let key: Vec<usize> = match contract.and_then(|contract| contract.collections.iter().find(is_it)) {
+    let served = contract.and_then(|contract| contract.collections.iter().find(is_it));
+    let key: Vec<usize> = match served {
         Some(served) => {
             served.shape.key.iter().map(|column| served.shape.columns[*column].source_index).collect()
         }
         None => table.key.clone(),
     };
     let rows = table.row_count.map_or_else(|| "rows not counted".into(), |rows| pluralize(rows, "row"));
-    let column_name = |index: &usize| match table.columns[*index].name.trim() {
-        "" => format!("column {}", index + 1),
-        name => name.to_owned(),
+    let field_name = |index: &usize| {
+        let columns = &served?.shape.columns;
+        let at = columns.iter().position(|column| column.source_index == *index)?;
+        Some(served?.fields[at].name.clone())
+    };
+    let column_name = |index: &usize| {
+        let name = table.columns[*index].name.trim();
+        let is_repeated = table.columns.iter().filter(|column| column.name.trim() == name).count() > 1;
+        match name {
+            "" => format!("column {}", index + 1),
+            name if is_repeated => {
+                let name = field_name(index).unwrap_or_else(|| name.to_owned());
+                format!("{name} (column {})", index + 1)
+            }
+            name => name.to_owned(),
+        }
     };
     let names: Vec<String> = key.iter().map(column_name).collect();
     let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };

@@ -155,11 +155,11 @@ fn files_of_a_later_version_are_refused_as_such() {
         path
     };
     let script = write("tools/conjugate.ts");
-    assert!(error(&script).contains("is not in this version"));
-    assert!(error(folder.path()).contains("is not in this version"));
+    assert!(error(&script).contains("is not supported in this version"));
+    assert!(error(folder.path()).contains("is not supported in this version"));
     let config = write("mcp.json");
-    assert!(error(&config).contains("is not in this version"));
-    assert!(error(folder.path()).contains("is not in this version"));
+    assert!(error(&config).contains("is not supported in this version"));
+    assert!(error(folder.path()).contains("is not supported in this version"));
     // Data in the same folder is served as before.
     std::fs::write(folder.path().join("people.csv"), "id,name\n1,Ada\n").expect("written");
     assert!(Project::find(folder.path()).is_ok());

@@ -80,7 +80,9 @@ impl SourceFailure {
         let file = name.rsplit('/').next().unwrap_or(name);
         for quoted in [format!("`{name}`"), format!("`{file}`")] {
             if let Some(rest) = message.strip_prefix(&format!("{quoted} ")) {
-                return format!("it {rest}");
+                // `line 2 has 3 fields` has a subject of its own.
+                let verb = rest.split(' ').next().unwrap_or(rest);
+                return if VERBS.contains(&verb) { format!("it {rest}") } else { rest.to_owned() };
             }
             if let Some(rest) = message.strip_prefix(&format!("cannot read {quoted}: ")) {
                 return rest.to_owned();
@@ -89,6 +91,9 @@ impl SourceFailure {
         message.clone()
     }
 }
+
+/// The verbs that follow the name of a file in messages about it.
+const VERBS: [&str; 10] = ["is", "has", "does", "cannot", "was", "looks", "exceeds", "names", "needs", "no"];
 
 /// Removes the failed parts from a manifest. Returns whether something is left to serve; if not, the manifest stays as
 /// it was.

@@ -33,24 +33,28 @@ pub(super) fn build_guard(
              require one with --token-file FILE (or SPILE_TOKEN), or allow every caller with --no-auth"
         );
     }
-    for host in &args.allow_host {
-        if host.is_empty() || host.contains([':', '/', '*']) && host.parse::<std::net::IpAddr>().is_err() {
-            bail!(
-                "--allow-host {host}: expected a host name or an address without a port, such as mcp.example"
-            );
-        }
-    }
-    for origin in &args.allow_origin {
-        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        if !host.is_some_and(|host| !host.is_empty() && !host.contains('/')) {
-            bail!("--allow-origin {origin}: expected a scheme and a host, such as https://app.example");
-        }
-    }
-    let warnings = token.as_ref().map_or_else(Vec::new, BearerToken::warnings);
+    let warnings = match address.is_some() || args.socket().is_some() {
+        true => token.as_ref().map_or_else(Vec::new, BearerToken::warnings),
+        false => unused_option_warnings(args, token.is_some()),
+    };
     let warnings = warnings.into_iter().map(Diagnostic::warning).collect();
     let exposure = if public.is_some() { Exposure::Public } else { Exposure::Local };
     let guard = Guard::new(args.allow_host.clone(), args.allow_origin.clone(), token, exposure)?;
     Ok((guard, warnings))
+}
+
+/// Options that have no effect on stdin and stdout.
+fn unused_option_warnings(args: &ServeArgs, has_token: bool) -> Vec<String> {
+    let options =
+        [("--allow-host", !args.allow_host.is_empty()), ("--allow-origin", !args.allow_origin.is_empty())];
+    let unused = options.into_iter().filter(|(_, is_given)| *is_given);
+    let mut warnings: Vec<String> = unused
+        .map(|(option, _)| format!("{option} has no effect without --bind, --http or --socket"))
+        .collect();
+    if has_token {
+        warnings.push("SPILE_TOKEN is ignored: a client on stdin and stdout sends no token".to_owned());
+    }
+    warnings
 }
 
 /// The token in the file or in the environment.

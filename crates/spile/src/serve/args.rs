@@ -1,6 +1,6 @@
 //! The options of `serve`, `dev` and packed servers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub http: bool,
 
-    /// Serve on a unix socket at this path, as HTTP or as a plain pipe; can be combined with --bind or --http
+    /// Serve on a unix socket at this path, as HTTP or as a plain pipe; can be combined with --bind or --http (where TCP is not permitted, they use the socket in SPILE_SOCKET)
     #[cfg(unix)]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
@@ -45,16 +45,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// Allow every caller, also from other machines
+    /// Require no token, even if other machines can reach the server
     #[arg(long)]
     pub no_auth: bool,
 
     /// Accept this host name in addition to localhost; can be repeated
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = parse_host)]
     pub allow_host: Vec<String>,
 
     /// Accept browser requests from this web origin, e.g. https://app.example; can be repeated
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     pub allow_origin: Vec<String>,
 
     /// Do not offer the deprecated HTTP+SSE transport of 2024-11-05 (/sse and /messages)
@@ -93,6 +93,24 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 pub(super) const ONE_SERVER_ONLY: &str = "stdin and stdout can serve one server only; \
                                           name one path, or serve them all over HTTP with --http";
+
+/// A host name or an address, without a port.
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_host = !text.is_empty() && !text.contains([':', '/', '*']) || text.parse::<IpAddr>().is_ok();
+    match is_host {
+        true => Ok(text.to_owned()),
+        false => Err("expected a host name or an address without a port, such as mcp.example".into()),
+    }
+}
+
+/// A scheme and a host.
+fn parse_origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host.is_some_and(|host| !host.is_empty() && !host.contains('/')) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a scheme and a host, such as https://app.example".into()),
+    }
+}
 
 impl ServeArgs {
     pub fn source_failures(&self) -> SourceFailurePolicy {

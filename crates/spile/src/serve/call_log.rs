@@ -21,14 +21,16 @@ impl CallObserver for CallLog {
         let name = crate::sanitize::truncate(&name, NAME_COLUMNS_MAX);
         let caller = caller(record);
         let request_bytes = record.call.arguments().map_or(0, |arguments| arguments.raw().len());
-        let (status, error_code) = status(&record.status);
+        let (status, error) = status(&record.status);
         tracing::info!(
             target: TARGET,
             method,
             name = &*name,
             caller,
             status,
-            error_code,
+            error_code = error.as_ref().and_then(|error| error.code.as_deref()),
+            field = error.as_ref().and_then(|error| error.field.as_deref()),
+            "ref" = error.as_ref().and_then(|error| error.log_reference.as_deref()),
             duration_ms = record.duration_ms,
             request_bytes,
             response_bytes = record.response_bytes,
@@ -50,15 +52,27 @@ fn caller(record: &CallRecord<'_>) -> String {
     }
 }
 
-/// How the call ended, and the code of a tool error.
-fn status(status: &CallStatus<'_>) -> (&'static str, Option<String>) {
+/// What the log says of a tool error.
+struct LoggedError {
+    code: Option<String>,
+    /// The argument at fault.
+    field: Option<String>,
+    /// The result carries the same reference.
+    log_reference: Option<String>,
+}
+
+/// How the call ended, and the tool error if it is one.
+fn status(status: &CallStatus<'_>) -> (&'static str, Option<LoggedError>) {
     match status {
         CallStatus::Result(CallResult::Tool(reply)) if reply.is_error => {
             let structured = reply.structured.as_ref().map(json::Json::to_doc);
-            let code = structured
-                .as_ref()
-                .and_then(|doc| doc.root().get("code")?.str().map(std::borrow::Cow::into_owned));
-            ("tool_error", code)
+            let member = |name: &str| {
+                let value = structured.as_ref()?.root().get(name)?.str()?;
+                Some(value.into_owned())
+            };
+            let error =
+                LoggedError { code: member("code"), field: member("field"), log_reference: member("ref") };
+            ("tool_error", Some(error))
         }
         CallStatus::Result(_) => ("ok", None),
         CallStatus::InputRequired => ("input_required", None),

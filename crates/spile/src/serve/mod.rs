@@ -7,6 +7,7 @@ mod logging;
 mod signals;
 
 use std::fs::File;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,8 +177,15 @@ pub fn serve_rest(
     diagnostics: &[Diagnostic],
     args: &ServeArgs,
 ) -> anyhow::Result<()> {
-    let on_start = |_: &[Arc<Server>]| (BreakingChangePolicy::KeepOld, reload::log_listener());
-    serve_with(services, failed, diagnostics, args, on_start)
+    // The last word of the command that starts a server is its path; a packed server has none.
+    let paths: Vec<String> = services
+        .iter()
+        .filter_map(|service| service.command.last())
+        .map(|path| banner::shell_quote(path))
+        .collect();
+    let (shown, about_data) = crate::report::split_for_serving(diagnostics, &paths);
+    let notes = StartNotes { diagnostics: shown, about_data };
+    serve_with(services, failed, notes, args, |_| (BreakingChangePolicy::KeepOld, reload::log_listener()))
 }
 
 /// One of several paths that cannot be served. The others are.
@@ -197,19 +205,26 @@ impl FailedServer {
     }
 }
 
+/// What the process reports at its start, besides its servers.
+pub(crate) struct StartNotes {
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// One line about the diagnostics that are not listed.
+    pub(crate) about_data: Option<String>,
+}
+
 /// `on_start` sees the servers before any client can call them, and returns how to treat changes.
 pub(crate) fn serve_with(
     services: Vec<Service>,
     failed: Vec<FailedServer>,
-    diagnostics: &[Diagnostic],
+    mut notes: StartNotes,
     args: &ServeArgs,
     on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
 ) -> anyhow::Result<()> {
     let address = args.listen_address()?;
     let (guard, token_warnings) = access::build_guard(args, address)?;
     let (tls, tls_warnings) = access::load_tls(args, address)?;
-    let diagnostics = diagnostics.iter().cloned().chain(token_warnings).chain(tls_warnings).collect();
-    let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), diagnostics };
+    notes.diagnostics.extend(token_warnings.into_iter().chain(tls_warnings));
+    let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), notes };
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
     for mut service in services {
@@ -249,7 +264,7 @@ pub(crate) fn serve_with(
 /// What the process prints when it is ready: the servers, and after them everything that is worth knowing.
 struct Announcement {
     summaries: Vec<ServerSummary>,
-    diagnostics: Vec<Diagnostic>,
+    notes: StartNotes,
 }
 
 fn serve_network(
@@ -266,11 +281,14 @@ fn serve_network(
         let headers = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
         banner::print_network_banner(&announcement.summaries, &addresses, headers);
-        let mut notes = announcement.diagnostics.to_vec();
+        let mut notes = announcement.notes.diagnostics.to_vec();
         if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {
             notes.extend(access::open_access_warnings(&site).into_iter().map(Diagnostic::warning));
         }
-        crate::report::print_notes(&notes);
+        crate::report::print_notes(&notes, announcement.notes.about_data.as_deref());
+        if !notice::is_json() && std::io::stderr().is_terminal() {
+            notice::info("\nPress Ctrl-C to stop.");
+        }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(reload_on_hangup(hangups, requester));
         tokio::spawn(stop_on_signal(signals, move || {
@@ -345,7 +363,7 @@ fn serve_stdio(
     requester: ReloadRequester,
 ) -> anyhow::Result<()> {
     banner::print_stdio_banner(&announcement.summaries);
-    crate::report::print_notes(&announcement.diagnostics);
+    crate::report::print_notes(&announcement.notes.diagnostics, announcement.notes.about_data.as_deref());
     let runtime = runtime(RuntimeThreads::Workers)?;
     let stdout = raw_stream(std::io::stdout()).context("cannot use stdout")?;
     let write_stall = Duration::from_millis(settings::connection_limits()?.write_stall_timeout_ms);

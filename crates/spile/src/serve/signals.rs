@@ -42,7 +42,7 @@ impl StopSignals {
                 Some(Self { interrupt, terminate, hangup })
             }
             (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(%error, "cannot catch signals; the process ends at once when it is asked to stop");
+                tracing::warn!(%error, "cannot install a signal handler; Ctrl-C stops the server immediately");
                 None
             }
         }
@@ -84,7 +84,7 @@ impl StopSignals {
 pub(super) async fn stop_on_signal(signals: Option<StopSignals>, stop: impl FnOnce()) {
     let Some(mut signals) = signals else { return };
     if signals.next().await == StopSignal::Interrupt {
-        notice::info("stopping when the running calls have finished; press Ctrl-C again to stop at once");
+        notice::info("waiting for running calls to finish; press Ctrl-C again to stop now");
     }
     stop();
     let second = signals.next().await;

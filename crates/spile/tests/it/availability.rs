@@ -62,7 +62,8 @@ fn one_bad_file_in_a_folder_does_not_stop_the_others() {
     let project = TestProject::new(&[PEOPLE, ("orders.csv", BROKEN)]);
     let checked = project.run(&["check"]);
     assert_eq!(checked.code, Some(0), "{checked}");
-    assert!(checked.stdout.contains("`orders.csv` is not served: "), "{checked}");
+    let reason = "`orders.csv` is not served: line 3 has 3 fields, the header has 2";
+    assert!(checked.stdout.contains(reason), "{checked}");
     let checked = project.run(&["check", "--json"]);
     let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");
     assert_eq!((&report["ok"], &report["unavailable"][0]["name"]), (&json!(true), &json!("orders.csv")));
@@ -103,7 +104,7 @@ fn one_missing_source_of_a_manifest_does_not_stop_the_others() {
         [tools.find_order]\nuses = \"orders.get\"\n";
     let project = TestProject::new(&[PEOPLE, ("spile.toml", manifest)]);
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
-    server.wait_for("`orders.csv` is not served: it does not exist");
+    server.wait_for("`orders.csv` is not served: not found");
     assert_eq!(tools(&server), ["get_people", "list_people"]);
     project.write("orders.csv", ORDERS);
     wait_for_health(&server, "ok");
@@ -132,6 +133,73 @@ fn a_read_only_source_is_served_without_its_write_tools() {
     assert_eq!(tools(&server), ["get_people", "update_people", "get_orders"]);
     assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
     assert_eq!(sources(&server)["unavailable"][0]["name"], "orders.csv");
+}
+
+#[test]
+fn an_invalid_manifest_does_not_hide_a_broken_source() {
+    let manifest = "[server]\nname = \"shop\"\n\
+        [sources.people]\npath = \"people.csv\"\n[sources.orders]\npath = \"orders.csv\"\n\
+        [collections.people]\nsource = \"people\"\nkey = \"id\"\n\
+        [collections.orders]\nsource = \"orders\"\nkey = \"no\"\n";
+    let project = TestProject::new(&[PEOPLE, ("orders.csv", BROKEN), ("spile.toml", manifest.as_bytes())]);
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    wait_for_health(&server, "degraded");
+    project.write("spile.toml", format!("{manifest}[oops\n").as_bytes());
+    server.wait_for("the last valid contract is still served");
+    assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
+    assert_eq!(sources(&server)["unavailable"][0]["name"], "orders.csv");
+    // Files that go missing meanwhile are added, and removed when they are back.
+    std::fs::remove_file(project.folder.join("people.csv")).expect("a file");
+    let unavailable = || sources(&server)["unavailable"].as_array().map_or(0, Vec::len);
+    wait_until(|| unavailable() == 2);
+    project.write("people.csv", PEOPLE.1);
+    wait_until(|| unavailable() == 1);
+    project.write("orders.csv", ORDERS);
+    project.write("spile.toml", manifest.as_bytes());
+    wait_for_health(&server, "ok");
+}
+
+#[track_caller]
+fn wait_until(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < TEST_TIMEOUT, "it does not become so");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_declared_key_of_a_database_that_is_not_unique_is_an_error() {
+    let manifest = b"[sources.s]\npath = \"s.db\"\n[collections.nokey]\nkey = \"a\"\n\
+        [collections.good]\ntable = \"nokey\"\nkey = [\"a\", \"b\"]\n";
+    let project = TestProject::new(&[("spile.toml", manifest)]);
+    let database = rusqlite::Connection::open(project.folder.join("s.db")).expect("a database");
+    database
+        .execute_batch(
+            "CREATE TABLE nokey(a INTEGER, b TEXT); INSERT INTO nokey VALUES(1,'x'),(1,'y'),(2,'x');",
+        )
+        .expect("a table");
+    let checked = project.run(&["check", "--strict"]);
+    assert_eq!(checked.code, Some(1), "{checked}");
+    let message =
+        "table `nokey`: the key `a` is not unique: more than one row has the value `1`; choose another key";
+    assert!(checked.stderr.contains(message), "{checked}");
+    let checked = project.run(&["check"]);
+    assert!(checked.stdout.contains("`nokey`") && checked.stdout.contains("is not unique"), "{checked}");
+    assert!(checked.stdout.contains("get_good"), "{checked}");
+}
+
+#[test]
+fn serve_lists_what_is_not_served_and_counts_the_rest() {
+    let data = b"id,amount,,\n1,12,a,b\n2,13,a,b\n3,tbd,a,b\n";
+    let project = TestProject::new(&[("orders.csv", data), ("bad.csv", BROKEN)]);
+    let checked = project.run(&["check"]);
+    assert!(checked.stdout.contains("2 columns of `orders` have no name: "), "{checked}");
+    let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
+    server.wait_for("`bad.csv` is not served: line 3 has 3 fields");
+    server.wait_for("about the data: run `spile check ");
+    let (_, stderr, _) = server.stop();
+    assert!(!stderr.contains("`amount` is text"), "{stderr}");
 }
 
 /// Without a manifest nothing was promised: the contract follows the data.
@@ -194,7 +262,7 @@ const SHOP: &[u8] = b"[server]\nname = \"shop\"\n[sources.people]\npath = \"peop
     [collections.people]\nsource = \"people\"\nkey = \"id\"\noperations = [\"get\", \"list\"]\n";
 
 #[track_caller]
-fn wait_until(what: &str, server: &HttpServer, is_so: impl Fn() -> bool) {
+fn wait_until_or_show(what: &str, server: &HttpServer, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TEST_TIMEOUT, "{what}: {}", get(server, "/status").1);
@@ -214,9 +282,9 @@ fn a_column_that_came_and_went_breaks_nothing() {
         let fields = || call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"].clone();
         assert_eq!(fields(), json!({ "id": 1, "name": "Ada" }));
         project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n2,Bea,b@b.c\n");
-        wait_until("the new column is served", &server, || fields()["email"] == "a@b.c");
+        wait_until_or_show("the new column is served", &server, || fields()["email"] == "a@b.c");
         project.write("people.csv", PEOPLE.1);
-        wait_until("the first contract is served again", &server, || {
+        wait_until_or_show("the first contract is served again", &server, || {
             fields() == json!({ "id": 1, "name": "Ada" })
         });
         wait_for_health(&server, "ok");
@@ -230,7 +298,7 @@ fn a_locked_column_that_is_gone_makes_its_source_unavailable() {
     let project = TestProject::new(&[PEOPLE, ("spile.toml", SHOP)]);
     let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
     project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n2,Bea,b@b.c\n");
-    wait_until("the new column is served", &server, || {
+    wait_until_or_show("the new column is served", &server, || {
         call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["email"] == "a@b.c"
     });
     assert_eq!(project.run(&["compile"]).code, Some(0));
@@ -247,11 +315,11 @@ fn a_locked_column_that_is_gone_makes_its_source_unavailable() {
     wait_for_health(&server, "ok");
     // Rows with a duplicate key are still listed, so the source is not down.
     project.write("people.csv", b"id,name,email\n1,Ada,a@b.c\n1,Bea,b@b.c\n");
-    wait_until("it is listed", &server, || {
+    wait_until_or_show("it is listed", &server, || {
         call(&server, "list_people", &json!({}))["structuredContent"]["items"].as_array().map(Vec::len)
             == Some(2)
     });
-    wait_until("the change was judged", &server, || {
+    wait_until_or_show("the change was judged", &server, || {
         get(&server, "/status").1["servers"][0]["reload"]["outcome"] == "rejected"
     });
     assert_eq!(get(&server, "/health").1["status"], "ok");
@@ -270,12 +338,12 @@ fn a_file_that_has_lost_its_last_record_is_not_down() {
         let server = HttpServer::start(&mut project.spile(&["serve", name, "--bind", "0"]));
         project.write(name, empty);
         let items = || call(&server, "list_people", &json!({}))["structuredContent"]["items"].clone();
-        wait_until("it is empty", &server, || items() == json!([]));
+        wait_until_or_show("it is empty", &server, || items() == json!([]));
         project.write(name, full);
-        wait_until("it is full", &server, || items() != json!([]));
+        wait_until_or_show("it is full", &server, || items() != json!([]));
         project.write(name, empty);
-        wait_until("it is empty again", &server, || items() == json!([]));
-        wait_until("the reload is over", &server, || {
+        wait_until_or_show("it is empty again", &server, || items() == json!([]));
+        wait_until_or_show("the reload is over", &server, || {
             sources(&server)["unavailable"] == json!([]) && get(&server, "/health").0 == 200
         });
     }

@@ -125,7 +125,7 @@ fn url_connects_over_every_transport() {
     assert!(output.stderr.contains("trust it or its issuer with --cacert FILE"), "{output}");
     let output = project.run(&["ping", "--url", &format!("https://127.0.0.1:{port}/mcp")]);
     assert_eq!(output.code, Some(3), "{output}");
-    assert!(output.stderr.contains("does not speak TLS"), "{output}");
+    assert!(output.stderr.contains("the server does not use TLS"), "{output}");
     let output = project.run(&["ping", "--url", &format!("ws://127.0.0.1:{port}/nowhere")]);
     assert_eq!(output.code, Some(3), "{output}");
 }

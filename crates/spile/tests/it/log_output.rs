@@ -28,3 +28,24 @@ fn log_lines_contain_no_unsafe_character() {
         }
     }
 }
+
+#[test]
+fn a_failed_call_has_one_log_line_with_the_reference_of_its_result() {
+    let project = TestProject::customers();
+    let call = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"lookup_customer\",\
+         \"arguments\":{\"mail\":\"secret\"},\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
+         \"io.modelcontextprotocol/clientCapabilities\":{}}}}\n";
+    let mut command = project.spile(&["serve", "-v"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("spile starts");
+    child.stdin.take().expect("a pipe").write_all(call.as_bytes()).expect("spile reads stdin");
+    let output = child.wait_with_output().expect("spile exits");
+    let response: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let reference = response["result"]["structuredContent"]["ref"].as_str().expect("a reference");
+    let log = String::from_utf8(output.stderr).expect("UTF-8");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("spile::call")).collect();
+    let [line] = &*lines else { panic!("{log}") };
+    assert!(line.contains("error_code=\"invalid_arguments\" field=\"mail\""), "{line}");
+    assert!(line.contains(&format!("ref=\"{reference}\"")), "{line}");
+    assert!(!log.contains("secret"), "{log}");
+}

@@ -436,7 +436,7 @@ fn a_recovery_is_logged_after_a_warning() {
     wait_for_status(&served, "other words", |status| has_reload_status(status, "applied", ""));
     std::fs::remove_file(place.folder.join("people.csv")).expect("exists");
     wait_for_status(&served, "no data", |status| {
-        has_reload_status(status, "rejected", "`people.csv` cannot be read: it does not exist")
+        has_reload_status(status, "rejected", "`people.csv` cannot be read: not found")
     });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
     wait_for_status(&served, "a column more", |status| has_reload_status(status, "applied", ""));
@@ -580,7 +580,7 @@ fn dev_prints_calls_and_reloads() {
     dev.wait_for("served; compatible");
     dev.wait_for("a description changed");
     place.write("people.csv", b"id,secret\n1,x\n2,y\n");
-    dev.wait_for("served; breaking");
+    dev.wait_for("served, although it breaks callers");
     let (_, list) = dev.post("/mcp", "", LIST);
     assert!(!list.contains("\"name\":{\"type\""), "it is served at once: {list}");
     let port = format!(":{}", dev.address.port());

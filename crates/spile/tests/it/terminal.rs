@@ -99,7 +99,7 @@ fn a_form_is_filled_in_field_by_field() {
     terminal.press("D\n");
     terminal.wait_for("must have at least 2 characters");
     terminal.press("Dana\n");
-    terminal.wait_for("age (whole number) [30]: ");
+    terminal.wait_for("age (integer) [30]: ");
     terminal.press("\n");
     terminal.wait_for("2) Ruby");
     terminal.wait_for("plan (one): ");
@@ -158,7 +158,7 @@ fn a_url_elicitation_shows_the_address_and_does_not_open_it() {
         let mut terminal = call_tool(&project, "visits");
         terminal.wait_for("https://example.com/sign-in?x=1");
         terminal.wait_for("host: example.com");
-        terminal.wait_for("visited and agreed? ");
+        terminal.wait_for("Did you complete the page? ");
         terminal.press(keys);
         let (output, _) = terminal.finish();
         assert!(output.contains(expected), "{output}");

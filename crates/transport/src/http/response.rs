@@ -168,11 +168,12 @@ pub(crate) fn busy(status: StatusCode, reason: &str) -> Response<Body> {
 }
 
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = error(
-        StatusCode::METHOD_NOT_ALLOWED,
-        ErrorCode::InvalidRequest,
-        "this method is not allowed at this path",
-    );
+    let reason = match allowed {
+        "GET" => "use GET",
+        "POST, GET, DELETE" => "use POST, GET or DELETE",
+        _ => "use POST; GET needs a session and Accept: text/event-stream",
+    };
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, reason);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     // The command is wrong.
-    #[error("`{program}` was not found in PATH ({path}); install it, or give its full path")]
+    #[error("`{program}` was not found in PATH; install it, or give its full path")]
     NotFound { program: String, path: String },
-    #[error("`{}` does not exist", path.display())]
+    #[error("program `{}` not found", path.display())]
     Missing { path: PathBuf },
     #[error("`{}` is a folder, not a program", path.display())]
     IsDirectory { path: PathBuf },

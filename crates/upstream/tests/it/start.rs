@@ -173,12 +173,11 @@ fn script(folder: &Path, name: &str, text: &str, mode: u32) {
 #[tokio::test]
 async fn missing_program_error_names_the_path() {
     let nowhere = Path::new("/nowhere");
-    let expected_error =
-        "`npx-of-nobody` was not found in PATH (/bin:/usr/bin); install it, or give its full path";
+    let expected_error = "`npx-of-nobody` was not found in PATH; install it, or give its full path";
     expect_start_error(Command::new("npx-of-nobody").env("PATH", "/bin:/usr/bin"), nowhere, expected_error)
         .await;
-    expect_start_error(Command::new("/nowhere/server"), nowhere, "`{}/server` does not exist").await;
-    let expected_error = "`` was not found in PATH (/bin); install it, or give its full path";
+    expect_start_error(Command::new("/nowhere/server"), nowhere, "program `{}/server` not found").await;
+    let expected_error = "`` was not found in PATH; install it, or give its full path";
     expect_start_error(Command::new("").env("PATH", "/bin"), nowhere, expected_error).await;
 }
 

@@ -294,8 +294,7 @@ fn a_write_asks_for_a_recalculation_if_there_are_formulas() {
 
 #[test]
 fn a_write_withdraws_the_values_of_formulas_that_may_depend_on_it() {
-    let notice = "may depend on cells that were written since the workbook was last calculated; open and save it in a \
-                  spreadsheet program to compute them again";
+    let notice = "may depend on cells that were written since it was last calculated";
     for (formula, is_stale) in [
         ("SUM(Sheet1!A2:A3)", true),
         ("SUM(sheet1!A:A)", true),
@@ -310,7 +309,8 @@ fn a_write_withdraws_the_values_of_formulas_that_may_depend_on_it() {
             with_formulas(&[("Totals", &[&format!("<f>{formula}</f><v>3</v>"), "<v>4</v>"]), ("Other", &[])]);
         let expected = match is_stale {
             true => format!(
-                "Totals: sum <f\n-\n4\nOther: sum <f\n(the value of A2 on `Totals` is withdrawn: its formula {notice})"
+                "Totals: sum <f\n-\n4\nOther: sum <f\n(A2 on `Totals` is null until a spreadsheet program \
+                 recalculates the workbook: its formula {notice})"
             ),
             false => "Totals: sum <f\n3\n4\nOther: sum <f".to_owned(),
         };
@@ -339,7 +339,9 @@ fn stale_values_are_followed_through_formulas_names_and_hidden_sheets() {
     let read = after_write(&parts);
     assert!(read.starts_with("Totals: sum <f\n-\n-\n-\n-\nOther: sum <f\n2\n-\n"), "{read}");
     assert!(
-        read.contains("4 values on `Totals` are withdrawn (A2 first): their formulas may depend"),
+        read.contains(
+            "4 cells on `Totals` (A2 first) are null until a spreadsheet program recalculates the workbook"
+        ),
         "{read}"
     );
 }
@@ -410,8 +412,14 @@ fn rows_that_something_refers_to_are_not_moved() {
         apply_edit(&parts.with("xl/comments1.xml", comments).to_zip(), &last).map(drop)
     };
     assert_eq!(commented("B2"), Ok(()));
-    assert_eq!(commented("B3"), Err("the row has a comment that would stay".into()));
-    assert_eq!(commented("?"), Err("the row has a comment that would stay".into()));
+    assert_eq!(
+        commented("B3"),
+        Err("the row has a comment that would stay; make this change in a spreadsheet program".into())
+    );
+    assert_eq!(
+        commented("?"),
+        Err("the row has a comment that would stay; make this change in a spreadsheet program".into())
+    );
     let others = |formula: &str| {
         let other =
             format!(r#"<sheetData><row r="1"><c r="A1"><f>{formula}</f><v>1</v></c></row></sheetData>"#);
@@ -420,13 +428,13 @@ fn rows_that_something_refers_to_are_not_moved() {
     };
     assert_eq!(
         others("Sheet1!A3"),
-        Err("rows would move, and A1 on `Other` may be computed from them".into())
+        Err("rows would move, and A1 on `Other` may be computed from them; make this change in a spreadsheet program".into())
     );
     assert_eq!(
         others("SUM('sheet1'!A:A)"),
-        Err("rows would move, and A1 on `Other` may be computed from them".into())
+        Err("rows would move, and A1 on `Other` may be computed from them; make this change in a spreadsheet program".into())
     );
-    assert_eq!(others("Rate"), Err("rows would move, and A1 on `Other` may be computed from them".into()));
+    assert_eq!(others("Rate"), Err("rows would move, and A1 on `Other` may be computed from them; make this change in a spreadsheet program".into()));
     assert_eq!(others("Sheet1!A1+B9"), Ok(()));
     let named = |name: &str, formula: &str| {
         let names = format!(
@@ -440,7 +448,7 @@ fn rows_that_something_refers_to_are_not_moved() {
     };
     assert_eq!(
         named("Rate", "Sheet1!$A$3"),
-        Err("rows would move, and the name `Rate` refers to some of them".into())
+        Err("rows would move, and the name `Rate` refers to some of them; make this change in a spreadsheet program".into())
     );
     assert_eq!(named("Rate", "Sheet1!$A$1"), Ok(()));
     assert_eq!(named("_xlnm._FilterDatabase", "Sheet1!$A$1:$C$3"), Ok(()));

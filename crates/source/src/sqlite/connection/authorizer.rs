@@ -259,7 +259,10 @@ fn statement_denial(context: &AuthContext<'_>) -> Option<Denial> {
             None
         }
         AuthAction::Function { function_name } => {
-            denied("this function reaches beyond the database", function_name)
+            let reason = format!(
+                "`{function_name}` is not allowed: it can access files or the process outside the database"
+            );
+            denied(&reason, function_name)
         }
         AuthAction::Pragma { pragma_name, pragma_value } if is_data_version(pragma_name, pragma_value) => {
             None

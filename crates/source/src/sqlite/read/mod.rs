@@ -9,6 +9,7 @@ pub(crate) mod select_builder;
 pub(crate) mod served_tables;
 pub(crate) mod table_scan;
 mod total;
+mod unique_key;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -305,19 +306,15 @@ impl TableReader {
         };
         let key: Vec<String> = self.key.iter().filter_map(segment).collect();
         SourceError::Incompatible {
-            message: format!("{problem}, but a row has another value; the server log says which row"),
+            message: format!(
+                "{problem}, but a row has another value; the server's log names the row under `ref`"
+            ),
             detail: if key.is_empty() {
                 problem
             } else {
                 format!("{problem}, in the row with {}", key.join(", "))
             },
         }
-    }
-
-    pub(crate) fn duplicate_key_error(&self) -> SourceError {
-        let names: Vec<String> =
-            self.key.iter().map(|index| format!("`{}`", self.columns[*index].name)).collect();
-        incompatible_error(format!("table `{}`: the key {} is not unique", self.table.name, names.join(", ")))
     }
 
     /// Copies a row into the buffer.
@@ -385,7 +382,10 @@ impl TableReader {
                 row(&page.row(0));
                 Ok(true)
             }
-            _ => Err(self.duplicate_key_error().into()),
+            _ => {
+                let key: Vec<ValueRef<'_>> = self.key.iter().map(|at| page.value_ref(0, *at)).collect();
+                Err(self.duplicate_key_error(&key).into())
+            }
         }
     }
 
@@ -599,18 +599,26 @@ impl TableReader {
             if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 return Err(SourceError::Cancelled);
             }
-            let same = |column: &usize| {
-                index > 0 && page.value_ref(index, *column) == page.value_ref(index - 1, *column)
-            };
-            if !self.key_is_declared && !self.key.is_empty() && self.key.iter().all(same) {
-                return Err(self.duplicate_key_error());
-            }
             let position = RowPosition { row_number: page.position(index), table_version: 0, ties: 0 };
             if row(&page.row(index), position) == RowFlow::Stop {
-                return Ok(RowFlow::Stop);
+                return self.check_page_end(query, page, index).map(|()| RowFlow::Stop);
             }
         }
         Ok(RowFlow::Continue)
+    }
+
+    /// A page that ends before a row with the same key and sort value cannot be continued after it.
+    fn check_page_end(&self, query: &Query<'_>, page: &RowBuffer, next: usize) -> Result<(), SourceError> {
+        if self.key_is_declared || self.key.is_empty() || next == 0 {
+            return Ok(());
+        }
+        let same = |column: &usize| page.value_ref(next, *column) == page.value_ref(next - 1, *column);
+        let sort = query.sort.map(|sort| sort.column);
+        if !self.key.iter().chain(&sort).all(same) {
+            return Ok(());
+        }
+        let key: Vec<ValueRef<'_>> = self.key.iter().map(|at| page.value_ref(next, *at)).collect();
+        Err(self.duplicate_key_error(&key))
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use contract::humanize::join_truncated;
 use contract::source::{
     ColumnAssignment, ColumnFacts, SourceFacts, StatementError, StatementFacts, WriteCapabilities,
 };
@@ -18,8 +19,8 @@ use crate::sqlite::connection::authorizer::{AccessLog, AccessMode};
 use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::DbError;
 use crate::sqlite::lexer::{self, Token, TokenKind};
-use crate::sqlite::schema::Schema;
 use crate::sqlite::schema::TableKind::View;
+use crate::sqlite::schema::{Schema, Table};
 use crate::sqlite::statement::direct_params::{self, UntracedColumn};
 
 /// The keywords that a statement may begin with.
@@ -41,6 +42,8 @@ const AGGREGATES: [&str; 13] = [
     "total",
 ];
 const BYTES_MAX: usize = 64 << 10;
+/// An error lists no more tables or columns than this.
+const NAMES_MAX: usize = 12;
 
 /// A statement and its tokens.
 struct StatementText<'s> {
@@ -204,12 +207,11 @@ impl<'s> StatementText<'s> {
         };
         let is_end = |token: &Token| token.is_symbol(sql, ";");
         if !STATEMENT_KEYWORDS.iter().any(|word| first.is_word(sql, word)) {
-            let help = "begin with `SELECT`, `WITH`, `VALUES`, `INSERT`, `REPLACE`, `UPDATE` or `DELETE`";
-            return Err(statement_error(
-                "expected a statement that reads or writes rows",
-                Some(help.into()),
-                Some(first.span.clone()),
-            ));
+            let message = format!(
+                "`{}` is not supported; a tool can run SELECT, WITH, VALUES, INSERT, REPLACE, UPDATE or DELETE",
+                first.text(sql).to_uppercase()
+            );
+            return Err(statement_error(message, None, Some(first.span.clone())));
         }
         let mut rest = text.tokens.iter().skip_while(|token| !is_end(token)).filter(|token| !is_end(token));
         if let Some(second) = rest.next() {
@@ -330,6 +332,18 @@ impl<'s> StatementText<'s> {
         }
     }
 
+    /// Whether the statement reads or writes a table. SQLite may not have got far enough to say so.
+    fn uses(&self, table: &Table, access_log: &AccessLog) -> bool {
+        let is_named = || {
+            let tables = self.tokens.windows(2).filter(|pair| {
+                ["FROM", "JOIN", "INTO", "UPDATE"].iter().any(|word| pair[0].is_word(self.sql, word))
+            });
+            let mut names = tables.map(|pair| pair[1].text(self.sql).trim_matches(['"', '`', '[', ']']));
+            names.any(|name| name.eq_ignore_ascii_case(&table.name))
+        };
+        access_log.tables.contains(&table.name) || is_named()
+    }
+
     /// SQLite's error in plain words, with its position.
     fn explain_sqlite_error(&self, error: &Error, schema: &Schema, access_log: &AccessLog) -> StatementError {
         let (message, offset) = match error {
@@ -344,17 +358,25 @@ impl<'s> StatementText<'s> {
             nearest(name, known).map(|suggestion| format!("did you mean `{suggestion}`?"))
         };
         let tables = || schema.tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>();
-        let columns = || {
-            let read = schema.tables.iter().filter(|table| access_log.tables.contains(&table.name));
-            let read: Vec<_> = read.collect();
-            let some = if read.is_empty() { schema.tables.iter().collect() } else { read };
+        let read: Vec<&Table> = schema.tables.iter().filter(|table| self.uses(table, access_log)).collect();
+        let columns = || -> Vec<&str> {
+            let all = || schema.tables.iter().collect();
+            let some: Vec<&Table> = if read.is_empty() { all() } else { read.clone() };
             some.into_iter().flat_map(|table| &table.columns).map(|column| column.name.as_str()).collect()
+        };
+        let known_columns = || match &read[..] {
+            [] => None,
+            [table] => {
+                Some(format!("columns of `{}`: {}", table.name, join_truncated(&columns(), NAMES_MAX)))
+            }
+            _ => Some(format!("columns: {}", join_truncated(&columns(), NAMES_MAX))),
         };
         if let Some(name) = message.strip_prefix("no such table: ") {
             let name = name.strip_prefix("main.").unwrap_or(name);
             return statement_error(
                 format!("unknown table `{name}`"),
-                suggestion(name, tables()),
+                suggestion(name, tables())
+                    .or_else(|| Some(format!("tables: {}", join_truncated(&tables(), NAMES_MAX)))),
                 place(name),
             );
         }
@@ -364,7 +386,7 @@ impl<'s> StatementText<'s> {
             let span = place(name);
             let is_quoted = span.clone().is_some_and(|span| self.sql[span].starts_with('"'));
             let as_text = || is_quoted.then(|| format!("a string in SQL has single quotes: `'{name}'`"));
-            let help = suggestion(name, columns()).or_else(as_text);
+            let help = suggestion(name, columns()).or_else(as_text).or_else(known_columns);
             return statement_error(format!("unknown column `{name}`"), help, span);
         }
         if let Some((table, name)) =
@@ -372,7 +394,7 @@ impl<'s> StatementText<'s> {
         {
             return statement_error(
                 format!("the table `{table}` has no column `{name}`"),
-                suggestion(name, columns()),
+                suggestion(name, columns()).or_else(known_columns),
                 place(name),
             );
         }

@@ -70,8 +70,9 @@ impl DirectParam {
             return Ok(Some(reason));
         }
         if !is_same {
+            let help = roundtrip::precision_help(sent);
             return Ok(Some(format!(
-                "the column `{}` is declared as `{}` and would not store it exactly",
+                "the column `{}` is declared as `{}` and would not store it exactly{help}",
                 self.column, self.declared_type
             )));
         }

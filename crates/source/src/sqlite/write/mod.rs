@@ -142,7 +142,7 @@ impl TableWriter {
             let Some(row) = rows.next()? else { return Ok(None) };
             let found = self.read_found_row(row)?;
             if !reader.key_is_declared && rows.next()?.is_some() {
-                return Err(reader.duplicate_key_error().into());
+                return Err(reader.duplicate_key_error(key).into());
             }
             Ok(Some(found))
         };
@@ -254,7 +254,7 @@ impl TableWriter {
             }
             Ok(locator)
         });
-        let reference = "it references a record that does not exist";
+        let reference = "it references a row that does not exist";
         inserted.map_err(|error| self.change_error(error, reference))?.ok_or_else(ignored_by_trigger)
     }
 
@@ -287,7 +287,7 @@ impl TableWriter {
             .map_err(|error| {
                 self.change_error(
                     error,
-                    "it references a record that does not exist, or other records reference it",
+                    "it references a row that does not exist, or other rows reference it",
                 )
             })?;
         if changed != 1 {
@@ -302,7 +302,7 @@ impl TableWriter {
             .inner
             .prepare_cached(&self.delete_sql)
             .and_then(|mut statement| statement.execute(value_params(&found.locator)))
-            .map_err(|error| self.change_error(error, "other records reference it"))?;
+            .map_err(|error| self.change_error(error, "other rows reference it"))?;
         if deleted == 1 { Ok(()) } else { Err(ignored_by_trigger()) }
     }
 }

@@ -58,9 +58,27 @@ pub(crate) fn describe_difference(
         | (ValueRef::Blob(_), ValueRef::Blob(_))
         | (_, ValueRef::Null)
         | (ValueRef::Null, _) => "a trigger of the table changes it".into(),
-        _ if column.declared_type.is_empty() => "the column would not store it exactly".into(),
-        _ => format!("the column is declared as `{}` and would not store it exactly", column.declared_type),
+        _ => {
+            let help = precision_help(sent);
+            match column.declared_type.as_str() {
+                "" => format!("the column would not store it exactly{help}"),
+                declared => {
+                    format!("the column is declared as `{declared}` and would not store it exactly{help}")
+                }
+            }
+        }
     })
+}
+
+/// For a number with more digits than SQLite keeps.
+pub(crate) fn precision_help(sent: ValueRef<'_>) -> &'static str {
+    let ValueRef::Text(text) = sent else { return "" };
+    let digits = text.trim_start_matches('-').replace('.', "");
+    let is_number = !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit());
+    match is_number && digits.trim_start_matches('0').len() > 15 {
+        true => "; send at most 15 significant digits",
+        false => "",
+    }
 }
 
 /// What a column of this affinity stores for a value, according to SQLite itself; `None` if it stores it

@@ -15,7 +15,9 @@ fn error_text(disk: &TestFile, delimiter: Option<u8>) -> String {
                 !expected_message.contains(disk.path.parent().unwrap().to_str().unwrap()),
                 "{expected_message}"
             );
-            expected_message
+            let (problem, help) =
+                expected_message.split_once("; the server's owner can ").expect("help for the owner");
+            format!("{problem}; {help}")
         }
         other => panic!("{other:?}"),
     }
@@ -70,10 +72,10 @@ fn a_file_that_is_neither_utf8_nor_windows_1252_is_refused_with_likely_encodings
 
 #[test]
 fn files_that_are_not_tables_are_named() {
-    check("", "`people.csv` is empty; its first line must name the columns");
-    check("\n\r\n", "`people.csv` is empty; its first line must name the columns");
-    check("\u{FEFF}", "`people.csv` is empty; its first line must name the columns");
-    check("sep=;\n", "`people.csv` is empty; its first line must name the columns");
+    check("", "`people.csv` is empty; name the columns in its first line");
+    check("\n\r\n", "`people.csv` is empty; name the columns in its first line");
+    check("\u{FEFF}", "`people.csv` is empty; name the columns in its first line");
+    check("sep=;\n", "`people.csv` is empty; name the columns in its first line");
     let zip = "`people.csv` looks like an Excel workbook or another ZIP archive; save the sheet as CSV, or unpack it";
     check(b"PK\x03\x04rest", zip);
     check(
@@ -108,14 +110,14 @@ fn rows_that_do_not_fit_the_header_name_their_line() {
     let more = "quote fields that contain `,`";
     let fewer = "add what is missing, with `,` for each empty field";
     let first =
-        "line 1 begins with `#`: if it is a comment, remove it, so that the first line names the columns";
+        "remove line 1 if it is a comment (it begins with `#`), so that the first line names the columns";
     check(
         "# people\nid,name\n1,Ann\n",
         &format!("`people.csv` line 2 has 2 fields, the header has 1; {first}"),
     );
     check(
         "id,name\n# old\n1,Ann\n",
-        "`people.csv` line 2 has 1 field, the header has 2; a CSV has no comments: remove the line",
+        "`people.csv` line 2 has 1 field, the header has 2; remove the line: a CSV has no comments",
     );
     check("a,b\n1,2,3\n", &format!("`people.csv` line 2 has 3 fields, the header has 2; {more}"));
     check("a,b\n1\n", &format!("`people.csv` line 2 has 1 field, the header has 2; {fewer}"));
@@ -261,5 +263,8 @@ fn a_value_that_does_not_match_the_declared_type_is_shown() {
     let wrong = csv.diagnose(Some(&shape)).expect("something is wrong");
     let at = wrong.location.expect("a place");
     assert_eq!((at.line(), at.column()), (3, 3));
-    assert_eq!(wrong.help.as_deref(), Some("correct the value"));
+    assert_eq!(
+        wrong.help.as_deref(),
+        Some("correct the value, or declare another type with `as` in the manifest")
+    );
 }

@@ -102,14 +102,14 @@ fn a_key_must_be_present_and_unique() {
         }
         other => panic!("{content:?}: {other:?}"),
     };
-    let help = "which is the key; change one, or choose another key";
+    let help = "which is the key; the server's owner can change one, or choose another key";
     check("a,b\n1,x\n2,y\n3,x\n", &[1], &format!("`people.csv` lines 2 and 4 have the same `b`, {help}"));
     check(
         "a,b\n1,\"x\ny\"\n2,y\n2,z\n1,\"x\ny\"\n",
         &[0, 1],
         &format!("`people.csv` lines 2 and 6 have the same `a`, `b`, {help}"),
     );
-    let help = "which is a key; fill it in, or choose another key";
+    let help = "which is a key; the server's owner can fill it in, or choose another key";
     check("a,b\n1,x\n2,\n", &[1], &format!("`people.csv` line 3 has no `b`, {help}"));
     check("a,b\n1,x\n,y\n", &[0], &format!("`people.csv` line 3 has no `a`, {help}"));
     assert!(shape_with_key("a,b\n1,x\n1,y\n", &[0, 1]).is_ok());
@@ -142,7 +142,7 @@ fn a_null_text_is_not_a_key() {
     let Err(error) = csv.reader(&shape) else { panic!("`NA` is no key") };
     assert_eq!(
         error.to_string(),
-        "`people.csv` line 3 has no `a`, which is a key; fill it in, or choose another key"
+        "`people.csv` line 3 has no `a`, which is a key; the server's owner can fill it in, or choose another key"
     );
     assert_eq!(super::kit::shape(&disk.csv_with(None, Some("NA"))).key, [1]);
 }

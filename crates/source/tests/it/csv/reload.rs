@@ -67,42 +67,48 @@ fn columns_are_found_by_name_after_a_change() {
     assert_eq!(all_rows(reader.as_ref()), rows(&[&["10", "20", "30"]]));
     disk.write("x,a\n20,10\n");
     let expected_message = outcome_text(list(reader.as_ref(), &query_all()));
-    assert_eq!(expected_message, "`people.csv` has no column `x`; put it back, or update the contract");
+    assert_eq!(
+        expected_message,
+        "`people.csv` has no column `x`; the server's owner can put it back, or update the contract"
+    );
 }
 
 #[test]
 fn a_contract_violation_is_an_error_until_it_is_fixed() {
     let table: &[(&str, &str)] = &[
-        ("id,name\n1,Ann\n", "has no column `age`; put it back, or update the contract"),
+        (
+            "id,name\n1,Ann\n",
+            "has no column `age`; the server's owner can put it back, or update the contract",
+        ),
         (
             "id,nmae,age\n1,Ann,3\n",
-            "has no column `name`; the most similar is `nmae`; rename it back, or update the contract",
+            "has no column `name`; the most similar is `nmae`; the server's owner can rename it back, or update the contract",
         ),
-        ("", "is empty; its first line must name the columns"),
+        ("", "is empty; the server's owner can name the columns in its first line"),
         (
             "id,name,age\n1,Ann,30\n2,Bob,forty\n",
-            "line 3, column `age`: expected a whole number, such as `42`; correct the value",
+            "line 3, column `age`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
         ),
         (
             "id,name,age\n1,Ann,\n",
-            "line 2, column `age`: expected a value, but there is none; fill it in, or allow missing values with \
+            "line 2, column `age`: expected a value, but there is none; the server's owner can fill it in, or allow missing values with \
              `null = \"\"` for this column in the manifest",
         ),
         (
             "id,name,age\n1,Ann,30\n,Bob,40\n",
-            "line 3 has no `id`, which is a key; fill it in, or choose another key",
+            "line 3 has no `id`, which is a key; the server's owner can fill it in, or choose another key",
         ),
         (
             "id,name,age\n1,Ann,30\n2,Bo",
-            "line 3 has 2 fields, the header has 3; add what is missing, with `,` for each empty field",
+            "line 3 has 2 fields, the header has 3; the server's owner can add what is missing, with `,` for each empty field",
         ),
         (
             "id,name,age\n1,\"Ann,30\n",
-            "line 2 opens a quote that is never closed; close it, or write `\"\"` for a quote in a field",
+            "line 2 opens a quote that is never closed; the server's owner can close it, or write `\"\"` for a quote in a field",
         ),
         (
             "id,name,age\nx,Ann,30\n",
-            "line 2, column `id`: expected a whole number, such as `42`; correct the value",
+            "line 2, column `id`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
         ),
     ];
     let (disk, csv, reader) = open(FIRST);
@@ -130,7 +136,7 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
         assert_eq!(all_rows(reader.as_ref()), expected, "after {content:?}");
     }
     std::fs::remove_file(&disk.path).unwrap();
-    let gone = "`people.csv` was not found; check its name, or put it back";
+    let gone = "`people.csv` was not found; the server's owner can check its name, or put it back";
     for error in [list(reader.as_ref(), &query_all()).expect_err("gone"), csv.introspect().expect_err("gone")]
     {
         // The file may be unchanged when it comes back, so the error is transient.
@@ -156,16 +162,16 @@ fn a_broken_value_fails_only_the_calls_that_meet_it() {
     for (content, message) in [
         (
             "id,name,age\n1,Ann,30\n2,Bob,forty\n",
-            "`people.csv` line 3, column `age`: expected a whole number, such as `42`; correct the value",
+            "`people.csv` line 3, column `age`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
         ),
         (
             "id,name,age\n1,Ann,30\n2,Bob,\n",
-            "`people.csv` line 3, column `age`: expected a value, but there is none; fill it in, or allow missing values \
+            "`people.csv` line 3, column `age`: expected a value, but there is none; the server's owner can fill it in, or allow missing values \
              with `null = \"\"` for this column in the manifest",
         ),
         (
             "id,name,age\n,Bob,40\n1,Ann,30\n",
-            "`people.csv` line 2 has no `id`, which is a key; fill it in, or choose another key",
+            "`people.csv` line 2 has no `id`, which is a key; the server's owner can fill it in, or choose another key",
         ),
     ] {
         file.write(content);
@@ -189,8 +195,7 @@ fn a_duplicate_key_fails_only_calls_for_this_key() {
     let (file, _csv, reader) = open(FIRST);
     let by_key = |id: i64| get(reader.as_ref(), &[ValueRef::Integer(id)]);
     file.write("id,name,age\n2,Bob,40\n1,Ann,30\n2,Bill,41\n3,Cid,50\n2,Ben,42\n");
-    let message =
-        "`people.csv` lines 2 and 4 have the same `id`, which is the key; change one, or choose another key";
+    let message = "`people.csv` lines 2 and 4 have the same `id`, which is the key; the server's owner can change one, or choose another key";
     assert_eq!(message_of(by_key(2)), message);
     assert_eq!(by_key(1).unwrap().unwrap()[1].as_deref(), Some("Ann"));
     assert_eq!(by_key(3).unwrap().unwrap()[1].as_deref(), Some("Cid"));
@@ -262,7 +267,7 @@ fn a_contract_may_accept_more_than_was_inferred() {
     disk.write("id,score,at\n1,1.5,\n");
     assert_eq!(all_rows(wide.as_ref()), rows(&[&["1", "1.5", "-"]]));
     disk.write("id,score,at\n1,1.5,soon\n");
-    let date = "`people.csv` line 2, column `at`: expected a date, such as `2026-02-28`; correct the value";
+    let date = "`people.csv` line 2, column `at`: expected a date, such as `2026-02-28`; the server's owner can correct the value, or declare another type with `as` in the manifest";
     assert_eq!(outcome_text(list(wide.as_ref(), &query_all())), date);
     shape.columns[2].mixed = true;
     let mixed = csv.reader(&shape).unwrap();
@@ -270,7 +275,7 @@ fn a_contract_may_accept_more_than_was_inferred() {
     shape.columns[2].nullable = false;
     disk.write("id,score,at\n1,1.5,NA\n");
     let Err(error) = csv.reader(&shape) else { panic!("`NA` is no value") };
-    let missing = "`people.csv` line 2, column `at`: expected a value, but there is none; fill it in, or allow missing values with \
+    let missing = "`people.csv` line 2, column `at`: expected a value, but there is none; the server's owner can fill it in, or allow missing values with \
              `null = \"\"` for this column in the manifest";
     assert_eq!(error.to_string(), missing);
 }
@@ -284,8 +289,7 @@ fn the_null_text_applies_after_a_change() {
     disk.write("id,age\n1,30\n2,NA\n3,\"NA\"\n4,\n");
     assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "30"], &["2", "-"], &["3", "-"], &["4", "-"]]));
     disk.write("id,age\n1,N/A\n");
-    let number =
-        "`people.csv` line 2, column `age`: expected a whole number, such as `42`; correct the value";
+    let number = "`people.csv` line 2, column `age`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest";
     assert_eq!(outcome_text(list(reader.as_ref(), &query_all())), number);
 }
 

@@ -261,8 +261,8 @@ fn a_formula_is_rejected_unless_the_manifest_allows_it() {
         let message = write_outcome(writer(&csv).as_ref(), change());
         let first = bad.chars().next().unwrap().escape_debug();
         let expected = format!(
-            "1: a text that begins with `{first}` is a formula to spreadsheets; set `formulas = \"keep\"` for the source \
-             in the manifest to allow it"
+            "1: a text that begins with `{first}` is a formula to spreadsheets; the server's owner can allow it \
+             with `formulas = \"keep\"` for the source"
         );
         assert_eq!(message, expected);
         let keep = Options { formulas: FormulaPolicy::Keep, poll_interval_ms: 0, ..Options::default() };
@@ -274,8 +274,8 @@ fn a_formula_is_rejected_unless_the_manifest_allows_it() {
     update("id,age\n1,3\n", ValueRef::Integer(1), &[(1, ValueRef::Integer(-5))], Ok(b"id,age\n1,-5\n"));
     update("id,age\n1,3.5\n", ValueRef::Integer(1), &[(1, text("-5.00"))], Ok(b"id,age\n1,-5.00\n"));
     // A spreadsheet that expects semicolons would split the text there.
-    let reason = "1: a spreadsheet may split the text at `;` and run what follows as a formula; set `formulas = \"keep\"` \
-                  for the source in the manifest to allow it";
+    let reason = "1: a spreadsheet may split the text at `;` and run what follows as a formula; the server's owner \
+                  can allow it with `formulas = \"keep\"` for the source";
     update("id,name\n1,x\n", ValueRef::Integer(1), &[(1, text("x;=1+1"))], Err(reason));
     // A column that has phone numbers or user names takes more of them, but no formula.
     let before = "id,phone,user\n1,+49 30,@bob\n2,,\n";
@@ -293,8 +293,8 @@ fn a_formula_is_rejected_unless_the_manifest_allows_it() {
     for (place, bad) in [(1, "+SUM(A1)"), (2, "@x|y"), (2, "+49 151"), (1, "@anna"), (1, "=1")] {
         let first = bad.chars().next().unwrap();
         let reason = format!(
-            "{place}: a text that begins with `{first}` is a formula to spreadsheets; set `formulas = \"keep\"` for the \
-             source in the manifest to allow it"
+            "{place}: a text that begins with `{first}` is a formula to spreadsheets; the server's owner can allow it \
+             with `formulas = \"keep\"` for the source"
         );
         update(before, ValueRef::Integer(2), &[(place, text(bad))], Err(&reason));
     }
@@ -310,11 +310,11 @@ fn a_csv_value_that_would_not_read_back_is_rejected() {
         (1, text("a\0b"), "a CSV file cannot hold a NUL character"),
         (1, ValueRef::Null, "expected a value"),
         (1, ValueRef::Blob(b"x"), "a CSV file cannot hold bytes"),
-        (2, text("one"), "expected a whole number, such as `42`"),
-        (2, text("007"), "expected a whole number, such as `42`"),
+        (2, text("one"), "expected an integer, such as `42`"),
+        (2, text("007"), "expected an integer, such as `42`"),
         (2, text(""), "an empty text would read back as null"),
-        (2, ValueRef::Integer(i64::MAX), "expected a whole number, such as `42`"),
-        (2, ValueRef::Real(1.5), "expected a whole number, such as `42`"),
+        (2, ValueRef::Integer(i64::MAX), "expected an integer, such as `42`"),
+        (2, ValueRef::Real(1.5), "expected an integer, such as `42`"),
         (3, text("1e5"), "expected a number, such as `12.50`"),
         (3, ValueRef::Real(f64::INFINITY), "a CSV file cannot hold a number that is not finite"),
         (3, ValueRef::Real(f64::NAN), "a CSV file cannot hold a number that is not finite"),
@@ -322,7 +322,7 @@ fn a_csv_value_that_would_not_read_back_is_rejected() {
         (5, ValueRef::Integer(2), "expected `true` or `false`"),
         (5, text("yes"), "expected `true` or `false`"),
         (0, ValueRef::Null, "expected a value"),
-        (0, text("x"), "expected a whole number, such as `42`"),
+        (0, text("x"), "expected an integer, such as `42`"),
     ];
     for (place, cell, reason) in table {
         update(before, key, &[(*place, *cell)], Err(&format!("{place}: {reason}")));
@@ -587,7 +587,10 @@ fn a_csv_that_violates_the_contract_is_not_written() {
     }
     std::fs::remove_file(&disk.path).unwrap();
     let message = write_outcome(writer.as_ref(), RowChange::Delete { key: &[ValueRef::Integer(1)] });
-    assert!(message.ends_with("it was not found; check its name, or put it back"), "{message}");
+    assert!(
+        message.ends_with("it was not found; the server's owner can check its name, or put it back"),
+        "{message}"
+    );
     assert!(!disk.path.exists());
     assert!(
         csv.writer(&TableShape { table: "people".into(), columns: Vec::new(), key: Vec::new() }).is_err()

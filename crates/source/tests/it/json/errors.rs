@@ -13,6 +13,7 @@ fn check(form: JsonLayout, content: impl AsRef<[u8]>, expected_message: &str, sh
     let json = disk.json();
     match json.introspect() {
         Err(SourceError::Incompatible { message: got, detail: log }) => {
+            let got = got.replacen("; the server's owner can ", "; ", 1);
             assert_eq!(got, format!("`{}` {expected_message}", disk.path.file_name().unwrap().display()));
             assert!(log.contains(&disk.path.display().to_string()), "{log}");
         }
@@ -29,7 +30,7 @@ fn check(form: JsonLayout, content: impl AsRef<[u8]>, expected_message: &str, sh
 
 #[test]
 fn a_line_that_is_not_an_object_is_named() {
-    let no_object = "is not an object; make it an object, such as `{\"id\": 1}`: each record is one";
+    let no_object = "is not an object; make it an object, such as `{\"id\": 1}`: each row is one";
     for (content, expected_message, shown) in [
         ("{\"a\":1}\n\n[1]\n", format!("line 3 {no_object}"), ["3:1", "3 | [1]", "  | ^"]),
         ("{\"a\":1}\n  7", format!("line 2 {no_object}"), ["2:3", "2 |   7", "  |   ^"]),
@@ -72,7 +73,7 @@ fn a_line_that_is_not_an_object_is_named() {
 
 #[test]
 fn json_and_json_lines_are_told_apart() {
-    let document_help = "it looks like one JSON document: name it `.json`, or set `kind = \"json\"`";
+    let document_help = "name it `.json`, or set `kind = \"json\"`: it looks like one JSON document";
     check(
         JsonLayout::Lines,
         "[{\"a\":1},\n{\"a\":2}]",
@@ -89,7 +90,7 @@ fn json_and_json_lines_are_told_apart() {
     check(
         document(),
         "{\"a\":1}\n{\"a\":2}\n",
-        "is not valid JSON; it looks like JSON Lines: name it `.jsonl`, or set `kind = \"jsonl\"`",
+        "is not valid JSON; name it `.jsonl`, or set `kind = \"jsonl\"`: it looks like JSON Lines",
         Some(["2:1", "2 | {\"a\":2}", "  | ^"]),
     );
 }
@@ -132,23 +133,23 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         (
             document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
-            "is an object, not an array of objects; an object of records is not supported: make \
-             it an array, with the names as a column",
+            "is an object, not an array of objects; make it an array, with the names as \
+             a column: an object of rows is not supported",
         ),
         (document(), r#"{"a":1}"#, "is an object, not an array of objects; make it an array of objects"),
         (document(), "7", "is not an array of objects; make it an array of objects"),
         (
             document(),
             "[1]",
-            "element 1 is not an object; make it an object, such as `{\"id\": 1}`: each record is one",
+            "element 1 is not an object; make it an object, such as `{\"id\": 1}`: each row is one",
         ),
-        (document(), " \n", "is empty; an array without records is `[]`"),
+        (document(), " \n", "is empty; write `[]` for an array without rows"),
         (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
         (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
         (document(), "[{'a':1}]", "element 1 is not valid JSON; put the text in double quotes: `\"…\"`"),
         (document(), "[{a:1}]", "element 1 is not valid JSON; put names and texts in double quotes: `\"…\"`"),
-        (document(), "// people\n[{\"a\":1}]", "is not valid JSON; JSON has no comments; remove it"),
+        (document(), "// people\n[{\"a\":1}]", "is not valid JSON; remove it: JSON has no comments"),
         (document(), r#"[{"a":1 "b":2}]"#, "element 1 is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1} {"a":2}]"#, "is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
@@ -199,7 +200,7 @@ fn without_records_there_are_no_columns() {
         let facts = json.introspect().expect("it can be read");
         assert!(facts.tables[0].columns.is_empty(), "{content}");
         let shown = render(&json.diagnose(None).expect("something is wrong"), false);
-        assert!(shown.contains("has no records, so its fields are unknown"), "{shown}");
+        assert!(shown.contains("has no rows, so its fields are unknown"), "{shown}");
         assert!(shown.contains("add one, or declare the fields with `as` in a manifest"), "{shown}");
     }
 }
@@ -241,7 +242,10 @@ fn an_unreadable_file_is_a_transient_error() {
     std::fs::remove_file(&disk.path).unwrap();
     match json.introspect() {
         Err(SourceError::Unavailable { message: expected_message, detail: log }) => {
-            assert_eq!(expected_message, "`people.jsonl` was not found; check its name, or put it back");
+            assert_eq!(
+                expected_message,
+                "`people.jsonl` was not found; the server's owner can check its name, or put it back"
+            );
             assert_eq!(log, format!("{}: `people.jsonl` was not found", disk.path.display()));
         }
         other => panic!("{other:?}"),
@@ -249,7 +253,10 @@ fn an_unreadable_file_is_a_transient_error() {
     std::fs::create_dir(&disk.path).unwrap();
     match json.introspect() {
         Err(SourceError::Unavailable { message: expected_message, .. }) => {
-            assert_eq!(expected_message, "`people.jsonl` is not a file; give the path of a JSON Lines file");
+            assert_eq!(
+                expected_message,
+                "`people.jsonl` is not a file; the server's owner can give the path of a JSON Lines file"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -263,8 +270,7 @@ fn a_file_over_the_limit_is_not_read() {
     let disk = TestFile::new(JsonLayout::Lines, "");
     let file = std::fs::OpenOptions::new().write(true).open(&disk.path).unwrap();
     file.set_len(u64::from(u32::MAX)).unwrap();
-    let expected_message =
-        "has 4294967295 bytes, which exceeds the limit of 4294967294; put the data into a SQLite database";
+    let expected_message = "has 4294967295 bytes, which exceeds the limit of 4294967294; the server's owner can put the data into a SQLite database";
     match disk.json().introspect() {
         Err(SourceError::Incompatible { message: got, .. }) => {
             assert_eq!(got, format!("`people.jsonl` {expected_message}"))

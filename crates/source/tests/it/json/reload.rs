@@ -37,20 +37,20 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
     for (content, expected_message, place) in [
         (
             "{\"id\":1,\"name\":\"Ann\",\"age\":\"old\"}",
-            "line 1, column `age`: expected a whole number, such as `42`; correct the value",
+            "line 1, column `age`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
             Some("1:28"),
         ),
         (
             "\n{\"id\":1,\"name\":\"Ann\"}",
-            "line 2, column `age`: expected a value, but there is none; fill it in, or update the contract",
+            "line 2, column `age`: expected a value, but there is none; the server's owner can fill it in, or update the contract",
             Some("2:1"),
         ),
         (
             "{\"name\":\"Ann\",\"age\":1}",
-            "line 1 has no `id`, which is a key; fill it in, or choose another key",
+            "line 1 has no `id`, which is a key; the server's owner can fill it in, or choose another key",
             Some("1:1"),
         ),
-        ("{\"id\":1,", "line 1 is not valid JSON; correct it there", Some("1:9")),
+        ("{\"id\":1,", "line 1 is not valid JSON; the server's owner can correct it there", Some("1:9")),
     ] {
         disk.write(content);
         match list(reader.as_ref(), &shape, &query_all()) {
@@ -73,7 +73,7 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
     match reader.get(&[ValueRef::Integer(1)], &mut |_| {}) {
         Err(SourceError::Incompatible { message, .. }) => assert_eq!(
             message,
-            "`people.jsonl` lines 1 and 3 have the same `id`, which is the key; change one, or choose another key"
+            "`people.jsonl` lines 1 and 3 have the same `id`, which is the key; the server's owner can change one, or choose another key"
         ),
         other => panic!("{other:?}"),
     }

@@ -428,9 +428,9 @@ fn a_file_that_violates_the_contract_is_not_written() {
     for (content, expected) in [
         (
             "{\"id\":\"x\",\"n\":\"a\"}\n",
-            "`people.jsonl` line 1, column `id`: expected a whole number, such as `42`; correct the value",
+            "`people.jsonl` line 1, column `id`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
         ),
-        ("{\"id\":", "`people.jsonl` line 1 is not valid JSON; correct it there"),
+        ("{\"id\":", "`people.jsonl` line 1 is not valid JSON; the server's owner can correct it there"),
     ] {
         disk.write(content);
         match writer.write(&plain_write(set(&[(1, ValueRef::Text("b"))])), &mut recording_checks(&shape)) {

@@ -275,7 +275,7 @@ fn computed_columns_are_read_but_not_written() {
         write(&sheets, &shape, change).err().map(|error| error.to_string())
     };
     assert_eq!(message((2, ValueRef::Integer(9))).as_deref(), Some("it is computed by a formula"));
-    let stale = "C2 may be computed from B2, and only a spreadsheet program can recompute it";
+    let stale = "C2 may be computed from B2; make this change in a spreadsheet program, which recomputes it";
     assert_eq!(message((1, ValueRef::Integer(9))).as_deref(), Some(stale));
     assert_eq!(message((0, ValueRef::Integer(9))), None);
     assert_eq!(all_rows(&sheets), [r#"{"id":9,"n":2,"twice":4}"#, r#"{"id":2,"n":3,"twice":6}"#]);
@@ -358,8 +358,8 @@ fn a_write_withdraws_values_computed_from_it_on_other_sheets() {
     let cells = [(1, ValueRef::Integer(15))];
     let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
     let (_, checks) = write(&sheets, &items, change).unwrap();
-    let notice = "the value of B2 on `Totals` is withdrawn: its formula may depend on cells that were written since the \
-                  workbook was last calculated; open and save it in a spreadsheet program to compute them again";
+    let notice = "B2 on `Totals` is null until a spreadsheet program recalculates the workbook: its formula may depend on \
+                  cells that were written since it was last calculated";
     assert_eq!(checks.notices, [notice]);
     assert_eq!((values(), reader.notice().as_deref()), ([Value::Null, Value::Integer(7)], Some(notice)));
     // The next write withdraws nothing more.

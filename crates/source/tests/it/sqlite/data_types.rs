@@ -4,7 +4,7 @@ use contract::DataType::{
     self, Blob, Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp,
 };
 use contract::ValueRef;
-use contract::source::{Query, SourceError};
+use contract::source::{Query, RowFlow, SourceError};
 
 use super::kit::{TestDb, all, error_text, format_value, get, list};
 
@@ -333,16 +333,12 @@ fn check_changed(sql: &str, change: &str, expected: &str) {
     };
     for error in [listed, one.expect_err("an error")] {
         let SourceError::Incompatible { message: response, detail: log } = error else { panic!("{error:?}") };
-        if expected.ends_with("is not unique") {
-            assert_eq!(response, format!("{expected}; the data has changed"));
-        } else {
-            // The log names the row, for the owner who can correct it.
-            assert_eq!(
-                response,
-                format!("{expected}, but a row has another value; the server log says which row")
-            );
-            assert_eq!(log, format!("{expected}, in the row with `id` 9"));
-        }
+        // The log names the row, for the owner who can correct it.
+        assert_eq!(
+            response,
+            format!("{expected}, but a row has another value; the server's log names the row under `ref`")
+        );
+        assert_eq!(log, format!("{expected}, in the row with `id` 9"));
     }
 }
 
@@ -358,12 +354,30 @@ fn a_row_that_violates_the_contract_names_its_column() {
     check_changed(dates, "INSERT INTO t VALUES(9, 'soon')", date);
     let reals = "CREATE TABLE t(id INTEGER PRIMARY KEY, v REAL); INSERT INTO t VALUES(1, 1.5);";
     check_changed(reals, "INSERT INTO t VALUES(9, 9e999)", "table `t`, column `v`: expected a number");
-    let found = "CREATE TABLE t(id INTEGER, v TEXT); INSERT INTO t VALUES(1, 'a'), (2, 'a');";
-    check_changed(found, "INSERT INTO t VALUES(9, 'a'), (9, 'b')", "table `t`: the key `id` is not unique");
     let required = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT NOT NULL); INSERT INTO t VALUES(1, 'a');";
     let rebuilt =
         "DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(9, NULL)";
     check_changed(required, rebuilt, "table `t`, column `v`: expected a value in every row");
+}
+
+#[test]
+fn a_repeated_key_is_an_error_of_the_calls_that_need_it() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER, v TEXT); INSERT INTO t VALUES(1, 'a'), (2, 'a');");
+    let (_, reader) = db.reader("t");
+    db.execute("INSERT INTO t VALUES(9, 'a'), (9, 'b')");
+    let all = Query { rows_max: 10, ..Query::default() };
+    assert_eq!(list(reader.as_ref(), &all).expect("rows").0.len(), 4);
+    let error = get(reader.as_ref(), &[ValueRef::Integer(9)]).expect_err("two rows");
+    let message = "table `t`: two rows have the same key `id` = `9`; the server's owner must remove one or choose another key";
+    assert_eq!(error_text(&error), message);
+    assert!(get(reader.as_ref(), &[ValueRef::Integer(1)]).is_ok());
+    // A page cannot end between the two: the next one would begin after both.
+    let mut seen = 0;
+    let ended = reader.list(&all, &mut |_, _| {
+        seen += 1;
+        if seen == 4 { RowFlow::Stop } else { RowFlow::Continue }
+    });
+    assert_eq!(error_text(&ended.expect_err("two rows")), message);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn a_locked_database_is_busy_until_it_is_unlocked() {
     let (_, reader) = db.reader("t");
     let writer = db.connect();
     writer.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
-    check(&db.path, "the source is busy; try again");
+    check(&db.path, "the data is locked by another writer; try again");
     let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("an error");
     assert!(matches!(error, SourceError::Busy { .. }), "{error:?}");
     writer.execute_batch("COMMIT").expect("released");

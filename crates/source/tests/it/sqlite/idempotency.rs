@@ -93,7 +93,7 @@ fn the_record_table_is_hidden() {
     assert!(facts.skipped_tables.is_empty() && facts.notes.is_empty());
     for sql in [
         "SELECT * FROM _spile_idempotency",
-        "DELETE FROM _SPILE_CLAIMS",
+        "DELETE FROM _SPILE_IDEMPOTENCY",
         "SELECT (SELECT response FROM _spile_idempotency)",
     ] {
         let error = prepare(&db.source(), sql).err().expect("refused");

@@ -140,7 +140,7 @@ fn an_endless_view_is_interrupted() {
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
     let error = list(reader.as_ref(), &query).expect_err("an error");
-    assert_eq!(error.to_string(), "this takes too long; narrow the request");
+    assert_eq!(error.to_string(), "the call timed out; add filters or a smaller limit");
 }
 
 /// SQLite copies a view for each time that another one names it, and no deadline interrupts that.

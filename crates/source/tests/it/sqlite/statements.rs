@@ -125,6 +125,13 @@ fn errors_have_a_position_and_help() {
     check("SELECT FROM customers", "syntax error at `FROM`", "FROM", None);
     check("SELECT 1 +", "the statement is incomplete", "+", None);
     check("SELECT 'a", "this string is not closed", "'a", None);
+    check("SELECT 1 FROM zebra", "unknown table `zebra`", "zebra", Some("tables: customers, orders, recent"));
+    let columns = Some("columns of `customers`: id, name, plan, joined");
+    check("SELECT zebra FROM customers", "unknown column `zebra`", "zebra", columns);
+    let kinds = "is not supported; a tool can run SELECT, WITH, VALUES, INSERT, REPLACE, UPDATE or DELETE";
+    check("drop table orders", &format!("`DROP` {kinds}"), "drop", None);
+    let files = "is not allowed: it can access files or the process outside the database";
+    check("SELECT load_extension('x')", &format!("`load_extension` {files}"), "load_extension", None);
     check("", "the statement is empty", "", Some("write a `SELECT`"));
     check(" -- nothing", "the statement is empty", "", Some("write a `SELECT`"));
     let named = Some("write `:name`, and declare `name` as an argument");
@@ -568,10 +575,7 @@ fn a_statement_is_atomic() {
     // A constraint of the database, and a result that does not fit the contract.
     let orphan = prepare(&source, "INSERT INTO orders(customer, total) VALUES(99, 1)").expect("one");
     let error = run_write(orphan.as_ref(), &[], &terms(None)).expect_err("refused");
-    assert_eq!(
-        error.to_string(),
-        "it references a record that does not exist, or other records reference it"
-    );
+    assert_eq!(error.to_string(), "it references a row that does not exist, or other rows reference it");
     let untold = raise.write(&arguments, &terms(None), &mut |_| RowFlow::Continue, &mut |_| {
         Err(crate::driver::ContractViolation)
     });

@@ -119,7 +119,7 @@ fn constraint_errors_name_the_column() {
     let email = |text| ("email", ValueRef::Text(text));
     let taken = "a row with this key already exists";
     assert_eq!(table.create(&[("id", ValueRef::Integer(1)), email("new@x")]), taken);
-    assert_eq!(table.create(&[email("ann@x")]), "`email`: another record already has this value");
+    assert_eq!(table.create(&[email("ann@x")]), "`email`: another row already has this value");
     assert_eq!(table.create(&[("age", ValueRef::Integer(3))]), "`email`: a value is required");
     let check = "`age`: a CHECK constraint of the table does not allow it";
     assert_eq!(table.create(&[email("new@x"), ("age", ValueRef::Integer(0))]), check);
@@ -130,9 +130,9 @@ fn constraint_errors_name_the_column() {
     );
     assert_eq!(table.update(&[ValueRef::Integer(9)], &[email("z@x")]), "no row has this key");
     assert_eq!(table.delete(&[ValueRef::Integer(9)]), "no row has this key");
-    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "other records reference it");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "other rows reference it");
     let orders = TestTable::new(&db, "orders");
-    let missing = "it references a record that does not exist";
+    let missing = "it references a row that does not exist";
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(99))]), missing);
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(2))]), "2 2");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
@@ -146,7 +146,7 @@ fn a_deferred_foreign_key_is_checked_at_commit() {
     );
     let table = TestTable::new(&db, "c");
     let response = table.create(&[("id", ValueRef::Integer(1)), ("p", ValueRef::Integer(9))]);
-    assert_eq!(response, "it references a record that does not exist, or other records reference it");
+    assert_eq!(response, "it references a row that does not exist, or other rows reference it");
     assert_eq!(table.get(&[ValueRef::Integer(1)]), None);
 }
 
@@ -215,7 +215,7 @@ fn create_does_not_replace_a_row() {
     let created = table.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text("new"))]);
     assert_eq!(created, "a row with this key already exists");
     let response = table.update(&[ValueRef::Text("b")], &[("v", ValueRef::Text("old"))]);
-    assert_eq!(response, "`v`: another record already has this value");
+    assert_eq!(response, "`v`: another row already has this value");
     assert_eq!(rows(&db, "SELECT k || v FROM t ORDER BY k"), ["aold", "bother"]);
 }
 
@@ -243,7 +243,7 @@ fn every_kind_of_key_is_supported() {
     assert_eq!(response, "a row with this key already exists");
     assert_eq!(loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("w"))]), "'w' '1'");
     db.execute("INSERT INTO loose VALUES('w', '4')");
-    assert!(loose.delete(&[ValueRef::Text("w")]).contains("the key `name` is not unique"));
+    assert!(loose.delete(&[ValueRef::Text("w")]).contains("two rows have the same key `name` = `w`"));
     let taken = TestTable::new(&db, "taken");
     assert_eq!(taken.create(&[("rowid", ValueRef::Text("k"))]), "'k' null null");
     assert_eq!(taken.update(&[ValueRef::Text("k")], &[("oid", ValueRef::Text("o"))]), "'k' 'o' null");
@@ -359,7 +359,7 @@ fn a_write_waits_for_a_lock_and_then_is_busy() {
         let table = TestTable::new(&db, "customers");
         let other = db.connect();
         other.execute_batch("BEGIN IMMEDIATE").expect("begins");
-        assert_eq!(table.delete(&[ValueRef::Integer(2)]), "the source is busy; try again");
+        assert_eq!(table.delete(&[ValueRef::Integer(2)]), "the data is locked by another writer; try again");
         other.execute_batch("COMMIT").expect("ends");
         assert_eq!(table.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
     }
@@ -520,7 +520,7 @@ fn sqlite_statistics_do_not_prevent_writes() {
     let source = db.source();
     let table = TestTable::from_source(&source, "t");
     assert_eq!(table.create(&[("v", ValueRef::Text("a"))]), "1 'a' 1.5");
-    assert_eq!(table.create(&[("v", ValueRef::Text("A"))]), "another record already has these values");
+    assert_eq!(table.create(&[("v", ValueRef::Text("A"))]), "another row already has these values");
     assert_eq!(table.delete(&[ValueRef::Integer(1)]), "1 'a' 1.5");
     let insert =
         super::kit::prepare(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");

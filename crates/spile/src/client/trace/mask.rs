@@ -135,16 +135,16 @@ mod tests {
         assert_eq!(masked_message(&mut mask, TOOLS), TOOLS, "a tool list contains no values");
         assert!(masked_bytes(&mut mask).is_none());
         for (message, expected) in [
-            (call, r#"{"params":{"name":"t","arguments":{"phone":"•••","plan":"x"}}}"#),
+            (call, r#"{"params":{"name":"t","arguments":{"phone":"***","plan":"x"}}}"#),
             (
                 r#"{"result":{"content":[{"type":"text","text":"phone: 1"}],"structuredContent":{"items":[{"ph\u006fne":"1"},{"phone":null}]}}}"#,
-                r#"{"result":{"content":[{"type":"text","text":"•••"}],"structuredContent":{"items":[{"ph\u006fne":"•••"},{"phone":null}]}}}"#,
+                r#"{"result":{"content":[{"type":"text","text":"***"}],"structuredContent":{"items":[{"ph\u006fne":"***"},{"phone":null}]}}}"#,
             ),
             (
                 r#"{"result":{"content":[{"type":"text","text":"fine"}], "structuredContent":{"plan":"x"}}}"#,
                 r#"{"result":{"content":[{"type":"text","text":"fine"}], "structuredContent":{"plan":"x"}}}"#,
             ),
-            (r#"[{"phone":[1,2]},7]"#, r#"[{"phone":"•••"},7]"#),
+            (r#"[{"phone":[1,2]},7]"#, r#"[{"phone":"***"},7]"#),
             ("not JSON, phone: 1", "not JSON, phone: 1"),
         ] {
             assert_eq!(masked_message(&mut mask, message), expected);

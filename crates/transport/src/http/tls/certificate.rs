@@ -122,7 +122,7 @@ fn read_file(path: &Path, kind: &str) -> Result<(Vec<u8>, u32), CertificateFileE
         file_error(
             path,
             match error.kind() {
-                NotFound => format!("the {kind} file does not exist"),
+                NotFound => format!("{kind} file not found"),
                 PermissionDenied => format!("this user has no permission to read the {kind} file"),
                 _ => format!("the {kind} file cannot be read: {error}"),
             },
