@@ -404,6 +404,10 @@ impl Client {
         self.stream.is_open()
     }
 
+    pub(crate) fn is_silent(&self) -> bool {
+        self.stream.is_silent()
+    }
+
     /// Waits until the other side closes; says what came before.
     pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
         while self.read_more() {}

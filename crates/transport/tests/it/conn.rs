@@ -92,13 +92,21 @@ impl Conn {
 
     /// Whether the other side has not closed yet.
     pub(crate) fn is_open(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let mut byte = [0];
-        let peeked = with!(self, stream => recv(stream, &mut byte, flags));
-        match peeked {
-            Ok((_, bytes)) => bytes > 0,
+        match self.peek() {
+            Ok(bytes) => bytes > 0,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
+    }
+
+    /// Whether the other side has sent nothing and keeps the connection open.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.peek().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    fn peek(&self) -> io::Result<usize> {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let mut byte = [0];
+        Ok(with!(self, stream => recv(stream, &mut byte, flags))?.1)
     }
 }
 
