@@ -42,7 +42,7 @@ impl SourceLocation {
             }
             // Without the rest, which may hold a password.
             Some(scheme) if !is_download(scheme) || text.contains('@') => Err(UnsupportedLocation {
-                message: format!("sources at `{scheme}://` are not in this version"),
+                message: format!("sources at `{scheme}://` are not supported in this version"),
                 help: "this version reads files; export the data to a file, and name that".into(),
             }),
             Some(_) => Err(UnsupportedLocation {
@@ -159,13 +159,16 @@ mod tests {
             ("file:///people.csv", Err(format!("`file:///people.csv` {url}"))),
             (
                 "postgres://eve:secret@db/crm",
-                Err("sources at `postgres://` are not in this version".to_owned()),
+                Err("sources at `postgres://` are not supported in this version".to_owned()),
             ),
             (
                 "HTTPS://eve:secret@example.com/people.csv",
-                Err("sources at `HTTPS://` are not in this version".to_owned()),
+                Err("sources at `HTTPS://` are not supported in this version".to_owned()),
             ),
-            ("mongodb+srv://db/crm", Err("sources at `mongodb+srv://` are not in this version".to_owned())),
+            (
+                "mongodb+srv://db/crm",
+                Err("sources at `mongodb+srv://` are not supported in this version".to_owned()),
+            ),
         ] {
             let parsed = SourceLocation::parse(text);
             let short =

@@ -54,7 +54,7 @@ path = "file:///srv/crm.db"
 kind = "rest"
 path = "https://example.com/people"
 "#), @r#"
-    error: sources at `postgres://` are not in this version
+    error: sources at `postgres://` are not supported in this version
      --> spile.toml:2:8
       |
     2 | path = "postgres://eve:secret@db.example.com/crm"
@@ -75,7 +75,7 @@ path = "https://example.com/people"
       |        ^^^^^^^^^^^^^^^^^^^^
       = help: write the path without `file://`: `/srv/crm.db`
 
-    error: sources of the kind `rest` are not in this version
+    error: sources of the kind `rest` are not supported in this version
      --> spile.toml:9:8
       |
     9 | kind = "rest"

@@ -39,7 +39,7 @@ fn lock_file_snapshot() {
     instructions = "fedcba"
 
     [tools.get_customers]
-    hash = "ade49d292c894fc0e2acfd6dabdaaa79"
+    hash = "f143d564f768c33d03460f05fbcd4cae"
     text_digest = "0123456789abcdef"
     hints = { readOnlyHint = true, openWorldHint = false }
     input = '''
@@ -68,7 +68,7 @@ fn lock_file_snapshot() {
     '''
 
     [tools."odd. \"name\""]
-    hash = "90b82a4d6a14e968d51e0bf243fae43e"
+    hash = "ade53123cccfeeb3fd9ba4cbf4af7774"
     text_digest = "0123456789abcdef"
     hints = {  }
     input = '''

@@ -113,7 +113,7 @@ fn score(encoding: &'static Encoding, text: &str) -> f64 {
             let char_score = score_char(encoding, c);
             hangul += u32::from(char_score == HANGUL_SCORE);
             sum += char_score;
-            if before.is_lowercase() && c.is_uppercase() {
+            if before.is_lowercase() && c.is_uppercase() || is_misplaced(before, c) {
                 sum -= 3.0;
             }
         }
@@ -124,6 +124,13 @@ fn score(encoding: &'static Encoding, text: &str) -> f64 {
         return 0.3;
     }
     sum / f64::from(count.max(1))
+}
+
+/// Whether a letter stands where its language has none: a final form within a word, or a letter that begins no word.
+fn is_misplaced(before: char, c: char) -> bool {
+    let is_final_form = matches!(before, 'ς' | 'ך' | 'ם' | 'ן' | 'ף' | 'ץ');
+    let begins_no_word = matches!(c, 'ъ' | 'Ъ' | 'ь' | 'Ь' | 'ы' | 'Ы');
+    is_final_form && is_other_script(c) || begins_no_word && !before.is_alphabetic()
 }
 
 /// A letter that is not Latin.

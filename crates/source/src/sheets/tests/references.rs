@@ -48,7 +48,8 @@ const SET_AMOUNT: &[crate::tables::CellUpdate<'_>] =
 
 #[test]
 fn a_reference_over_several_sheets_is_seen_on_each_of_them() {
-    let refused = "refused: C2 may be computed from B2, and only a spreadsheet program can recompute it";
+    let refused =
+        "refused: C2 may be computed from B2; make this change in a spreadsheet program, which recomputes it";
     for reference in ["'Jan 26:Mar 26'!B2", "'jan 26:mar 26'!B1:B3", "'Mar 26:Jan 26'!B:B"] {
         let parts = months(&format!("=SUM({reference})"), "1");
         check(&parts, 1, &RowEdit::Set { row: 0, updates: SET_AMOUNT }, refused);
@@ -71,7 +72,8 @@ fn a_reference_over_several_sheets_is_seen_on_each_of_them() {
 
 #[test]
 fn a_row_that_a_reference_over_several_sheets_contains_is_not_removed() {
-    let refused = "refused: rows would move, and B2 on `Year` may be computed from them";
+    let refused = "refused: rows would move, and B2 on `Year` may be computed from them; make this change in a spreadsheet \
+                   program";
     for formula in ["=SUM('Jan 26:Mar 26'!B3)", "=SUM('Feb 26:Mar 26'!B:B)"] {
         check(&months("7", formula), 1, &RowEdit::Remove { row: 0 }, refused);
     }
@@ -131,7 +133,8 @@ fn a_write_to_a_table_withdraws_what_is_computed_from_it() {
     let expected = "Plain: id|text\n1|\"x\"\n2|\"y\"\nOrders: no|qty|price|total\n\"a\"|2|9|7\n\"b\"|4|5|7\n\
                     Sums: what|sum\n\"all\"|-";
     check(&parts, 1, &RowEdit::Set { row: 0, updates: &price }, expected);
-    let refused = "refused: D2 may be computed from B2, and only a spreadsheet program can recompute it";
+    let refused =
+        "refused: D2 may be computed from B2; make this change in a spreadsheet program, which recomputes it";
     check(&parts, 1, &RowEdit::Set { row: 0, updates: SET_AMOUNT }, refused);
 }
 

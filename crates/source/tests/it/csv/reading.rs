@@ -170,7 +170,8 @@ fn a_declared_encoding_is_used() {
     check("utf-8", "\u{feff}a,b\n1,café\n".as_bytes(), Ok("1|café"));
     check("utf-16le", b"a\0,\0b\0\n\x001\0,\0\xe9\0\n\0", Ok("1|é"));
     check("utf-16le", b"\xff\xfea\0,\0b\0\n\x001\0,\0\xe9\0\n\0", Ok("1|é"));
-    let wrong = "correct `encoding` in the manifest, or save the file again in that encoding";
+    let wrong =
+        "the server's owner can correct `encoding` in the manifest, or save the file again in that encoding";
     check("utf-8", b"a,b\n1,x\n2,caf\xe9\n", Err(&format!("`x.csv` line 3 is not valid UTF-8; {wrong}")));
     check(
         "shift_jis",

@@ -127,8 +127,8 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         (
             document(),
             r#"{"ann":{"of":[{"id":1}]},"bob":{"of":[{"id":2}]}}"#,
-            "is an object, not an array of objects; an object of records is not supported: make \
-             it an array, with the names as a column",
+            "is an object, not an array of objects; make it an array, with the names as a \
+             column: an object of rows is not supported",
         ),
         (
             document(),

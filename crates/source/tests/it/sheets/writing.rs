@@ -323,7 +323,7 @@ fn a_withdrawn_key_is_reported_where_a_row_is_not_found() {
     write(&sheets, &items, RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells }).unwrap();
     assert!(!is_found());
     let notice = reader.key_notice().expect("the key is withdrawn");
-    assert!(notice.contains("on `Keyed` are withdrawn"), "{notice}");
+    assert!(notice.contains("on `Keyed` (A2 first) are null until"), "{notice}");
     assert_eq!(sheets.reader(&items).unwrap().key_notice(), None);
 }
 
