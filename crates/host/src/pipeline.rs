@@ -325,8 +325,8 @@ fn rate_limit_error(limited: RateLimited) -> ToolError {
 fn human_duration(ms: u64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),
-        ..120_000 => format!("{} s", ms.div_ceil(1_000)),
-        ..7_200_000 => format!("{} min", ms.div_ceil(60_000)),
+        1_000..120_000 => format!("{} s", ms.div_ceil(1_000)),
+        120_000..7_200_000 => format!("{} min", ms.div_ceil(60_000)),
         _ => format!("{} h", ms.div_ceil(3_600_000)),
     }
 }

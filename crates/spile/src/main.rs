@@ -224,6 +224,11 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn print_text(text: &str) -> anyhow::Result<ExitCode> {
+    spile::print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CommandFactory, GROUPS};
@@ -238,9 +243,4 @@ mod tests {
         grouped.sort_unstable();
         assert_eq!(grouped, names);
     }
-}
-
-fn print_text(text: &str) -> anyhow::Result<ExitCode> {
-    spile::print(text)?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -194,7 +194,7 @@ fn serve_lists_what_is_not_served_and_counts_the_rest() {
     let data = b"id,amount,,\n1,12,a,b\n2,13,a,b\n3,tbd,a,b\n";
     let project = TestProject::new(&[("orders.csv", data), ("bad.csv", BROKEN)]);
     let checked = project.run(&["check"]);
-    assert!(checked.stdout.contains("2 columns of `orders` have no name: "), "{checked}");
+    assert!(checked.stdout.contains("2 columns of `orders` have no name; "), "{checked}");
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
     server.wait_for("`bad.csv` is not served: line 3 has 3 fields");
     server.wait_for("about the data: run `spile check ");

@@ -75,10 +75,11 @@ impl TestProject {
         files
     }
 
-    /// The program in this folder, with an empty environment.
+    /// The program in this folder, with no environment but a place for its keys.
     pub fn spile(&self, args: &[&str]) -> Command {
         let mut command = Command::new(SPILE);
         command.args(args).current_dir(&self.folder).env_clear().stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", state_folder());
         command
     }
 
@@ -316,4 +317,9 @@ pub fn spawn_line_reader(pipe: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     lines
+}
+
+/// Where the servers of all tests keep their keys.
+pub fn state_folder() -> std::path::PathBuf {
+    std::env::temp_dir().join("spile-test-state")
 }

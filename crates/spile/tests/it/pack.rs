@@ -45,7 +45,7 @@ fn without_cursor(line: &str) -> String {
 
 fn clean_command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().current_dir(folder);
+    command.env_clear().env("XDG_STATE_HOME", crate::harness::state_folder()).current_dir(folder);
     command
 }
 

@@ -134,6 +134,7 @@ fn without_tcp(place: &TestProject, args: &[&str]) -> Option<Command> {
         .args(args)
         .current_dir(&place.folder)
         .env_clear()
+        .env("XDG_STATE_HOME", crate::harness::state_folder())
         .env("PATH", path)
         .stdin(std::process::Stdio::null());
     Some(command)

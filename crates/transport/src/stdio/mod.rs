@@ -21,13 +21,17 @@ pub use writer::StdoutWriter;
 /// When the process is told to stop, running calls and unwritten responses have this long.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
+/// After the end of the input, running calls have this long. Clients that want the process to end close its input, and
+/// kill it if it stays.
+const END_OF_INPUT_GRACE: Duration = Duration::from_secs(5);
+
 /// How often a client that has closed its input is checked while its calls run.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Serves one client until the input ends. Blocks; calls that must wait run on `runtime`.
 ///
-/// The end of the input ends no call: a script may send its requests, close stdin and read the responses. Each call has
-/// its own timeout, and the responses are written for as long as the client takes some of them.
+/// The end of the input does not end calls at once: a script may send its requests, close stdin and read the responses.
+/// Running calls have a few seconds, and responses are written for as long as the client takes some of them.
 pub fn serve(
     server: Arc<Server>,
     runtime: &Handle,
@@ -71,6 +75,9 @@ pub fn serve(
             () = conversation.state.wait_until_idle() => {}
             () = wait_until_gone(&conversation.sink) => {
                 tracing::debug!("cancelled running calls because the client is gone");
+            }
+            () = tokio::time::sleep(END_OF_INPUT_GRACE) => {
+                tracing::debug!("cancelled running calls because the client closed its input");
             }
         }
     });

@@ -547,10 +547,7 @@ impl SqliteStatement {
         }
         let is_caller = arguments.iter().any(is_large);
         (error.is_too_big() && is_caller).then(|| {
-            invalid(
-                arguments.iter().position(|value| is_large(value)),
-                "the value would exceed the limit of 64 MiB",
-            )
+            invalid(arguments.iter().position(is_large), "the value would exceed the limit of 64 MiB")
         })
     }
 

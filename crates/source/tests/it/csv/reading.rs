@@ -182,7 +182,7 @@ fn a_declared_encoding_is_used() {
         "shift_jis",
         "\u{feff}a,b\n1,é\n".as_bytes(),
         Err(
-            "`x.csv` begins with the byte order mark of UTF-8, but `encoding` is Shift_JIS; remove `encoding` from the manifest",
+            "`x.csv` begins with the byte order mark of UTF-8, but `encoding` is Shift_JIS; the server's owner can remove `encoding` from the manifest",
         ),
     );
 }
