@@ -67,7 +67,7 @@ fn recursive_alternatives_end_with_the_right_answer() {
 
 #[test]
 fn a_negation_does_not_turn_the_end_of_the_budget_into_success() {
-    let next = vec![r#"{"$ref":"NEXT"}"#; 8].join(",");
+    let next = [r#"{"$ref":"NEXT"}"#; 8].join(",");
     let schema = compile(&doubling(&format!(r#"{{"properties":{{"a":{{"not":{{"anyOf":[{next}]}}}}}}}}"#)))
         .expect("compiles");
     for depth in [29, 30] {

@@ -320,6 +320,6 @@ pub fn spawn_line_reader(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Where the servers of all tests keep their keys.
-pub fn state_folder() -> std::path::PathBuf {
+pub fn state_folder() -> PathBuf {
     std::env::temp_dir().join("spile-test-state")
 }

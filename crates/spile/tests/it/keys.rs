@@ -69,7 +69,7 @@ fn what_cannot_be_done_is_refused_with_a_way_out() {
         (&["keys", "rotate", "--key-file", "."], "not a regular file"),
         (&["keys", "rotate", "--key-file", "new", "--overlap", "8"], "e.g. 8h"),
     ] {
-        let output = place.run(args);
+        let output = place.run_with(args, &[("XDG_STATE_HOME", "")]);
         assert_ne!(output.code, Some(0), "{output}");
         assert!(output.stderr.contains(expected), "{expected}: {output}");
     }
