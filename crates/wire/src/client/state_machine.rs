@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use json::{Json, Node, scan};
+use json::{Json, Node, ScanErrorKind, scan};
 use spile_core::LogLevel;
 
 use super::errors::{ClientError, CloseReason, ProtocolViolation, VersionMismatch, excerpt};
@@ -350,7 +350,9 @@ impl Client {
             Ok(doc) => doc,
             Err(error) => {
                 let excerpt = beginning;
-                let exchange = exchange.or(answered_id);
+                // What is cut off when a connection breaks is no response.
+                let is_whole = !matches!(error.kind, ScanErrorKind::Syntax | ScanErrorKind::InvalidUtf8);
+                let exchange = exchange.or(answered_id.filter(|_| is_whole));
                 match exchange.filter(|id| self.is_pending_exchange(*id)) {
                     Some(id) => {
                         let violation = ProtocolViolation::UnreadableResponse { error, excerpt };
