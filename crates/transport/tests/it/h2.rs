@@ -410,6 +410,8 @@ fn unread_responses_are_bounded_per_connection_and_in_the_process() {
     for number in 0..4 {
         let mut raw = RawHttp2Client::connect_to(&server);
         assert!(raw.send(&window_zero()));
+        // The batches are more than the 64 KiB that a client may send before the server enlarges the window.
+        assert!(raw.wait_for(|frame| frame.kind == WINDOW_UPDATE && frame.stream == 0).is_some());
         for stream in 0..100 {
             if !raw.send(&post_frames(2 * stream + 1, &batch)) {
                 break;
