@@ -44,9 +44,9 @@ pub struct Collection {
 /// Which structured results may have notices. Only those have the member in their output schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NoticeSupport {
-    /// Of `get`, `list` and `search`: a write may withdraw values of this collection.
+    /// Of `get`, `list` and `search`: a write may invalidate values of this collection.
     pub in_reads: bool,
-    /// Of `create`, `update` and `delete`: they may withdraw values of this or another collection.
+    /// Of `create`, `update` and `delete`: they may invalidate values of this or another collection.
     pub in_writes: bool,
 }
 

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use json::write::{self, ObjectWriter};
-use json::{Json, ScanLimits, scan};
+use json::{Json, ParseLimits, parse};
 
 use crate::data_type::DataType;
 use crate::infer::{self, SAFE_INTEGER_MAX};
@@ -218,7 +218,7 @@ impl Field {
     }
 
     fn write_json(&self, out: &mut Vec<u8>, text: &str) -> Result<(), TypeMismatch> {
-        match scan(text.as_bytes().to_vec(), &ScanLimits::default()) {
+        match parse(text.as_bytes().to_vec(), &ParseLimits::default()) {
             Ok(doc) => doc.root().write_compact(out),
             Err(_) if self.mixed => write::string(out, text),
             Err(_) => return Err(TypeMismatch),

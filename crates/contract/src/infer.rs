@@ -4,7 +4,7 @@
 //! none remains. A text fits a type only if the value prints back as exactly this text: `007` and `+1` are not
 //! integers, `1.` is not a decimal, `1/2/2026` is not a date.
 
-use json::{ScanLimits, scan};
+use json::{ParseLimits, parse};
 use spile_core::calendar::Temporal;
 
 mod near_miss;
@@ -107,7 +107,7 @@ impl TypeInference {
 pub fn matches_type(data_type: DataType, text: &str) -> bool {
     match data_type {
         DataType::Number => return is_number(text),
-        DataType::Json => return scan(text.as_bytes().to_vec(), &ScanLimits::default()).is_ok(),
+        DataType::Json => return parse(text.as_bytes().to_vec(), &ParseLimits::default()).is_ok(),
         _ => {}
     }
     let bit = TYPES_BY_PREFERENCE.iter().find(|(_, one)| *one == data_type);

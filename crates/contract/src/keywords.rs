@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::canonical::write_canonical;
 use crate::tape::{Tape, TapeNode};
 use crate::validate::SchemaError;
-use crate::work;
+use crate::validation_budget;
 
 /// The prefix of private names.
 const PREFIX: &str = "!spile:";
@@ -184,9 +184,9 @@ impl ExactKeyword {
     fn new(keyword: PrivateKeyword, value: &Value) -> Self {
         // Always a text that `rewrite` took from valid JSON.
         let operand = value.as_str().unwrap_or("null");
-        let doc = json::scan(
+        let doc = json::parse(
             operand.as_bytes().to_vec(),
-            &json::ScanLimits { depth_max: 256, slots_max: usize::MAX },
+            &json::ParseLimits { depth_max: 256, values_max: usize::MAX },
         );
         let canonical = |node: Node<'_>| {
             let mut out = Vec::new();
@@ -213,10 +213,11 @@ impl ExactKeyword {
             PrivateKeyword::MultipleOf => {
                 let (number, divisor) = (instance.decimal(), Decimal::parse(&self.operand));
                 let (Some(number), Some(divisor)) = (number, divisor) else { return true };
-                work::charge(1 + instance.len_bytes() / 64) && number.is_multiple_of(&divisor) == Some(true)
+                validation_budget::charge(1 + instance.len_bytes() / 64)
+                    && number.is_multiple_of(&divisor) == Some(true)
             }
             PrivateKeyword::Const | PrivateKeyword::Enum => {
-                work::charge(1 + instance.len_bytes() / 16)
+                validation_budget::charge(1 + instance.len_bytes() / 16)
                     && self.allowed.binary_search(&instance.canonical()).is_ok()
             }
         }

@@ -33,7 +33,7 @@ mod nearest;
 pub mod order;
 mod ref_cycles;
 pub mod results;
-mod schema_shape;
+mod schema_complexity;
 mod schemas;
 pub mod source;
 mod tape;
@@ -41,8 +41,8 @@ mod text_template;
 pub mod tokens;
 mod toml_text;
 mod validate;
+mod validation_budget;
 mod value;
-mod work;
 
 pub use contract::{
     Argument, ArgumentRole, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport,

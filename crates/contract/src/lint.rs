@@ -5,7 +5,7 @@
 
 use json::{Json, Node};
 
-use crate::compile::KnownSource;
+use crate::compile::IntrospectedSource;
 use crate::contract::{Contract, Tool};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation};
@@ -26,7 +26,7 @@ const SIMILAR_PERCENT: usize = 75;
 const COMPARED_MAX: usize = 500;
 
 /// All findings, the most severe first.
-pub fn lint(contract: &Contract, manifest: &Manifest, known: &[KnownSource<'_>]) -> Vec<Diagnostic> {
+pub fn lint(contract: &Contract, manifest: &Manifest, known: &[IntrospectedSource<'_>]) -> Vec<Diagnostic> {
     let mut linter = Linter { contract, manifest, diagnostics: Vec::new() };
     linter.check_descriptions();
     linter.check_similar_descriptions();
@@ -240,7 +240,7 @@ impl Linter<'_> {
 fn table_facts<'k>(
     collection: &manifest::Collection,
     contract: &Contract,
-    known: &[KnownSource<'k>],
+    known: &[IntrospectedSource<'k>],
 ) -> Option<&'k TableFacts> {
     let facts = known.iter().find(|one| one.name == collection.source.value)?.facts;
     let compiled = contract.collections.iter().find(|one| one.name == collection.name.value)?;

@@ -23,7 +23,7 @@ pub(crate) const VALUES_PREFIX: &str = "Current values: ";
 /// A query has at least one term.
 pub(crate) const QUERY_PATTERN: &str = r"\S";
 
-pub(crate) fn get_input(collection: &Collection) -> Json {
+pub(crate) fn get_input_schema(collection: &Collection) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| key_schema(properties, collection));
@@ -42,7 +42,7 @@ fn key_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
 }
 
 /// The schema, and the role of each argument.
-pub(crate) fn list_input(
+pub(crate) fn list_input_schema(
     collection: &Collection,
     filters: &[usize],
     sorts: &[usize],
@@ -74,7 +74,7 @@ pub(crate) fn list_input(
     (schema, roles)
 }
 
-pub(crate) fn search_input(collection: &Collection) -> Json {
+pub(crate) fn search_input_schema(collection: &Collection) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -93,7 +93,7 @@ pub(crate) fn search_input(collection: &Collection) -> Json {
 }
 
 /// A new row: `fields` may be given, `required` must be.
-pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: &[usize]) -> Json {
+pub(crate) fn create_input_schema(collection: &Collection, fields: &[usize], required: &[usize]) -> Json {
     let named = |at: &usize| collection.fields[*at].name.as_str();
     Json::object(|schema| {
         schema.str("type", "object");
@@ -109,16 +109,16 @@ pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: 
 }
 
 /// The key and some of `fields`. A plain object schema cannot say "at least one of these", so `bind` checks that.
-pub(crate) fn update_input(collection: &Collection, fields: &[usize]) -> Json {
-    keyed_input(collection, |properties| settable_schema(properties, collection, fields))
+pub(crate) fn update_input_schema(collection: &Collection, fields: &[usize]) -> Json {
+    keyed_input_schema(collection, |properties| settable_schema(properties, collection, fields))
 }
 
-pub(crate) fn delete_input(collection: &Collection) -> Json {
-    keyed_input(collection, |_| {})
+pub(crate) fn delete_input_schema(collection: &Collection) -> Json {
+    keyed_input_schema(collection, |_| {})
 }
 
 /// The key, the arguments that `more` adds, `expected_version` and the write options.
-fn keyed_input(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>)) -> Json {
+fn keyed_input_schema(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>)) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -180,7 +180,7 @@ fn write_options_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCa
 }
 
 /// Arguments in the order of the manifest, which its author chose; the statement may use them in another.
-pub(crate) fn statement_input(statement: &Statement) -> Json {
+pub(crate) fn statement_input_schema(statement: &Statement) -> Json {
     let mut arguments: Vec<&Argument> = statement.arguments.iter().collect();
     arguments.sort_by_key(|argument| argument.declared_index);
     Json::object(|schema| {
@@ -260,7 +260,7 @@ fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
     fields.int("minItems", 1).bool("uniqueItems", true).str("description", "fields to return; default: all");
 }
 
-pub(crate) fn get_output(collection: &Collection) -> Json {
+pub(crate) fn get_output_schema(collection: &Collection) -> Json {
     or_error(|record| {
         record.object("properties", |properties| {
             record_members_schema(properties, collection);
@@ -272,7 +272,7 @@ pub(crate) fn get_output(collection: &Collection) -> Json {
     })
 }
 
-pub(crate) fn list_output(collection: &Collection) -> Json {
+pub(crate) fn list_output_schema(collection: &Collection) -> Json {
     or_error(|page| {
         page.object("properties", |properties| {
             items_schema(properties, collection, ItemFields::Selected);
@@ -299,7 +299,7 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
     })
 }
 
-pub(crate) fn search_output(collection: &Collection) -> Json {
+pub(crate) fn search_output_schema(collection: &Collection) -> Json {
     or_error(|output| {
         output.object("properties", |properties| {
             items_schema(properties, collection, ItemFields::Selected);
@@ -316,7 +316,7 @@ pub(crate) fn search_output(collection: &Collection) -> Json {
 }
 
 /// The outcome of a write and the row after it; for a delete, the row before it.
-pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
+pub(crate) fn write_output_schema(collection: &Collection, outcomes: &[&str]) -> Json {
     or_error(|output| {
         output.object("properties", |properties| {
             properties.object("outcome", |outcome| {
@@ -335,7 +335,7 @@ pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
     })
 }
 
-pub(crate) fn statement_output(statement: &Statement) -> Json {
+pub(crate) fn statement_output_schema(statement: &Statement) -> Json {
     let (result, writes) = (&statement.result, statement.shape.writes);
     if statement.returns == Returns::One && !writes {
         return or_error(|record| full_record_schema(record, result));

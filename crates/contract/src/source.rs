@@ -100,8 +100,8 @@ pub struct TableFacts {
     pub search: SearchFacts,
     /// The row that probably names the columns, if the header row looks like a title.
     pub likely_header_row: Option<u32>,
-    /// Whether a write may withdraw values of this table, which [`Reader::notice`] then says.
-    pub may_be_withdrawn: bool,
+    /// Whether a write may invalidate values of this table, which [`Reader::notice`] then says.
+    pub may_be_outdated: bool,
 }
 
 /// How a table can be searched.
@@ -219,7 +219,7 @@ impl TableFacts {
             write_support: WriteSupport::Supported(WriteCapabilities::ALL),
             search: SearchFacts::Scan,
             likely_header_row: None,
-            may_be_withdrawn: false,
+            may_be_outdated: false,
         }
     }
 
@@ -301,14 +301,14 @@ pub trait Reader: Send + Sync {
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
     /// What callers should know about the values that this reader returns now, as a sentence: for example that some
-    /// are withdrawn. Results carry it as a text of its own, and in their structured content if the table's facts say that
-    /// values may be withdrawn.
+    /// are outdated. Results carry it as a text of its own, and in their structured content if the table's facts say that
+    /// values may be outdated.
     fn notice(&self) -> Option<Arc<str>> {
         None
     }
 
     /// Why a row may have a key under which it is not found, as a sentence: for example that values of the key are
-    /// withdrawn.
+    /// outdated.
     fn key_notice(&self) -> Option<Arc<str>> {
         None
     }

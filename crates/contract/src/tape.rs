@@ -8,7 +8,7 @@ use jsonschema::json::{Array, Json, JsonNumber, Node as SchemaNode, NodeIdentity
 use serde_json::Value;
 
 use crate::canonical::write_canonical;
-use crate::work;
+use crate::validation_budget;
 
 pub(crate) struct Tape;
 
@@ -111,11 +111,11 @@ impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
 
     #[inline]
     fn as_object(&self) -> Option<Node<'a>> {
-        self.node(NodeKind::Object).filter(|_| work::charge(1))
+        self.node(NodeKind::Object).filter(|_| validation_budget::charge(1))
     }
 
     fn as_array(&self) -> Option<Node<'a>> {
-        self.node(NodeKind::Array).filter(|_| work::charge(1))
+        self.node(NodeKind::Array).filter(|_| validation_budget::charge(1))
     }
 
     #[inline]
@@ -164,7 +164,7 @@ impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
             // The private keywords compare these, so the library should not ask. If it does, compare exactly.
             Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                 let expected = expected.to_string();
-                let expected = json::scan(expected.into_bytes(), &json::ScanLimits::default());
+                let expected = json::parse(expected.into_bytes(), &json::ParseLimits::default());
                 expected.is_ok_and(|doc| TapeNode::Value(doc.root()).canonical() == self.canonical())
             }
         }
@@ -227,7 +227,7 @@ impl<'a> Array<'a, Tape> for Node<'a> {
     }
 
     fn is_unique(&self) -> bool {
-        if !work::charge(1 + self.raw().len() as u64 / 16) {
+        if !validation_budget::charge(1 + self.raw().len() as u64 / 16) {
             return false;
         }
         let mut items: Vec<Vec<u8>> = Array::elements(self).map(|item| item.canonical()).collect();

@@ -1,6 +1,6 @@
 //! Validates arguments against a tool's schema, and explains what is wrong.
 
-use json::{Doc, Json, Node, ScanLimits};
+use json::{Doc, Json, Node, ParseLimits};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
@@ -12,10 +12,10 @@ use crate::humanize::{join_truncated, pluralize};
 use crate::keywords::{self, PrivateKeyword};
 use crate::nearest::nearest;
 use crate::ref_cycles::has_ref_cycle;
-use crate::schema_shape::measure;
+use crate::schema_complexity::measure;
 use crate::schemas;
 use crate::tape::{Tape, TapeNode};
-use crate::work;
+use crate::validation_budget;
 
 /// A compiled schema.
 pub struct CompiledSchema {
@@ -73,7 +73,7 @@ impl CompiledSchema {
         let property_names =
             value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
         let empty_object =
-            json::scan(b"{}".to_vec(), &ScanLimits::default()).expect("an empty object is JSON");
+            json::parse(b"{}".to_vec(), &ParseLimits::default()).expect("an empty object is JSON");
         Ok(Self { validator, subschemas_per_value: shape.subschemas_per_value, property_names, empty_object })
     }
 
@@ -94,15 +94,15 @@ impl CompiledSchema {
 
     #[inline]
     fn matches(&self, node: Node<'_>) -> bool {
-        work::start(node.slot_count(), self.subschemas_per_value)
+        validation_budget::start(node.slot_count(), self.subschemas_per_value)
             && self.validator.is_valid(TapeNode::Value(node))
             // Without its budget the validator overlooks errors.
-            && !work::is_exhausted()
+            && !validation_budget::is_exhausted()
     }
 
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<ToolError> {
-        if work::is_exhausted() {
+        if validation_budget::is_exhausted() {
             let message =
                 "the arguments are too large or too deeply nested for this tool's schema; send less";
             return Box::new(ToolError {
@@ -110,7 +110,7 @@ impl CompiledSchema {
                 ..ToolError::new(ToolErrorCode::InvalidArguments, message)
             });
         }
-        work::start_explaining();
+        validation_budget::start_explaining();
         // `required` is more helpful than `minProperties`.
         let is_vague =
             |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });

@@ -22,7 +22,7 @@ use crate::subscriptions::Subscription;
 #[derive(Clone)]
 pub enum ReplyChannel {
     /// The response is the only message that can be sent.
-    Stateless,
+    NoSession,
     Pipe(Arc<ConnectionState>),
     /// The request names a session, which may or may not have state yet.
     Session(SessionTicket),

@@ -53,7 +53,7 @@ impl Server {
         header: impl Fn(&str) -> HeaderField<'h>,
     ) -> Result<(), ErrorResponse> {
         let RequestKind::Call { call, .. } = &request.kind else { return Ok(()) };
-        if call.target != CallTarget::Tool || !request.peer.version.has(Feature::MirrorHeaders) {
+        if call.target != CallTarget::Tool || !request.peer.version.has(Feature::StandardHeaders) {
             return Ok(());
         }
         self.with_registry(|registry| {
@@ -111,14 +111,14 @@ impl Server {
                 );
                 ok_response(body)
             }
-            RequestKind::Initialize { requested_version, capabilities } => {
-                self.initialize(&registry, requested_version, capabilities, to, identity, &reply_channel)
+            RequestKind::Initialize { negotiated_version, capabilities } => {
+                self.initialize(&registry, negotiated_version, capabilities, to, identity, &reply_channel)
             }
             RequestKind::Subscribe(uri) => {
                 self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
                     connection.subscription.subscribe(
                         uri,
-                        self.limits.subscriptions_per_peer_max,
+                        self.limits.subscriptions_per_connection_max,
                         self.limits.subscription_bytes_max,
                     )
                 })
@@ -188,17 +188,17 @@ impl Server {
     fn initialize(
         &self,
         registry: &Registry,
-        requested_version: wire::Version,
+        negotiated_version: wire::Version,
         capabilities: ClientCapabilities,
         to: ReplyTo,
         identity: &CallerIdentity,
         reply_channel: &ReplyChannel,
     ) -> Dispatched {
-        let peer = Peer::negotiated(requested_version, capabilities);
+        let peer = Peer::negotiated(negotiated_version, capabilities);
         let mut body = Vec::with_capacity(512);
         encode::initialize(
             &mut body,
-            &ReplyTo { version: requested_version, ..to },
+            &ReplyTo { version: negotiated_version, ..to },
             &registry.server_info,
             &registry.capabilities,
         );
@@ -207,7 +207,7 @@ impl Server {
                 connection.set_peer(peer);
                 ok_response(body)
             }
-            ReplyChannel::Stateless | ReplyChannel::Session(_) => {
+            ReplyChannel::NoSession | ReplyChannel::Session(_) => {
                 let session = self.sessions.issue(&self.keyring, peer, &identity.principal, &*self.platform);
                 Dispatched::Initialized { body, session }
             }
@@ -249,7 +249,7 @@ impl Server {
     /// The connection state behind a reply channel, if it has any.
     fn existing_connection_state(&self, reply_channel: &ReplyChannel) -> Option<Arc<ConnectionState>> {
         match reply_channel {
-            ReplyChannel::Stateless => None,
+            ReplyChannel::NoSession => None,
             ReplyChannel::Pipe(connection) => Some(connection.clone()),
             ReplyChannel::Session(ticket) => self.session_state(ticket),
         }
@@ -257,7 +257,7 @@ impl Server {
 
     /// The response that refuses a call whose id is in use or whose client has too many calls in flight.
     fn check_admission(&self, connection: &ConnectionState, to: &ReplyTo) -> Option<Dispatched> {
-        match connection.check_admission(&to.id, self.limits.calls_per_peer_max) {
+        match connection.check_admission(&to.id, self.limits.calls_per_connection_max) {
             Ok(()) => None,
             Err(AdmissionError::IdInUse) => Some(error_response(&id_in_use_error(), to)),
             Err(AdmissionError::TooManyCalls) => Some(busy_response(
@@ -337,7 +337,7 @@ impl Server {
     ) -> Dispatched {
         let connection = match reply_channel {
             // A stateless request has no connection state: it succeeds without effect.
-            ReplyChannel::Stateless => return empty_response(registry, to),
+            ReplyChannel::NoSession => return empty_response(registry, to),
             ReplyChannel::Pipe(connection) => connection.clone(),
             ReplyChannel::Session(ticket) => match self.ensure_session_state(ticket, identity) {
                 Ok(connection) => connection,
@@ -379,7 +379,7 @@ impl Server {
         }
         let named = || filter.resource_uris.iter().chain(&filter.task_ids);
         let bytes: usize = named().map(String::len).sum();
-        if named().count() > self.limits.subscriptions_per_peer_max
+        if named().count() > self.limits.subscriptions_per_connection_max
             || bytes > self.limits.subscription_bytes_max
         {
             return error_response(
@@ -479,7 +479,7 @@ impl Server {
             TaskRequest::Result(_) => {
                 let events = EventSink::new(EventFilter::default());
                 let connection = match &reply_channel {
-                    ReplyChannel::Stateless => None,
+                    ReplyChannel::NoSession => None,
                     ReplyChannel::Pipe(connection) => Some(connection.clone()),
                     ReplyChannel::Session(ticket) => self.ensure_session_state(ticket, identity).ok(),
                 };
@@ -505,7 +505,7 @@ impl Server {
     ) -> Dispatched {
         let owner = TaskOwner::new(&identity.principal, reply_channel);
         // 2025-11-25, Task Isolation: requestors that cannot be identified MUST NOT get a list.
-        if let (TaskOwner::Bearer, ReplyChannel::Stateless) = (&owner, reply_channel) {
+        if let (TaskOwner::AnyAnonymous, ReplyChannel::NoSession) = (&owner, reply_channel) {
             return error_response(&RpcError::method_not_found(Method::TaskList.as_str(), to.version), to);
         }
         let tasks = self.tasks.list_for(&owner, self.platform.now_ms());

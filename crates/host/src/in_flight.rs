@@ -14,7 +14,7 @@ use crate::observer::CallObservation;
 use crate::pipeline::{CallResponse, log_internal_error};
 use crate::registry::Registry;
 use crate::server::Server;
-use crate::session_streams::{SessionStreams, StreamReader};
+use crate::session_streams::{SessionStreamReader, SessionStreams};
 use crate::subscriptions::{Subscription, SubscriptionEvent};
 
 /// A call in flight. Dropping it cancels the call.
@@ -223,7 +223,7 @@ impl PendingResponse {
         mut self,
         connection: &Arc<ConnectionState>,
         first: Option<OutgoingMessage>,
-    ) -> StreamReader {
+    ) -> SessionStreamReader {
         let reader = SessionStreams::open(connection);
         let stream = reader.stream_id();
         let mut guard = StreamGuard { in_flight: self.register(connection), stream_id: stream };

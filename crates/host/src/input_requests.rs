@@ -100,7 +100,7 @@ fn connection_state(
     job: &CallJob,
 ) -> Result<Option<std::sync::Arc<ConnectionState>>, CallError> {
     match &job.reply_channel {
-        ReplyChannel::Stateless => Ok(None),
+        ReplyChannel::NoSession => Ok(None),
         ReplyChannel::Pipe(connection) => Ok(Some(connection.clone())),
         ReplyChannel::Session(ticket) => server.ensure_session_state(ticket, &job.identity).map(Some),
     }

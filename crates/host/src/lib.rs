@@ -50,7 +50,7 @@ pub use server::{
     CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SourceHealth, SseConnection,
     Status, UnavailableSource, early_error_response,
 };
-pub use session_streams::{GET_STREAM, SessionStreams, StreamItem, StreamReader};
+pub use session_streams::{GET_STREAM, SessionStreamReader, SessionStreams, StreamItem};
 pub use sessions::SessionTicket;
 pub use state::keyring::Keyring;
 pub use subscriptions::{Subscription, SubscriptionEvent};

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use json::ScanLimits;
+use json::ParseLimits;
 use spile_core::{Call, CallError, CallResult, PolicyDecision};
 use wire::ErrorResponse;
 
@@ -132,7 +132,7 @@ pub(crate) fn log_rejected_message(response: &ErrorResponse) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
     }
-    let Ok(doc) = json::scan(response.body.clone(), &ScanLimits::default()) else { return };
+    let Ok(doc) = json::parse(response.body.clone(), &ParseLimits::default()) else { return };
     let error = doc.root().get("error");
     let code = error.and_then(|error| Some(error.get("code")?.raw()));
     let reason = error.and_then(|error| error.get("message")?.str()).unwrap_or_default();

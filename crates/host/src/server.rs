@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
-use json::ScanLimits;
+use json::ParseLimits;
 use spile_core::text::hex;
 use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider};
 use state::keyring::Keyring;
 use wire::encode;
 use wire::error::RpcError;
 use wire::method::Method;
-use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, RequestId};
+use wire::{DecodeOptions, Decoded, ErrorResponse, MessageContext, RequestId};
 
 use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
@@ -53,7 +53,7 @@ pub struct ProviderSet {
 pub struct Server {
     pub name: String,
     pub limits: Limits,
-    scan_limits: ScanLimits,
+    scan_limits: ParseLimits,
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) subscriptions: SubscriptionHub,
@@ -179,7 +179,7 @@ impl Server {
             page_items_max: limits.page_items_max,
         };
         let server = Arc::new(Self {
-            scan_limits: ScanLimits { depth_max: limits.json_depth_max, slots_max: limits.json_slots_max },
+            scan_limits: ParseLimits { depth_max: limits.json_depth_max, values_max: limits.json_values_max },
             keyring,
             subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
@@ -262,7 +262,7 @@ impl Server {
 
     /// Decodes one message.
     #[inline]
-    pub fn decode(&self, bytes: Vec<u8>, defaults: Defaults<'_>) -> Decoded {
+    pub fn decode(&self, bytes: Vec<u8>, defaults: MessageContext<'_>) -> Decoded {
         let options = DecodeOptions {
             scan_limits: self.scan_limits,
             batch_items_max: self.limits.batch_items_max,
@@ -302,7 +302,7 @@ impl Server {
     /// Opens a session id; `None` if it is invalid, expired, ended or another caller's.
     pub fn verify_session(&self, id: &str, identity: &CallerIdentity) -> Option<SessionTicket> {
         let now_ms = self.platform.now_ms();
-        self.sessions.verify(&self.keyring, id, &identity.principal, now_ms, self.limits.session_age_ms)
+        self.sessions.verify(&self.keyring, id, &identity.principal, now_ms, self.limits.session_ttl_ms)
     }
 
     /// Returns the state of a session, created now if it has none.
@@ -328,7 +328,7 @@ impl Server {
     }
 
     pub fn end_session(&self, ticket: &SessionTicket) {
-        self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_age_ms);
+        self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_ttl_ms);
     }
 
     pub fn status(&self) -> Status {

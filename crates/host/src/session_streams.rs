@@ -28,11 +28,11 @@ pub struct SessionStreams {
 
 struct StreamTable {
     next_id: u32,
-    streams: Vec<EventStream>,
+    streams: Vec<SessionStream>,
     closed: bool,
 }
 
-struct EventStream {
+struct SessionStream {
     id: u32,
     events: VecDeque<BufferedEvent>,
     bytes: usize,
@@ -82,8 +82,10 @@ pub enum StreamItem {
 impl SessionStreams {
     /// Numbers streams, and the events of the GET stream, from `numbered_after + 1`.
     pub(crate) fn new(numbered_after: u32, events_max: usize, bytes_max: usize) -> Self {
-        let get =
-            EventStream { next_event_number: u64::from(numbered_after) + 1, ..EventStream::new(GET_STREAM) };
+        let get = SessionStream {
+            next_event_number: u64::from(numbered_after) + 1,
+            ..SessionStream::new(GET_STREAM)
+        };
         let next = numbered_after.wrapping_add(1).max(GET_STREAM + 1);
         let table = StreamTable { next_id: next, streams: vec![get], closed: false };
         Self { table: Mutex::new(table), events_max, bytes_max }
@@ -91,13 +93,13 @@ impl SessionStreams {
 
     /// Opens a stream for one request, and reads it from its start. It has its reader before it has an event, so it
     /// cannot end and be evicted unread.
-    pub fn open(connection: &Arc<ConnectionState>) -> StreamReader {
+    pub fn open(connection: &Arc<ConnectionState>) -> SessionStreamReader {
         let streams = &connection.streams;
         let mut table = streams.lock();
         let id = table.next_id;
         table.next_id = table.next_id.wrapping_add(1).max(GET_STREAM + 1);
         table.evict_ended(ENDED_STREAMS_MAX, streams.bytes_max);
-        let mut stream = EventStream::new(id);
+        let mut stream = SessionStream::new(id);
         let reader = stream.attach(connection, Some(0));
         table.streams.push(stream);
         reader
@@ -129,7 +131,7 @@ impl SessionStreams {
         connection: &Arc<ConnectionState>,
         id: u32,
         after: Option<u64>,
-    ) -> Option<StreamReader> {
+    ) -> Option<SessionStreamReader> {
         let mut table = connection.streams.lock();
         let stream = table.streams.iter_mut().find(|s| s.id == id)?;
         Some(stream.attach(connection, after))
@@ -199,7 +201,7 @@ impl StreamTable {
     /// Removes ended streams without a reader, oldest first, until at most `count_max` are left with at most
     /// `bytes_max` in total.
     fn evict_ended(&mut self, count_max: usize, bytes_max: usize) {
-        let is_evictable = |stream: &EventStream| stream.ended && !stream.attached;
+        let is_evictable = |stream: &SessionStream| stream.ended && !stream.attached;
         let mut count = self.streams.iter().filter(|stream| is_evictable(stream)).count();
         let mut bytes: usize =
             self.streams.iter().filter(|stream| is_evictable(stream)).map(|stream| stream.bytes).sum();
@@ -214,7 +216,7 @@ impl StreamTable {
     }
 }
 
-impl EventStream {
+impl SessionStream {
     fn new(id: u32) -> Self {
         let (events, waker) = (VecDeque::new(), None);
         // Event 0 primes the stream.
@@ -230,7 +232,7 @@ impl EventStream {
         }
     }
 
-    fn attach(&mut self, connection: &Arc<ConnectionState>, after: Option<u64>) -> StreamReader {
+    fn attach(&mut self, connection: &Arc<ConnectionState>, after: Option<u64>) -> SessionStreamReader {
         self.reader_generation += 1;
         self.attached = true;
         if let Some(waker) = self.waker.take() {
@@ -239,7 +241,7 @@ impl EventStream {
         // An event number from the future would wait for ever; treat it as the newest.
         let newest = self.next_event_number - 1;
         let after = after.map_or(newest, |after| after.min(newest));
-        StreamReader {
+        SessionStreamReader {
             connection: connection.clone(),
             stream_id: self.id,
             last_event_number: after,
@@ -258,14 +260,14 @@ impl EventPayload {
 }
 
 /// A reader of one stream.
-pub struct StreamReader {
+pub struct SessionStreamReader {
     connection: Arc<ConnectionState>,
     stream_id: u32,
     last_event_number: u64,
     generation: u64,
 }
 
-impl StreamReader {
+impl SessionStreamReader {
     pub fn connection(&self) -> &Arc<ConnectionState> {
         &self.connection
     }
@@ -339,7 +341,7 @@ impl StreamReader {
     }
 }
 
-impl Drop for StreamReader {
+impl Drop for SessionStreamReader {
     fn drop(&mut self) {
         let mut table = self.connection.streams.lock();
         let Some(stream) = table.streams.iter_mut().find(|s| s.id == self.stream_id) else { return };

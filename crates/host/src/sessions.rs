@@ -137,7 +137,7 @@ impl Sessions {
         if table.ended.contains_key(&ticket.key) {
             return Err(SessionError::Ended);
         }
-        table.make_room(&owner, limits, now_ms)?;
+        table.evict_idle(&owner, limits, now_ms)?;
         let subscription = hub.subscribe_to_lists();
         // 2025-11-25, Resumability: an event id MUST be unique in its session. The session may have had state before
         // and lost it. Its age in milliseconds is larger than any stream number used until then.
@@ -158,7 +158,7 @@ impl Sessions {
         now_ms: u64,
     ) -> Result<Arc<ConnectionState>, SessionError> {
         let mut table = self.lock();
-        table.make_room(&owner, limits, now_ms)?;
+        table.evict_idle(&owner, limits, now_ms)?;
         let subscription = hub.subscribe_to_lists();
         let queue = OutgoingQueue::new(limits.stream_events_max, limits.stream_bytes_max);
         let connection = Arc::new(ConnectionState::with_outgoing_queue(subscription, queue, key, now_ms));
@@ -220,7 +220,7 @@ const ENDED_SESSIONS_MAX: usize = 65_536;
 
 impl SessionTable {
     /// Makes room for one more session of this owner, by dropping unused and idle ones where necessary.
-    fn make_room(&mut self, owner: &CallerKey, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
+    fn evict_idle(&mut self, owner: &CallerKey, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
         if self.last_sweep_ms.saturating_add(SWEEP_INTERVAL_MS) <= now_ms {
             self.last_sweep_ms = now_ms;
             self.sweep(now_ms, limits, None);
@@ -251,10 +251,10 @@ impl SessionTable {
     fn sweep(&mut self, now_ms: u64, limits: &Limits, owner: Option<&CallerKey>) {
         self.remove_where(owner, ConnectionState::is_unused);
         let idle = |connection: &ConnectionState| {
-            !connection.is_busy() && connection.idle_ms(now_ms) >= limits.session_idle_ms
+            !connection.is_busy() && connection.idle_ms(now_ms) >= limits.session_idle_timeout_ms
         };
         for key in self.remove_where(owner, idle) {
-            self.mark_ended(key, now_ms, now_ms.saturating_add(limits.session_age_ms));
+            self.mark_ended(key, now_ms, now_ms.saturating_add(limits.session_ttl_ms));
         }
     }
 

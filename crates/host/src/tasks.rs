@@ -32,7 +32,7 @@ pub(crate) enum TaskOwner {
     /// An anonymous caller with a session or a connection of its own.
     Session([u8; 16]),
     /// Any anonymous caller who knows the id: the only client of a pipe, or a stateless HTTP client.
-    Bearer,
+    AnyAnonymous,
 }
 
 impl TaskOwner {
@@ -41,9 +41,9 @@ impl TaskOwner {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
             (Principal::Anonymous, ReplyChannel::Pipe(connection)) => {
-                connection.key().map_or(Self::Bearer, Self::Session)
+                connection.key().map_or(Self::AnyAnonymous, Self::Session)
             }
-            (Principal::Anonymous, ReplyChannel::Stateless) => Self::Bearer,
+            (Principal::Anonymous, ReplyChannel::NoSession) => Self::AnyAnonymous,
         }
     }
 }
@@ -59,14 +59,14 @@ pub(crate) struct Task {
     created_ms: u64,
     ttl_ms: u64,
     poll_ms: u64,
-    state: Mutex<TaskInner>,
+    state: Mutex<TaskState>,
     /// Whether the result was sent to its owner.
     result_delivered: AtomicBool,
     /// Notified when responses arrive and when the status changes.
     changed_notify: Notify,
 }
 
-struct TaskInner {
+struct TaskState {
     status: TaskStatus,
     updated_ms: u64,
     input_requests: Vec<TaskInputRequest>,
@@ -103,7 +103,7 @@ impl Tasks {
         let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
         let bytes = job.call.doc().text().len();
         let mut tasks = self.lock();
-        make_room(&mut tasks, &owner, bytes, limits, now_ms)?;
+        evict_finished(&mut tasks, &owner, bytes, limits, now_ms)?;
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
         server.platform.fill_random(&mut random);
@@ -114,7 +114,7 @@ impl Tasks {
             created_ms: now_ms,
             ttl_ms: ttl_ms.min(limits.task_ttl_ms),
             poll_ms: limits.task_poll_interval_ms,
-            state: Mutex::new(TaskInner {
+            state: Mutex::new(TaskState {
                 status: TaskStatus::Working,
                 updated_ms: now_ms,
                 input_requests: Vec::new(),
@@ -184,7 +184,7 @@ impl Tasks {
 }
 
 /// Drops expired tasks, then tasks whose result was delivered, until one more task of this size fits the limits.
-fn make_room(
+fn evict_finished(
     tasks: &mut HashMap<String, Arc<Task>>,
     owner: &TaskOwner,
     bytes: usize,
@@ -247,7 +247,7 @@ impl Task {
     /// keeps sending invalid responses ends the task.
     pub(crate) fn provide_input(&self, server: &Server, responses: Vec<(String, Json)>) {
         let mut state = self.lock();
-        let TaskInner { status, input_requests, used_keys, rejections, refusal, .. } = &mut *state;
+        let TaskState { status, input_requests, used_keys, rejections, refusal, .. } = &mut *state;
         let TaskStatus::InputRequired(requests) = status else { return };
         let mut open = std::mem::take(requests);
         for (key, response) in responses {
@@ -435,7 +435,7 @@ impl Task {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, TaskInner> {
+    fn lock(&self) -> MutexGuard<'_, TaskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Reads untrusted JSON in one pass and writes JSON.
 //!
-//! [`scan`] walks a text once and returns a tape of spans. It checks grammar, depth, number of values and
+//! [`parse`] walks a text once and returns a tape of spans. It checks grammar, depth, number of values and
 //! duplicate keys, so all later code works on a [`Doc`] that is known to be valid. A number keeps its digits
 //! and a string its escapes until a caller asks for the value. [`write`] has the functions that produce JSON;
 //! [`Json`] is an owned text that is known to be valid.
@@ -10,10 +10,10 @@
 mod decimal;
 mod node;
 mod owned;
-mod scan;
+mod parse;
 pub mod write;
 
 pub use decimal::{Decimal, exact_f64};
 pub use node::{Elements, Members, Node, NodeKind};
 pub use owned::Json;
-pub use scan::{Doc, ScanError, ScanErrorKind, ScanLimits, scan};
+pub use parse::{Doc, JsonError, JsonErrorKind, ParseLimits, parse};

@@ -28,7 +28,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Lengths and counts fit into `u32`: `scan` rejects texts of 4 GiB and more, and a value has at least one byte.
+    /// Lengths and counts fit into `u32`: `parse` rejects texts of 4 GiB and more, and a value has at least one byte.
     #[inline]
     pub(crate) fn new(
         start: usize,
@@ -348,7 +348,7 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
 fn decode_escape(text: &str) -> (char, usize) {
     let unit = |offset: usize| {
         u32::from_str_radix(&text[offset + 2..offset + 6], 16)
-            .expect("the scanner checked the four hex digits")
+            .expect("the parser checked the four hex digits")
     };
     match text.as_bytes()[1] {
         b'b' => ('\u{8}', 2),
@@ -362,7 +362,7 @@ fn decode_escape(text: &str) -> (char, usize) {
                 0xD800..0xDC00 => (0x10000 + ((high - 0xD800) << 10) + (unit(6) - 0xDC00), 12),
                 _ => (high, 6),
             };
-            (char::from_u32(value).expect("the scanner checked the surrogate pair"), used)
+            (char::from_u32(value).expect("the parser checked the surrogate pair"), used)
         }
         same => (same as char, 2),
     }

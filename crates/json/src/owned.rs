@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::node::Node;
-use crate::scan::{Doc, ScanError, ScanLimits, scan};
+use crate::parse::{Doc, JsonError, ParseLimits, parse};
 use crate::write::ObjectWriter;
 
 /// Valid, compact JSON on one line. It stays text until a caller scans it with [`Json::to_doc`].
@@ -12,8 +12,8 @@ pub struct Json(String);
 
 impl Json {
     /// Scans text from any source, trusted or not, and compacts it.
-    pub fn parse(text: &str) -> Result<Self, ScanError> {
-        let doc = scan(text.as_bytes().to_vec(), &ScanLimits::default())?;
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        let doc = parse(text.as_bytes().to_vec(), &ParseLimits::default())?;
         Ok(Self::from(doc.root()))
     }
 
@@ -47,8 +47,8 @@ impl Json {
 
     /// Scans the text, to read values from it.
     pub fn to_doc(&self) -> Doc {
-        let limits = ScanLimits { depth_max: 256, slots_max: usize::MAX };
-        scan(self.0.as_bytes().to_vec(), &limits).expect("Json is valid by construction")
+        let limits = ParseLimits { depth_max: 256, values_max: usize::MAX };
+        parse(self.0.as_bytes().to_vec(), &limits).expect("Json is valid by construction")
     }
 
     pub fn is_object(&self) -> bool {

@@ -3,7 +3,7 @@
 //! The output is always valid JSON if every text passed to [`ObjectWriter::raw`] is. [`Json`](crate::Json) and
 //! [`Node::raw`](crate::Node::raw) always are.
 
-use crate::scan::special_byte_mask;
+use crate::parse::special_byte_mask;
 
 /// Writes `s` as a JSON string, quotes included.
 #[inline]

@@ -29,13 +29,13 @@ pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
 pub const USER_AGENT: &str = concat!("spile/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct OutboundOptions {
     /// Certificates to trust in addition to the operating system's.
     pub ca_file: Option<PathBuf>,
     pub connect_timeout_ms: u64,
 }
 
-impl Default for Options {
+impl Default for OutboundOptions {
     fn default() -> Self {
         Self { ca_file: None, connect_timeout_ms: 10_000 }
     }
@@ -55,17 +55,17 @@ pub enum OutboundError {
 }
 
 /// An HTTP client for one address.
-pub fn client(to: &Url, options: &Options) -> Result<Client, OutboundError> {
+pub fn client(to: &Url, options: &OutboundOptions) -> Result<Client, OutboundError> {
     build(builder(options)?, is_loopback(to))
 }
 
 /// An HTTP client whose requests all go to a unix socket.
 #[cfg(unix)]
-pub fn client_to_socket(socket: &Path, options: &Options) -> Result<Client, OutboundError> {
+pub fn client_to_socket(socket: &Path, options: &OutboundOptions) -> Result<Client, OutboundError> {
     build(builder(options)?.unix_socket(socket), true)
 }
 
-fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
+fn builder(options: &OutboundOptions) -> Result<reqwest::ClientBuilder, OutboundError> {
     let mut config = (*tls_config(options)?).clone();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Client::builder()
@@ -106,7 +106,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// The TLS configuration, with our certificate verifier.
-fn tls_config(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
+fn tls_config(options: &OutboundOptions) -> Result<Arc<ClientConfig>, OutboundError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| OutboundError::Tls(error.to_string());
     let verifier =
@@ -133,7 +133,7 @@ fn ca_certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 /// Connects to a `ws:`, `wss:`, `http:` or `https:` URL, with TLS if the scheme requires it.
-pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundError> {
+pub async fn connect(to: &Url, options: &OutboundOptions) -> Result<Stream, OutboundError> {
     let Some(host) = to.host_str() else { return Err(OutboundError::NoHost(to.to_string())) };
     let port = to.port_or_known_default().unwrap_or(80);
     let host = host.trim_start_matches('[').trim_end_matches(']');

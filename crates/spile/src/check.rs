@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use contract::compile::KnownSource;
+use contract::compile::IntrospectedSource;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::{Contract, ToolOperation, lint};
 use json::Json;
@@ -74,8 +74,8 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// What the lints find in a contract that can be served.
 fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     let (Some(compiled), Some(manifest)) = (&scan.compiled, &scan.manifest) else { return Vec::new() };
-    let sources: Vec<KnownSource<'_>> =
-        scan.facts.iter().map(|(name, facts)| KnownSource::new(name, facts)).collect();
+    let sources: Vec<IntrospectedSource<'_>> =
+        scan.facts.iter().map(|(name, facts)| IntrospectedSource::new(name, facts)).collect();
     let mut findings = lint::lint(&compiled.contract, manifest, &sources);
     if !scan.has_manifest {
         // The manifest was generated: its missing descriptions are not the user's, and its locations point nowhere.

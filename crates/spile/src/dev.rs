@@ -109,7 +109,7 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
             ));
         }
         // Does not happen with `ServeNew`.
-        ReloadEvent::Refused { differences } => notice::info(&difference_lines(differences)),
+        ReloadEvent::Rejected { differences } => notice::info(&difference_lines(differences)),
     }
 }
 

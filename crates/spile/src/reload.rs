@@ -55,7 +55,7 @@ pub(crate) enum ReloadEvent<'a> {
     /// The project does not compile.
     Invalid { diagnostics: &'a [Diagnostic] },
     /// The change would break callers.
-    Refused { differences: &'a [Difference] },
+    Rejected { differences: &'a [Difference] },
 }
 
 /// Receives every event.
@@ -279,7 +279,7 @@ impl WatchedProject {
             self.set_unreadable_unavailable();
             server.set_source_health(self.health.clone());
             server.record_reload(ReloadOutcome::Rejected, Some(breaking_summary(&differences)));
-            return listener(server, &ReloadEvent::Refused { differences: &differences });
+            return listener(server, &ReloadEvent::Rejected { differences: &differences });
         }
         let provider_set = ProviderSet {
             version: build.version.clone(),
@@ -471,7 +471,7 @@ pub(crate) fn log_listener() -> ReloadListener {
             ReloadEvent::Invalid { diagnostics } => {
                 tracing::warn!(%name, reason = %first_diagnostic(diagnostics), "the change cannot be served; the last valid contract is still served");
             }
-            ReloadEvent::Refused { differences } => {
+            ReloadEvent::Rejected { differences } => {
                 tracing::warn!(%name, reason = %breaking_summary(differences), "the change is not served; the old contract is still served");
             }
         }

@@ -269,7 +269,7 @@ pub(crate) fn split_for_serving(
 mod tests {
     use super::{instructions_cost, notes_section, report, token_cost};
     use crate::client::output_style::OutputStyle;
-    use contract::compile::{KnownSource, compile};
+    use contract::compile::{IntrospectedSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
     use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts, WriteCapabilities};
     use contract::{DataType, manifest};
@@ -316,7 +316,7 @@ mod tests {
         let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
         let table = TableFacts::new("crm", vec![ColumnFacts::new("email", DataType::Text)]);
         let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
-        let (contract, _) = compile(&manifest, &[KnownSource::new("crm", &facts)], "shop");
+        let (contract, _) = compile(&manifest, &[IntrospectedSource::new("crm", &facts)], "shop");
         let contract = contract.expect("a contract");
         let tools: usize = contract.tools.iter().map(token_cost).sum();
         let instructions = instructions_cost(&contract);
@@ -340,7 +340,8 @@ mod tests {
         };
         let writes = StatementFacts { writes: Some(WriteCapabilities::ALL), ..StatementFacts::default() };
         let (facts, statements) = (SourceFacts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
-        let known = [KnownSource { statements: &statements, ..KnownSource::new("crm", &facts) }];
+        let known =
+            [IntrospectedSource { statements: &statements, ..IntrospectedSource::new("crm", &facts) }];
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
         let report = report(&contract, &[], &[], &OutputStyle::of_width(80));

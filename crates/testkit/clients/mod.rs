@@ -23,7 +23,7 @@ pub enum Client {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Door {
+pub enum Transport {
     Stdio,
     Http,
     /// HTTP+SSE; the Rust SDK has no client for it.
@@ -51,7 +51,7 @@ macro_rules! every_client_over_every_door {
         $(
             #[test]
             fn $name() {
-                $check($crate::clients::Client::$client, $crate::clients::Door::$door);
+                $check($crate::clients::Client::$client, $crate::clients::Transport::$door);
             }
         )*
     };
@@ -91,20 +91,20 @@ impl Client {
 /// Tests all servers and protocols of this client over this transport. Over HTTP the protocols share one server, which
 /// must distinguish the versions itself. A server is its name for the client, and the arguments that start
 /// it.
-pub fn check(client: Client, door: Door, program: &str, servers: &[(&str, &[&str])]) {
+pub fn check(client: Client, door: Transport, program: &str, servers: &[(&str, &[&str])]) {
     let mut failures = Vec::new();
     for (fixture, args) in servers {
         let server;
         let target = match door {
-            Door::Stdio => {
+            Transport::Stdio => {
                 let words = std::iter::once(&program).chain(*args);
                 Target::Command(words.map(|word| (*word).to_owned()).collect())
             }
-            Door::Http => {
+            Transport::Http => {
                 server = Server::start(program, args);
                 Target::Url(server.url.clone())
             }
-            Door::Sse => {
+            Transport::Sse => {
                 server = Server::start(program, args);
                 Target::Sse(server.url.replace("/mcp", "/sse"))
             }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use wire::error::{ErrorCode, RpcError};
 use wire::frame::{Frame, Framing};
-use wire::{Decoded, Defaults, Notification, RequestId, Version, encode};
+use wire::{Decoded, MessageContext, Notification, RequestId, Version, encode};
 
 /// Where a pipe's outgoing messages go. Bounded: when it is full it drops notifications and makes senders wait.
 pub(crate) trait MessageSink: Send + Sync + 'static {
@@ -110,8 +110,10 @@ impl<O: MessageSink> Conversation<O> {
         let bytes = match frame {
             Frame::Message(bytes) => bytes,
             Frame::TooLong => {
-                let reason =
-                    format!("the message exceeds the limit of {} bytes", self.server.limits.frame_bytes_max);
+                let reason = format!(
+                    "the message exceeds the limit of {} bytes",
+                    self.server.limits.message_bytes_max
+                );
                 self.append_error(ErrorCode::InvalidRequest, &reason, batch);
                 return AfterFrame::Continue;
             }
@@ -130,7 +132,7 @@ impl<O: MessageSink> Conversation<O> {
 
     #[inline]
     pub(crate) fn decode(&self, bytes: Vec<u8>) -> Decoded {
-        self.server.decode(bytes, Defaults::Pipe(self.state.peer()))
+        self.server.decode(bytes, MessageContext::Pipe(self.state.peer()))
     }
 
     /// Handles one decoded message and appends immediate responses to `batch`.

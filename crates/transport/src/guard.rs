@@ -13,7 +13,7 @@ use spile_core::Principal;
 use wire::HeaderField;
 
 use crate::bearer_token::{BearerToken, TokenError};
-use crate::guess_throttle::GuessThrottle;
+use crate::guess_throttle::AuthThrottle;
 use crate::request_headers::RequestHeaders;
 
 /// The rules that a request must satisfy.
@@ -25,7 +25,7 @@ pub struct Guard {
     pub allowed_origins: Vec<String>,
     pub token: Option<BearerToken>,
     /// Slows down clients that guess the token.
-    pub throttle: GuessThrottle,
+    pub throttle: AuthThrottle,
 }
 
 /// Who can reach the server.
@@ -39,13 +39,13 @@ pub enum Exposure {
 
 /// Why the guard refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Denial {
+pub(crate) struct GuardRefusal {
     pub(crate) status: StatusCode,
     pub(crate) reason: &'static str,
     pub(crate) retry_after_ms: Option<u64>,
 }
 
-impl Denial {
+impl GuardRefusal {
     fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason, retry_after_ms: None }
     }
@@ -78,15 +78,15 @@ impl Guard {
         exposure: Exposure,
     ) -> Result<Self, TokenError> {
         let token = token.map(|token| token.for_exposure(exposure)).transpose()?;
-        Ok(Self { allowed_hosts, allowed_origins, token, throttle: GuessThrottle::default() })
+        Ok(Self { allowed_hosts, allowed_origins, token, throttle: AuthThrottle::default() })
     }
 
-    pub(crate) fn admit<'h>(
+    pub(crate) fn check_host_and_origin<'h>(
         &self,
         uri: &'h Uri,
         headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
-    ) -> Result<Origin, Denial> {
+    ) -> Result<Origin, GuardRefusal> {
         let host = self.check_host(uri, headers, local)?;
         self.check_origin(headers, host)
     }
@@ -96,8 +96,8 @@ impl Guard {
         uri: &'h Uri,
         headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
-    ) -> Result<&'h str, Denial> {
-        let bad_request = |reason| Denial::new(StatusCode::BAD_REQUEST, reason);
+    ) -> Result<&'h str, GuardRefusal> {
+        let bad_request = |reason| GuardRefusal::new(StatusCode::BAD_REQUEST, reason);
         let header = match headers.host {
             HeaderField::Repeated => return Err(bad_request("more than one Host header")),
             HeaderField::Absent => None,
@@ -123,7 +123,7 @@ impl Guard {
             Ok(host)
         } else {
             let reason = "this Host is not allowed; the operator can allow it with `--allow-host`";
-            Err(Denial::new(StatusCode::FORBIDDEN, reason))
+            Err(GuardRefusal::new(StatusCode::FORBIDDEN, reason))
         }
     }
 
@@ -145,8 +145,8 @@ impl Guard {
         self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
-    fn check_origin(&self, headers: &RequestHeaders<'_>, host: &str) -> Result<Origin, Denial> {
-        let denied = |reason| Err(Denial::new(StatusCode::FORBIDDEN, reason));
+    fn check_origin(&self, headers: &RequestHeaders<'_>, host: &str) -> Result<Origin, GuardRefusal> {
+        let denied = |reason| Err(GuardRefusal::new(StatusCode::FORBIDDEN, reason));
         let origin = match headers.origin {
             HeaderField::Repeated => return denied("more than one Origin header"),
             HeaderField::Absent => match headers.fetch_site {
@@ -176,9 +176,9 @@ impl Guard {
         &self,
         headers: &RequestHeaders<'_>,
         address: Option<IpAddr>,
-    ) -> Result<Principal, Denial> {
+    ) -> Result<Principal, GuardRefusal> {
         let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
-        let denied = |reason| Denial::new(StatusCode::UNAUTHORIZED, reason);
+        let denied = |reason| GuardRefusal::new(StatusCode::UNAUTHORIZED, reason);
         let value = match headers.authorization {
             HeaderField::Absent => return Err(denied("a bearer token is required")),
             HeaderField::Repeated => return Err(denied("more than one Authorization header")),
@@ -190,7 +190,7 @@ impl Guard {
         };
         // A unix socket has no address, and only the same user can connect to it.
         if let Some(delay) = address.and_then(|address| self.throttle.delay(address)) {
-            return Err(Denial {
+            return Err(GuardRefusal {
                 status: StatusCode::TOO_MANY_REQUESTS,
                 reason: "too many wrong bearer tokens from this address; try again later",
                 retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),

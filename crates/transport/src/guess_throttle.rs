@@ -14,7 +14,7 @@ use host::network_of;
 
 /// Counts wrong tokens by address. Clones share the counts.
 #[derive(Debug, Clone)]
-pub struct GuessThrottle(Arc<Shared>);
+pub struct AuthThrottle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -46,13 +46,13 @@ const FORGET_AFTER: Duration = Duration::from_secs(900);
 /// The table never grows beyond this; the address that was wrong least recently makes room.
 const ADDRESSES_MAX: usize = 4096;
 
-impl Default for GuessThrottle {
+impl Default for AuthThrottle {
     fn default() -> Self {
         Self::new(FREE_GUESSES)
     }
 }
 
-impl GuessThrottle {
+impl AuthThrottle {
     pub fn new(free_guesses: u32) -> Self {
         Self(Arc::new(Shared {
             free_guesses,
@@ -119,7 +119,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::{Duration, Instant};
 
-    use super::{ADDRESSES_MAX, DELAY_MAX, FORGET_AFTER, FREE_GUESSES, GuessThrottle};
+    use super::{ADDRESSES_MAX, AuthThrottle, DELAY_MAX, FORGET_AFTER, FREE_GUESSES};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_maximum_and_are_forgotten() {
-        let throttle = GuessThrottle::default();
+        let throttle = AuthThrottle::default();
         let mut now = Instant::now();
         let mut tokens = 0..;
         let mut guess = |now| {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_client_that_repeats_one_wrong_token_does_not_guess() {
-        let throttle = GuessThrottle::new(1);
+        let throttle = AuthThrottle::new(1);
         let now = Instant::now();
         for _ in 0..100 {
             throttle.record_wrong_at(ip("10.0.0.1"), 7, now);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_network_counts_as_one_address() {
-        let throttle = GuessThrottle::new(0);
+        let throttle = AuthThrottle::new(0);
         let now = Instant::now();
         throttle.record_wrong_at(ip("2001:db8:1:2::1"), 0, now);
         assert!(throttle.delay_at(ip("2001:db8:1:2:ffff::9"), now).is_some());
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_drops_the_oldest() {
-        let throttle = GuessThrottle::new(0);
+        let throttle = AuthThrottle::new(0);
         let start = Instant::now();
         let nth = |n: u32| IpAddr::V4(Ipv4Addr::from(n));
         for n in 0..=ADDRESSES_MAX as u32 {

@@ -20,4 +20,4 @@ pub mod unix;
 
 pub use bearer_token::{BearerToken, TokenError};
 pub use guard::{Exposure, Guard};
-pub use guess_throttle::GuessThrottle;
+pub use guess_throttle::AuthThrottle;

@@ -28,24 +28,24 @@ use crate::transport;
 
 /// How to connect to a server.
 #[derive(Clone)]
-pub struct Options {
+pub struct ConnectionOptions {
     pub client_options: ClientOptions,
     /// Sent with every HTTP request, and when a WebSocket is opened.
     pub headers: Vec<(String, String)>,
-    pub outbound: outbound::Options,
-    pub frame_bytes_max: usize,
+    pub outbound: outbound::OutboundOptions,
+    pub message_bytes_max: usize,
     /// How messages are delimited on a pipe.
     pub framing: Framing,
     pub trace: Option<Arc<dyn TraceSink>>,
 }
 
-impl Default for Options {
+impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             client_options: ClientOptions::default(),
             headers: Vec::new(),
-            outbound: outbound::Options::default(),
-            frame_bytes_max: 16 << 20,
+            outbound: outbound::OutboundOptions::default(),
+            message_bytes_max: 16 << 20,
             framing: Framing::Lines,
             trace: None,
         }
@@ -143,7 +143,7 @@ pub(crate) struct ConnectionShared {
     connect_error: OnceLock<ConnectError>,
     started_at: Instant,
     handler: Arc<dyn ClientHandler>,
-    pub(crate) options: Options,
+    pub(crate) options: ConnectionOptions,
 }
 
 /// Why no connection could be made.
@@ -189,7 +189,7 @@ impl Connection {
     /// Connects, detects the server's protocol version, and performs the handshake if it needs one.
     pub async fn open(
         target: &Target,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let (retry_options, retry_handler) = (options.clone(), handler.clone());
@@ -210,7 +210,7 @@ impl Connection {
 
     async fn open_once(
         target: &Target,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         match target {
@@ -226,15 +226,17 @@ impl Connection {
             Target::Sse(url) => {
                 let client = outbound::client(url, &options.outbound)?;
                 let link = transport::sse::open(client, url, &options).await?;
-                let options =
-                    Options { client_options: with_handshake_only(options.client_options), ..options };
+                let options = ConnectionOptions {
+                    client_options: with_handshake_only(options.client_options),
+                    ..options
+                };
                 let mut new = Self::new(options, TransportKind::Pipe, handler);
                 new.tasks.spawn(link.drive(new.shared.clone()));
                 new.wait_until_ready().await
             }
             Target::WebSocket(url) => {
                 let probe_ms = options.client_options.probe_timeout_ms.min(WEBSOCKET_PROBE_MS);
-                let options = Options {
+                let options = ConnectionOptions {
                     client_options: ClientOptions { probe_timeout_ms: probe_ms, ..options.client_options },
                     ..options
                 };
@@ -270,7 +272,7 @@ impl Connection {
     async fn over_http(
         client: outbound::Client,
         url: &Url,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let mut new = Self::new(options, TransportKind::Http, handler);
@@ -284,7 +286,7 @@ impl Connection {
     pub async fn over_pipe(
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let mut new = Self::new(options, TransportKind::Pipe, handler);
@@ -293,7 +295,7 @@ impl Connection {
         new.wait_until_ready().await
     }
 
-    fn new(options: Options, link: TransportKind, handler: Arc<dyn ClientHandler>) -> Self {
+    fn new(options: ConnectionOptions, link: TransportKind, handler: Arc<dyn ClientHandler>) -> Self {
         let client = Client::new(options.client_options.clone(), link);
         let state =
             ClientState { client, pending_calls: HashMap::new(), pending_input_requests: BTreeMap::new() };
@@ -387,8 +389,8 @@ impl Connection {
         let (ended, over) = oneshot::channel();
         let (granted, grant) = oneshot::channel();
         let pending_call = PendingCall { completion: ended, on_progress: None, subscribed: Some(granted) };
-        let ticket = self.shared.register_call(pending_call, |client, now| client.listen(filter, now));
-        let guard = CancelOnDrop { shared: self.shared.clone(), ticket: Some(ticket) };
+        let call_id = self.shared.register_call(pending_call, |client, now| client.listen(filter, now));
+        let guard = CancelOnDrop { shared: self.shared.clone(), call_id: Some(call_id) };
         match grant.await {
             Ok(granted) => Ok(Subscription { granted, completion: over, _guard: guard }),
             Err(_) => match over.await {
@@ -448,13 +450,13 @@ impl Subscription {
 /// Cancels a call when its future is dropped.
 struct CancelOnDrop {
     shared: Arc<ConnectionShared>,
-    ticket: Option<CallId>,
+    call_id: Option<CallId>,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.shared.with_client(|client, _| client.cancel(ticket));
+        if let Some(call_id) = self.call_id {
+            self.shared.with_client(|client, _| client.cancel(call_id));
         }
     }
 }
@@ -508,21 +510,25 @@ impl ConnectionShared {
                         deliveries.push(Delivery::Event(ConnectionEvent::Reinitialized(*server_info)));
                     }
                 }
-                ClientEvent::Done { ticket, result } => state.complete(ticket, CallCompletion::Done(result)),
-                ClientEvent::Listed { ticket, items } => state.complete(ticket, CallCompletion::List(items)),
-                ClientEvent::Failed { ticket, error: why } => {
-                    state.complete(ticket, CallCompletion::Failed(why))
+                ClientEvent::Done { call_id, result } => {
+                    state.complete(call_id, CallCompletion::Done(result))
                 }
-                ClientEvent::Progress { ticket, progress, total, message } => {
+                ClientEvent::Listed { call_id, items } => {
+                    state.complete(call_id, CallCompletion::List(items))
+                }
+                ClientEvent::Failed { call_id, error: why } => {
+                    state.complete(call_id, CallCompletion::Failed(why))
+                }
+                ClientEvent::Progress { call_id, progress, total, message } => {
                     let follow = state
                         .pending_calls
-                        .get(&ticket)
+                        .get(&call_id)
                         .and_then(|pending_call| pending_call.on_progress.clone());
                     let progress = Progress { progress, total, message };
                     deliveries.extend(follow.map(|follow| Delivery::Progress(follow, progress)));
                 }
-                ClientEvent::SubscriptionStarted { ticket, granted } => {
-                    let pending_call = state.pending_calls.get_mut(&ticket);
+                ClientEvent::SubscriptionStarted { call_id, granted } => {
+                    let pending_call = state.pending_calls.get_mut(&call_id);
                     if let Some(listening) =
                         pending_call.and_then(|pending_call| pending_call.subscribed.take())
                     {
@@ -574,10 +580,10 @@ impl ConnectionShared {
         act: impl FnOnce(&mut Client, u64) -> CallId,
     ) -> CallId {
         self.with_state(|state, now| {
-            let ticket = act(&mut state.client, now);
+            let call_id = act(&mut state.client, now);
             // Insert before the events are processed: the call may already have failed.
-            state.pending_calls.insert(ticket, pending_call);
-            ticket
+            state.pending_calls.insert(call_id, pending_call);
+            call_id
         })
     }
 
@@ -587,11 +593,11 @@ impl ConnectionShared {
         act: impl FnOnce(&mut Client, u64) -> CallId,
     ) -> CallCompletion {
         let (ended, over) = oneshot::channel();
-        let ticket =
+        let call_id =
             self.register_call(PendingCall { completion: ended, on_progress: follow, subscribed: None }, act);
-        let mut guard = CancelOnDrop { shared: self.clone(), ticket: Some(ticket) };
+        let mut guard = CancelOnDrop { shared: self.clone(), call_id: Some(call_id) };
         let end = over.await.unwrap_or(CallCompletion::Failed(ClientError::Cancelled));
-        guard.ticket = None;
+        guard.call_id = None;
         end
     }
 
@@ -633,7 +639,7 @@ impl ConnectionShared {
     }
 }
 
-impl Options {
+impl ConnectionOptions {
     pub(crate) fn record(&self, seen: TraceEvent<'_>) {
         if let Some(trace) = &self.trace {
             trace.record(seen);
@@ -642,8 +648,8 @@ impl Options {
 }
 
 impl ClientState {
-    fn complete(&mut self, ticket: CallId, ended: CallCompletion) {
-        if let Some(pending_call) = self.pending_calls.remove(&ticket) {
+    fn complete(&mut self, call_id: CallId, ended: CallCompletion) {
+        if let Some(pending_call) = self.pending_calls.remove(&call_id) {
             let _ = pending_call.completion.send(ended);
         }
     }

@@ -15,7 +15,7 @@ mod trace;
 mod transport;
 
 pub use connection::{
-    ClientHandler, Connection, ConnectionEvent, NoopClientHandler, OpenError, Options, Progress,
+    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, NoopClientHandler, OpenError, Progress,
     ProgressCallback, Subscription,
 };
 pub use server_process::ProcessEnd;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use wire::client::{ClientError, ClientOptions, VersionPolicy};
 
-use crate::connection::{ClientHandler, Connection, ConnectionEvent, ConnectionShared, OpenError, Options};
+use crate::connection::{
+    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, ConnectionShared, OpenError,
+};
 use crate::process::{self, Child, Command};
 use crate::trace::TraceEvent;
 
@@ -31,7 +33,7 @@ impl Connection {
     /// Starts a program and connects to its stdin and stdout.
     pub async fn spawn(
         command: &Command,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let retry = (options.clone(), handler.clone());
@@ -42,7 +44,7 @@ impl Connection {
             {
                 let client_options =
                     ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..retry.0.client_options };
-                Self::spawn_once(command, Options { client_options, ..retry.0 }, retry.1).await
+                Self::spawn_once(command, ConnectionOptions { client_options, ..retry.0 }, retry.1).await
             }
             other => other,
         }
@@ -50,7 +52,7 @@ impl Connection {
 
     async fn spawn_once(
         command: &Command,
-        options: Options,
+        options: ConnectionOptions,
         handler: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let (trace, event_handler) = (options.trace.clone(), handler.clone());
@@ -60,8 +62,10 @@ impl Connection {
             }
             event_handler.on_event(ConnectionEvent::Stderr(line.to_owned()));
         };
-        let process_options =
-            process::Options { on_stderr_line: Some(Arc::new(on_line)), ..process::Options::default() };
+        let process_options = process::ProcessOptions {
+            on_stderr_line: Some(Arc::new(on_line)),
+            ..process::ProcessOptions::default()
+        };
         let mut child = command.start(&process_options).await?;
         let pid = child.id().map(|pid| format!(" (process {pid})")).unwrap_or_default();
         options.record(TraceEvent::Opened(&format!("started {command}{pid}")));

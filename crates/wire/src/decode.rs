@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use json::{Doc, Json, Node, NodeKind, ScanError, ScanLimits, scan};
+use json::{Doc, Json, JsonError, Node, NodeKind, ParseLimits, parse};
 use spile_core::{Call, CallTarget, ClientCapabilities, CompletionRef, LogLevel};
 
 use crate::error::{ErrorCode, RpcError};
@@ -14,11 +14,11 @@ use crate::headers::{HeaderField, Headers, check_matches_body};
 use crate::id::RequestId;
 use crate::method::{Method, NameParam, normalize_method_name};
 use crate::params::{ListKind, MessageFields, Meta, NotificationFilter, Params, TaskRequest};
-use crate::peer::{Peer, read_capabilities};
+use crate::peer::{Peer, negotiate_version, read_capabilities};
 use crate::version::{Feature, Version};
 
 /// The context of a message that has no envelope.
-pub enum Defaults<'a> {
+pub enum MessageContext<'a> {
     /// On a pipe: the negotiated peer; `None` before the handshake.
     Pipe(Option<Peer>),
     /// Over HTTP: the session and the headers.
@@ -62,7 +62,7 @@ pub struct Request {
 }
 
 pub enum RequestKind {
-    Initialize { requested_version: Version, capabilities: ClientCapabilities },
+    Initialize { negotiated_version: Version, capabilities: ClientCapabilities },
     Ping,
     Discover,
     List(ListKind, Option<String>),
@@ -120,7 +120,7 @@ impl ErrorResponse {
 
 /// The server's limits and methods.
 pub struct DecodeOptions<'a> {
-    pub scan_limits: ScanLimits,
+    pub scan_limits: ParseLimits,
     pub batch_items_max: usize,
     /// Whether the server has the capability that a method needs. Otherwise the method does not exist, whatever
     /// its parameters.
@@ -128,28 +128,28 @@ pub struct DecodeOptions<'a> {
 }
 
 /// Decodes one message or one batch.
-pub fn decode(bytes: Vec<u8>, options: &DecodeOptions<'_>, defaults: Defaults<'_>) -> Decoded {
-    match scan(bytes, &options.scan_limits) {
+pub fn decode(bytes: Vec<u8>, options: &DecodeOptions<'_>, defaults: MessageContext<'_>) -> Decoded {
+    match parse(bytes, &options.scan_limits) {
         Ok(doc) if doc.root().kind() == NodeKind::Array => decode_batch(&doc, options, defaults),
         Ok(doc) => decode_message(doc, options, defaults).unwrap_or_else(Decoded::Rejected),
         Err(error) => Decoded::Rejected(parse_error(&error, &defaults)),
     }
 }
 
-fn parse_error(error: &ScanError, defaults: &Defaults<'_>) -> ErrorResponse {
+fn parse_error(error: &JsonError, defaults: &MessageContext<'_>) -> ErrorResponse {
     let version = match defaults {
-        Defaults::Pipe(peer) => peer.map(|p| p.version),
-        Defaults::Http(http) => match http.headers.version {
+        MessageContext::Pipe(peer) => peer.map(|p| p.version),
+        MessageContext::Http(http) => match http.headers.version {
             HeaderField::Single(date) => Version::parse_bytes(date),
             HeaderField::Absent | HeaderField::Repeated => None,
         },
-        Defaults::Batched(peer) => Some(peer.version),
+        MessageContext::Batched(peer) => Some(peer.version),
     };
     let error = RpcError::new(ErrorCode::ParseError, 400, format!("parse error: {error}"));
     ErrorResponse::new(&error, None, version.unwrap_or(Version::UNSPECIFIED))
 }
 
-fn decode_batch(doc: &Doc, options: &DecodeOptions<'_>, defaults: Defaults<'_>) -> Decoded {
+fn decode_batch(doc: &Doc, options: &DecodeOptions<'_>, defaults: MessageContext<'_>) -> Decoded {
     let reject = |version, reason: &str| {
         Decoded::Rejected(ErrorResponse::new(
             &RpcError::new(ErrorCode::InvalidRequest, 400, reason),
@@ -176,16 +176,16 @@ fn decode_batch(doc: &Doc, options: &DecodeOptions<'_>, defaults: Defaults<'_>) 
         );
     }
     let items =
-        items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), &options.scan_limits) {
+        items.elements().map(|item| match parse(item.raw().as_bytes().to_vec(), &options.scan_limits) {
             Ok(doc) => {
-                decode_message(doc, options, Defaults::Batched(peer)).unwrap_or_else(Decoded::Rejected)
+                decode_message(doc, options, MessageContext::Batched(peer)).unwrap_or_else(Decoded::Rejected)
             }
-            Err(error) => Decoded::Rejected(parse_error(&error, &Defaults::Batched(peer))),
+            Err(error) => Decoded::Rejected(parse_error(&error, &MessageContext::Batched(peer))),
         });
     Decoded::Batch(Batch { version: peer.version, items: items.collect() })
 }
 
-impl Defaults<'_> {
+impl MessageContext<'_> {
     /// The sender of a message without an envelope.
     fn peer(&self) -> Result<Peer, RpcError> {
         match self {
@@ -233,9 +233,10 @@ fn unsupported_version(requested: &str, version: Version) -> RpcError {
         400,
         format!("unsupported protocol version `{requested}`"),
     );
-    let has_envelope = version.has(Feature::Envelope);
+    let has_envelope = version.has(Feature::RequestMeta);
     error.with_data(Json::object(|o| {
-        let versions = Version::ALL.iter().rev().filter(|(v, _)| !has_envelope || v.has(Feature::Envelope));
+        let versions =
+            Version::ALL.iter().rev().filter(|(v, _)| !has_envelope || v.has(Feature::RequestMeta));
         o.array("supported", versions, |out, (_, date)| json::write::string(out, date));
         o.str("requested", requested);
     }))
@@ -244,7 +245,7 @@ fn unsupported_version(requested: &str, version: Version) -> RpcError {
 fn decode_message(
     doc: Doc,
     options: &DecodeOptions<'_>,
-    defaults: Defaults<'_>,
+    defaults: MessageContext<'_>,
 ) -> Result<Decoded, ErrorResponse> {
     let fields = MessageFields::read(Some(doc.root()));
     let id = fields.id.and_then(RequestId::read);
@@ -278,7 +279,7 @@ fn decode_message(
     let Some(id) = id else {
         let method = if is_self_contained { method } else { normalize_method_name(method) };
         // Notifications get no response, except that an unknown session is an HTTP error.
-        if let (false, Defaults::Http(_)) = (is_self_contained, &defaults) {
+        if let (false, MessageContext::Http(_)) = (is_self_contained, &defaults) {
             defaults.peer().map_err(|error| ErrorResponse::new(&error, None, apparent_version))?;
         }
         return Ok(Decoded::Notification(decode_notification(&method, &params)));
@@ -292,12 +293,12 @@ fn decode_message(
         let method = normalize_method_name(method);
         // `initialize` itself starts the handshake, and `ping` may come before it.
         let peer = match (&*method, &defaults) {
-            ("initialize", Defaults::Batched(_)) => {
+            ("initialize", MessageContext::Batched(_)) => {
                 let error =
                     RpcError::new(ErrorCode::InvalidRequest, 400, "`initialize` must not be part of a batch");
                 return Err(ErrorResponse::new(&error, Some(&id), apparent_version));
             }
-            ("initialize", _) | ("ping", Defaults::Pipe(None)) => {
+            ("initialize", _) | ("ping", MessageContext::Pipe(None)) => {
                 Peer::from_version(Version::NEWEST_WITH_HANDSHAKE)
             }
             _ => defaults.peer().map_err(|error| ErrorResponse::new(&error, Some(&id), apparent_version))?,
@@ -313,7 +314,7 @@ fn decode_message(
     if params.meta.is_some_and(|meta| !meta.is_object()) {
         return Err(reject(&invalid_param("_meta", "expected an object")));
     }
-    if let (Defaults::Http(http), true) = (&defaults, peer.version.has(Feature::MirrorHeaders)) {
+    if let (MessageContext::Http(http), true) = (&defaults, peer.version.has(Feature::StandardHeaders)) {
         check_name_header(method, &params, &http.headers).map_err(|error| reject(&error))?;
     }
     let progress_token = match meta.progress_token {
@@ -333,13 +334,13 @@ fn decode_message(
     Ok(Decoded::Request(Request { id, peer, progress_token, kind }))
 }
 
-impl Defaults<'_> {
+impl MessageContext<'_> {
     /// Whether the version header says that the message must have an envelope.
     fn header_requires_envelope(&self) -> bool {
         match self {
             Self::Http(HttpDefaults {
                 headers: Headers { version: HeaderField::Single(date), .. }, ..
-            }) => Version::parse_bytes(date).is_some_and(|v| v.has(Feature::Envelope)),
+            }) => Version::parse_bytes(date).is_some_and(|v| v.has(Feature::RequestMeta)),
             Self::Http(_) | Self::Pipe(_) | Self::Batched(_) => false,
         }
     }
@@ -359,9 +360,9 @@ impl Defaults<'_> {
 }
 
 /// Decodes the envelope of a self-contained message and compares the headers with it.
-fn decode_envelope(meta: &Meta<'_>, method: &str, defaults: &Defaults<'_>) -> Result<Peer, RpcError> {
+fn decode_envelope(meta: &Meta<'_>, method: &str, defaults: &MessageContext<'_>) -> Result<Peer, RpcError> {
     let malformed = |error: RpcError| RpcError { http_status: 400, ..error };
-    if matches!(defaults, Defaults::Batched(_)) {
+    if matches!(defaults, MessageContext::Batched(_)) {
         return Err(RpcError::new(
             ErrorCode::InvalidRequest,
             400,
@@ -376,7 +377,7 @@ fn decode_envelope(meta: &Meta<'_>, method: &str, defaults: &Defaults<'_>) -> Re
         let path = "_meta.io.modelcontextprotocol/protocolVersion";
         return Err(malformed(invalid_param(path, "expected a string")));
     };
-    if let Defaults::Http(http) = defaults {
+    if let MessageContext::Http(http) = defaults {
         check_header("MCP-Protocol-Version", http.headers.version, &date)?;
     }
     let capabilities = match meta.capabilities {
@@ -391,10 +392,10 @@ fn decode_envelope(meta: &Meta<'_>, method: &str, defaults: &Defaults<'_>) -> Re
         }
     };
     let version = match Version::parse(&date) {
-        Some(version) if version.has(Feature::Envelope) => version,
+        Some(version) if version.has(Feature::RequestMeta) => version,
         _ => return Err(unsupported_version(&date, Version::NEWEST)),
     };
-    if let Defaults::Http(http) = defaults {
+    if let MessageContext::Http(http) = defaults {
         check_header("Mcp-Method", http.headers.method, method)?;
     }
     let level = match meta.log_level {
@@ -438,7 +439,7 @@ fn decode_response(
     fields: &MessageFields<'_>,
     id: Option<&RequestId>,
     is_self_contained: bool,
-    defaults: Defaults<'_>,
+    defaults: MessageContext<'_>,
 ) -> Result<Decoded, ErrorResponse> {
     let version = defaults.assumed_version();
     let invalid = |reason: &str| {
@@ -469,7 +470,7 @@ fn decode_response(
         ));
     }
     // On a pipe without a handshake there were no input requests. A response never gets a response.
-    if !matches!(defaults, Defaults::Pipe(_)) {
+    if !matches!(defaults, MessageContext::Pipe(_)) {
         defaults.peer().map_err(|error| ErrorResponse::new(&error, None, version))?;
     }
     Ok(Decoded::Response { id: fields.id.and_then(|id| id.u64()), result })
@@ -521,14 +522,11 @@ fn decode_params(method: Method, params: &Params<'_>, peer: Peer) -> Result<Deco
         Method::Complete => return decode_completion(params, peer),
         Method::Initialize => {
             let requested = params.required_str(params.protocol_version, "protocolVersion")?;
-            // "If the server supports the requested protocol version, it MUST respond with the same version.
-            // Otherwise … another protocol version it supports": the newest that has a handshake.
-            let requested = Version::parse(&requested).filter(|v| v.has(Feature::Handshake));
-            let requested = requested.unwrap_or(Version::NEWEST_WITH_HANDSHAKE);
-            let capabilities = params
-                .capabilities
-                .map_or(ClientCapabilities::NONE, |capabilities| read_capabilities(capabilities, requested));
-            RequestKind::Initialize { requested_version: requested, capabilities }
+            let negotiated_version = negotiate_version(&requested);
+            let capabilities = params.capabilities.map_or(ClientCapabilities::NONE, |capabilities| {
+                read_capabilities(capabilities, negotiated_version)
+            });
+            RequestKind::Initialize { negotiated_version, capabilities }
         }
         Method::Ping => RequestKind::Ping,
         Method::Discover => RequestKind::Discover,

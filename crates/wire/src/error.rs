@@ -76,7 +76,7 @@ impl RpcError {
     /// The method does not exist in this version or on this server.
     pub fn method_not_found(method: &str, version: Version) -> Self {
         // 2026-07-28, Protocol Version Header: MUST respond with 404 Not Found.
-        let status = if version.has(Feature::Envelope) { 404 } else { 200 };
+        let status = if version.has(Feature::RequestMeta) { 404 } else { 200 };
         Self::new(ErrorCode::MethodNotFound, status, format!("method not found: `{method}`")).with_data(
             Json::object(|o| {
                 o.str("method", method);
@@ -125,7 +125,7 @@ impl RpcError {
     }
 
     fn missing_capability(capabilities: ClientCapabilities, version: Version) -> Self {
-        let (code, status) = if version.has(Feature::Envelope) {
+        let (code, status) = if version.has(Feature::RequestMeta) {
             (ErrorCode::MissingCapability, 400)
         } else if capabilities.has(ClientCapabilities::TASKS) {
             // 2025-11-25, Tool-Level Negotiation: "Servers MUST return a -32601 (Method not found) error".
@@ -145,7 +145,7 @@ impl RpcError {
             "this call needs a client capability that the client did not declare: {}",
             capabilities.describe()
         );
-        if !version.has(Feature::Envelope) {
+        if !version.has(Feature::RequestMeta) {
             message.push_str("; over HTTP it also needs a session and `Accept: text/event-stream`");
         }
         Self::new(code, status, message).with_data(data)

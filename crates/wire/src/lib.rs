@@ -5,7 +5,7 @@
 //! its era; [`encode`] writes the response for the client's version. [`client`] is the client's side.
 //!
 //! Deliberately absent: sockets, pipes, tasks, clocks and, on the server's side, state between two messages. The
-//! host keeps the handshake and passes in what a message without an envelope means ([`Defaults`]).
+//! host keeps the handshake and passes in what a message without an envelope means ([`MessageContext`]).
 
 pub mod client;
 pub mod decode;
@@ -20,8 +20,8 @@ mod peer;
 pub mod version;
 
 pub use decode::{
-    Batch, DecodeOptions, Decoded, Defaults, ErrorResponse, HttpDefaults, Notification, Request, RequestKind,
-    Resume, SessionLookup, TaskMetadata, decode,
+    Batch, DecodeOptions, Decoded, ErrorResponse, HttpDefaults, MessageContext, Notification, Request,
+    RequestKind, Resume, SessionLookup, TaskMetadata, decode,
 };
 pub use headers::{HeaderField, Headers};
 pub use id::RequestId;

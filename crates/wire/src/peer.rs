@@ -28,6 +28,14 @@ impl Peer {
     }
 }
 
+/// The version that a server answers `initialize` with. "If the server supports the requested protocol version, it
+/// MUST respond with the same version. Otherwise … another protocol version it supports": the newest that has a
+/// handshake.
+pub(crate) fn negotiate_version(requested: &str) -> Version {
+    let supported = Version::parse(requested).filter(|version| version.has(Feature::Handshake));
+    supported.unwrap_or(Version::NEWEST_WITH_HANDSHAKE)
+}
+
 /// The name of the tasks extension.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 

@@ -61,7 +61,7 @@ impl Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     Handshake,
-    Envelope,
+    RequestMeta,
     Sessions,
     VersionHeader,
     Batches,
@@ -78,7 +78,7 @@ pub enum Feature {
     InputRequired,
     ResultType,
     CacheHints,
-    MirrorHeaders,
+    StandardHeaders,
     Annotations,
     Audio,
     ProgressMessage,
@@ -105,7 +105,7 @@ impl Feature {
     #[rustfmt::skip]
     pub const TABLE: [(Self, Version, Version, &'static str); 38] = [
         (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
-        (Self::Envelope, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
+        (Self::RequestMeta, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
         (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
         (Self::VersionHeader, V2025_06_18, V2026_07_28, "`MCP-Protocol-Version` on every request"),
         (Self::Batches, V2025_03_26, V2025_03_26, "JSON-RPC batches"),
@@ -122,7 +122,7 @@ impl Feature {
         (Self::InputRequired, V2026_07_28, V2026_07_28, "input requests are `input_required` results with a sealed `requestState`"),
         (Self::ResultType, V2026_07_28, V2026_07_28, "`resultType` and `serverInfo` in every result"),
         (Self::CacheHints, V2026_07_28, V2026_07_28, "`ttlMs` and `cacheScope`"),
-        (Self::MirrorHeaders, V2026_07_28, V2026_07_28, "`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` must match the body"),
+        (Self::StandardHeaders, V2026_07_28, V2026_07_28, "`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` must match the body"),
         (Self::Annotations, V2025_03_26, V2026_07_28, "tool annotations"),
         (Self::Audio, V2025_03_26, V2026_07_28, "audio content (earlier: an embedded blob)"),
         (Self::ProgressMessage, V2025_03_26, V2026_07_28, "`message` in progress"),

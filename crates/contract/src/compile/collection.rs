@@ -80,8 +80,8 @@ impl<'m> Compiler<'m> {
             bytes_max: declared.bytes_max as usize,
             write_policy: None,
             notices: NoticeSupport {
-                in_reads: table.may_be_withdrawn,
-                in_writes: facts.tables.iter().any(|table| table.may_be_withdrawn),
+                in_reads: table.may_be_outdated,
+                in_writes: facts.tables.iter().any(|table| table.may_be_outdated),
             },
         };
         let writable = self.compile_writes(declared, table, &mut collection);

@@ -3,7 +3,7 @@
 //! Clients send them to the model before any tool is used, so they stay under [`BYTES_MAX`]. Row counts are rounded: a
 //! few more rows must not change what is served. Generated instructions are not part of the published interface.
 
-use super::KnownSource;
+use super::IntrospectedSource;
 use super::tools::CollectionLabels;
 use crate::contract::{Collection, Tool};
 use crate::humanize::{group_digits, join_truncated};
@@ -19,7 +19,7 @@ const COLUMNS_NAMED_MAX: usize = 8;
 /// `None` if no tool reads a collection.
 pub(super) fn generate(
     manifest: &Manifest,
-    known: &[KnownSource<'_>],
+    known: &[IntrospectedSource<'_>],
     collections: &[Collection],
     tools: &[&Tool],
 ) -> Option<String> {
@@ -55,7 +55,7 @@ pub(super) fn generate(
 /// `- "Stock List" (inventory.xlsx): about 500 rows, one per sku, with sku, item, quantity and 2 more. Tools: …`
 fn collection_line(
     manifest: &Manifest,
-    known: &[KnownSource<'_>],
+    known: &[IntrospectedSource<'_>],
     collection: &Collection,
     index: usize,
     tools: &[&Tool],
@@ -84,7 +84,7 @@ fn collection_line(
     Some(format!("- {label}: {rows}{row}. Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
 }
 
-fn row_count(known: &[KnownSource<'_>], collection: &Collection) -> Option<u64> {
+fn row_count(known: &[IntrospectedSource<'_>], collection: &Collection) -> Option<u64> {
     let facts = known.iter().find(|one| one.name == collection.source)?.facts;
     facts.tables.iter().find(|table| table.name == collection.shape.table)?.row_count
 }

@@ -26,7 +26,7 @@ use crate::text_template::{TemplateError, TextTemplate};
 pub const DEFAULT_FIELDS_MAX: usize = 20;
 
 /// A source of the manifest that could be opened, and its facts.
-pub struct KnownSource<'a> {
+pub struct IntrospectedSource<'a> {
     pub name: &'a str,
     pub facts: &'a SourceFacts,
     /// How it describes the statements that use it, by tool.
@@ -36,7 +36,7 @@ pub struct KnownSource<'a> {
 /// A tool's name, and its statement as the source describes it.
 pub type DescribedStatement<'a> = (&'a str, Result<StatementFacts, StatementError>);
 
-impl<'a> KnownSource<'a> {
+impl<'a> IntrospectedSource<'a> {
     /// A source that no statement uses.
     pub fn new(name: &'a str, facts: &'a SourceFacts) -> Self {
         Self { name, facts, statements: &[] }
@@ -46,7 +46,7 @@ impl<'a> KnownSource<'a> {
 /// Returns a contract if there are no errors, and all diagnostics either way.
 pub fn compile(
     manifest: &Manifest,
-    known: &[KnownSource<'_>],
+    known: &[IntrospectedSource<'_>],
     default_name: &str,
 ) -> (Option<Contract>, Vec<Diagnostic>) {
     let mut compiler = Compiler { manifest, diagnostics: Vec::new() };
@@ -81,7 +81,7 @@ struct CompiledParts<'m> {
 
 fn build_contract(
     manifest: &Manifest,
-    known: &[KnownSource<'_>],
+    known: &[IntrospectedSource<'_>],
     default_name: &str,
     parts: CompiledParts<'_>,
 ) -> Contract {
@@ -165,7 +165,7 @@ impl<'m> Compiler<'m> {
     }
 
     /// Reports a manifest that offers no tool.
-    fn check_not_empty(&mut self, known: &[KnownSource<'_>], tools: &[CompiledTool<'m>]) {
+    fn check_not_empty(&mut self, known: &[IntrospectedSource<'_>], tools: &[CompiledTool<'m>]) {
         let Manifest { sources, collections, tools: declared_tools, .. } = self.manifest;
         if collections.is_empty() && declared_tools.is_empty() {
             let mut tables = known.iter().flat_map(|known| &known.facts.tables);

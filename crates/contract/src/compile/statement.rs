@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::field::ColumnInputs;
 use super::tools::{new_tool, title_from_name};
-use super::{CompiledTool, Compiler, KnownSource, suggest};
+use super::{CompiledTool, Compiler, IntrospectedSource, suggest};
 use crate::contract::{
     Argument, Collection, LONG_RUNNING_TIMEOUT_MS, NoticeSupport, Returns, Statement, ToolOperation,
 };
@@ -26,7 +26,7 @@ impl<'m> Compiler<'m> {
     /// Compiles every statement, and adds a tool for each that is not hidden.
     pub(super) fn compile_statements(
         &mut self,
-        known: &[KnownSource<'_>],
+        known: &[IntrospectedSource<'_>],
         tools: &mut Vec<CompiledTool<'m>>,
     ) -> Vec<Statement> {
         let mut statements = Vec::new();
@@ -45,7 +45,8 @@ impl<'m> Compiler<'m> {
                 None => None,
             };
             let Some(statement) = compiled.filter(|_| !declared_tool.hidden) else { continue };
-            let schemas = (schemas::statement_input(&statement), schemas::statement_output(&statement));
+            let schemas =
+                (schemas::statement_input_schema(&statement), schemas::statement_output_schema(&statement));
             let operation = ToolOperation::Statement { statement: statements.len() };
             let (title, description) = (title_from_name(&name.value), default_description(&statement));
             let mut tool = new_tool(name.value.clone(), title, description, schemas, operation);

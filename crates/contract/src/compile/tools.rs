@@ -247,36 +247,37 @@ impl ToolBuilder<'_> {
         let writable = &tool_fields.writable;
         match operation {
             Operation::Get => {
-                let schemas = (schemas::get_input(collection), schemas::get_output(collection));
+                let schemas = (schemas::get_input_schema(collection), schemas::get_output_schema(collection));
                 (schemas, ToolOperation::Get { collection: index })
             }
             Operation::List => {
                 let (input, arguments) =
-                    schemas::list_input(collection, &tool_fields.filters, &tool_fields.sorts);
+                    schemas::list_input_schema(collection, &tool_fields.filters, &tool_fields.sorts);
                 let operation = ToolOperation::List { collection: index, arguments };
-                ((input, schemas::list_output(collection)), operation)
+                ((input, schemas::list_output_schema(collection)), operation)
             }
             Operation::Search => {
-                let schemas = (schemas::search_input(collection), schemas::search_output(collection));
+                let schemas =
+                    (schemas::search_input_schema(collection), schemas::search_output_schema(collection));
                 let fields = tool_fields.search.clone();
                 let scan_rows_max = self.declared.search_rows_max as usize;
                 (schemas, ToolOperation::Search { collection: index, fields, scan_rows_max })
             }
             Operation::Create => {
-                let input = schemas::create_input(collection, &writable.create, &writable.required);
-                let output = schemas::write_output(collection, &["created"]);
+                let input = schemas::create_input_schema(collection, &writable.create, &writable.required);
+                let output = schemas::write_output_schema(collection, &["created"]);
                 let fields = writable.create.clone();
                 ((input, output), ToolOperation::Create { collection: index, fields })
             }
             Operation::Update => {
-                let input = schemas::update_input(collection, &writable.update);
-                let output = schemas::write_output(collection, &["updated", "unchanged"]);
+                let input = schemas::update_input_schema(collection, &writable.update);
+                let output = schemas::write_output_schema(collection, &["updated", "unchanged"]);
                 let fields = writable.update.clone();
                 ((input, output), ToolOperation::Update { collection: index, fields })
             }
             Operation::Delete => {
-                let output = schemas::write_output(collection, &["deleted"]);
-                let schemas = (schemas::delete_input(collection), output);
+                let output = schemas::write_output_schema(collection, &["deleted"]);
+                let schemas = (schemas::delete_input_schema(collection), output);
                 (schemas, ToolOperation::Delete { collection: index })
             }
         }

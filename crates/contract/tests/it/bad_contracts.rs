@@ -1,7 +1,7 @@
 //! Diagnostics for manifests that parse but do not fit the data.
 
 use contract::DataType;
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::diagnostic::render_all;
 use contract::manifest;
 use contract::source::{ColumnFacts, SkippedTable, SourceFacts, TableFacts};
@@ -27,7 +27,7 @@ fn diagnostics_of_table(table: TableFacts, more: &str) -> String {
     let why = "it has a value of more than 64 MiB".into();
     let left_out = vec![SkippedTable { table: "films".into(), reason: why }];
     let facts = SourceFacts { tables: vec![table], skipped_tables: left_out, ..SourceFacts::default() };
-    let (_, found) = compile(&manifest, &[KnownSource::new("s", &facts)], "people");
+    let (_, found) = compile(&manifest, &[IntrospectedSource::new("s", &facts)], "people");
     render_all(&found, false)
 }
 

@@ -1,7 +1,7 @@
 //! What models read: descriptions of tools and arguments, titles, instructions.
 
 use contract::compatibility::ContractInterface;
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, render_all};
 use contract::manifest;
 use contract::source::{ColumnFacts, NearMiss, NearMissType, SourceFacts, StatementFacts, TableFacts};
@@ -31,7 +31,7 @@ fn users() -> SourceFacts {
 fn try_compile(facts: &SourceFacts, path: &str, more: &str) -> (Option<Contract>, Vec<Diagnostic>) {
     let text = format!("[sources.s]\npath = '{path}'\n{more}");
     let (manifest, mut found) = manifest::parse("spile.toml", &text, &|_| None).expect("a valid manifest");
-    let (contract, more) = compile(&manifest, &[KnownSource::new("s", facts)], "shop");
+    let (contract, more) = compile(&manifest, &[IntrospectedSource::new("s", facts)], "shop");
     found.extend(more);
     (contract, found)
 }
@@ -369,7 +369,7 @@ fn arguments_of_a_statement_are_in_the_order_of_the_manifest() {
                 arguments.subject = { type = 'string' }\narguments.tense = { type = 'string' }\n\
                 arguments.form = { type = 'string' }\n";
     let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a valid manifest");
-    let known = [KnownSource { statements: &statements, ..KnownSource::new("s", &facts) }];
+    let known = [IntrospectedSource { statements: &statements, ..IntrospectedSource::new("s", &facts) }];
     let contract = compile(&manifest, &known, "verbs").0.expect("a contract");
     insta::assert_snapshot!(tool(&contract, "agree").input_schema.as_str(), @r#"{"type":"object","properties":{"subject":{"type":"string"},"tense":{"type":"string"},"form":{"type":"string"}},"required":["subject","tense","form"],"additionalProperties":false}"#);
     // Values are still bound in the order of the statement.

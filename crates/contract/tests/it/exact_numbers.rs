@@ -1,12 +1,12 @@
 //! Numbers are validated and bound by their digits, never as `f64`.
 
 use contract::CompiledSchema;
-use json::{Json, ScanLimits, scan};
+use json::{Json, ParseLimits, parse};
 
 fn message(schema: &str, value: &str) -> Option<String> {
     let schema = format!(r#"{{"type":"object","properties":{{"n":{schema}}}}}"#);
     let schema = CompiledSchema::compile(&Json::parse(&schema).expect("JSON")).expect("compiles");
-    let doc = scan(format!(r#"{{"n":{value}}}"#).into_bytes(), &ScanLimits::default()).expect("JSON");
+    let doc = parse(format!(r#"{{"n":{value}}}"#).into_bytes(), &ParseLimits::default()).expect("JSON");
     schema.validate(Some(doc.root())).err().map(|error| error.message)
 }
 
@@ -49,7 +49,7 @@ fn limits_are_compared_by_digits() {
             r#"{{"$schema":"http://json-schema.org/draft-04/schema#","properties":{{"n":{{"minimum":9,"exclusiveMinimum":{flag}}}}}}}"#
         );
         let schema = CompiledSchema::compile(&Json::parse(&schema).expect("JSON")).expect("compiles");
-        let doc = scan(br#"{"n":9.0}"#.to_vec(), &ScanLimits::default()).expect("JSON");
+        let doc = parse(br#"{"n":9.0}"#.to_vec(), &ParseLimits::default()).expect("JSON");
         schema.validate(Some(doc.root())).is_ok()
     };
     assert_eq!((draft4(true), draft4(false)), (false, true));
@@ -95,7 +95,7 @@ fn equality_is_exact() {
 fn the_allowed_values_are_named_with_their_digits() {
     let schema = Json::parse(r#"{"properties":{"n":{"enum":[0.1234567890123456789012,2]}}}"#).expect("JSON");
     let schema = CompiledSchema::compile(&schema).expect("compiles");
-    let doc = scan(br#"{"n":3}"#.to_vec(), &ScanLimits::default()).expect("JSON");
+    let doc = parse(br#"{"n":3}"#.to_vec(), &ParseLimits::default()).expect("JSON");
     let error = schema.validate(Some(doc.root())).expect_err("not allowed");
     assert_eq!(error.allowed.map(|json| json.to_string()).as_deref(), Some("[0.1234567890123456789012,2]"));
 }

@@ -1,7 +1,7 @@
 //! The generated manifest: its text, and that it means the same as the facts.
 
 use contract::DataType;
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::init::{DiscoveredSource, render_manifest};
 use contract::manifest::{SourceKind, SourceSettings};
 use contract::source::{ColumnFacts, SourceFacts, TableFacts};
@@ -172,7 +172,7 @@ fn uncomment_settings(text: &str) -> String {
 }
 
 /// The compiled contract as text, without locations.
-fn compiled_debug(text: &str, known: &[KnownSource<'_>]) -> String {
+fn compiled_debug(text: &str, known: &[IntrospectedSource<'_>]) -> String {
     let manifest = parse_manifest(text);
     let (contract, told) = compile(&manifest, known, "x");
     let Some(contract) = contract else {
@@ -214,7 +214,7 @@ proptest! {
 
         let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
         let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);
-        let known = [KnownSource::new(first, &csv), KnownSource::new(second, &sqlite)];
+        let known = [IntrospectedSource::new(first, &csv), IntrospectedSource::new(second, &sqlite)];
         let (contract, told) = compile(&manifest, &known, "x");
         let contract = contract.ok_or_else(|| TestCaseError::fail(format!("{told:?}\n{text}")))?;
         prop_assert_eq!(contract.collections.len(), tables.len());

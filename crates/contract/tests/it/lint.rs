@@ -1,6 +1,6 @@
 //! Findings about valid contracts.
 
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, render_all};
 use contract::lint::lint;
 use contract::manifest::{self, Manifest};
@@ -25,13 +25,13 @@ fn columns() -> Vec<ColumnFacts> {
 fn compiled(facts: &SourceFacts, text: &str) -> (Contract, Manifest) {
     let text = format!("[sources.s]\npath = \"s.db\"\n{text}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
-    let (contract, told) = compile(&manifest, &[KnownSource::new("s", facts)], "people");
+    let (contract, told) = compile(&manifest, &[IntrospectedSource::new("s", facts)], "people");
     (contract.unwrap_or_else(|| panic!("{}", render_all(&told, false))), manifest)
 }
 
 fn lint_diagnostics(facts: &SourceFacts, text: &str) -> Vec<Diagnostic> {
     let (contract, manifest) = compiled(facts, text);
-    lint(&contract, &manifest, &[KnownSource::new("s", facts)])
+    lint(&contract, &manifest, &[IntrospectedSource::new("s", facts)])
 }
 
 /// Each as `severity code: message`.
@@ -143,13 +143,13 @@ fn warns_about_schemas_that_clients_refuse() {
     ] {
         let mut odd = contract.clone();
         odd.tools[0].input_schema = Json::parse(schema).expect("JSON");
-        let found = lint(&odd, &manifest, &[KnownSource::new("s", &facts)]);
+        let found = lint(&odd, &manifest, &[IntrospectedSource::new("s", &facts)]);
         assert_eq!(codes(&found), expected, "{schema}");
         assert!(found.iter().all(|one| one.location.is_some()), "{schema}");
     }
     let mut odd = contract;
     odd.tools[1].input_schema = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
-    let found = lint(&odd, &manifest, &[KnownSource::new("s", &facts)]);
+    let found = lint(&odd, &manifest, &[IntrospectedSource::new("s", &facts)]);
     assert_snapshot!(render_all(&found, false), @r#"
     warning: the arguments of `list_people` are an `anyOf` at the top, which some clients refuse
      --> spile.toml:3:14
@@ -171,7 +171,7 @@ fn warns_about_schemas_that_clients_refuse() {
 fn warns_about_long_texts_and_many_tools() {
     let facts = facts(columns());
     let (contract, manifest) = compiled(&facts, GOOD);
-    let known = [KnownSource::new("s", &facts)];
+    let known = [IntrospectedSource::new("s", &facts)];
     let with = |change: &dyn Fn(&mut Contract)| {
         let mut odd = contract.clone();
         change(&mut odd);
@@ -268,7 +268,7 @@ fn warns_about_a_statement_without_a_description() {
         })
     };
     let statements = ["count", "most", "told"].map(|name| (name, gives()));
-    let known = [KnownSource { statements: &statements, ..KnownSource::new("s", &facts) }];
+    let known = [IntrospectedSource { statements: &statements, ..IntrospectedSource::new("s", &facts) }];
     let (contract, told) = compile(&manifest, &known, "people");
     let contract = contract.unwrap_or_else(|| panic!("{}", render_all(&told, false)));
     assert_snapshot!(render_all(&lint(&contract, &manifest, &known), false), @r"

@@ -23,7 +23,7 @@ mod toml_errors;
 mod truncation;
 
 use contract::{CompiledSchema, header_params};
-use json::{Json, ScanLimits, scan};
+use json::{Json, ParseLimits, parse};
 use proptest::prelude::*;
 
 const SCHEMA: &str = r#"{
@@ -39,7 +39,7 @@ const SCHEMA: &str = r#"{
 
 fn check(arguments: &str, expected: Result<(), &str>) {
     let check = CompiledSchema::compile(&Json::parse(SCHEMA).expect("JSON")).expect("compiles");
-    let doc = scan(arguments.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
+    let doc = parse(arguments.as_bytes().to_vec(), &ParseLimits::default()).expect("JSON");
     let got = check.validate(Some(doc.root())).map_err(|p| {
         format!("{} {} {}", p.field.unwrap_or_default(), p.reason.expect("a reason").as_str(), p.message)
     });
@@ -102,7 +102,7 @@ fn an_unknown_argument_without_a_near_match_lists_some_arguments() {
         format!(r#"{{"type":"object","additionalProperties":false,"properties":{{{}}}}}"#, names.join(","));
     let message = |schema: &str| {
         let check = CompiledSchema::compile(&Json::parse(schema).expect("JSON")).expect("compiles");
-        let doc = scan(br#"{"zebra":1}"#.to_vec(), &ScanLimits::default()).expect("JSON");
+        let doc = parse(br#"{"zebra":1}"#.to_vec(), &ParseLimits::default()).expect("JSON");
         check.validate(Some(doc.root())).expect_err("unknown").message
     };
     let listed = message(&schema);
@@ -141,7 +141,7 @@ fn internationalized_formats_are_validated() {
         let schema = CompiledSchema::compile(&Json::parse(&schema).expect("JSON")).expect("compiles");
         let validate = |text: &str| {
             let doc =
-                scan(format!(r#"{{"a":"{text}"}}"#).into_bytes(), &ScanLimits::default()).expect("JSON");
+                parse(format!(r#"{{"a":"{text}"}}"#).into_bytes(), &ParseLimits::default()).expect("JSON");
             schema.validate(Some(doc.root())).map_err(|error| error.message)
         };
         assert_eq!(validate(valid), Ok(()), "{valid}");
@@ -164,7 +164,7 @@ fn schemas_with_remote_references_or_costly_patterns_are_rejected() {
     let backtracking =
         CompiledSchema::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON"))
             .expect("compiles");
-    let doc = scan(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ScanLimits::default())
+    let doc = parse(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ParseLimits::default())
         .expect("JSON");
     assert!(backtracking.validate(Some(doc.root())).is_err());
 }
@@ -174,9 +174,9 @@ fn recursive_schemas_terminate() {
     let tree = r##"{"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"additionalProperties":false}}}"##;
     let check = CompiledSchema::compile(&Json::parse(tree).expect("JSON")).expect("compiles");
     let deep = |leaf: &str| {
-        scan(
+        parse(
             format!("{}{leaf}{}", "{\"next\":".repeat(60), "}".repeat(60)).into_bytes(),
-            &ScanLimits::default(),
+            &ParseLimits::default(),
         )
         .expect("JSON")
     };

@@ -1,6 +1,6 @@
 //! Compiled tools that search, write and run statements: schemas, descriptions, settings.
 
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::source::{
     ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts, WriteCapabilities,
     WriteSupport,
@@ -54,7 +54,7 @@ pub fn compile_table(
         .unwrap_or_else(|found| panic!("{}", contract::diagnostic::render_all(&found, false)));
     let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
     let statements = [("top", statement)];
-    compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &statements }], "people")
+    compile(&manifest, &[IntrospectedSource { name: "s", facts: &facts, statements: &statements }], "people")
 }
 
 fn compile_people(more: &str) -> Contract {
@@ -314,13 +314,13 @@ fn null_is_accepted_for_nullable_fields_only() {
 
 /// Only results that can have notices declare the member, so that other contracts do not change.
 #[test]
-fn notices_are_in_the_output_schema_where_values_may_be_withdrawn() {
+fn notices_are_in_the_output_schema_where_values_may_be_outdated() {
     let plain = compile_people(ALL);
     for tool in &plain.tools {
         assert!(!tool.output_schema.as_str().contains("notices"), "{}", tool.output_schema);
     }
-    let withdrawable = TableFacts { may_be_withdrawn: true, ..people_table() };
-    let (contract, _) = compile_table(withdrawable, Ok(top_statement()), ALL);
+    let may_be_outdated = TableFacts { may_be_outdated: true, ..people_table() };
+    let (contract, _) = compile_table(may_be_outdated, Ok(top_statement()), ALL);
     let contract = contract.expect("a contract");
     let notices = r#""type":"array","items":{"type":"string"},"description":"why values are missing"}"#;
     for (name, member) in [
@@ -339,8 +339,8 @@ fn notices_are_in_the_output_schema_where_values_may_be_withdrawn() {
 
 #[test]
 fn a_result_with_notices_fits_its_output_schema() {
-    let withdrawable = TableFacts { may_be_withdrawn: true, ..people_table() };
-    let (contract, _) = compile_table(withdrawable, Ok(top_statement()), ALL);
+    let may_be_outdated = TableFacts { may_be_outdated: true, ..people_table() };
+    let (contract, _) = compile_table(may_be_outdated, Ok(top_statement()), ALL);
     let contract = contract.expect("a contract");
     let collection = &contract.collections[0];
     let text = ValueRef::Text;
@@ -380,7 +380,7 @@ fn nothing_to_serve_is_explained_by_the_first_table_that_was_skipped() {
         contract::source::SkippedTable { table: "Sheet1".into(), reason: "it has no header row".into() };
     let facts = SourceFacts { skipped_tables: vec![skipped], ..SourceFacts::default() };
     let (contract, found) =
-        compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &[] }], "s");
+        compile(&manifest, &[IntrospectedSource { name: "s", facts: &facts, statements: &[] }], "s");
     assert!(contract.is_none());
     assert_eq!(found[0].message, "nothing to serve: `Sheet1` is not served: it has no header row");
     assert_eq!(found[0].help.as_deref(), Some("a table needs a row of column names: texts, above its rows"));

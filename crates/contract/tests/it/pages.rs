@@ -1,6 +1,6 @@
 //! Compiled tools, and pages that match their schemas.
 
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::cursor::CURSOR_BYTES_MAX;
 use contract::results::{Page, RECORD_BYTES_MAX, RecordError, record};
 use contract::source::{ColumnFacts, RowFlow, RowPosition, Sort, SourceFacts, TableFacts, Total};
@@ -25,7 +25,7 @@ fn compile_table(more: &str, columns: Vec<ColumnFacts>) -> Contract {
     let text = format!("[sources.s]\npath = \"people.csv\"\n[collections.people]\nsource = \"s\"\n{more}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
     let facts = facts(columns);
-    let (contract, found) = compile(&manifest, &[KnownSource::new("s", &facts)], "people");
+    let (contract, found) = compile(&manifest, &[IntrospectedSource::new("s", &facts)], "people");
     contract.unwrap_or_else(|| panic!("{found:?}"))
 }
 

@@ -1,14 +1,14 @@
 //! Hostile schemas and values: compiling and validating takes bounded work.
 
 use contract::CompiledSchema;
-use json::{Json, ScanLimits, scan};
+use json::{Json, ParseLimits, parse};
 
 fn compile(schema: &str) -> Result<CompiledSchema, String> {
     CompiledSchema::compile(&Json::parse(schema).expect("JSON")).map_err(|error| error.to_string())
 }
 
 fn validate(schema: &CompiledSchema, value: &str) -> Result<(), String> {
-    let doc = scan(value.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
+    let doc = parse(value.as_bytes().to_vec(), &ParseLimits::default()).expect("JSON");
     schema.validate(Some(doc.root())).map_err(|error| error.message)
 }
 

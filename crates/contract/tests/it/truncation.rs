@@ -1,7 +1,7 @@
 //! Truncated results match their output schema, whatever the limits and rows.
 
 use contract::bind::Projection;
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::results::{Page, RecordError, RowList};
 use contract::source::{
     ColumnFacts, RowFlow, RowPosition, SearchCoverage, SourceFacts, StatementFacts, TableFacts, Total,
@@ -34,7 +34,7 @@ fn contract(strays: u32, rows_max: usize) -> Contract {
     let statement = StatementFacts { columns: columns(strays), ..StatementFacts::default() };
     let statements = [("top", Ok(statement))];
     let (contract, found) =
-        compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &statements }], "t");
+        compile(&manifest, &[IntrospectedSource { name: "s", facts: &facts, statements: &statements }], "t");
     contract.unwrap_or_else(|| panic!("{}", contract::diagnostic::render_all(&found, false)))
 }
 

@@ -19,8 +19,8 @@ use std::task::{Context, Poll};
 use spile_core::ClientCapabilities;
 use wire::frame::sse::EventId;
 use wire::{
-    Decoded, Defaults, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, Notification, Request,
-    SessionLookup, Version,
+    Decoded, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, MessageContext, Notification,
+    Request, SessionLookup, Version,
 };
 
 pub use self::machine::{AcceptedTypes, CompleteReply};
@@ -91,7 +91,7 @@ impl Server {
             }
         };
         let defaults = HttpDefaults { headers, lookup_session: &lookup_session };
-        let decoded = self.decode(bytes, Defaults::Http(defaults));
+        let decoded = self.decode(bytes, MessageContext::Http(defaults));
         (decoded, found.get())
     }
 
@@ -105,7 +105,7 @@ impl Server {
         header: impl Fn(&str) -> HeaderField<'h>,
         cx: &mut Context<'_>,
     ) -> PostReply {
-        let channel = sender.ticket.map_or(ReplyChannel::Stateless, ReplyChannel::Session);
+        let channel = sender.ticket.map_or(ReplyChannel::NoSession, ReplyChannel::Session);
         let state = || sender.ticket.and_then(|ticket| self.session_state(&ticket));
         PostReply::Ready(match message {
             Decoded::Request(request) => match self.check_header_params(&request, header) {
@@ -263,7 +263,7 @@ impl Server {
         if let HeaderField::Single(version) = headers.protocol_version {
             match Version::parse_bytes(version) {
                 // 2026-07-28: "HTTP GET or DELETE to the MCP endpoint: respond with 405 Method Not Allowed."
-                Some(version) if version.has(Feature::Envelope) => return Err(Refusal::NoSession),
+                Some(version) if version.has(Feature::RequestMeta) => return Err(Refusal::NoSession),
                 Some(_) => {}
                 None => return Err(Refusal::UnsupportedVersion),
             }

@@ -15,7 +15,7 @@ use super::machine::{
 };
 use crate::in_flight::{OutgoingMessage, PendingResponse, SubscriptionStream};
 use crate::server::SseConnection;
-use crate::session_streams::{StreamItem, StreamReader};
+use crate::session_streams::{SessionStreamReader, StreamItem};
 
 /// A response that was not ready at the first poll. Dropping it cancels a call of the stateless era.
 pub struct WaitingReply {
@@ -35,7 +35,7 @@ pub struct ReplyStream {
 /// Where the events of a response come from.
 enum EventSource {
     Call(ResponseCall),
-    SessionStream(StreamReader),
+    SessionStream(SessionStreamReader),
     Subscription(SubscriptionStream),
     /// Everything that the server sends on an HTTP+SSE connection.
     SseConnection(SseConnection),
@@ -55,7 +55,7 @@ impl WaitingReply {
 
     /// A call that belongs to a session.
     pub(crate) fn session_stream(
-        reader: StreamReader,
+        reader: SessionStreamReader,
         version: Version,
         accepted: AcceptedTypes,
         limits: &Limits,
@@ -106,7 +106,7 @@ impl WaitingReply {
 
 impl ReplyStream {
     /// The session's own stream, or one that is resumed.
-    pub(crate) fn session_stream(reader: StreamReader, version: Version, keep_alive_ms: u64) -> Self {
+    pub(crate) fn session_stream(reader: SessionStreamReader, version: Version, keep_alive_ms: u64) -> Self {
         let resumption = resumption(&reader, version);
         let unsent = resumption.opening_of_silent_stream();
         Self::new(EventSource::SessionStream(reader), resumption, unsent, keep_alive_ms)
@@ -168,7 +168,7 @@ fn poll_source<T>(
 }
 
 /// How a client resumes a stream of its session.
-fn resumption(reader: &StreamReader, version: Version) -> Resumption {
+fn resumption(reader: &SessionStreamReader, version: Version) -> Resumption {
     Resumption::Yes { priming: version.has(Feature::Priming).then(|| reader.start_event_id()) }
 }
 

@@ -580,7 +580,7 @@ fn every_last_event_id_has_one_answer() {
         check(&session, one("1-1"), "StreamNotFound");
         check(&session, one("19-0"), "id: 19-0|event: message|id: 19-1|event: message|id: 19-2|end");
         // The session itself has expired.
-        fixture.platform.set_ms(fixture.platform.now_ms() + Limits::default().session_age_ms);
+        fixture.platform.set_ms(fixture.platform.now_ms() + Limits::default().session_ttl_ms);
         check(&session, one("19-0"), "SessionNotFound");
         check(&session, HeaderField::Absent, "SessionNotFound");
     });

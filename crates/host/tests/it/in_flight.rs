@@ -10,7 +10,7 @@ use host::{
 use json::Json;
 use spile_core::{Call, CallContext, Catalog, Limits, Principal, Provider, Run, Tool};
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification, Peer, SessionLookup, Version};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, Notification, Peer, SessionLookup, Version};
 
 /// One tool that never returns.
 struct NeverProvider;
@@ -44,7 +44,8 @@ impl Client {
     async fn send(&self, message: &str) {
         let reply_channel = ReplyChannel::Pipe(self.connection.clone());
         let peer = Peer::from_version(Version::V2025_03_26);
-        let pending = match self.server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer))) {
+        let pending = match self.server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)))
+        {
             Decoded::Request(request) => {
                 match self.server.dispatch(request, &CallerIdentity::default(), reply_channel) {
                     Dispatched::Call(in_flight) => Some(PendingResponse::Single(in_flight)),
@@ -115,12 +116,13 @@ fn session(server: &Arc<Server>) -> SessionTicket {
     let message =
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(defaults))
+    let Decoded::Request(request) =
+        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults))
     else {
         panic!("a handshake is a request");
     };
     let Dispatched::Initialized { session, .. } =
-        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
+        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
     else {
         panic!("a handshake creates a session");
     };
@@ -128,7 +130,7 @@ fn session(server: &Arc<Server>) -> SessionTicket {
 }
 
 fn dispatch_call(server: &Arc<Server>, ticket: SessionTicket) -> PendingResponse {
-    let defaults = Defaults::Batched(ticket.peer);
+    let defaults = MessageContext::Batched(ticket.peer);
     let Decoded::Request(request) = server.decode(call(1).into_bytes(), defaults) else {
         panic!("a request")
     };

@@ -16,7 +16,7 @@ use spile_core::{
 };
 use testkit::FakePlatform;
 use tokio::sync::Notify;
-use wire::{Decoded, Defaults, Peer, Version};
+use wire::{Decoded, MessageContext, Peer, Version};
 
 /// Tools that return one word: at once, when released, never, or after an elicitation.
 #[derive(Default)]
@@ -103,11 +103,11 @@ impl TestServer {
     }
 
     fn dispatch(&self, message: &str, identity: &CallerIdentity) -> Dispatched {
-        let defaults = Defaults::Pipe(Some(Peer::from_version(Version::V2025_06_18)));
+        let defaults = MessageContext::Pipe(Some(Peer::from_version(Version::V2025_06_18)));
         let Decoded::Request(request) = self.server.decode(message.as_bytes().to_vec(), defaults) else {
             panic!("a request: {message}");
         };
-        self.server.dispatch(request, identity, ReplyChannel::Stateless)
+        self.server.dispatch(request, identity, ReplyChannel::NoSession)
     }
 
     fn call(&self, tool: &str, era: Era, identity: &CallerIdentity) -> PendingResponse {
@@ -305,7 +305,7 @@ async fn answer_after_swap(next: WordProvider) -> String {
     let connection = test.server.open_pipe();
     let peer = Peer::negotiated(Version::V2025_06_18, ClientCapabilities::ELICITATION_FORM);
     let message = call("ask", Era::Old, "").into_bytes();
-    let Decoded::Request(request) = test.server.decode(message, Defaults::Pipe(Some(peer))) else {
+    let Decoded::Request(request) = test.server.decode(message, MessageContext::Pipe(Some(peer))) else {
         panic!("a request")
     };
     let reply_channel = ReplyChannel::Pipe(connection.clone());

@@ -20,7 +20,7 @@ use spile_core::{
     Principal, Provider, Run, Tool,
 };
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Peer, Version};
+use wire::{Decoded, MessageContext, Peer, Version};
 
 const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
 
@@ -97,11 +97,12 @@ fn answers(state: &str, key: &str, value: &str) -> String {
 /// The response to one message.
 async fn respond(server: &Arc<Server>, message: &str) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer)))
+    let Decoded::Request(request) =
+        server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)))
     else {
         panic!("a request: {message}")
     };
-    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::Stateless) {
+    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::NoSession) {
         Dispatched::Call(in_flight) => finish(PendingResponse::Single(in_flight)).await,
         Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => body,
         Dispatched::Subscription(_) => panic!("a call"),
@@ -153,7 +154,8 @@ impl PipeClient {
         let peer = Peer::negotiated(Version::V2025_11_25, ClientCapabilities::ELICITATION_FORM);
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-        let Decoded::Request(request) = self.server.decode(message.into_bytes(), Defaults::Pipe(Some(peer)))
+        let Decoded::Request(request) =
+            self.server.decode(message.into_bytes(), MessageContext::Pipe(Some(peer)))
         else {
             panic!("a request")
         };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use host::{CallerIdentity, Config, GET_STREAM, ReplyChannel, Server, SessionStreams, StreamReader};
+use host::{CallerIdentity, Config, GET_STREAM, ReplyChannel, Server, SessionStreamReader, SessionStreams};
 use spile_core::{
     Call, CallContext, CallError, Catalog, CatalogChange, ChangeListener, ItemKind, Limits, Provider, Run,
 };
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Headers, HttpDefaults, SessionLookup};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, SessionLookup};
 
 /// An empty catalog that reports changes.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Wake for WakeCounter {
 }
 
 /// Reads all pending events, as the response to a GET does, and returns their number.
-fn read_events(reader: &mut StreamReader, waker: &Waker) -> usize {
+fn read_events(reader: &mut SessionStreamReader, waker: &Waker) -> usize {
     let mut cx = Context::from_waker(waker);
     std::iter::from_fn(|| match reader.poll_next(&mut cx) {
         Poll::Ready(Some(item)) => Some(item),
@@ -57,12 +57,13 @@ fn events_reach_the_second_reader_even_if_the_first_polls_again() {
     let message =
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Http(defaults))
+    let Decoded::Request(request) =
+        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults))
     else {
         panic!("a handshake is a request");
     };
     let host::Dispatched::Initialized { session, .. } =
-        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
+        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
     else {
         panic!("a handshake creates a session");
     };

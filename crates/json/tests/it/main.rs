@@ -1,15 +1,15 @@
-//! What the scanner accepts and rejects, and that it agrees with `serde_json` otherwise.
+//! What the parser accepts and rejects, and that it agrees with `serde_json` otherwise.
 
-use json::{Json, ScanErrorKind, ScanLimits, scan, write};
+use json::{Json, JsonErrorKind, ParseLimits, parse, write};
 use proptest::prelude::*;
 
-fn check(text: &str, expected: Result<&str, ScanErrorKind>) {
+fn check(text: &str, expected: Result<&str, JsonErrorKind>) {
     check_bytes(text.as_bytes(), expected);
 }
 
-fn check_bytes(bytes: &[u8], expected: Result<&str, ScanErrorKind>) {
-    let limits = ScanLimits { depth_max: 4, slots_max: 40 };
-    let got = scan(bytes.to_vec(), &limits)
+fn check_bytes(bytes: &[u8], expected: Result<&str, JsonErrorKind>) {
+    let limits = ParseLimits { depth_max: 4, values_max: 40 };
+    let got = parse(bytes.to_vec(), &limits)
         .map(|doc| Json::from(doc.root()).to_string())
         .map_err(|error| error.kind);
     assert_eq!(got.as_deref().map_err(|e| *e), expected, "{}", String::from_utf8_lossy(bytes));
@@ -73,7 +73,7 @@ fn scan_rejects_invalid_json() {
         "\0",
         "{\"a\":1\0}",
     ] {
-        check(text, Err(ScanErrorKind::Syntax));
+        check(text, Err(JsonErrorKind::Syntax));
     }
 }
 
@@ -183,7 +183,7 @@ fn scan_follows_the_grammar_in_edge_cases() {
         check(text, Ok(text));
     }
     for text in EDGE_CASES_INVALID.lines().filter(|line| !line.is_empty()) {
-        check(text, Err(ScanErrorKind::Syntax));
+        check(text, Err(JsonErrorKind::Syntax));
     }
     // Only four characters are white space. Control characters must be escaped, except DEL.
     for (space, ok) in [
@@ -201,11 +201,11 @@ fn scan_follows_the_grammar_in_edge_cases() {
     ] {
         check(
             &format!("{space}[{space}1{space}]{space}"),
-            if ok { Ok("[1]") } else { Err(ScanErrorKind::Syntax) },
+            if ok { Ok("[1]") } else { Err(JsonErrorKind::Syntax) },
         );
     }
     for c in (0..0x20).map(char::from) {
-        check(&format!("\"{c}\""), Err(ScanErrorKind::Syntax));
+        check(&format!("\"{c}\""), Err(JsonErrorKind::Syntax));
     }
     for c in ['\u{7f}', '\u{85}', '\u{2028}', '\u{feff}', '\u{fffe}', '\u{10ffff}'] {
         let text = format!("\"{c}\"");
@@ -219,10 +219,10 @@ fn strings_of_any_length_end_at_the_quote() {
         let plain = "é".repeat(len / 2) + &"x".repeat(len % 2);
         for (tail, ok) in [("", true), (r"\n", true), (r#"\""#, true), ("\u{1}", false), ("\n", false)] {
             let text = format!("\"{plain}{tail}{plain}\"");
-            check(&text, if ok { Ok(&text) } else { Err(ScanErrorKind::Syntax) });
+            check(&text, if ok { Ok(&text) } else { Err(JsonErrorKind::Syntax) });
         }
-        check(&format!("\"{plain}"), Err(ScanErrorKind::Syntax));
-        check(&format!("\"{plain}\\"), Err(ScanErrorKind::Syntax));
+        check(&format!("\"{plain}"), Err(JsonErrorKind::Syntax));
+        check(&format!("\"{plain}\\"), Err(JsonErrorKind::Syntax));
     }
 }
 
@@ -240,45 +240,45 @@ fn scan_rejects_invalid_utf8_anywhere() {
         b"\"\xe2\x82\"",
         b"\xff\xfe[\x00]\x00",
     ] {
-        check_bytes(bytes, Err(ScanErrorKind::InvalidUtf8));
+        check_bytes(bytes, Err(JsonErrorKind::InvalidUtf8));
     }
 }
 
 #[test]
 fn duplicate_keys_are_found_unescaped_at_any_depth() {
-    check(r#"{"a":1,"a":2}"#, Err(ScanErrorKind::DuplicateKey));
-    check(r#"{"a":1,"\u0061":2}"#, Err(ScanErrorKind::DuplicateKey));
-    check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(ScanErrorKind::DuplicateKey));
+    check(r#"{"a":1,"a":2}"#, Err(JsonErrorKind::DuplicateKey));
+    check(r#"{"a":1,"\u0061":2}"#, Err(JsonErrorKind::DuplicateKey));
+    check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(JsonErrorKind::DuplicateKey));
     check(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#, Ok(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#));
     let many: Vec<String> = (0..18).map(|i| format!("\"k{i}\":0")).collect();
     check(&format!("{{{}}}", many.join(",")), Ok(&format!("{{{}}}", many.join(","))));
-    check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(ScanErrorKind::DuplicateKey));
+    check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(JsonErrorKind::DuplicateKey));
 }
 
 #[test]
 fn depth_and_number_of_values_are_limited() {
-    check("[[[[[]]]]]", Err(ScanErrorKind::TooDeep));
-    check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(ScanErrorKind::TooDeep));
+    check("[[[[[]]]]]", Err(JsonErrorKind::TooDeep));
+    check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(JsonErrorKind::TooDeep));
     check(&format!("[{}0]", "0,".repeat(38)), Ok(&format!("[{}0]", "0,".repeat(38))));
-    check(&format!("[{}0]", "0,".repeat(39)), Err(ScanErrorKind::TooManyValues));
+    check(&format!("[{}0]", "0,".repeat(39)), Err(JsonErrorKind::TooManyValues));
     let deep = "[".repeat(1_000_000);
     assert_eq!(
-        scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.kind),
-        Err(ScanErrorKind::TooDeep)
+        parse(deep.into_bytes(), &ParseLimits::default()).map(|_| ()).map_err(|b| b.kind),
+        Err(JsonErrorKind::TooDeep)
     );
 }
 
 #[test]
 fn an_error_names_the_byte() {
     let error =
-        scan(b"{\"a\":1,\"a\":2}".to_vec(), &ScanLimits::default()).map(|_| ()).expect_err("duplicate");
+        parse(b"{\"a\":1,\"a\":2}".to_vec(), &ParseLimits::default()).map(|_| ()).expect_err("duplicate");
     assert_eq!((error.offset, error.to_string().as_str()), (7, "duplicate key at byte 7"));
 }
 
 #[test]
 fn node_returns_members_and_elements() {
     let doc =
-        scan(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ScanLimits::default()).expect("valid");
+        parse(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ParseLimits::default()).expect("valid");
     let a = doc.root().get("a").expect("a");
     let raws: Vec<&str> = a.elements().map(|n| n.raw()).collect();
     assert_eq!(raws, ["1", "\"x\\ty\"", "{\"b\":null}"]);
@@ -339,11 +339,11 @@ proptest! {
     #[test]
     fn scan_never_panics_and_agrees_with_serde_on_validity(bytes in prop::collection::vec(
         prop_oneof![prop::sample::select(b"{}[]\",:\\ utrfn0123456789.eE+-\n".to_vec()), any::<u8>()], 0..40)) {
-        let ours = scan(bytes.clone(), &ScanLimits::default());
+        let ours = parse(bytes.clone(), &ParseLimits::default());
         let serde = serde_json::from_slice::<serde_json::Value>(&bytes);
         match ours.map_err(|b| b.kind) {
             // serde_json keeps the last of two equal keys and rejects huge exponents as out of range.
-            Err(ScanErrorKind::DuplicateKey) => prop_assert!(true),
+            Err(JsonErrorKind::DuplicateKey) => prop_assert!(true),
             Ok(_) => prop_assert!(serde.is_ok() || serde.is_err_and(|e| e.to_string().contains("out of range"))),
             Err(_) => prop_assert!(serde.is_err(), "{}", String::from_utf8_lossy(&bytes)),
         }
@@ -354,7 +354,7 @@ proptest! {
         let s = s.repeat(times);
         let mut out = Vec::new();
         write::string(&mut out, &s);
-        let doc = scan(out, &ScanLimits::default()).expect("valid");
+        let doc = parse(out, &ParseLimits::default()).expect("valid");
         prop_assert_eq!(doc.root().str().expect("a string").into_owned(), s);
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use contract::source::WriteError;
-use json::{Doc, ScanErrorKind, ScanLimits, scan};
+use json::{Doc, JsonErrorKind, ParseLimits, parse};
 use memchr::memchr2;
 
 use super::edit::{self, ObjectStyle};
@@ -21,7 +21,7 @@ pub(super) struct JsonDocument {
     pub(super) pointer: Option<String>,
 }
 
-const LIMITS: ScanLimits = ScanLimits { depth_max: 64, slots_max: 500_000 };
+const LIMITS: ParseLimits = ParseLimits { depth_max: 64, values_max: 500_000 };
 
 /// The span of the array and of its elements.
 struct ArraySpan {
@@ -146,10 +146,10 @@ impl JsonDocument {
     fn syntax_error(&self, bytes: &[u8]) -> ParseError {
         let from = content_start(bytes).unwrap_or(0);
         let file = ErrorContext { bytes, record: None };
-        let limits = ScanLimits { slots_max: 50_000_000, ..LIMITS };
-        match scan(bytes[from..].to_vec(), &limits) {
-            Err(error) if error.kind != ScanErrorKind::TooManyValues => {
-                suggest_json_lines(bytes, file.scan_error(from, error))
+        let limits = ParseLimits { values_max: 50_000_000, ..LIMITS };
+        match parse(bytes[from..].to_vec(), &limits) {
+            Err(error) if error.kind != JsonErrorKind::TooManyValues => {
+                suggest_json_lines(bytes, file.json_error(from, error))
             }
             _ => file.error_at(from, "is not valid JSON", "correct it"),
         }
@@ -160,10 +160,10 @@ impl JsonDocument {
         let from = content_start(bytes)?;
         let around = [&bytes[from..array.start], b"[]", &bytes[array.end..]].concat();
         let file = ErrorContext { bytes, record: None };
-        scan(around, &LIMITS).map(drop).map_err(|mut error| {
+        parse(around, &LIMITS).map(drop).map_err(|mut error| {
             let gap = array.end - array.start - 2;
             error.offset += if from + error.offset > array.start { gap } else { 0 };
-            file.scan_error(from, error)
+            file.json_error(from, error)
         })
     }
 
@@ -178,9 +178,9 @@ impl JsonDocument {
             None | Some("") => what.to_owned(),
             Some(pointer) => format!("at `{pointer}` {what}"),
         };
-        match scan(bytes[from..].to_vec(), &LIMITS) {
-            Err(error) if error.kind != ScanErrorKind::TooManyValues => {
-                suggest_json_lines(bytes, file.scan_error(from, error))
+        match parse(bytes[from..].to_vec(), &LIMITS) {
+            Err(error) if error.kind != JsonErrorKind::TooManyValues => {
+                suggest_json_lines(bytes, file.json_error(from, error))
             }
             scanned => {
                 let arrays = record_arrays(
@@ -276,8 +276,8 @@ fn record_arrays(
 pub(super) fn is_json(mut bytes: Vec<u8>) -> bool {
     let Ok(start) = content_start(&bytes) else { return false };
     bytes.drain(..start);
-    match scan(bytes, &LIMITS).map_err(|error| error.kind) {
-        Ok(_) | Err(ScanErrorKind::TooLong | ScanErrorKind::TooDeep | ScanErrorKind::TooManyValues) => true,
+    match parse(bytes, &LIMITS).map_err(|error| error.kind) {
+        Ok(_) | Err(JsonErrorKind::TooLong | JsonErrorKind::TooDeep | JsonErrorKind::TooManyValues) => true,
         Err(_) => false,
     }
 }
@@ -297,7 +297,7 @@ fn no_array_help(doc: &Doc, at: usize) -> &'static str {
 fn suggest_json_lines(bytes: &[u8], error: ParseError) -> ParseError {
     let text = &bytes[content_start(bytes).unwrap_or(0)..];
     let first = text.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let is_object = first.starts_with(b"{") && scan(first.to_vec(), &LIMITS).is_ok();
+    let is_object = first.starts_with(b"{") && parse(first.to_vec(), &LIMITS).is_ok();
     if is_object {
         let help = "name it `.jsonl`, or set `kind = \"jsonl\"`: it looks like JSON Lines";
         return ParseError { help: Some(help.into()), ..error };
@@ -423,7 +423,7 @@ impl JsonCursor<'_> {
     fn read_name(&mut self) -> Option<Doc> {
         let from = self.position;
         self.skip_string()?;
-        let name = scan(self.bytes[from..self.position].to_vec(), &LIMITS).ok()?;
+        let name = parse(self.bytes[from..self.position].to_vec(), &LIMITS).ok()?;
         self.skip_whitespace();
         if self.peek() != b':' {
             return None;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use contract::source::{SourceError, WriteError};
-use json::{Doc, ScanLimits, scan};
+use json::{Doc, ParseLimits, parse};
 
 use super::value::{is_equal_to, write_json};
 use crate::location::TextLocation;
@@ -67,7 +67,7 @@ pub(super) fn changed_error() -> WriteError {
 }
 
 fn scan_object(object: &[u8]) -> Option<Doc> {
-    scan(object.to_vec(), &ScanLimits { depth_max: 64, slots_max: 500_000 }).ok()
+    parse(object.to_vec(), &ParseLimits { depth_max: 64, values_max: 500_000 }).ok()
 }
 
 /// Writes a new object in the style of another. Its members are in the order of the table's columns.

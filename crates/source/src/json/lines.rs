@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use contract::source::WriteError;
-use json::{ScanLimits, scan};
+use json::{ParseLimits, parse};
 use memchr::memchr;
 
 use super::edit::{self, ObjectStyle};
@@ -141,7 +141,7 @@ fn suggest_json_document(bytes: &[u8], error: ParseError) -> ParseError {
     let text = &bytes[content_start(bytes).unwrap_or(0)..];
     let start = text.trim_ascii_start();
     const LOOKED_BYTES_MAX: usize = 1 << 20;
-    let is_whole = || text.len() <= LOOKED_BYTES_MAX && scan(text.to_vec(), &ScanLimits::default()).is_ok();
+    let is_whole = || text.len() <= LOOKED_BYTES_MAX && parse(text.to_vec(), &ParseLimits::default()).is_ok();
     if start.starts_with(b"[") || (start.starts_with(b"{") && is_whole()) {
         let help = "name it `.json`, or set `kind = \"json\"`: it looks like one JSON document";
         return ParseError { help: Some(help.into()), ..error };

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
-use json::{Doc, Node, NodeKind, ScanError, ScanErrorKind, ScanLimits, exact_f64, scan, write};
+use json::{Doc, JsonError, JsonErrorKind, Node, NodeKind, ParseLimits, exact_f64, parse, write};
 
 use crate::location::TextLocation;
 use crate::tables::{ParseError, StoredValue, Table};
@@ -15,7 +15,7 @@ const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 const COLUMNS_MAX: usize = 1024;
 /// The largest object, with everything in it.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
-const LIMITS: ScanLimits = ScanLimits { depth_max: 64, slots_max: 500_000 };
+const LIMITS: ParseLimits = ParseLimits { depth_max: 64, values_max: 500_000 };
 
 /// Where the text begins, after a byte order mark.
 pub(super) fn content_start(bytes: &[u8]) -> Result<usize, ParseError> {
@@ -51,16 +51,16 @@ impl ErrorContext<'_> {
     }
 
     /// `from` is where the scanned text begins.
-    pub(super) fn scan_error(&self, from: usize, error: ScanError) -> ParseError {
+    pub(super) fn json_error(&self, from: usize, error: JsonError) -> ParseError {
         let (message, help) = match error.kind {
-            ScanErrorKind::InvalidUtf8 => ("is not UTF-8", "save the file as UTF-8"),
-            ScanErrorKind::Syntax => {
+            JsonErrorKind::InvalidUtf8 => ("is not UTF-8", "save the file as UTF-8"),
+            JsonErrorKind::Syntax => {
                 ("is not valid JSON", syntax_help(self.bytes, from + error.offset, self.record))
             }
-            ScanErrorKind::TooDeep => ("is nested deeper than 64 levels", "flatten it"),
-            ScanErrorKind::DuplicateKey => ("names a member twice", "remove one of the two"),
-            ScanErrorKind::TooManyValues => ("has more than 500000 values", "make it smaller"),
-            ScanErrorKind::TooLong => ("is too long", "make it smaller"),
+            JsonErrorKind::TooDeep => ("is nested deeper than 64 levels", "flatten it"),
+            JsonErrorKind::DuplicateKey => ("names a member twice", "remove one of the two"),
+            JsonErrorKind::TooManyValues => ("has more than 500000 values", "make it smaller"),
+            JsonErrorKind::TooLong => ("is too long", "make it smaller"),
         };
         self.error_at(from + error.offset, message, help)
     }
@@ -95,7 +95,7 @@ pub(super) fn parse_object(
         let message = format!("has more than {RECORD_BYTES_MAX} bytes");
         return Err(at.error_at(from, &message, "make it smaller, or put the data into a SQLite database"));
     }
-    let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|error| at.scan_error(from, error))?;
+    let doc = parse(bytes[from..to].to_vec(), &LIMITS).map_err(|error| at.json_error(from, error))?;
     if doc.root().kind() != NodeKind::Object {
         let help = "make it an object, such as `{\"id\": 1}`: each row is one";
         return Err(at.error_at(from + doc.root().span().start, "is not an object", help));
@@ -191,7 +191,7 @@ impl<'d> JsonValue<'d> {
 /// Whether a member has this value already.
 pub(super) fn is_equal_to(node: Node<'_>, stored: StoredValue<'_>) -> bool {
     match stored {
-        StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
+        StoredValue::Json(text) => match parse(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => {
                 let (mut new, mut old) = (Vec::new(), Vec::new());
                 doc.root().write_compact(&mut new);
@@ -242,13 +242,13 @@ pub(super) fn write_json(out: &mut Vec<u8>, stored: StoredValue<'_>) -> Result<(
         StoredValue::Integer(n) => write::integer(out, n),
         StoredValue::Real(n) if n.is_finite() => write::number(out, n),
         StoredValue::Real(_) => return Err("JSON cannot represent this number"),
-        StoredValue::NumberText(digits) => match scan(digits.as_bytes().to_vec(), &LIMITS) {
+        StoredValue::NumberText(digits) => match parse(digits.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) if doc.root().kind() == NodeKind::Number && doc.root().raw() == digits => {
                 out.extend_from_slice(digits.as_bytes());
             }
             _ => return Err("JSON cannot represent this number"),
         },
-        StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
+        StoredValue::Json(text) => match parse(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => doc.root().write_compact(out),
             Err(_) => return Err("the value is not valid JSON"),
         },
@@ -259,12 +259,12 @@ pub(super) fn write_json(out: &mut Vec<u8>, stored: StoredValue<'_>) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use json::{ScanLimits, scan};
+    use json::{ParseLimits, parse};
 
     use super::{StoredValue, parse_number};
 
     fn check(raw: &str, expected: StoredValue<'_>) {
-        let doc = scan(raw.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
+        let doc = parse(raw.as_bytes().to_vec(), &ParseLimits::default()).expect("JSON");
         assert_eq!(format!("{:?}", parse_number(doc.root())), format!("{expected:?}"), "{raw}");
     }
 

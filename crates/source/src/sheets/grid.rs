@@ -219,7 +219,7 @@ impl Grid {
         let computed = computed.filter(|(_, column)| has_formula(**column));
         if self.depends_on_other_sheets {
             let columns = layout.columns.iter().enumerate();
-            table.may_be_withdrawn =
+            table.may_be_outdated =
                 columns.filter(|(_, column)| has_formula(**column)).map(|(at, _)| at).collect();
         }
         table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();

@@ -54,15 +54,15 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     if !changed.is_empty() {
         let stale = StaleCells::find(&archive, &book, &changed, budget)?;
         for (table, (sheet_index, columns)) in parsed.tables.iter_mut().zip(&layouts) {
-            withdraw_stale(table, stale.positions(*sheet_index, table.row_numbers(), columns), columns);
+            invalidate_stale(table, stale.positions(*sheet_index, table.row_numbers(), columns), columns);
             parsed.notes.extend(table.notice.as_deref().map(str::to_owned));
         }
     }
     Ok(parsed)
 }
 
-/// Withdraws stale values, and says so in the table's notice.
-fn withdraw_stale(table: &mut Table, cells: Vec<(u32, usize)>, columns: &[u32]) {
+/// Invalidates stale values, and says so in the table's notice.
+fn invalidate_stale(table: &mut Table, cells: Vec<(u32, usize)>, columns: &[u32]) {
     let Some((row, column)) = cells.first() else { return };
     let first = CellAddress { row: table.row_numbers()[*row as usize], column: columns[*column] };
     let cells_text = match cells.len() {
@@ -78,7 +78,7 @@ fn withdraw_stale(table: &mut Table, cells: Vec<(u32, usize)>, columns: &[u32]) 
     };
     let notice = format!("{cells_text} may depend on cells that were written since it was last calculated");
     table.notice = Some(notice.into());
-    table.withdraw(cells);
+    table.invalidate(cells);
 }
 
 pub(super) fn rewrite(

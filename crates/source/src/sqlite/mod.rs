@@ -159,7 +159,12 @@ impl Source for Sqlite {
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
-        Ok(Arc::new(write::TableWriter::new(&self.write_connection, &self.options, &*self.schema()?, shape)?))
+        Ok(Arc::new(write::SqliteWriter::new(
+            &self.write_connection,
+            &self.options,
+            &*self.schema()?,
+            shape,
+        )?))
     }
 
     fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {

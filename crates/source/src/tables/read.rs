@@ -74,8 +74,8 @@ impl snapshot_reader::ReadableTable for TableView {
 
     fn key_notice(&self, key: &[usize]) -> Option<Arc<str>> {
         let is_key = |field: usize| key.iter().any(|at| self.columns[*at].column_index == Some(field));
-        let is_withdrawn = self.table.withdrawn().iter().any(|(_, field)| is_key(*field));
-        self.notice().filter(|_| is_withdrawn)
+        let is_outdated = self.table.outdated().iter().any(|(_, field)| is_key(*field));
+        self.notice().filter(|_| is_outdated)
     }
 
     fn search_columns(&self, positions: &[usize]) -> Vec<&TableColumn> {

@@ -118,7 +118,7 @@ impl FileSnapshot {
             row_count: Some(u64::from(table.len())),
             write_support: WriteSupport::transactional_unless(table.read_only_reason.clone()),
             likely_header_row: table.likely_header_row,
-            may_be_withdrawn: !table.may_be_withdrawn.is_empty(),
+            may_be_outdated: !table.may_be_outdated.is_empty(),
             ..TableFacts::new(&table.name, table.column_facts())
         });
         let (notes, skipped) = (self.notes.clone(), self.skipped_tables.clone());

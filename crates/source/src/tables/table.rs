@@ -44,8 +44,8 @@ pub(crate) struct Table {
     pub(crate) read_only_reason: Option<String>,
     /// Columns that callers cannot set, by position, each with the reason: a formula computes them.
     pub(crate) computed: Vec<(usize, String)>,
-    /// Columns with a value that the file may withdraw later: a formula on another table's rows computes it.
-    pub(crate) may_be_withdrawn: Vec<usize>,
+    /// Columns with a value that the file may invalidate later: a formula on another table's rows computes it.
+    pub(crate) may_be_outdated: Vec<usize>,
     /// What callers should know about the values, as a sentence.
     pub(crate) notice: Option<Arc<str>>,
     /// The row that probably names the columns, if the header row looks like a title.
@@ -61,8 +61,8 @@ pub(crate) struct Table {
     columns: Vec<ColumnData>,
     /// Each row's number in the file, as people count.
     row_numbers: Vec<u32>,
-    /// Rows and columns of the values that were withdrawn, ascending.
-    withdrawn: Vec<(u32, usize)>,
+    /// Rows and columns of the values that were outdated, ascending.
+    outdated: Vec<(u32, usize)>,
     cell_count: usize,
     texts: String,
     blobs: Vec<u8>,
@@ -108,7 +108,7 @@ impl Table {
             header,
             read_only_reason: None,
             computed: Vec::new(),
-            may_be_withdrawn: Vec::new(),
+            may_be_outdated: Vec::new(),
             notice: None,
             likely_header_row: None,
             row_unit: "row",
@@ -116,7 +116,7 @@ impl Table {
             is_schemaless: false,
             has_nested_json: false,
             row_numbers: Vec::new(),
-            withdrawn: Vec::new(),
+            outdated: Vec::new(),
             cell_count: 0,
             texts: String::new(),
             blobs: Vec::new(),
@@ -191,9 +191,9 @@ impl Table {
         Some(payload)
     }
 
-    /// Withdraws values that may be wrong: the cells read as null from now on. The column keeps the type that it has
+    /// Invalidates values that may be wrong: the cells read as null from now on. The column keeps the type that it has
     /// with them, so that the contract does not change until they come back. `cells` are rows and columns, ascending.
-    pub(crate) fn withdraw(&mut self, cells: Vec<(u32, usize)>) {
+    pub(crate) fn invalidate(&mut self, cells: Vec<(u32, usize)>) {
         for (row, column) in &cells {
             let column = &mut self.columns[*column];
             let at = row.wrapping_sub(column.first_row) as usize;
@@ -201,16 +201,16 @@ impl Table {
                 *tag = ValueTag::Null;
             }
         }
-        self.withdrawn = cells;
+        self.outdated = cells;
     }
 
-    /// The cells whose values were withdrawn.
-    pub(crate) fn withdrawn(&self) -> &[(u32, usize)] {
-        &self.withdrawn
+    /// The cells whose values were outdated.
+    pub(crate) fn outdated(&self) -> &[(u32, usize)] {
+        &self.outdated
     }
 
-    pub(super) fn is_withdrawn(&self, row: u32, column: usize) -> bool {
-        self.withdrawn.binary_search(&(row, column)).is_ok()
+    pub(super) fn is_outdated(&self, row: u32, column: usize) -> bool {
+        self.outdated.binary_search(&(row, column)).is_ok()
     }
 
     /// Each row's number in the file, ascending.
@@ -290,7 +290,7 @@ impl Table {
             let facts =
                 column.profile.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
             ColumnFacts {
-                nullable: facts.nullable || self.may_be_withdrawn.contains(&at),
+                nullable: facts.nullable || self.may_be_outdated.contains(&at),
                 read_only_reason: computed.map(|(_, reason)| reason.clone()),
                 has_default: computed.is_some(),
                 is_base64: self.has_nested_json && column.profile.is_base64(),

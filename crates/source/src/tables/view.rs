@@ -264,12 +264,12 @@ fn check_value(
     let value = column.value(table, row);
     let cell = value.as_value_ref();
     let (location, name) = (|| row_location(at, table, row), || column.name.clone());
-    let is_withdrawn = || column.column_index.is_some_and(|field| table.is_withdrawn(row, field));
+    let is_outdated = || column.column_index.is_some_and(|field| table.is_outdated(row, field));
     match requirement {
         Requirement::Key if column.to_text(cell).is_none_or(|text| text.is_empty()) => {
             return Err(TableError::MissingKey { location: location(), column: name() });
         }
-        Requirement::Value if cell == contract::ValueRef::Null && !is_withdrawn() => {
+        Requirement::Value if cell == contract::ValueRef::Null && !is_outdated() => {
             return Err(TableError::MissingValue { location: location(), column: name() });
         }
         Requirement::Key | Requirement::Value | Requirement::Optional => {}

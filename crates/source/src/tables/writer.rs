@@ -193,7 +193,7 @@ impl RowTransaction for TableTransaction<'_> {
         let new = writer.parse_back(&new_bytes)?;
         check_rest_unchanged(old, &new, view, &plan)?;
         let new_view = writer.mapping.open_view(&new).map_err(|error| writer.to_write_error(&error))?;
-        self.notices = withdrawal_notices(old, &new).map(str::to_owned).collect();
+        self.notices = outdated_notices(old, &new).map(str::to_owned).collect();
         self.changed = match &plan {
             PlannedEdit::Append(new_values) => {
                 let row = view.table.len();
@@ -323,8 +323,8 @@ fn check_rest_unchanged(
 }
 
 /// The notices of the tables in which the edit made values stale.
-fn withdrawal_notices<'a>(old: &FileSnapshot, new: &'a FileSnapshot) -> impl Iterator<Item = &'a str> {
-    let grew = |(old, new): &(&Arc<Table>, &Arc<Table>)| new.withdrawn().len() > old.withdrawn().len();
+fn outdated_notices<'a>(old: &FileSnapshot, new: &'a FileSnapshot) -> impl Iterator<Item = &'a str> {
+    let grew = |(old, new): &(&Arc<Table>, &Arc<Table>)| new.outdated().len() > old.outdated().len();
     let grown: Vec<&'a str> = old
         .tables
         .iter()
@@ -422,7 +422,7 @@ impl<'a> TableDiff<'a> {
         self.columns.iter().all(|(before, after)| {
             is_identical(stored_value(self.old, old, *before), stored_value(self.new, new, *after))
                 || is_named(*before, *after)
-                || after.is_some_and(|after| self.new.is_withdrawn(new, after))
+                || after.is_some_and(|after| self.new.is_outdated(new, after))
         })
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use spile_core::ClientCapabilities;
-use upstream::{Connection, Options, Target, TraceEvent, TraceSink, process, redact};
+use upstream::{Connection, ConnectionOptions, Target, TraceEvent, TraceSink, process, redact};
 use wire::Version;
 use wire::client::{ClientOptions, VersionPolicy};
 use wire::frame::Framing;
 
 use super::error::{CommandError, ServerLabel, http_over_unix_help};
 use super::in_process;
-use super::terminal::{Prompt, Terminal};
+use super::terminal::{Terminal, TerminalHandler};
 
 /// The flags of every client command.
 #[derive(Debug, Args)]
@@ -114,7 +114,7 @@ pub(crate) struct Endpoint {
     pub(crate) timeout_ms: u64,
     pub(crate) roots: Vec<PathBuf>,
     transport: Transport,
-    options: Options,
+    options: ConnectionOptions,
 }
 
 enum Transport {
@@ -182,10 +182,10 @@ impl ServerArgs {
             probe_timeout_ms: defaults.probe_timeout_ms.min(timeout_ms),
             ..defaults
         };
-        let outbound = outbound::Options::default();
-        let options = Options {
+        let outbound = outbound::OutboundOptions::default();
+        let options = ConnectionOptions {
             client_options,
-            outbound: outbound::Options {
+            outbound: outbound::OutboundOptions {
                 ca_file: self.cacert.clone(),
                 connect_timeout_ms: outbound.connect_timeout_ms.min(timeout_ms),
             },
@@ -193,14 +193,20 @@ impl ServerArgs {
                 Some(PipeFraming::Headers) => Framing::ContentLength,
                 Some(PipeFraming::Lines) | None => Framing::Lines,
             },
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         let label = ServerLabel {
             address,
             has_token: !headers.is_empty(),
             has_fixed_protocol: self.protocol.is_some(),
         };
-        Ok(Endpoint { label, timeout_ms, roots, transport, options: Options { headers, ..options } })
+        Ok(Endpoint {
+            label,
+            timeout_ms,
+            roots,
+            transport,
+            options: ConnectionOptions { headers, ..options },
+        })
     }
 
     fn headers(&self) -> Result<Vec<(String, String)>, CommandError> {
@@ -283,8 +289,8 @@ impl Endpoint {
         terminal: &Arc<Terminal>,
         trace: Option<Arc<dyn TraceSink>>,
     ) -> Result<Connection, CommandError> {
-        let options = Options { trace, ..self.options };
-        let handler = Arc::new(Prompt(terminal.clone()));
+        let options = ConnectionOptions { trace, ..self.options };
+        let handler = Arc::new(TerminalHandler(terminal.clone()));
         let failed = |error| CommandError::from_open_error(error, &self.label);
         match self.transport {
             Transport::Connect(target) => Connection::open(&target, options, handler).await.map_err(failed),

@@ -190,7 +190,7 @@ fn spawn_stdin_reader() -> mpsc::Receiver<String> {
     lines
 }
 
-impl ClientHandler for Prompt {
+impl ClientHandler for TerminalHandler {
     fn on_input_request(
         &self,
         request: IncomingInputRequest,
@@ -235,7 +235,7 @@ impl ClientHandler for Prompt {
 }
 
 /// The handler of a connection that asks the person at the terminal.
-pub(crate) struct Prompt(pub(crate) Arc<Terminal>);
+pub(crate) struct TerminalHandler(pub(crate) Arc<Terminal>);
 
 fn roots_result(folders: &[PathBuf]) -> Json {
     Json::object(|out| {

@@ -160,7 +160,7 @@ fn parse_header(text: &str) -> anyhow::Result<(String, String)> {
 fn stdio_transport(args: &InstallArgs) -> anyhow::Result<(String, EntryTransport)> {
     let absolute = args.path.canonicalize().map_err(|error| not_found::path_error(&args.path, error))?;
     let variables = args.env.iter().map(|text| parse_variable(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let place = Place::of(args.client, args.scope)?;
+    let place = PathStyle::of(args.client, args.scope)?;
     let (own_name, command, arguments, required) = match crate::pack::read_packed_metadata(&absolute)? {
         Some(metadata) => (metadata.name, place.command(&absolute)?, Vec::new(), metadata.variables),
         None => {
@@ -186,14 +186,14 @@ fn stdio_transport(args: &InstallArgs) -> anyhow::Result<(String, EntryTransport
 }
 
 /// How paths are written in a settings file.
-enum Place {
+enum PathStyle {
     /// For this machine: absolute paths.
     Machine,
     /// For every machine that has a copy of the project: relative to its folder, in the client's own notation.
     Project { folder: PathBuf, prefix: &'static str },
 }
 
-impl Place {
+impl PathStyle {
     fn of(client: Client, scope: Scope) -> anyhow::Result<Self> {
         if scope == Scope::User {
             return Ok(Self::Machine);

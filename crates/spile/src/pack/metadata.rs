@@ -1,7 +1,7 @@
 //! `metadata.json`, the first member of the archive: the name of a packed server, and where its files are.
 
 use anyhow::{Context, bail};
-use json::{Json, ScanLimits};
+use json::{Json, ParseLimits};
 
 /// The name of this member.
 pub(super) const MEMBER: &str = "metadata.json";
@@ -40,7 +40,7 @@ impl PackMetadata {
     }
 
     pub(super) fn read(bytes: Vec<u8>) -> anyhow::Result<Self> {
-        let doc = json::scan(bytes, &ScanLimits::default()).map_err(|_| damaged_error())?;
+        let doc = json::parse(bytes, &ParseLimits::default()).map_err(|_| damaged_error())?;
         let root = doc.root();
         if root.get("format").and_then(|format| format.u64()) != Some(1) {
             bail!("this file was packed by a newer version of spile");

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use contract::compile::{DescribedStatement, KnownSource, compile};
+use contract::compile::{DescribedStatement, IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
@@ -349,10 +349,10 @@ impl Project {
     ) -> (Option<Contract>, Vec<Diagnostic>) {
         let described: Vec<Vec<DescribedStatement<'_>>> =
             loaded.iter().map(|one| describe_statements(manifest, one)).collect();
-        let known_sources: Vec<KnownSource<'_>> = loaded
+        let known_sources: Vec<IntrospectedSource<'_>> = loaded
             .iter()
             .zip(&described)
-            .map(|(one, statements)| KnownSource { name: &one.name, facts: &one.facts, statements })
+            .map(|(one, statements)| IntrospectedSource { name: &one.name, facts: &one.facts, statements })
             .collect();
         let (contract, mut found) = compile(manifest, &known_sources, &names::server_name(&self.name));
         if matches!(self.input, ProjectInput::Files(_)) {

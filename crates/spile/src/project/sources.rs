@@ -81,7 +81,7 @@ pub(super) struct SourceSpec<'a> {
 #[derive(Clone, Default)]
 pub struct Sources {
     open: Vec<OpenSource>,
-    collections: Vec<KeptCollection>,
+    collections: Vec<CollectionBackends>,
     /// Statements by their name and shape.
     statements: Vec<(String, Arc<dyn PreparedStatement>)>,
 }
@@ -99,7 +99,7 @@ struct OpenSource {
 
 /// The reader and writer of a served collection, for a reload while its source cannot be read.
 #[derive(Clone)]
-pub(super) struct KeptCollection {
+pub(super) struct CollectionBackends {
     /// The name and shape of the collection.
     identity: String,
     pub(super) reader: Arc<dyn Reader>,
@@ -192,7 +192,7 @@ impl Sources {
             .collections
             .iter()
             .zip(pairs)
-            .map(|(collection, (reader, writer))| KeptCollection {
+            .map(|(collection, (reader, writer))| CollectionBackends {
                 identity: collection_identity(collection),
                 reader: Arc::clone(reader),
                 writer: writer.clone(),
@@ -224,7 +224,7 @@ impl Sources {
         found
     }
 
-    pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&KeptCollection> {
+    pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&CollectionBackends> {
         let identity = collection_identity(collection);
         self.collections.iter().find(|one| one.identity == identity)
     }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::bail;
 use contract::diagnostic::Diagnostic;
-use transport::http::{CertificateFiles, Site, Tls};
+use transport::http::{CertificateFiles, HttpService, Tls};
 use transport::{BearerToken, Exposure, Guard};
 
 use super::args::ServeArgs;
@@ -94,7 +94,7 @@ pub(super) fn load_tls(
 }
 
 /// What to say about a server that other machines can reach.
-pub(super) fn open_access_warnings(Site { guard, tls, .. }: &Site) -> Vec<&'static str> {
+pub(super) fn open_access_warnings(HttpService { guard, tls, .. }: &HttpService) -> Vec<&'static str> {
     let mut warnings = Vec::new();
     match (&guard.token, tls) {
         (None, _) => warnings.push("everyone who can reach this address may call (--no-auth)"),

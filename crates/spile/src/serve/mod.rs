@@ -21,7 +21,7 @@ use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use transport::http::{Listener, Site};
+use transport::http::{HttpService, Listener};
 use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
@@ -243,7 +243,7 @@ pub(crate) fn serve_with(
         (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
-            Site {
+            HttpService {
                 servers,
                 guard,
                 connection_limits: settings::connection_limits()?,
@@ -270,7 +270,7 @@ struct Announcement {
 fn serve_network(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
-    site: Site,
+    site: HttpService,
     announcement: &Announcement,
     requester: ReloadRequester,
 ) -> anyhow::Result<()> {

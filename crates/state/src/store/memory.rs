@@ -110,7 +110,7 @@ impl MemoryStore {
             return Ok(PutOutcome::AlreadyThere);
         }
         let usage = Usage::of_record(&[key.owner, key.name, value]);
-        records.make_room(&self.limits, key.owner, usage, now_ms)?;
+        records.evict(&self.limits, key.owner, usage, now_ms)?;
         records.insert(record_key, Record { end_ms, usage, content: Content::Entry(value.to_vec()) });
         Ok(PutOutcome::Stored)
     }
@@ -141,7 +141,7 @@ impl MemoryStore {
                 added = added.plus(Usage::of_record(&[stream.owner, stream.name]));
             }
         }
-        records.make_room(&self.limits, stream.owner, added, now_ms)?;
+        records.evict(&self.limits, stream.owner, added, now_ms)?;
         records.last_sequence += 1;
         let sequence = Sequence(records.last_sequence);
         let mut record = records.remove(record_key).unwrap_or_else(|| Record {
@@ -201,7 +201,7 @@ impl MemoryStore {
             Some(record) => return Ok(LeaseOutcome::HeldByOther { until_ms: record.end_ms }),
             None => {
                 let usage = Usage::of_record(&[key.owner, key.name, holder]);
-                records.make_room(&self.limits, key.owner, usage, now_ms)?;
+                records.evict(&self.limits, key.owner, usage, now_ms)?;
                 let content = Content::Lease { holder: holder.to_vec() };
                 records.insert(record_key, Record { end_ms, usage, content });
                 return Ok(LeaseOutcome::Held);
@@ -353,7 +353,7 @@ impl Records {
     }
 
     /// Fails if `added` exceeds a limit even without the records that have ended.
-    fn make_room(
+    fn evict(
         &mut self,
         limits: &StoreLimits,
         owner: &[u8],

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use json::{Json, Node};
 use spile_core::ClientCapabilities;
-use upstream::{ClientHandler, Connection, ConnectionEvent, Options, Target};
+use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, Target};
 use wire::client::{
     ClientCall, ClientOptions, IncomingInputRequest, InputReply, InputRequestKind, VersionPolicy,
 };
@@ -39,9 +39,9 @@ async fn run() -> Result<()> {
     let capabilities = ClientCapabilities::ELICITATION_FORM
         .with(ClientCapabilities::SAMPLING)
         .with(ClientCapabilities::ROOTS);
-    let options = Options {
+    let options = ConnectionOptions {
         client_options: ClientOptions { capabilities, version_policy: speak, ..ClientOptions::default() },
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let server = Connection::open(&Target::parse(&url)?, options, Arc::new(AcceptingHandler)).await?;
     let played = run_scenario(&server, &scenario).await;

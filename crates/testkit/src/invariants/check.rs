@@ -2,7 +2,7 @@
 //! argument is mirrored in a header only if its path leads to it.
 
 use contract::{CompiledSchema, SchemaError, header_params};
-use json::{Json, ScanLimits};
+use json::{Json, ParseLimits};
 use serde_json::Value;
 
 use super::FuzzInput;
@@ -37,7 +37,8 @@ pub fn check(data: &[u8]) {
     for _ in 0..3 {
         instance.clear();
         input.json(3, &mut instance);
-        let doc = json::scan(instance.clone().into_bytes(), &ScanLimits::default()).expect("made to be JSON");
+        let doc =
+            json::parse(instance.clone().into_bytes(), &ParseLimits::default()).expect("made to be JSON");
         let value: Value = serde_json::from_str(&instance).expect("made of numbers that serde knows");
         let (compiled, reference) = (check.0.validate(Some(doc.root())), check.1.is_valid(&value));
         assert_eq!(check.0.is_valid(&Json::from(doc.root())), compiled.is_ok());

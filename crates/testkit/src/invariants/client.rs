@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use json::{Json, ScanLimits};
+use json::{Json, ParseLimits};
 use spile_core::{ClientCapabilities, LogLevel};
 use wire::client::{
     Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, HttpResponse, InputReply,
@@ -252,12 +252,12 @@ impl ClientSimulation {
             "{calls} {ids} {requests}"
         );
         assert!(due <= calls, "{due} deadlines of {calls}");
-        let waiting = self.tickets.iter().filter(|ticket| !self.ended.contains(ticket)).count();
+        let waiting = self.tickets.iter().filter(|call_id| !self.ended.contains(call_id)).count();
         assert!(waiting <= calls, "{waiting} wait, and it knows of {calls}");
     }
 
     fn check_well_formed(&mut self, body: &[u8]) {
-        let doc = json::scan(body.to_vec(), &ScanLimits::default()).expect("what it sends is JSON");
+        let doc = json::parse(body.to_vec(), &ParseLimits::default()).expect("what it sends is JSON");
         let message = doc.root();
         assert!(message.get("jsonrpc").is_some_and(|version| version.eq_str("2.0")));
         if let (Some(id), Some(_)) = (message.get("id"), message.get("method")) {
@@ -267,13 +267,13 @@ impl ClientSimulation {
 
     fn handle_event(&mut self, event: ClientEvent) {
         match event {
-            ClientEvent::Done { ticket, .. } | ClientEvent::Listed { ticket, .. } => {
+            ClientEvent::Done { call_id, .. } | ClientEvent::Listed { call_id, .. } => {
                 assert!(!self.is_closed, "done after the end");
-                self.mark_ended(ticket);
+                self.mark_ended(call_id);
             }
-            ClientEvent::Failed { ticket, .. } => self.mark_ended(ticket),
-            ClientEvent::Progress { ticket, .. } | ClientEvent::SubscriptionStarted { ticket, .. } => {
-                assert!(!self.ended.contains(&ticket), "heard of after its end");
+            ClientEvent::Failed { call_id, .. } => self.mark_ended(call_id),
+            ClientEvent::Progress { call_id, .. } | ClientEvent::SubscriptionStarted { call_id, .. } => {
+                assert!(!self.ended.contains(&call_id), "heard of after its end");
             }
             ClientEvent::InputRequested(question) => {
                 assert!(!self.requests.contains(&question.id));
@@ -294,9 +294,9 @@ impl ClientSimulation {
         }
     }
 
-    fn mark_ended(&mut self, ticket: CallId) {
+    fn mark_ended(&mut self, call_id: CallId) {
         // A request that fails at once reports its end before its id is known.
-        assert!(self.ended.insert(ticket), "{ticket:?} ends twice");
+        assert!(self.ended.insert(call_id), "{call_id:?} ends twice");
     }
 
     fn finish(mut self) {
@@ -305,7 +305,7 @@ impl ClientSimulation {
         assert!(self.is_closed && self.client.is_closed());
         assert_eq!(self.client.table_sizes(), [0; 4]);
         let known: BTreeSet<CallId> = self.tickets.iter().copied().collect();
-        assert_eq!(self.ended, known, "every ticket that was given ends, and no other");
+        assert_eq!(self.ended, known, "every call_id that was given ends, and no other");
         assert_eq!(self.client.next_deadline(), None, "nothing is left to wait for");
     }
 }

@@ -5,14 +5,14 @@
 
 use std::borrow::Cow;
 
-use json::{Json, Node, ScanLimits};
+use json::{Json, Node, ParseLimits};
 use serde_json::Value;
 use spile_core::{CallTarget, ClientCapabilities, CompletionRef};
 use wire::headers::decode_header_value;
 use wire::method::{Method, normalize_method_name};
 use wire::{
-    DecodeOptions, Decoded, Defaults, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, ListKind,
-    Notification, Peer, Request, RequestId, RequestKind, SessionLookup, TaskRequest, Version,
+    DecodeOptions, Decoded, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, ListKind,
+    MessageContext, Notification, Peer, Request, RequestId, RequestKind, SessionLookup, TaskRequest, Version,
 };
 
 use super::headers::encode_header;
@@ -28,21 +28,21 @@ pub fn decode_message(data: &[u8]) {
     let message = if raw { input.rest().to_vec() } else { sample_messages::message(&mut input).into_bytes() };
 
     let terms = DecodeOptions {
-        scan_limits: ScanLimits::default(),
+        scan_limits: ParseLimits::default(),
         batch_items_max: BATCH_ITEMS_MAX,
         supports_method: &|method| method != Method::Complete,
     };
-    let open = |defaults: Defaults<'_>| wire::decode(message.clone(), &terms, defaults);
+    let open = |defaults: MessageContext<'_>| wire::decode(message.clone(), &terms, defaults);
     let expected = ExpectedMessage::new(&message);
-    expected.check(&open(Defaults::Pipe(None)), None);
+    expected.check(&open(MessageContext::Pipe(None)), None);
     for version in handshake_versions() {
-        expected.check(&open(Defaults::Pipe(Some(Peer::from_version(version)))), None);
+        expected.check(&open(MessageContext::Pipe(Some(Peer::from_version(version)))), None);
     }
-    expected.check(&open(Defaults::Batched(Peer::from_version(Version::UNSPECIFIED))), None);
+    expected.check(&open(MessageContext::Batched(Peer::from_version(Version::UNSPECIFIED))), None);
     for headers in [&http.headers, &expected.mirrored_headers()] {
         let headers_map = to_headers(headers);
         let defaults = HttpDefaults { headers: headers_map, lookup_session: &|| http.session };
-        expected.check(&open(Defaults::Http(defaults)), Some(&headers_map));
+        expected.check(&open(MessageContext::Http(defaults)), Some(&headers_map));
     }
 }
 
@@ -121,7 +121,7 @@ struct ExpectedMessage {
 
 impl ExpectedMessage {
     fn new(text: &[u8]) -> Self {
-        let doc = json::scan(text.to_vec(), &ScanLimits::default()).ok();
+        let doc = json::parse(text.to_vec(), &ParseLimits::default()).ok();
         let root = doc.as_ref().map(|doc| doc.root());
         let id = root.and_then(|root| root.get("id"));
         Self {
@@ -179,7 +179,7 @@ impl ExpectedMessage {
 
     fn check_refusal(&self, refusal: &ErrorResponse) {
         assert!((200..600).contains(&refusal.http_status));
-        let body = json::scan(refusal.body.clone(), &ScanLimits::default()).expect("a refusal is JSON");
+        let body = json::parse(refusal.body.clone(), &ParseLimits::default()).expect("a refusal is JSON");
         let root = body.root();
         assert!(root.get("jsonrpc").is_some_and(|v| v.eq_str("2.0")));
         let error = root.get("error").expect("an error");
@@ -255,7 +255,7 @@ impl ExpectedMessage {
                 assert_eq!(Some(id.clone()), text(&params["taskId"]));
                 Some(id.clone())
             }
-            RequestKind::Initialize { requested_version: requested, .. } => {
+            RequestKind::Initialize { negotiated_version: requested, .. } => {
                 let in_text = params["protocolVersion"].as_str().expect("a requested version");
                 let same = Version::parse(in_text).filter(|v| v.has(Feature::Handshake));
                 assert_eq!(*requested, same.unwrap_or(Version::NEWEST_WITH_HANDSHAKE));
@@ -270,7 +270,7 @@ impl ExpectedMessage {
             }
             RequestKind::Ping | RequestKind::Discover => None,
         };
-        if let (true, Some(headers_map)) = (version.has(Feature::MirrorHeaders), http) {
+        if let (true, Some(headers_map)) = (version.has(Feature::StandardHeaders), http) {
             assert_eq!(decode_header(headers_map.version), Some(version.as_str().to_owned()));
             assert_eq!(decode_header(headers_map.method), Some(method.into_owned()));
             if named.is_some() {

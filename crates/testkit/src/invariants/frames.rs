@@ -7,42 +7,46 @@ use super::FuzzInput;
 /// Takes a limit and chunk sizes from `data`; the rest is the stream.
 pub fn frames(data: &[u8]) {
     let mut input = FuzzInput::new(data);
-    let frame_bytes_max = input.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
+    let message_bytes_max = input.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
     let cuts: Vec<usize> = input.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
     let stream = input.rest();
 
-    let whole = read_frames(stream, &[], frame_bytes_max);
-    assert_eq!(read_frames(stream, &[1], frame_bytes_max), whole, "byte by byte");
-    assert_eq!(read_frames(stream, &cuts, frame_bytes_max), whole, "in pieces of {cuts:?}");
+    let whole = read_frames(stream, &[], message_bytes_max);
+    assert_eq!(read_frames(stream, &[1], message_bytes_max), whole, "byte by byte");
+    assert_eq!(read_frames(stream, &cuts, message_bytes_max), whole, "in pieces of {cuts:?}");
     for frame in &whole.0 {
         if let Frame::Message(message) = frame {
-            assert!(message.len() <= frame_bytes_max);
+            assert!(message.len() <= message_bytes_max);
         }
     }
     for framing in [Framing::Lines, Framing::ContentLength] {
-        let known = || FrameDecoder::with_framing(framing, frame_bytes_max);
-        let whole = read_frames_with(known(), stream, &[], frame_bytes_max);
+        let known = || FrameDecoder::with_framing(framing, message_bytes_max);
+        let whole = read_frames_with(known(), stream, &[], message_bytes_max);
         assert_eq!(
-            read_frames_with(known(), stream, &[1], frame_bytes_max),
+            read_frames_with(known(), stream, &[1], message_bytes_max),
             whole,
             "{framing:?} byte by byte"
         );
-        assert_eq!(read_frames_with(known(), stream, &cuts, frame_bytes_max), whole, "{framing:?} in pieces");
+        assert_eq!(
+            read_frames_with(known(), stream, &cuts, message_bytes_max),
+            whole,
+            "{framing:?} in pieces"
+        );
         assert_eq!(whole.1, Some(framing), "what is known is not guessed");
     }
-    check_roundtrip(stream, &cuts, frame_bytes_max);
+    check_roundtrip(stream, &cuts, message_bytes_max);
 }
 
 /// All frames of a stream that arrives in chunks of these sizes, repeated; without sizes, in one chunk.
-fn read_frames(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
-    read_frames_with(FrameDecoder::new(frame_bytes_max), stream, cuts, frame_bytes_max)
+fn read_frames(stream: &[u8], cuts: &[usize], message_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
+    read_frames_with(FrameDecoder::new(message_bytes_max), stream, cuts, message_bytes_max)
 }
 
 fn read_frames_with(
     mut frames: FrameDecoder,
     stream: &[u8],
     cuts: &[usize],
-    frame_bytes_max: usize,
+    message_bytes_max: usize,
 ) -> (Vec<Frame>, Option<Framing>) {
     let mut found = Vec::new();
     let mut sizes = cuts.iter().copied().cycle();
@@ -56,11 +60,11 @@ fn read_frames_with(
         frames.advance(size);
         found.extend(&mut frames);
         assert!(
-            frames.buffered_bytes() <= frame_bytes_max.max(HEAD_BYTES_MAX),
+            frames.buffered_bytes() <= message_bytes_max.max(HEAD_BYTES_MAX),
             "holds {}",
             frames.buffered_bytes()
         );
-        assert!(frames.read_buffer().len() <= frame_bytes_max.max(HEAD_BYTES_MAX) + SPARE_BYTES_MAX);
+        assert!(frames.read_buffer().len() <= message_bytes_max.max(HEAD_BYTES_MAX) + SPARE_BYTES_MAX);
     }
     found.extend(frames.finish());
     (found, frames.framing())
@@ -70,8 +74,8 @@ const HEAD_BYTES_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 512 << 10;
 
 /// A written message reads back unchanged, in both framings.
-fn check_roundtrip(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
-    let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= frame_bytes_max).collect();
+fn check_roundtrip(data: &[u8], cuts: &[usize], message_bytes_max: usize) {
+    let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= message_bytes_max).collect();
     // Our messages are JSON: no whitespace around them, and no header in front.
     let lines = || short.iter().copied().filter(|m| m.trim_ascii() == *m && !m.is_empty());
     let is_header = |m: &[u8]| {
@@ -84,14 +88,14 @@ fn check_roundtrip(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
         for message in &messages {
             framing.write(&mut written, message);
         }
-        let (found, _) = read_frames(&written, cuts, frame_bytes_max);
+        let (found, _) = read_frames(&written, cuts, message_bytes_max);
         let messages: Vec<Frame> = messages.into_iter().map(|m| Frame::Message(m.to_vec())).collect();
         assert_eq!(found, messages, "{framing:?}");
     }
     // Once lines are detected, a line that looks like a header is a message too.
     let mut written = Vec::new();
     lines().for_each(|line| Framing::Lines.write(&mut written, line));
-    let known = FrameDecoder::with_framing(Framing::Lines, frame_bytes_max);
-    let (found, _) = read_frames_with(known, &written, cuts, frame_bytes_max);
+    let known = FrameDecoder::with_framing(Framing::Lines, message_bytes_max);
+    let (found, _) = read_frames_with(known, &written, cuts, message_bytes_max);
     assert_eq!(found, lines().map(|m| Frame::Message(m.to_vec())).collect::<Vec<_>>());
 }

@@ -1,16 +1,16 @@
-//! The scanner accepts what `serde_json` accepts (except duplicate keys), and both read the same values.
+//! The parser accepts what `serde_json` accepts (except duplicate keys), and both read the same values.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use json::{Json, Node, NodeKind, ScanErrorKind, ScanLimits};
+use json::{Json, JsonErrorKind, Node, NodeKind, ParseLimits};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use wire::frame::sse::{self, EventId};
 
 /// The text is `data` itself.
 pub fn scan(data: &[u8]) {
     let reference = serde_json::from_slice::<StrictValue>(data);
-    match json::scan(data.to_vec(), &ScanLimits::default()) {
+    match json::parse(data.to_vec(), &ParseLimits::default()) {
         Ok(doc) => {
             assert_eq!(doc.text().as_bytes(), data);
             match reference {
@@ -25,8 +25,8 @@ pub fn scan(data: &[u8]) {
         Err(bad) => {
             assert!(bad.offset <= data.len(), "{bad}");
             match bad.kind {
-                ScanErrorKind::TooDeep | ScanErrorKind::TooManyValues | ScanErrorKind::TooLong => {}
-                ScanErrorKind::InvalidUtf8 | ScanErrorKind::Syntax | ScanErrorKind::DuplicateKey => {
+                JsonErrorKind::TooDeep | JsonErrorKind::TooManyValues | JsonErrorKind::TooLong => {}
+                JsonErrorKind::InvalidUtf8 | JsonErrorKind::Syntax | JsonErrorKind::DuplicateKey => {
                     assert!(reference.is_err(), "we refuse what is right: {bad}");
                 }
             }
@@ -38,7 +38,7 @@ pub fn scan(data: &[u8]) {
 fn check_compaction(root: Node<'_>) {
     let once = Json::from(root);
     assert!(!once.as_str().contains(['\n', '\r']));
-    let again = json::scan(once.as_str().as_bytes().to_vec(), &ScanLimits::default()).expect("still JSON");
+    let again = json::parse(once.as_str().as_bytes().to_vec(), &ParseLimits::default()).expect("still JSON");
     assert_eq!(Json::from(again.root()), once);
     assert_same_nodes(root, again.root());
     check_single_event(once.as_str());
@@ -82,7 +82,7 @@ fn assert_same_value(node: Node<'_>, reference: &StrictValue) {
             assert!(node.eq_str(s));
             let mut written = Vec::new();
             json::write::string(&mut written, s);
-            let back = json::scan(written, &ScanLimits::default()).expect("what we write is JSON");
+            let back = json::parse(written, &ParseLimits::default()).expect("what we write is JSON");
             assert_eq!(back.root().str().as_deref(), Some(s.as_str()));
         }
         StrictValue::Array(all) => {
@@ -98,7 +98,7 @@ fn assert_same_value(node: Node<'_>, reference: &StrictValue) {
     }
 }
 
-/// A value as serde reads it; a duplicate key is an error, as in our scanner.
+/// A value as serde reads it; a duplicate key is an error, as in our parser.
 enum StrictValue {
     Null,
     Bool(bool),

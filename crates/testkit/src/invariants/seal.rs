@@ -6,7 +6,7 @@ use std::sync::Arc;
 use host::{CallerIdentity, Config, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server};
 use serde_json::{Value, json};
 use spile_core::{Limits, Platform as _, Principal};
-use wire::{Decoded, Defaults, Headers, HttpDefaults, Version};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, Version};
 
 use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
@@ -33,7 +33,7 @@ pub fn seal(data: &[u8]) {
     platform.advance_ms(limits.input_timeout_ms);
     assert!(!is_state_accepted(&server, &owner, &state, r#"{"n":1,"script":"a"}"#), "too old");
     assert!(server.verify_session(&session, &owner).is_some());
-    platform.advance_ms(limits.session_age_ms - limits.input_timeout_ms);
+    platform.advance_ms(limits.session_ttl_ms - limits.input_timeout_ms);
     assert!(server.verify_session(&session, &owner).is_none(), "too old");
     assert!(platform.now_ms() > FakePlatform::START_MS);
 }
@@ -74,11 +74,12 @@ fn new_session_id(server: &Arc<Server>, identity: &CallerIdentity) -> String {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
     let defaults =
         HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
-    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Http(defaults))
+    let Decoded::Request(request) =
+        server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
     else {
         panic!("a handshake is a request");
     };
-    match server.dispatch(request, identity, ReplyChannel::Stateless) {
+    match server.dispatch(request, identity, ReplyChannel::NoSession) {
         Dispatched::Initialized { session, .. } => session,
         Dispatched::Ready { .. } | Dispatched::Call(_) | Dispatched::Subscription(_) => {
             panic!("a handshake makes a session")
@@ -108,12 +109,13 @@ fn call(server: &Arc<Server>, identity: &CallerIdentity, state: Option<&str>, ar
         params["requestState"] = state.into();
     }
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
+    let Decoded::Request(request) =
+        server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
     else {
         panic!("a call is a request");
     };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match server.dispatch(request, identity, ReplyChannel::Stateless) {
+    match server.dispatch(request, identity, ReplyChannel::NoSession) {
         Dispatched::Ready { body, .. } => parse_json(&body),
         Dispatched::Call(in_flight) => match PendingResponse::Single(in_flight).poll_next(&mut cx) {
             std::task::Poll::Ready(OutgoingMessage::Response { body, .. }) => parse_json(&body),

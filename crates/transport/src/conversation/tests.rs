@@ -84,7 +84,7 @@ fn call(id: u32) -> Vec<u8> {
 async fn an_id_can_be_reused_as_soon_as_its_response_is_written() {
     let release = Arc::new(Notify::new());
     // The limit is freed before the response as well: this client never has two calls in flight.
-    let limits = Limits { calls_per_peer_max: 1, calls_max: 1, ..Limits::default() };
+    let limits = Limits { calls_per_connection_max: 1, calls_max: 1, ..Limits::default() };
     let config = Config::new("t", "1", limits, Arc::new(FakePlatform::new(1)));
     let provider = Arc::new(WaitingProvider(release.clone()));
     let server = Server::new(config, vec![provider]);

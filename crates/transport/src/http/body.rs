@@ -12,7 +12,7 @@ use host::ReplyStream;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::connection_timeouts::TrackedConnection;
+use super::connection_tracker::TrackedConnection;
 
 pub(crate) struct Body {
     kind: BodyKind,

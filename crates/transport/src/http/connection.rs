@@ -13,11 +13,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use super::Site;
-use super::connection_timeouts::{ConnectionTracker, TrackedConnection};
+use super::HttpService;
+use super::connection_tracker::{ConnectionTracker, TrackedConnection};
 use super::route::{self, ConnectionContext};
 use super::socket::{AcceptedConnection, SocketStream};
-use super::strict::Strict;
+use super::strict::StrictHttp1Stream;
 use super::tls::stream::{AlpnProtocol, TlsSession, TlsSocket};
 use super::tls::{self, Tls};
 #[cfg(unix)]
@@ -26,7 +26,7 @@ use super::websocket;
 use crate::guard::LocalEndpoint;
 
 /// Serves a connection on its own task.
-pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<Site>, tracker: &Arc<ConnectionTracker>) {
+pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<HttpService>, tracker: &Arc<ConnectionTracker>) {
     let AcceptedConnection { stream, local, remote_ip } = accepted;
     // A unix socket is local and protected by its file mode; it needs no TLS.
     let tls = match (&site.tls, local) {
@@ -117,7 +117,7 @@ async fn serve_http1(
     context: Arc<ConnectionContext>,
     socket: impl Io,
 ) -> hyper::Result<()> {
-    let socket = TokioIo::new(Strict::new(socket));
+    let socket = TokioIo::new(StrictHttp1Stream::new(socket));
     let http_connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)

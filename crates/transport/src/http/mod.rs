@@ -9,7 +9,7 @@
 
 mod body;
 mod connection;
-mod connection_timeouts;
+mod connection_tracker;
 mod cors;
 mod get;
 mod post;
@@ -36,8 +36,8 @@ use tokio::sync::watch;
 
 use crate::bearer_token::BearerToken;
 use crate::guard::Guard;
-use connection_timeouts::ConnectionTracker;
-pub(crate) use connection_timeouts::{IdlePolicy, TrackedConnection};
+use connection_tracker::ConnectionTracker;
+pub(crate) use connection_tracker::{IdlePolicy, TrackedConnection};
 pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
 pub(crate) use response::TOO_MANY_REQUEST_BYTES;
 use socket::AcceptedConnection;
@@ -93,7 +93,7 @@ impl ConnectionLimits {
 }
 
 /// The servers, guard, limits and TLS behind one set of listeners.
-pub struct Site {
+pub struct HttpService {
     pub servers: Vec<Arc<Server>>,
     pub guard: Guard,
     pub connection_limits: ConnectionLimits,
@@ -106,12 +106,12 @@ pub struct Site {
 }
 
 /// Serves until `stop` is true, then lets running calls finish.
-pub async fn serve(listener: impl Into<Listener>, site: Arc<Site>, stop: watch::Receiver<bool>) {
+pub async fn serve(listener: impl Into<Listener>, site: Arc<HttpService>, stop: watch::Receiver<bool>) {
     serve_all(vec![listener.into()], site, stop).await;
 }
 
 /// Serves one site on several listeners.
-pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
+pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut stop: watch::Receiver<bool>) {
     let tracker = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
     let tracker_task = tokio::spawn(tracker.clone().run());
     let token_task = site.guard.token.clone().map(|token| tokio::spawn(follow_token(token, tracker.clone())));
@@ -165,7 +165,11 @@ async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<Accepted
     .await
 }
 
-fn admit_connection(connection: AcceptedConnection, site: &Arc<Site>, tracker: &Arc<ConnectionTracker>) {
+fn admit_connection(
+    connection: AcceptedConnection,
+    site: &Arc<HttpService>,
+    tracker: &Arc<ConnectionTracker>,
+) {
     if tracker.count() >= site.connection_limits.connections_max {
         tracing::warn!("refused a connection: the limit of open connections is reached");
         return;

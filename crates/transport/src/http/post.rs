@@ -115,7 +115,7 @@ pub(crate) async fn read_body(
     context: &ConnectionContext,
     multiplexed: bool,
 ) -> Result<Vec<u8>, Response<Body>> {
-    let bytes_max = server.limits.frame_bytes_max;
+    let bytes_max = server.limits.message_bytes_max;
     let declared = body.size_hint().lower();
     if declared > bytes_max as u64 {
         return Err(body_too_large(bytes_max));

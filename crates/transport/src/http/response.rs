@@ -7,7 +7,7 @@ use wire::ErrorResponse;
 use wire::error::{ErrorCode, RpcError};
 
 use super::body::{Body, ResponseTimer};
-use crate::guard::Denial;
+use crate::guard::GuardRefusal;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -111,7 +111,7 @@ fn with_reason(mut response: Response<Body>, reason: &str) -> Response<Body> {
     response
 }
 
-pub(crate) fn denied(denial: Denial) -> Response<Body> {
+pub(crate) fn denied(denial: GuardRefusal) -> Response<Body> {
     if let Some(ms) = denial.retry_after_ms {
         let rpc_error = RpcError::busy(denial.status.as_u16(), ms, denial.reason);
         let response = from_error_response(host::early_error_response(&rpc_error, None));

@@ -14,17 +14,17 @@ use wire::HeaderField;
 use wire::error::ErrorCode;
 
 use super::body::{Body, ClientDisconnected};
-use super::connection_timeouts::{ConnectionTracker, TrackedConnection};
+use super::connection_tracker::{ConnectionTracker, TrackedConnection};
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
 use super::upgrade::{self, PendingUpgrade};
-use super::{Site, cors, get, response};
+use super::{HttpService, cors, get, response};
 use crate::guard::{LocalEndpoint, Origin};
 use crate::request_headers::RequestHeaders;
 
 /// What all requests of a connection share.
 pub(crate) struct ConnectionContext {
-    pub(crate) site: Arc<Site>,
+    pub(crate) site: Arc<HttpService>,
     pub(crate) tracker: Arc<ConnectionTracker>,
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) local: LocalEndpoint,
@@ -164,7 +164,7 @@ fn check_and_route<'a>(
     parts: &'a Parts,
     headers: &'a RequestHeaders<'a>,
 ) -> (RouteDecision<'a>, Origin) {
-    match context.site.guard.admit(&parts.uri, headers, context.local) {
+    match context.site.guard.check_host_and_origin(&parts.uri, headers, context.local) {
         Err(denial) => (RouteDecision::Respond(response::denied(denial)), Origin::Same),
         Ok(origin) if parts.method == Method::OPTIONS => {
             let response = match &origin {
@@ -259,7 +259,7 @@ fn get_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Respons
     }
 }
 
-impl Site {
+impl HttpService {
     /// The server at `/mcp/<name>`, or at `/mcp` if it is the only one.
     #[inline]
     pub(crate) fn server_at(&self, path: &str) -> Option<&Arc<Server>> {
@@ -303,7 +303,7 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 /// `down` if no server has a source left, `degraded` if a source of any server is unavailable, otherwise `ok`.
-fn site_health(site: &Site) -> &'static str {
+fn site_health(site: &HttpService) -> &'static str {
     let states: Vec<&str> = site.servers.iter().map(|server| server.source_health().as_str()).collect();
     match () {
         () if site.failed_servers.is_empty() && states.iter().all(|state| *state == "ok") => "ok",

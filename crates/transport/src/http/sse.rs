@@ -12,7 +12,7 @@ use wire::error::ErrorCode;
 use wire::{Decoded, ErrorResponse};
 
 use super::body::Body;
-use super::{Site, post, response};
+use super::{HttpService, post, response};
 use crate::content_negotiation::accepted_types;
 use crate::conversation::{Conversation, MessageSink};
 use crate::request_headers::RequestHeaders;
@@ -32,7 +32,7 @@ enum SseEndpointKind {
 
 impl<'a> SseEndpoint<'a> {
     /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` if there is only one server.
-    pub(crate) fn from_path(site: &'a Site, path: &'a str) -> Option<Self> {
+    pub(crate) fn from_path(site: &'a HttpService, path: &'a str) -> Option<Self> {
         let (base, last) = path.rsplit_once('/').filter(|_| site.http_sse)?;
         let kind = match last {
             "sse" => SseEndpointKind::Stream,

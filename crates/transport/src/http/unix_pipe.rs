@@ -6,7 +6,7 @@ use host::CallerIdentity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::error::{ErrorCode, RpcError};
 
-use super::{Site, TrackedConnection};
+use super::{HttpService, TrackedConnection};
 use crate::pipe::{self, ByteStream};
 
 /// Whether a connection that starts with these bytes is a pipe. HTTP starts with a method in capitals and a target;
@@ -36,7 +36,7 @@ const METHOD_BYTES_MAX: usize = 17;
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     connection: &Arc<TrackedConnection>,
-    site: &Site,
+    site: &HttpService,
 ) {
     let (code, reason) = match (&site.guard.token, &*site.servers) {
         (Some(_), _) => (
@@ -44,7 +44,7 @@ pub(super) async fn serve(
             "a bearer token is required, which a pipe cannot carry; use HTTP on this socket",
         ),
         (None, [server]) => {
-            let lines = ByteStream::new(io, server.limits.frame_bytes_max);
+            let lines = ByteStream::new(io, server.limits.message_bytes_max);
             let drain = site.connection_limits.call_drain_timeout();
             return pipe::run(lines, server.clone(), CallerIdentity::default(), &**connection, drain).await;
         }

@@ -19,11 +19,11 @@ use tungstenite::{Error, Message, Utf8Bytes};
 use wire::frame::{Frame, Framing};
 
 use super::upgrade::PendingUpgrade;
-use super::{IdlePolicy, Site, TrackedConnection};
+use super::{HttpService, IdlePolicy, TrackedConnection};
 use crate::pipe::{self, FramedTransport, TransportEvent};
 
 /// Serves a connection after its upgrade.
-pub(super) async fn serve(upgrade: PendingUpgrade, connection: &Arc<TrackedConnection>, site: &Site) {
+pub(super) async fn serve(upgrade: PendingUpgrade, connection: &Arc<TrackedConnection>, site: &HttpService) {
     let PendingUpgrade { on_upgrade, server, identity } = upgrade;
     let io = match on_upgrade.await {
         Ok(upgraded) => TokioIo::new(upgraded),
@@ -61,8 +61,8 @@ impl<I> WebSocket<I> {
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(0)
             .max_write_buffer_size(CONTROL_BYTES_MAX)
-            .max_message_size(Some(limits.frame_bytes_max))
-            .max_frame_size(Some(limits.frame_bytes_max));
+            .max_message_size(Some(limits.message_bytes_max))
+            .max_frame_size(Some(limits.message_bytes_max));
         let ping_interval = Duration::from_millis(limits.keep_alive_ms.max(1));
         Self {
             io,

@@ -19,8 +19,8 @@ pub(crate) struct ByteStream<I> {
 const READS_PER_POLL_MAX: usize = 16;
 
 impl<I> ByteStream<I> {
-    pub(crate) fn new(io: I, frame_bytes_max: usize) -> Self {
-        Self { io, frames: FrameDecoder::new(frame_bytes_max), at_eof: false }
+    pub(crate) fn new(io: I, message_bytes_max: usize) -> Self {
+        Self { io, frames: FrameDecoder::new(message_bytes_max), at_eof: false }
     }
 }
 

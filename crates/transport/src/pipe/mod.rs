@@ -117,7 +117,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 ///
 /// There are no timeouts, so the client must be trusted: code in this process.
 pub async fn serve(server: Arc<Server>, io: impl AsyncRead + AsyncWrite + Unpin) {
-    let lines = ByteStream::new(io, server.limits.frame_bytes_max);
+    let lines = ByteStream::new(io, server.limits.message_bytes_max);
     run(lines, server, CallerIdentity::default(), &ShutdownSignal::default(), Duration::ZERO).await;
 }
 

@@ -42,7 +42,7 @@ pub fn serve(
     let conversation =
         Arc::new(Conversation::new(server, CallerIdentity::default(), output, runtime.clone()));
     let notifications = runtime.spawn(send_notifications(conversation.clone()));
-    let mut frames = FrameDecoder::new(conversation.server.limits.frame_bytes_max);
+    let mut frames = FrameDecoder::new(conversation.server.limits.message_bytes_max);
     let mut batch = Vec::with_capacity(BATCH_BYTES);
     'read: while !conversation.sink.is_closed() {
         let read = match input.read(frames.read_buffer()) {

@@ -1,6 +1,6 @@
 //! Calls and connections: who leaves, who waits, who panics, and in which order answers come.
 
-use crate::client::{HttpRequest, LEGACY, call, get, in_session, modern, modern_call, ping, post};
+use crate::client::{HANDSHAKE, HttpRequest, call, get, in_session, modern, modern_call, ping, post};
 use crate::controlled_provider::CallEvent;
 use crate::test_server::TestServer;
 
@@ -49,7 +49,7 @@ fn disconnect_ends_a_subscription() {
 #[test]
 fn call_over_its_deadline_is_stopped_with_an_error() {
     let server = TestServer::with_setup(|setup| setup.limits.call_timeout_ms = 50);
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let arguments = r#"{"key":"k"}"#;
     for (era, request) in [
         ("modern", modern_call(1, "hold", arguments)),
@@ -75,7 +75,7 @@ fn call_over_its_deadline_is_stopped_with_an_error() {
 #[test]
 fn panic_fails_one_call_and_keeps_the_connection() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut client = server.connect();
     for tool in ["boom", "boom_later"] {
         for (era, request) in [
@@ -168,7 +168,7 @@ fn shutdown_answers_running_calls() {
     for accept in [json, stream, "application/json, text/event-stream"] {
         for era in ["modern", "session", "alone"] {
             let mut server = TestServer::start();
-            let session = server.session(LEGACY);
+            let session = server.session(HANDSHAKE);
             let arguments = r#"{"key":"k"}"#;
             let request = match era {
                 "modern" => modern_call(1, "hold", arguments),
@@ -196,7 +196,7 @@ fn shutdown_answers_running_calls() {
 #[test]
 fn shutdown_ends_subscriptions_and_streams() {
     let mut server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut reader = server.connect();
     reader.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
     let listen = modern(7, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);

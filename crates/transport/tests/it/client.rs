@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::conn::Conn;
 
-pub(crate) const MODERN: &str = "2026-07-28";
-pub(crate) const LEGACY: &str = "2025-11-25";
+pub(crate) const STATELESS: &str = "2026-07-28";
+pub(crate) const HANDSHAKE: &str = "2025-11-25";
 
 /// A request to be sent. `HOST` in a value stands for the address of the server.
 #[derive(Debug, Clone)]
@@ -112,12 +112,12 @@ pub(crate) fn ping(id: u64) -> String {
 /// A request of the newest era.
 pub(crate) fn modern(id: u64, method: &str, name: Option<&str>, params: &str) -> HttpRequest {
     let meta = format!(
-        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"progressToken":{id}}}"#
+        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{STATELESS}","io.modelcontextprotocol/clientCapabilities":{{}},"progressToken":{id}}}"#
     );
     let comma = if params.is_empty() { "" } else { "," };
     let body =
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{comma}{meta}}}}}"#);
-    let request = post(body).with_header("MCP-Protocol-Version", MODERN).with_header("Mcp-Method", method);
+    let request = post(body).with_header("MCP-Protocol-Version", STATELESS).with_header("Mcp-Method", method);
     match name {
         Some(name) => request.with_header("Mcp-Name", name),
         None => request,

@@ -1,7 +1,7 @@
 //! Forms of request and answer: Content-Type, Accept, methods, paths, and the two plain pages.
 
 use crate::client::{
-    HttpRequest, LEGACY, call, get, in_session, initialize, modern, modern_call, ping, post,
+    HANDSHAKE, HttpRequest, call, get, in_session, initialize, modern, modern_call, ping, post,
 };
 use crate::test_server::TestServer;
 
@@ -91,7 +91,7 @@ fn accept_selects_json_or_event_stream() {
     for (accepts, path, expected) in table {
         let tools = ["test_simple_text", "test_tool_with_progress"];
         for (tool, kind) in tools.into_iter().zip(expected) {
-            let session = server.session(LEGACY);
+            let session = server.session(HANDSHAKE);
             for (era, request) in [
                 ("modern", modern_call(7, tool, "{}")),
                 ("session", in_session(&session, call(7, tool, "{}"))),
@@ -132,7 +132,7 @@ fn unacceptable_request_is_refused_before_it_runs() {
         assert_eq!((response.status, response.error_code()), (406, Some(-32600)), "{accept}");
     }
     assert_eq!(server.server().status().calls, 0);
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let request = get("/mcp").with_header("Mcp-Session-Id", &session).with_header("Accept", JSON);
     assert_eq!(server.send_request(&request).status, 406, "a GET is a stream");
     let request = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
@@ -223,7 +223,7 @@ fn health_returns_only_ok() {
 fn status_reports_counts_of_each_server() {
     let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
     let session = server
-        .send_request(&initialize(LEGACY, "{}").with_path("/mcp/one"))
+        .send_request(&initialize(HANDSHAKE, "{}").with_path("/mcp/one"))
         .header("mcp-session-id")
         .expect("a session")
         .to_owned();

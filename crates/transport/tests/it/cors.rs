@@ -2,7 +2,7 @@
 
 use transport::Guard;
 
-use crate::client::{HttpRequest, HttpResponse, LEGACY, get, initialize, post};
+use crate::client::{HANDSHAKE, HttpRequest, HttpResponse, get, initialize, post};
 use crate::test_server::TestServer;
 
 const APP: &str = "https://app.example";
@@ -82,7 +82,7 @@ fn only_the_allowed_origin_can_read_responses() {
     let server = open();
     let authorized = |request: HttpRequest| request.with_header("Authorization", "Bearer secret");
     for (request, status) in [
-        (authorized(initialize(LEGACY, "{}")), 200),
+        (authorized(initialize(HANDSHAKE, "{}")), 200),
         (authorized(get("/status")), 200),
         (get("/health"), 200),
         (get("/status"), 401),

@@ -3,7 +3,7 @@
 use transport::Guard;
 
 use crate::certificates::CertificateFolder;
-use crate::client::{Client, HttpRequest, LEGACY, call, get, in_session, post};
+use crate::client::{Client, HANDSHAKE, HttpRequest, call, get, in_session, post};
 use crate::sse::SseClient;
 use crate::test_server::TestServer;
 use crate::ws_client::upgrade;
@@ -88,9 +88,9 @@ fn check_every_route(keys: Option<CertificateFolder>) {
         ["a port", "a socket"].into_iter().flat_map(|kind| table.map(|row| (kind, row)))
     {
         for (route, expected) in ROUTES.into_iter().zip(expected) {
-            let session = server.session(LEGACY);
+            let session = server.session(HANDSHAKE);
             let line = SseClient::open(&server);
-            line.initialize(LEGACY);
+            line.initialize(HANDSHAKE);
             let mut request = request_for(route, &session, &line).without_header("Host");
             for host in hosts {
                 request = request.append_header("Host", host);
@@ -264,11 +264,12 @@ fn sec_fetch_site_is_checked_without_an_origin() {
         [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200), ("whatever", 200)]
     {
         for route in ["/status", "/health"] {
-            let response = server.send_request(&get(route).with_header("Sec-Fetch-Site", site));
+            let response = server.send_request(&get(route).with_header("Sec-Fetch-HttpService", site));
             assert_eq!(response.status, expected, "{site} {route}");
         }
-        let response =
-            server.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-Site", site));
+        let response = server.send_request(
+            &post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-HttpService", site),
+        );
         assert_eq!(response.status, expected, "{site} POST");
     }
 }

@@ -119,7 +119,7 @@ fn host_and_origin_are_checked_on_http2() {
 
 #[test]
 fn http2_bodies_have_the_same_limits() {
-    let server = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
+    let server = TestServer::with_setup(|setup| setup.limits.message_bytes_max = 1000);
     run(&server, async {
         let sender = connect(&server).await;
         for (body, expected) in [

@@ -41,7 +41,7 @@ fn concurrent_calls_of_all_clients_are_limited() {
 
 #[test]
 fn concurrent_calls_of_one_session_are_limited() {
-    let server = TestServer::with_setup(|setup| setup.limits.calls_per_peer_max = 2);
+    let server = TestServer::with_setup(|setup| setup.limits.calls_per_connection_max = 2);
     let (session, other) = (server.session("2025-06-18"), server.session("2025-06-18"));
     let mut waiting: Vec<Client> = Vec::new();
     for id in 1..=2 {
@@ -118,7 +118,7 @@ fn sessions_with_state_are_limited() {
 fn sessions_without_state_are_dropped_first() {
     let server = TestServer::with_setup(|setup| {
         setup.limits.sessions_per_principal_max = 3;
-        setup.limits.session_idle_ms = 1000;
+        setup.limits.session_idle_timeout_ms = 1000;
     });
     let subscribed = server.session("2025-06-18");
     assert_eq!(server.send_request(&subscribe(&subscribed)).status, 200);
@@ -146,7 +146,7 @@ fn sessions_without_state_are_dropped_first() {
 fn idle_session_is_dropped_before_a_new_one_is_refused() {
     let server = TestServer::with_setup(|setup| {
         setup.limits.sessions_per_principal_max = 1;
-        setup.limits.session_idle_ms = 1000;
+        setup.limits.session_idle_timeout_ms = 1000;
     });
     let (first, second) = (server.session("2025-06-18"), server.session("2025-06-18"));
     assert_eq!(server.send_request(&subscribe(&first)).status, 200);
@@ -161,7 +161,7 @@ fn idle_session_is_dropped_before_a_new_one_is_refused() {
 fn used_session_is_not_idle() {
     let server = TestServer::with_setup(|setup| {
         setup.limits.sessions_per_principal_max = 1;
-        setup.limits.session_idle_ms = 1000;
+        setup.limits.session_idle_timeout_ms = 1000;
     });
     let (first, second) = (server.session("2025-06-18"), server.session("2025-06-18"));
     assert_eq!(server.send_request(&subscribe(&first)).status, 200);
@@ -209,7 +209,7 @@ fn concurrent_subscriptions_are_limited() {
 
 #[test]
 fn subscriptions_of_one_session_are_limited() {
-    let server = TestServer::with_setup(|setup| setup.limits.subscriptions_per_peer_max = 3);
+    let server = TestServer::with_setup(|setup| setup.limits.subscriptions_per_connection_max = 3);
     let session = server.session("2025-06-18");
     let subscribe = |uri: &str| {
         let body = format!(

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use transport::stdio::{StdoutWriter, serve};
 
-use crate::client::{MODERN, call, initialize_message, ping};
+use crate::client::{STATELESS, call, initialize_message, ping};
 use crate::conn::Conn;
 use crate::controlled_provider::ControlledProvider;
 use crate::test_server::{TEST_TIMEOUT, TestServer};
@@ -231,7 +231,7 @@ fn cancel(id: u64) -> String {
 
 fn modern_call(id: u64, tool: &str, arguments: &str) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{STATELESS}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     )
 }
 
@@ -313,7 +313,7 @@ fn invalid_header_block_closes_the_pipe() {
 #[test]
 fn invalid_line_gets_an_error_and_the_next_is_served() {
     for kind in BYTE_PIPE_KINDS {
-        let limits = Limits { frame_bytes_max: 1 << 20, ..Limits::default() };
+        let limits = Limits { message_bytes_max: 1 << 20, ..Limits::default() };
         let mut pipe = Pipe::with(kind, limits);
         pipe.initialize("2025-06-18");
         let long = |bytes: usize| [b"\"".to_vec(), vec![b'x'; bytes - 2], b"\"".to_vec()].concat();
@@ -602,7 +602,7 @@ fn notifications_and_input_requests_use_the_same_pipe() {
 #[test]
 fn concurrent_calls_on_one_pipe_are_limited() {
     for kind in PIPE_KINDS {
-        let mut pipe = Pipe::with(kind, Limits { calls_per_peer_max: 2, ..Limits::default() });
+        let mut pipe = Pipe::with(kind, Limits { calls_per_connection_max: 2, ..Limits::default() });
         pipe.initialize("2025-06-18");
         for (id, key) in [(1, "a"), (2, "b")] {
             pipe.send_line(&call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));

@@ -1,6 +1,6 @@
 //! Streams that break, and are taken up again where they were left.
 
-use crate::client::{Client, Event, HttpRequest, LEGACY, call, get, in_session, ping};
+use crate::client::{Client, Event, HANDSHAKE, HttpRequest, call, get, in_session, ping};
 use crate::controlled_provider::CallEvent;
 use crate::test_server::TestServer;
 
@@ -26,7 +26,7 @@ fn message_events(client: &mut Client) -> Vec<Event> {
 
 #[test]
 fn call_continues_after_disconnect_and_resumes_without_duplicates() {
-    for version in ["2025-03-26", "2025-06-18", LEGACY] {
+    for version in ["2025-03-26", "2025-06-18", HANDSHAKE] {
         let server = TestServer::start();
         let session = server.session(version);
         let mut first = server.connect();
@@ -68,7 +68,7 @@ fn call_continues_after_disconnect_and_resumes_without_duplicates() {
 #[test]
 fn response_is_kept_for_a_resuming_client() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut first = server.connect();
     server.provider.release("k", 1);
     first.open_stream(&in_session(&session, call(1, "talk", r#"{"key":"k","steps":2}"#)));
@@ -146,7 +146,7 @@ fn unknown_event_id_opens_the_session_stream() {
 #[test]
 fn missed_notifications_are_replayed() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let trigger = |tool: &str| server.send_request(&in_session(&session, call(1, tool, "{}")));
     let mut first = server.connect();
     first.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
@@ -170,7 +170,7 @@ fn missed_notifications_are_replayed() {
 #[test]
 fn server_can_pause_a_stream() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut client = server.connect();
     client.open_stream(&in_session(&session, call(1, "test_reconnection", "{}")));
     let events = client.remaining_events();
@@ -210,7 +210,7 @@ fn version_without_priming_gets_no_priming_and_no_pause() {
 #[test]
 fn disconnect_does_not_cancel_a_call_of_the_handshake_era() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let json = "application/json";
     for (how, request) in [
         ("in a session", in_session(&session, call(1, "hold", r#"{"key":"k"}"#))),

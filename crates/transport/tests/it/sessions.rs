@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::client::{Client, HttpRequest, LEGACY, MODERN, call, get, in_session, initialize, ping, post};
+use crate::client::{
+    Client, HANDSHAKE, HttpRequest, STATELESS, call, get, in_session, initialize, ping, post,
+};
 use crate::test_server::TestServer;
 
 fn listen(server: &TestServer, session: &str) -> Client {
@@ -37,7 +39,7 @@ fn initialize_returns_a_session_id_in_every_version_with_sessions() {
         ("2025-06-18", "2025-06-18"),
         ("2025-11-25", "2025-11-25"),
         ("1999-01-01", "2025-11-25"),
-        (MODERN, "2025-11-25"),
+        (STATELESS, "2025-11-25"),
     ] {
         let response = server.send_request(&initialize(asked, r#"{"tools":{},"x":7}"#));
         assert_eq!(response.json()["result"]["protocolVersion"], got, "{asked}");
@@ -58,7 +60,7 @@ fn session_ids_are_unique() {
     let server = TestServer::start();
     let mut client = server.connect();
     let mut seen = HashSet::new();
-    let request = initialize(LEGACY, "{}").to_bytes();
+    let request = initialize(HANDSHAKE, "{}").to_bytes();
     const AT_ONCE: usize = 100;
     for _ in 0..1000 {
         client.send(&request.repeat(AT_ONCE));
@@ -74,7 +76,7 @@ fn session_ids_are_unique() {
 #[test]
 fn change_is_sent_once_on_the_open_stream() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut reader = listen(&server, &session);
     let priming = reader.next_event().expect("the stream is primed");
     assert_eq!((priming.data.as_deref(), priming.event), (Some(""), None));
@@ -131,7 +133,7 @@ fn resource_updates_are_sent_only_while_subscribed() {
 #[test]
 fn deleted_session_is_not_found_on_every_route() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut reader = listen(&server, &session);
     assert_eq!(server.send_request(&delete(&session)).status, 204);
     reader.next_event().expect("the stream was primed");
@@ -159,10 +161,10 @@ fn expect_session_gone(server: &TestServer, session: &str) {
 #[test]
 fn invalid_session_ids_are_not_found() {
     let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let at_two = server.send_request(&initialize(LEGACY, "{}").with_path("/mcp/two"));
+    let at_two = server.send_request(&initialize(HANDSHAKE, "{}").with_path("/mcp/two"));
     let at_two = at_two.header("mcp-session-id").expect("a session id").to_owned();
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let flipped = |at: usize| {
         let mut bytes = session.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -198,7 +200,7 @@ fn invalid_session_ids_are_not_found() {
 #[test]
 fn session_is_not_valid_at_another_server() {
     let server = TestServer::with_setup(|setup| setup.names = &["one", "two"]);
-    let session = server.send_request(&initialize(LEGACY, "{}").with_path("/mcp/one"));
+    let session = server.send_request(&initialize(HANDSHAKE, "{}").with_path("/mcp/one"));
     let session = session.header("mcp-session-id").expect("a session id").to_owned();
     for (path, status) in [("/mcp/one", 200), ("/mcp/two", 404)] {
         assert_eq!(
@@ -214,13 +216,13 @@ fn session_is_not_valid_at_another_server() {
 
 #[test]
 fn session_expires_at_its_maximum_age() {
-    let server = TestServer::with_setup(|setup| setup.limits.session_age_ms = 1000);
-    let session = server.session(LEGACY);
+    let server = TestServer::with_setup(|setup| setup.limits.session_ttl_ms = 1000);
+    let session = server.session(HANDSHAKE);
     server.platform.advance_ms(999);
     assert_eq!(server.send_request(&in_session(&session, ping(1))).status, 200);
     server.platform.advance_ms(1);
     expect_session_gone(&server, &session);
-    let next = server.session(LEGACY);
+    let next = server.session(HANDSHAKE);
     assert_eq!(server.send_request(&in_session(&next, ping(1))).status, 200, "initialize again, and go on");
 }
 
@@ -241,8 +243,9 @@ fn second_reader_replaces_the_first() {
 #[test]
 fn get_and_delete_need_a_version_with_sessions() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
-    for (version, status) in [("2025-11-25", 200), ("2025-03-26", 200), (MODERN, 405), ("1999-01-01", 400)] {
+    let session = server.session(HANDSHAKE);
+    for (version, status) in [("2025-11-25", 200), ("2025-03-26", 200), (STATELESS, 405), ("1999-01-01", 400)]
+    {
         let request =
             get("/mcp").with_header("Mcp-Session-Id", &session).with_header("MCP-Protocol-Version", version);
         let mut client = server.connect();
@@ -254,7 +257,7 @@ fn get_and_delete_need_a_version_with_sessions() {
 #[test]
 fn input_request_uses_the_stream_and_its_response_a_post() {
     let server = TestServer::start();
-    for version in ["2025-06-18", LEGACY] {
+    for version in ["2025-06-18", HANDSHAKE] {
         let session = server.session_with(version, r#"{"elicitation":{}}"#);
         let mut caller = server.connect();
         caller.open_stream(&in_session(&session, call(1, "quiz", "{}")));
@@ -311,7 +314,7 @@ fn cancellation_works_from_another_connection() {
 #[test]
 fn request_id_in_use_is_refused() {
     let server = TestServer::start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let mut caller = server.connect();
     caller.send(
         &in_session(&session, call(7, "hold", r#"{"key":"k"}"#))

@@ -3,7 +3,7 @@
 
 use testkit::simulated_http::{ResponseHead, SimulatedHttpServer};
 
-use crate::client::{Event, HttpRequest, LEGACY, call, get, in_session};
+use crate::client::{Event, HANDSHAKE, HttpRequest, call, get, in_session};
 use crate::test_server::TestServer;
 
 /// An answer without what HTTP adds. The events of a stream that stays open are those that it has at once.
@@ -105,7 +105,7 @@ fn abandoned_call(server: &TestServer, session: &str, key: &str) -> String {
 
 #[test]
 fn transport_and_simulation_answer_every_last_event_id_alike() {
-    for version in ["2025-03-26", "2025-06-18", LEGACY] {
+    for version in ["2025-03-26", "2025-06-18", HANDSHAKE] {
         let server = TestServer::start();
         let (session, other) = (server.session(version), server.session(version));
         let known = abandoned_call(&server, &session, "k");
@@ -140,7 +140,7 @@ fn transport_and_simulation_answer_every_last_event_id_alike() {
         check(&server, "unknown version", &resume(&known).with_header("MCP-Protocol-Version", "x"), 400);
         check(&server, "newest era", &resume(&known).with_header("MCP-Protocol-Version", "2026-07-28"), 405);
 
-        server.platform.advance_ms(spile_core::Limits::default().session_age_ms);
+        server.platform.advance_ms(spile_core::Limits::default().session_ttl_ms);
         check(&server, "of an expired session", &resume(&known), 404);
         check(&server, "an expired session", &request(&session), 404);
     }
@@ -153,10 +153,10 @@ fn transport_and_simulation_end_sessions_alike() {
     check(&server, "unknown", &delete("not a session"), 404);
     check(&server, "no session", &delete("x").without_header("Mcp-Session-Id"), 405);
     check(&server, "two", &delete("x").append_header("Mcp-Session-Id", "y"), 400);
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     assert_eq!(simulate(&server, &delete(&session)).status, 204);
     check(&server, "ended before", &delete(&session), 404);
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     assert_eq!(server.send_request(&delete(&session)).status, 204);
     check(&server, "ended before", &delete(&session), 404);
 }

@@ -7,8 +7,8 @@ use transport::{BearerToken, Guard};
 
 use crate::certificates::CertificateFolder;
 use crate::client::{
-    Client, Event, HttpRequest, HttpResponse, LEGACY, MODERN, call, get, in_session, initialize, modern,
-    ping, post,
+    Client, Event, HANDSHAKE, HttpRequest, HttpResponse, STATELESS, call, get, in_session, initialize,
+    modern, ping, post,
 };
 use crate::test_server::{Setup, TestServer};
 
@@ -115,7 +115,7 @@ fn single_server_is_also_found_under_its_full_path() {
 #[test]
 fn all_versions_work_over_http_sse() {
     let server = TestServer::start();
-    for version in ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY] {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE] {
         let line = SseClient::open(&server);
         line.initialize(version);
         line.send(call(1, "test_simple_text", "{}"));
@@ -136,7 +136,7 @@ fn all_versions_work_over_http_sse() {
 #[test]
 fn unknown_version_is_answered_with_a_supported_one() {
     let server = TestServer::start();
-    for (asked, given) in [(MODERN, LEGACY), ("1999-01-01", LEGACY)] {
+    for (asked, given) in [(STATELESS, HANDSHAKE), ("1999-01-01", HANDSHAKE)] {
         let line = SseClient::open(&server);
         line.send(initialize(asked, "{}").body);
         assert_eq!(line.receive()["result"]["protocolVersion"], given);
@@ -266,7 +266,7 @@ fn expect_rejected(server: &TestServer, line: &SseClient<'_>, table: &[(&str, Ht
 
 #[test]
 fn invalid_message_is_refused_in_the_post_response() {
-    let server = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
+    let server = TestServer::with_setup(|setup| setup.limits.message_bytes_max = 1000);
     let line = SseClient::open(&server);
     line.initialize("2025-06-18");
     let name = line.endpoint.split_once('=').expect("a name").1;
@@ -316,7 +316,7 @@ fn invalid_message_is_refused_in_the_post_response() {
     assert_eq!(line.receive()["id"], 1);
     // It is no session of streamable HTTP, and such a session is no stream.
     assert_eq!(server.send_request(&in_session(name, ping(1))).status, 404);
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     assert_eq!(server.send_request(&to(&format!("/messages?session_id={session}"))).status, 404);
 }
 
@@ -420,7 +420,7 @@ fn tasks_belong_to_their_own_connection() {
     let (one, other) = (SseClient::open(&server), SseClient::open(&server));
     let list = r#"{"jsonrpc":"2.0","id":9,"method":"tasks/list"}"#;
     for line in [&one, &other] {
-        line.initialize(LEGACY);
+        line.initialize(HANDSHAKE);
     }
     one.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":600,"label":"x"},"task":{}}}"#);
     let id = one.receive()["result"]["task"]["taskId"].as_str().expect("a task").to_owned();
@@ -446,7 +446,7 @@ fn http_sse_streams_count_as_sessions() {
 
 #[test]
 fn concurrent_calls_of_one_connection_are_limited() {
-    let server = TestServer::with_setup(|setup| setup.limits.calls_per_peer_max = 2);
+    let server = TestServer::with_setup(|setup| setup.limits.calls_per_connection_max = 2);
     let line = SseClient::open(&server);
     line.initialize("2024-11-05");
     for id in 1..=2 {

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use transport::Guard;
-use transport::http::{ConnectionLimits, Site, Tls, serve_all};
+use transport::http::{ConnectionLimits, HttpService, Tls, serve_all};
 use transport::unix::SocketFile;
 
 use crate::certificates::CertificateFolder;
@@ -139,7 +139,7 @@ impl TestServer {
             certificates.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
         let client_config = certificates.as_ref().map(CertificateFolder::client_config);
         let failed_servers = Vec::new();
-        let site = Site {
+        let site = HttpService {
             servers: servers.clone(),
             guard,
             connection_limits: timing,

@@ -2,7 +2,7 @@
 
 use transport::http::ConnectionLimits;
 
-use crate::client::{Client, LEGACY, call, get, in_session, modern, modern_call, ping, post};
+use crate::client::{Client, HANDSHAKE, call, get, in_session, modern, modern_call, ping, post};
 use crate::test_server::{Setup, TestServer};
 
 /// A server with one short timeout; all others are long.
@@ -145,7 +145,7 @@ fn running_calls_and_streams_are_never_idle() {
     setup.limits.keep_alive_ms = 100;
     setup.limits.stream_after_silence_ms = 100;
     let server = setup.start();
-    let session = server.session(LEGACY);
+    let session = server.session(HANDSHAKE);
     let long = 20;
     for (what, request) in [
         ("a call in a session", in_session(&session, call(1, "hold", r#"{"key":"k"}"#))),

@@ -1,8 +1,8 @@
 //! The bearer token: where it is required, in which form, throttling, rotation, and sessions.
 
-use transport::{BearerToken, Exposure, Guard, GuessThrottle, TokenError};
+use transport::{AuthThrottle, BearerToken, Exposure, Guard, TokenError};
 
-use crate::client::{HttpRequest, LEGACY, call, get, in_session, initialize, ping, post};
+use crate::client::{HANDSHAKE, HttpRequest, call, get, in_session, initialize, ping, post};
 use crate::test_server::TestServer;
 
 fn locked() -> Guard {
@@ -12,7 +12,7 @@ fn locked() -> Guard {
 #[test]
 fn token_must_match_exactly_in_one_header() {
     let server = TestServer::with_setup(|setup| {
-        setup.guard = Guard { throttle: GuessThrottle::new(u32::MAX), ..locked() };
+        setup.guard = Guard { throttle: AuthThrottle::new(u32::MAX), ..locked() };
     });
     for (shown, right) in [
         (&["Bearer s3cret"][..], true),
@@ -102,9 +102,9 @@ fn session_belongs_to_the_caller_that_opened_it() {
     let locked_server = TestServer::with_setup(|setup| setup.guard = locked());
     let open_server = TestServer::sharing_servers(&locked_server, Guard::default());
     let token = |request: HttpRequest| request.with_header("Authorization", "Bearer s3cret");
-    let named = locked_server.send_request(&token(initialize(LEGACY, "{}")));
+    let named = locked_server.send_request(&token(initialize(HANDSHAKE, "{}")));
     let named = named.header("mcp-session-id").expect("a session").to_owned();
-    let stranger = open_server.session(LEGACY);
+    let stranger = open_server.session(HANDSHAKE);
     let routes = |session: &str| {
         [
             in_session(session, ping(1)),
@@ -193,7 +193,7 @@ fn a_rotated_token_file_is_read_again_and_the_old_token_refused() {
     std::fs::write(&path, "first-token\n").expect("a file can be written");
     let server = TestServer::with_setup(|setup| {
         let token = Some(BearerToken::from_file(&path).expect("a token"));
-        setup.guard = Guard { token, throttle: GuessThrottle::new(u32::MAX), ..Guard::default() };
+        setup.guard = Guard { token, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
         setup.connection_limits.drain_timeout_ms = 200;
     });
     // `None` where the connection is closed because the token changed meanwhile.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use transport::unix::{BindError, SocketFile};
 use transport::{BearerToken, Guard};
 
-use crate::client::{Client, LEGACY, call, get, in_session, initialize, initialize_message, ping, post};
+use crate::client::{Client, HANDSHAKE, call, get, in_session, initialize, initialize_message, ping, post};
 use crate::conn::Conn;
 use crate::test_server::TestServer;
 use crate::ws_client::{WsClient, upgrade};
@@ -105,7 +105,7 @@ fn unix_socket_serves_http() {
     let mut client = server.connect_unix();
     assert_eq!(client.send_request(&get("/health")).status, 200);
     assert_eq!(client.send_request(&get("/status")).status, 200);
-    let welcome = client.send_request(&initialize(LEGACY, "{}"));
+    let welcome = client.send_request(&initialize(HANDSHAKE, "{}"));
     let session = welcome.header("mcp-session-id").expect("a session").to_owned();
     assert_eq!(client.send_request(&in_session(&session, call(1, "test_simple_text", "{}"))).status, 200);
     assert_eq!(
@@ -265,7 +265,7 @@ fn incomplete_line_times_out() {
 /// A pipe on which a handshake was made.
 fn initialized_pipe(server: &TestServer) -> Client {
     let mut client = server.connect_unix();
-    client.send(format!("{}\n", initialize_message(LEGACY)).as_bytes());
+    client.send(format!("{}\n", initialize_message(HANDSHAKE)).as_bytes());
     assert!(client.read_until(b"\n").is_some());
     client
 }

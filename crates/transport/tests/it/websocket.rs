@@ -126,7 +126,7 @@ fn upgrade_does_not_bypass_the_guard() {
         ("a foreign Host", shown.clone().with_header("Host", "evil.example"), 403),
         ("a foreign Origin", shown.clone().with_header("Origin", "https://evil.example"), 403),
         ("no Origin at all, they say", shown.clone().with_header("Origin", "null"), 403),
-        ("a page from elsewhere", shown.clone().with_header("Sec-Fetch-Site", "cross-site"), 403),
+        ("a page from elsewhere", shown.clone().with_header("Sec-Fetch-HttpService", "cross-site"), 403),
         ("two Hosts", shown.append_header("Host", "127.0.0.1"), 400),
     ] {
         let mut client = server.connect();
@@ -296,7 +296,7 @@ fn binary_message_closes_the_websocket() {
 
 #[test]
 fn message_over_the_limit_closes_the_websocket() {
-    let server = TestServer::with_setup(|setup| setup.limits.frame_bytes_max = 1000);
+    let server = TestServer::with_setup(|setup| setup.limits.message_bytes_max = 1000);
     let message = |bytes: usize| format!("{}{}", ping(1), " ".repeat(bytes - ping(1).len()));
     let mut ws = WsClient::open(&server);
     ws.send_text(&message(1000));

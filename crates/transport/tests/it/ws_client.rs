@@ -4,7 +4,7 @@ use std::io::{BufReader, Read, Write};
 
 use serde_json::Value;
 
-use crate::client::{Client, HttpRequest, LEGACY, get, initialize_message};
+use crate::client::{Client, HANDSHAKE, HttpRequest, get, initialize_message};
 use crate::conn::Conn;
 use crate::test_server::TestServer;
 
@@ -88,7 +88,7 @@ impl WsClient {
     /// One on which a handshake was made.
     pub(crate) fn initialized(server: &TestServer) -> Self {
         let mut ws = Self::open(server);
-        ws.send_text(&initialize_message(LEGACY));
+        ws.send_text(&initialize_message(HANDSHAKE));
         assert_eq!(ws.next_message()["id"], "hello");
         ws
     }

@@ -79,7 +79,7 @@ impl fmt::Debug for Command {
 pub type StderrLineCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
-pub struct Options {
+pub struct ProcessOptions {
     /// How long a server may take to exit after its stdin is closed.
     pub exit_grace_ms: u64,
     /// How long the process tree may take to exit after SIGTERM, before SIGKILL.
@@ -97,7 +97,7 @@ pub struct Options {
     pub supervisor: Option<PathBuf>,
 }
 
-impl Default for Options {
+impl Default for ProcessOptions {
     fn default() -> Self {
         Self {
             exit_grace_ms: 2000,

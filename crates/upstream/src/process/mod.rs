@@ -29,11 +29,11 @@ mod reaper;
 mod supervisor;
 
 #[cfg(not(unix))]
-#[path = "elsewhere.rs"]
+#[path = "without_supervisor.rs"]
 mod child;
 
 pub use child::{Child, Stdin, Stdout};
-pub use command::{Command, Options, StderrLineCallback};
+pub use command::{Command, ProcessOptions, StderrLineCallback};
 pub use command_line::{CommandParseError, split_words};
 pub use error::StartError;
 pub use exit::{Exit, ExitCause};

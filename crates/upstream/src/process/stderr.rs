@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spile_core::text::escape_unsafe;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::command::{Options, StderrLineCallback};
+use super::command::{ProcessOptions, StderrLineCallback};
 
 /// The last lines. May outlive the child.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct StderrTail {
 }
 
 impl StderrTail {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &ProcessOptions) -> Self {
         let kept = StderrBuffer {
             bytes_max: options.stderr_bytes_max,
             lines_max: options.stderr_lines_max,
@@ -150,10 +150,15 @@ fn strip_ansi_colour(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, StderrTail};
+    use super::{ProcessOptions, StderrTail};
 
-    fn options() -> Options {
-        Options { stderr_bytes_max: 24, stderr_lines_max: 3, stderr_line_bytes_max: 10, ..Options::default() }
+    fn options() -> ProcessOptions {
+        ProcessOptions {
+            stderr_bytes_max: 24,
+            stderr_lines_max: 3,
+            stderr_line_bytes_max: 10,
+            ..ProcessOptions::default()
+        }
     }
 
     fn check(chunks: &[&[u8]], expected: &str) {

@@ -187,7 +187,7 @@ impl HttpTransport {
         let (session, kind, challenge) =
             (head("mcp-session-id"), head("content-type"), head("www-authenticate"));
         self.record_response(exchange, &response);
-        let max = self.shared.options.frame_bytes_max;
+        let max = self.shared.options.message_bytes_max;
         let mut http_exchange = HttpExchange::new(response.status().as_u16(), kind.as_deref(), max);
         if let Some(session) = session {
             self.shared.with_client(|client, _| client.set_session(exchange, &session));

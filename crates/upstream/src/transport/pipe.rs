@@ -39,7 +39,7 @@ pub(crate) fn drive(
 }
 
 async fn read(shared: Arc<ConnectionShared>, mut input: impl AsyncRead + Send + Unpin) {
-    let mut frames = FrameDecoder::with_framing(shared.options.framing, shared.options.frame_bytes_max);
+    let mut frames = FrameDecoder::with_framing(shared.options.framing, shared.options.message_bytes_max);
     let reason = loop {
         let buffer = frames.read_buffer();
         let count = match input.read(buffer).await {
@@ -70,7 +70,7 @@ fn handle_frame(shared: &Arc<ConnectionShared>, frame: Frame) {
             shared.with_client(|client, now| client.receive(message, None, now));
         }
         Frame::TooLong => {
-            let max = shared.options.frame_bytes_max;
+            let max = shared.options.message_bytes_max;
             shared.with_client(|client, _| {
                 client.message_skipped(&format!("a message exceeds the limit of {max} bytes"))
             });

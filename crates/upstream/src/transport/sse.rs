@@ -11,7 +11,7 @@ use wire::client::Action;
 use wire::frame::{SseDecoder, SseEvent};
 
 use super::http::root_cause;
-use crate::connection::{ConnectionShared, OpenError, Options};
+use crate::connection::{ConnectionOptions, ConnectionShared, OpenError};
 use crate::trace::{Direction, TraceEvent};
 
 /// How long a server may take to send the `endpoint` event.
@@ -27,7 +27,11 @@ pub(crate) struct SseTransport {
     headers: Vec<(String, String)>,
 }
 
-pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result<SseTransport, OpenError> {
+pub(crate) async fn open(
+    client: Client,
+    url: &Url,
+    options: &ConnectionOptions,
+) -> Result<SseTransport, OpenError> {
     let connect_error = |reason: String| OpenError::Connect {
         address: url.to_string(),
         reason,
@@ -48,7 +52,7 @@ pub(crate) async fn open(client: Client, url: &Url, options: &Options) -> Result
         if !stream.status().is_success() || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
             return Err(connect_error(format!("HTTP {} without an event stream", stream.status().as_u16())));
         }
-        let mut events = SseDecoder::new(options.frame_bytes_max);
+        let mut events = SseDecoder::new(options.message_bytes_max);
         let mut buffered_events = Vec::new();
         loop {
             let chunk = stream.chunk().await.map_err(failed)?;

@@ -16,7 +16,7 @@ use url::Url;
 use wire::client::{Action, ClientError};
 
 use super::CloseFuture;
-use crate::connection::{ConnectionShared, OpenError, Options};
+use crate::connection::{ConnectionOptions, ConnectionShared, OpenError};
 use crate::trace::{Direction, TraceEvent};
 
 pub(crate) type WebSocketConnection = WebSocketStream<outbound::Stream>;
@@ -30,7 +30,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// After this much silence the client sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-pub(crate) async fn open(url: &Url, options: &Options) -> Result<WebSocketConnection, OpenError> {
+pub(crate) async fn open(url: &Url, options: &ConnectionOptions) -> Result<WebSocketConnection, OpenError> {
     let connect_error = |reason: String| OpenError::Connect {
         address: url.to_string(),
         reason,
@@ -45,9 +45,9 @@ pub(crate) async fn open(url: &Url, options: &Options) -> Result<WebSocketConnec
         request.headers_mut().append(name, value);
     }
     let mut config = WebSocketConfig::default();
-    config.max_message_size = Some(options.frame_bytes_max);
-    config.max_frame_size = Some(options.frame_bytes_max);
-    config.max_write_buffer_size = options.frame_bytes_max * 2 + (1 << 20);
+    config.max_message_size = Some(options.message_bytes_max);
+    config.max_frame_size = Some(options.message_bytes_max);
+    config.max_write_buffer_size = options.message_bytes_max * 2 + (1 << 20);
     let stream = outbound::connect(url, &options.outbound).await?;
     let connect_timeout = Duration::from_millis(options.outbound.connect_timeout_ms);
     let handshake = client_async_with_config(request, stream, Some(config));

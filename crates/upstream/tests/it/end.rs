@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use upstream::process::{Child, Command, Exit, ExitCause, Options};
+use upstream::process::{Child, Command, Exit, ExitCause, ProcessOptions};
 
 use crate::{code, helper, kinds, options, signal, start};
 
@@ -51,7 +51,7 @@ async fn exit_code_after_sigterm_is_reported() {
 #[tokio::test]
 async fn huge_grace_periods_do_not_overflow() {
     let max = u64::MAX;
-    let options = Options { exit_grace_ms: max, term_grace_ms: max, kill_grace_ms: max, ..options() };
+    let options = ProcessOptions { exit_grace_ms: max, term_grace_ms: max, kill_grace_ms: max, ..options() };
     let mark = kinds::new_mark("patience");
     let mut child = kinds::command("daemon", helper(), &mark).start(&options).await.unwrap();
     kinds::ready(&mut child).await;
@@ -63,8 +63,10 @@ async fn huge_grace_periods_do_not_overflow() {
 async fn unread_output_does_not_block_the_exit() {
     // More than a pipe holds, and stdout is not read.
     let script = "echo ready; cat >/dev/null; head -c 1000000 /dev/zero; echo done >&2";
-    let mut child =
-        kinds::shell(script, helper()).start(&Options { exit_grace_ms: 20_000, ..options() }).await.unwrap();
+    let mut child = kinds::shell(script, helper())
+        .start(&ProcessOptions { exit_grace_ms: 20_000, ..options() })
+        .await
+        .unwrap();
     kinds::ready(&mut child).await;
     let stderr = child.stderr();
     assert_eq!(child.stop().await, code(0));
@@ -167,7 +169,7 @@ async fn killed_supervisor_is_noticed_and_the_group_killed() {
 #[tokio::test]
 async fn stopped_supervisor_does_not_block_stop() {
     let mark = kinds::new_mark("stopped-supervisor");
-    let options = Options { kill_grace_ms: 50, ..options() };
+    let options = ProcessOptions { kill_grace_ms: 50, ..options() };
     let mut child = kinds::command("ignores EOF", helper(), &mark).start(&options).await.unwrap();
     kinds::ready(&mut child).await;
     kill_process(supervisor_of(&child), Signal::STOP).unwrap();

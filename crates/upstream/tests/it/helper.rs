@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use upstream::process::{Command, Options, run_supervisor_if_requested};
+use upstream::process::{Command, ProcessOptions, run_supervisor_if_requested};
 
 mod kinds;
 
@@ -66,7 +66,7 @@ fn myself() -> std::path::PathBuf {
 fn start_env() {
     runtime().block_on(async {
         let command = Command::new(myself()).arg("env").env("DECLARED", "yes");
-        let mut child = command.start(&Options::default()).await.expect("it is there");
+        let mut child = command.start(&ProcessOptions::default()).await.expect("it is there");
         let mut stdout = child.stdout.take().expect("nobody took it");
         let mut seen = String::new();
         tokio::io::AsyncReadExt::read_to_string(&mut stdout, &mut seen).await.expect("text");

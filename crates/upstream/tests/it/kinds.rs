@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use upstream::process::{Child, Command, Options};
+use upstream::process::{Child, Command, ProcessOptions};
 
 /// The environment variable that marks all descendants of a child.
 pub const MARK: &str = "UPSTREAM_TEST_MARK";
@@ -40,12 +40,12 @@ pub fn shell(script: &str, helper: &Path) -> Command {
 }
 
 /// Short timeouts, so that the tests are quick.
-pub fn options(supervisor: Option<&Path>) -> Options {
-    Options {
+pub fn options(supervisor: Option<&Path>) -> ProcessOptions {
+    ProcessOptions {
         exit_grace_ms: 100,
         term_grace_ms: 200,
         supervisor: supervisor.map(Into::into),
-        ..Options::default()
+        ..ProcessOptions::default()
     }
 }
 

@@ -11,13 +11,13 @@ mod websocket_close;
 
 use std::path::Path;
 
-use upstream::process::{Child, Command, Exit, ExitCause, Options};
+use upstream::process::{Child, Command, Exit, ExitCause, ProcessOptions};
 
 fn helper() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_upstream-helper"))
 }
 
-fn options() -> Options {
+fn options() -> ProcessOptions {
     kinds::options(Some(helper()))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use upstream::process::{Command, Options};
+use upstream::process::{Command, ProcessOptions};
 
 use crate::{code, helper, kinds, options, output, read_all, signal, start};
 
@@ -122,7 +122,7 @@ async fn last_stderr_lines_are_kept_and_reported() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let inside = seen.clone();
     let on_line = Arc::new(move |line: &str| inside.lock().unwrap().push(line.to_owned()));
-    let options = Options { on_stderr_line: Some(on_line), ..options() };
+    let options = ProcessOptions { on_stderr_line: Some(on_line), ..options() };
     let script = r"printf 'one\n\033[31mtwo\033[0m\r\nthr\007ee' >/dev/stderr; exit 3";
     let mut child = kinds::shell(script, helper()).start(&options).await.unwrap();
     let exit = child.wait().await;
@@ -239,7 +239,7 @@ async fn binary_without_supervisor_support_is_an_error() {
         ),
         ("/nowhere", "cannot prepare to start `cat`: No such file or directory (os error 2)"),
     ] {
-        let options = Options { supervisor: Some(binary.into()), ..options() };
+        let options = ProcessOptions { supervisor: Some(binary.into()), ..options() };
         let refused = Command::new("cat").start(&options).await.err().expect("no supervisor");
         assert_eq!(refused.to_string(), expected_error);
     }

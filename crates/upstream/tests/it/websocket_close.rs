@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
-use upstream::{Connection, NoopClientHandler, Options, Target};
+use upstream::{Connection, ConnectionOptions, NoopClientHandler, Target};
 
 /// Sends these bytes after the handshake and returns the client's close code.
 async fn close_code_for(sent: &[u8]) -> Option<u16> {
@@ -16,7 +16,7 @@ async fn close_code_for(sent: &[u8]) -> Option<u16> {
     let client = tokio::spawn(async move {
         let target = Target::parse(&url).expect("an address");
         // The connection fails; the close code shows how.
-        let _ = Connection::open(&target, Options::default(), Arc::new(NoopClientHandler)).await;
+        let _ = Connection::open(&target, ConnectionOptions::default(), Arc::new(NoopClientHandler)).await;
     });
     let (stream, _) = listener.accept().await.expect("a client");
     #[expect(clippy::result_large_err, reason = "the library wants it so")]

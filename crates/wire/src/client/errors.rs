@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use json::ScanError;
+use json::JsonError;
 
 use super::{HttpResponse, ServerError};
 use crate::method::Method;
@@ -46,7 +46,7 @@ pub enum ClientError {
 pub enum ProtocolViolation {
     /// The response is not valid JSON.
     UnreadableResponse {
-        error: ScanError,
+        error: JsonError,
         excerpt: String,
     },
     /// The HTTP response does not contain the response to the request.

@@ -1,6 +1,6 @@
 //! The client over HTTP: headers, statuses, sessions and streams.
 
-use json::{Json, Node, ScanLimits, scan};
+use json::{Json, Node, ParseLimits, parse};
 
 use super::errors::{ClientError, CloseReason, ProtocolViolation};
 use super::param_headers::encode_header_value;
@@ -41,7 +41,7 @@ impl Client {
         let mut headers = Vec::new();
         if self.transport == TransportKind::Http {
             headers = self.http_headers(version, method == Method::Initialize);
-            if version.has(Feature::MirrorHeaders) {
+            if version.has(Feature::StandardHeaders) {
                 let doc = params.to_doc();
                 headers.push(("Mcp-Method".to_owned(), method.as_str().to_owned()));
                 let named = method.name_param().and_then(|named| match named {
@@ -289,8 +289,8 @@ impl Client {
 }
 
 /// The JSON-RPC error in a body, if it is one.
-fn error_in_body(body: &[u8], limits: &ScanLimits) -> Option<ServerError> {
-    let doc = scan(body.to_vec(), limits).ok()?;
+fn error_in_body(body: &[u8], limits: &ParseLimits) -> Option<ServerError> {
+    let doc = parse(body.to_vec(), limits).ok()?;
     let error = doc.root().get("error").filter(Node::is_object)?;
     Some(ServerError::read(error))
 }

@@ -219,7 +219,7 @@ impl Client {
         if self.version.has(Feature::Listen) {
             if let Some(call) = id.and_then(|id| id.u64()).and_then(|id| self.listen_call(id)) {
                 self.remove_call(call);
-                self.events.push_back(ClientEvent::Done { ticket: call, result: Json::object(|_| ()) });
+                self.events.push_back(ClientEvent::Done { call_id: call, result: Json::object(|_| ()) });
             }
             return;
         }

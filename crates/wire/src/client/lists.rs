@@ -84,7 +84,7 @@ impl Client {
     pub(super) fn finish_list(&mut self, list: ListKind, mut items: Vec<Json>) -> Vec<Json> {
         if list == ListKind::Tools
             && self.transport == TransportKind::Http
-            && self.version.has(Feature::MirrorHeaders)
+            && self.version.has(Feature::StandardHeaders)
         {
             let mut param_headers = std::collections::BTreeMap::new();
             let mut dropped = Vec::new();

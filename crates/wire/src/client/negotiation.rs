@@ -21,7 +21,7 @@ impl Client {
         self.advance_clock(now);
         match self.options.version_policy {
             VersionPolicy::Any => self.probe(Version::NEWEST, now),
-            VersionPolicy::Only(version) if version.has(Feature::Envelope) => self.probe(version, now),
+            VersionPolicy::Only(version) if version.has(Feature::RequestMeta) => self.probe(version, now),
             VersionPolicy::Only(version) => self.initialize(version, now),
             VersionPolicy::HandshakeOnly => self.initialize(Version::NEWEST_WITH_HANDSHAKE, now),
         }
@@ -109,7 +109,7 @@ impl Client {
                     match self.newest_common_version(&dates) {
                         // The server accepted this version, so it supports it.
                         Some(best) if best == version => self.on_discovered(version, result),
-                        Some(best) if best.has(Feature::Envelope) => self.probe(best, now),
+                        Some(best) if best.has(Feature::RequestMeta) => self.probe(best, now),
                         Some(best) => self.initialize(best, now),
                         None => self.fail_unsupported_version(&dates),
                     }
@@ -122,7 +122,7 @@ impl Client {
                 match self.newest_common_version(&dates) {
                     // The conformance suite's server rejects the first probe and expects the same version again.
                     Some(best) if best == version && self.claim_second_probe() => self.probe(best, now),
-                    Some(best) if best != version && best.has(Feature::Envelope) => self.probe(best, now),
+                    Some(best) if best != version && best.has(Feature::RequestMeta) => self.probe(best, now),
                     Some(best) if best.has(Feature::Handshake) => self.initialize(best, now),
                     Some(_) | None => self.fail_unsupported_version(&dates),
                 }
@@ -144,7 +144,7 @@ impl Client {
             Ok(result) => result.get("supportedVersions").map(strings).unwrap_or_default(),
             Err(error) => error.supported_versions().unwrap_or_default(),
         };
-        if self.newest_common_version(&dates).is_some_and(|best| best.has(Feature::Envelope)) {
+        if self.newest_common_version(&dates).is_some_and(|best| best.has(Feature::RequestMeta)) {
             self.on_probe_response(version, response, now);
         }
     }

@@ -26,7 +26,7 @@ impl Client {
                 {
                     pending.progress = Some(progress);
                     let (total, message) = (number("total"), text("message"));
-                    self.events.push_back(ClientEvent::Progress { ticket: call, progress, total, message });
+                    self.events.push_back(ClientEvent::Progress { call_id: call, progress, total, message });
                 }
             }
             "notifications/message" => {
@@ -47,7 +47,7 @@ impl Client {
             "notifications/subscriptions/acknowledged" => {
                 let granted = NotificationFilter::read(member("notifications")).unwrap_or_default();
                 if let Some(call) = self.subscription_call(params) {
-                    self.events.push_back(ClientEvent::SubscriptionStarted { ticket: call, granted });
+                    self.events.push_back(ClientEvent::SubscriptionStarted { call_id: call, granted });
                 }
             }
             "notifications/cancelled" => self.on_cancelled(member("requestId")),

@@ -40,7 +40,7 @@ pub(super) fn request(
     let doc = params.to_doc();
     let own = doc.root();
     let meta = own.get("_meta").filter(Node::is_object);
-    let has_meta = extras.wants_progress || meta.is_some() || version.has(Feature::Envelope);
+    let has_meta = extras.wants_progress || meta.is_some() || version.has(Feature::RequestMeta);
     if has_meta || !own.is_empty() || extras.cursor.is_some() {
         message.object("params", |out| {
             for (key, value) in own.members().filter(|(key, _)| !key.eq_str("_meta")) {
@@ -77,12 +77,12 @@ fn write_meta(
         key.eq_str("progressToken")
             || [META_PROTOCOL_VERSION, META_CLIENT_INFO, META_CLIENT_CAPABILITIES, META_LOG_LEVEL]
                 .iter()
-                .any(|reserved| version.has(Feature::Envelope) && key.eq_str(reserved))
+                .any(|reserved| version.has(Feature::RequestMeta) && key.eq_str(reserved))
     };
     for (key, value) in own.into_iter().flat_map(|meta| meta.members()).filter(|(key, _)| !is_reserved(key)) {
         copy_member(out, key, value);
     }
-    if version.has(Feature::Envelope) {
+    if version.has(Feature::RequestMeta) {
         out.str(META_PROTOCOL_VERSION, version.as_str());
         out.object(META_CLIENT_INFO, |out| write_client_info(out, identity));
         out.object(META_CLIENT_CAPABILITIES, |out| write_capabilities(out, identity.capabilities));

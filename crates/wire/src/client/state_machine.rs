@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use json::{Json, Node, ScanErrorKind, scan};
+use json::{Json, JsonErrorKind, Node, parse};
 use spile_core::LogLevel;
 
 use super::errors::{ClientError, CloseReason, ProtocolViolation, VersionMismatch, excerpt};
@@ -206,10 +206,10 @@ impl Client {
     }
 
     pub(super) fn start_call(&mut self, call: ClientCall, purpose: CallPurpose) -> CallId {
-        let ticket = CallId(take_next(&mut self.next_call));
+        let call_id = CallId(take_next(&mut self.next_call));
         if self.pending_calls.len() >= self.options.calls_max {
-            self.report_failure(ticket, &purpose, ClientError::Busy);
-            return ticket;
+            self.report_failure(call_id, &purpose, ClientError::Busy);
+            return call_id;
         }
         let timeout_ms = match purpose {
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => call.timeout_ms,
@@ -233,16 +233,16 @@ impl Client {
             progress: None,
             input_round: InputRound::default(),
         };
-        self.pending_calls.insert(ticket, pending);
-        self.deadlines.extend(deadline.map(|deadline| (deadline, ticket)));
+        self.pending_calls.insert(call_id, pending);
+        self.deadlines.extend(deadline.map(|deadline| (deadline, call_id)));
         match self.phase {
-            Phase::Ready => self.send_call(ticket),
+            Phase::Ready => self.send_call(call_id),
             Phase::Closed => {
-                self.fail_call(ticket, ClientError::ConnectionClosed(CloseReason::AlreadyClosed))
+                self.fail_call(call_id, ClientError::ConnectionClosed(CloseReason::AlreadyClosed))
             }
             Phase::NotStarted | Phase::Probing { .. } | Phase::Initializing { .. } => {}
         }
-        ticket
+        call_id
     }
 
     pub(super) fn send_unsent_calls(&mut self) {
@@ -250,30 +250,30 @@ impl Client {
             .pending_calls
             .iter()
             .filter(|(_, call)| call.is_unsent())
-            .map(|(ticket, _)| *ticket)
+            .map(|(call_id, _)| *call_id)
             .collect();
-        for ticket in waiting {
-            self.send_call(ticket);
+        for call_id in waiting {
+            self.send_call(call_id);
         }
     }
 
     /// Sends the call's request, its next page or its next round.
-    pub(super) fn send_call(&mut self, ticket: CallId) {
-        let Some(pending) = self.pending_calls.get(&ticket) else { return };
+    pub(super) fn send_call(&mut self, call_id: CallId) {
+        let Some(pending) = self.pending_calls.get(&call_id) else { return };
         let method = match pending.call.method {
             // 2026-07-28 has no `ping`; every server supports this instead.
             Method::Ping if !self.version.has(Feature::Ping) => Method::Discover,
             method => method,
         };
         if method == Method::Listen && !self.version.has(Feature::Listen) {
-            return self.subscribe_resources(ticket);
+            return self.subscribe_resources(call_id);
         }
         if Method::find(method.as_str(), self.version).is_none() {
             let mismatch = VersionMismatch::MethodNotInVersion { method, version: self.version };
-            return self.fail_call(ticket, ClientError::UnsupportedVersion(mismatch));
+            return self.fail_call(call_id, ClientError::UnsupportedVersion(mismatch));
         }
         let id = self.next_message_id();
-        let Some(pending) = self.pending_calls.get(&ticket) else { return };
+        let Some(pending) = self.pending_calls.get(&call_id) else { return };
         let cursor = match &pending.purpose {
             CallPurpose::List(_, pages) | CallPurpose::RefreshTools { pages, .. } => pages.cursor.as_deref(),
             CallPurpose::Single
@@ -291,7 +291,7 @@ impl Client {
         let body =
             outgoing::request(id, method.as_str(), &params, &extras, &self.client_identity(), self.version);
         let epoch = self.session_epoch;
-        if let Some(pending) = self.pending_calls.get_mut(&ticket) {
+        if let Some(pending) = self.pending_calls.get_mut(&call_id) {
             pending.message_id = Some(id);
             pending.session_epoch = epoch;
             pending.resume_attempts = 0;
@@ -300,18 +300,18 @@ impl Client {
             pending.progress = None;
             pending.input_round = InputRound::default();
         }
-        self.calls_by_message_id.insert(id, ticket);
+        self.calls_by_message_id.insert(id, call_id);
         self.send_request(id, body, method, &params, self.version);
     }
 
     /// Cancels a call. A late response is ignored.
-    pub fn cancel(&mut self, ticket: CallId) {
-        self.abandon(ticket, ClientError::Cancelled, "the caller cancelled the request");
+    pub fn cancel(&mut self, call_id: CallId) {
+        self.abandon(call_id, ClientError::Cancelled, "the caller cancelled the request");
     }
 
-    fn abandon(&mut self, ticket: CallId, error: ClientError, reason: &str) {
-        let Some(pending) = self.remove_call(ticket) else { return };
-        self.report_failure(ticket, &pending.purpose, error);
+    fn abandon(&mut self, call_id: CallId, error: ClientError, reason: &str) {
+        let Some(pending) = self.remove_call(call_id) else { return };
+        self.report_failure(call_id, &pending.purpose, error);
         self.send_cancellation(&pending, reason);
     }
 
@@ -328,7 +328,7 @@ impl Client {
             return;
         }
         // 2026-07-28, Cancellation: over HTTP, closing the stream is the signal.
-        if self.transport == TransportKind::Pipe || !self.version.has(Feature::Envelope) {
+        if self.transport == TransportKind::Pipe || !self.version.has(Feature::RequestMeta) {
             self.notify(outgoing::cancelled(id, reason));
         }
         if self.transport == TransportKind::Http {
@@ -346,12 +346,12 @@ impl Client {
         }
         let beginning = excerpt(&frame);
         let answered_id = unreadable::response_id(&frame);
-        let doc = match scan(frame, &self.options.scan_limits) {
+        let doc = match parse(frame, &self.options.scan_limits) {
             Ok(doc) => doc,
             Err(error) => {
                 let excerpt = beginning;
                 // What is cut off when a connection breaks is no response.
-                let is_whole = !matches!(error.kind, ScanErrorKind::Syntax | ScanErrorKind::InvalidUtf8);
+                let is_whole = !matches!(error.kind, JsonErrorKind::Syntax | JsonErrorKind::InvalidUtf8);
                 let exchange = exchange.or(answered_id.filter(|_| is_whole));
                 match exchange.filter(|id| self.is_pending_exchange(*id)) {
                     Some(id) => {
@@ -429,51 +429,51 @@ impl Client {
 
     pub(super) fn on_response(&mut self, id: u64, result: Result<Node<'_>, ServerError>) {
         // A late response: the call was cancelled, timed out, or already has its response.
-        let Some(ticket) = self.calls_by_message_id.remove(&id) else { return };
-        let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
+        let Some(call_id) = self.calls_by_message_id.remove(&id) else { return };
+        let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
         pending.message_id = None;
         let result = match result {
             Ok(result) if result.is_object() => result,
             Ok(_) => {
                 return self
-                    .fail_call(ticket, ClientError::ProtocolViolation(ProtocolViolation::ResultNotObject));
+                    .fail_call(call_id, ClientError::ProtocolViolation(ProtocolViolation::ResultNotObject));
             }
             Err(error)
-                if error.code == ErrorCode::HeaderMismatch.number() && self.may_refresh_tools(ticket) =>
+                if error.code == ErrorCode::HeaderMismatch.number() && self.may_refresh_tools(call_id) =>
             {
-                return self.refresh_tools(ticket);
+                return self.refresh_tools(call_id);
             }
-            Err(error) => return self.fail_call(ticket, ClientError::Server(error)),
+            Err(error) => return self.fail_call(call_id, ClientError::Server(error)),
         };
         let kind = result.get("resultType").filter(|_| self.version.has(Feature::ResultType));
         match kind.map(|kind| kind.str().unwrap_or_default()) {
-            None => self.on_result(ticket, result),
-            Some(kind) if kind == "complete" => self.on_result(ticket, result),
-            Some(kind) if kind == "input_required" => self.input_required(ticket, result),
+            None => self.on_result(call_id, result),
+            Some(kind) if kind == "complete" => self.on_result(call_id, result),
+            Some(kind) if kind == "input_required" => self.input_required(call_id, result),
             // "Clients MUST treat an unrecognized resultType as invalid."
             Some(kind) => {
                 let kind: String = kind.escape_debug().take(64).collect();
                 self.fail_call(
-                    ticket,
+                    call_id,
                     ClientError::ProtocolViolation(ProtocolViolation::UnknownResultType(kind)),
                 );
             }
         }
     }
 
-    pub(super) fn on_result(&mut self, ticket: CallId, result: Node<'_>) {
-        let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
+    pub(super) fn on_result(&mut self, call_id: CallId, result: Node<'_>) {
+        let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
         let page = match &mut pending.purpose {
             CallPurpose::Single | CallPurpose::Background | CallPurpose::Listen => {
-                let pending = self.remove_call(ticket);
+                let pending = self.remove_call(call_id);
                 if !matches!(pending, Some(PendingCall { purpose: CallPurpose::Background, .. })) {
-                    self.events.push_back(ClientEvent::Done { ticket, result: Json::from(result) });
+                    self.events.push_back(ClientEvent::Done { call_id, result: Json::from(result) });
                 }
                 return;
             }
             CallPurpose::Subscribe { listen_call, .. } => {
                 let listen_call = *listen_call;
-                self.remove_call(ticket);
+                self.remove_call(call_id);
                 return self.report_subscribed(listen_call);
             }
             CallPurpose::List(list, pages) => (*list, pages.add_page(*list, result), None),
@@ -482,33 +482,33 @@ impl Client {
             }
         };
         match page {
-            (_, PageStatus::More, _) => self.send_call(ticket),
+            (_, PageStatus::More, _) => self.send_call(call_id),
             (list, PageStatus::Complete(items), refreshed_for) => {
-                self.remove_call(ticket);
+                self.remove_call(call_id);
                 let items = self.finish_list(list, items);
                 match refreshed_for {
-                    None => self.events.push_back(ClientEvent::Listed { ticket, items }),
+                    None => self.events.push_back(ClientEvent::Listed { call_id, items }),
                     Some(call) => self.send_call(call),
                 }
             }
             (_, PageStatus::Invalid(violation), _) => {
-                self.fail_call(ticket, ClientError::ProtocolViolation(violation));
+                self.fail_call(call_id, ClientError::ProtocolViolation(violation));
             }
         }
     }
 
     /// 2026-07-28, Client Behavior: on a header mismatch, read the tools again and retry.
-    pub(super) fn may_refresh_tools(&self, ticket: CallId) -> bool {
+    pub(super) fn may_refresh_tools(&self, call_id: CallId) -> bool {
         let is_fresh_call =
             |pending: &PendingCall| pending.call.method == Method::ToolsCall && !pending.retried;
-        self.transport == TransportKind::Http && self.pending_calls.get(&ticket).is_some_and(is_fresh_call)
+        self.transport == TransportKind::Http && self.pending_calls.get(&call_id).is_some_and(is_fresh_call)
     }
 
-    pub(super) fn refresh_tools(&mut self, ticket: CallId) {
-        let Some(pending) = self.pending_calls.get_mut(&ticket) else { return };
+    pub(super) fn refresh_tools(&mut self, call_id: CallId) {
+        let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
         pending.retried = true;
         let call = ClientCall::new(Method::ToolsList, Json::object(|_| ()));
-        self.start_call(call, CallPurpose::RefreshTools { call: ticket, pages: PageCollector::default() });
+        self.start_call(call, CallPurpose::RefreshTools { call: call_id, pages: PageCollector::default() });
     }
 
     // Reports of the driver.
@@ -523,7 +523,7 @@ impl Client {
                 self.stream_ended(exchange, None, None);
             }
             _ => match self.calls_by_message_id.remove(&exchange) {
-                Some(ticket) => self.fail_call(ticket, error),
+                Some(call_id) => self.fail_call(call_id, error),
                 None if self.stream_exchange == Some(exchange) => self.stream_exchange = None,
                 None => {
                     self.warn(WarningKind::Rejected, &format!("the server rejected a notification: {error}"))
@@ -562,22 +562,22 @@ impl Client {
     pub(super) fn close(&mut self, error: ClientError) {
         self.phase = Phase::Closed;
         let tickets: Vec<CallId> = self.pending_calls.keys().copied().collect();
-        for ticket in tickets {
-            self.fail_call(ticket, error.clone());
+        for call_id in tickets {
+            self.fail_call(call_id, error.clone());
         }
         let cancelled = std::mem::take(&mut self.input_requests);
         self.events.extend(cancelled.into_keys().map(ClientEvent::InputRequestCancelled));
         self.events.push_back(ClientEvent::Closed(error));
     }
 
-    pub(super) fn fail_call(&mut self, ticket: CallId, error: ClientError) {
-        if let Some(pending) = self.remove_call(ticket) {
-            self.report_failure(ticket, &pending.purpose, error);
+    pub(super) fn fail_call(&mut self, call_id: CallId, error: ClientError) {
+        if let Some(pending) = self.remove_call(call_id) {
+            self.report_failure(call_id, &pending.purpose, error);
         }
     }
 
     /// Reports a failure to the call that depends on this one, or to the application.
-    fn report_failure(&mut self, ticket: CallId, purpose: &CallPurpose, error: ClientError) {
+    fn report_failure(&mut self, call_id: CallId, purpose: &CallPurpose, error: ClientError) {
         match purpose {
             CallPurpose::Background => {
                 self.warn(WarningKind::Rejected, &format!("a background request failed: {error}"))
@@ -591,20 +591,20 @@ impl Client {
                 self.drop_subscribed_uri(*listen_call, uri);
             }
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => {
-                self.events.push_back(ClientEvent::Failed { ticket, error });
+                self.events.push_back(ClientEvent::Failed { call_id, error });
             }
         }
     }
 
-    pub(super) fn remove_call(&mut self, ticket: CallId) -> Option<PendingCall> {
-        let pending = self.pending_calls.remove(&ticket)?;
+    pub(super) fn remove_call(&mut self, call_id: CallId) -> Option<PendingCall> {
+        let pending = self.pending_calls.remove(&call_id)?;
         if let Some(id) = pending.message_id {
             self.calls_by_message_id.remove(&id);
         }
         if let Some(deadline) = pending.deadline_ms {
-            self.deadlines.remove(&(deadline, ticket));
+            self.deadlines.remove(&(deadline, call_id));
         }
-        let cancelled = self.input_requests.extract_if(.., |_, request| request.call() == Some(ticket));
+        let cancelled = self.input_requests.extract_if(.., |_, request| request.call() == Some(call_id));
         self.events.extend(cancelled.map(|(id, _)| ClientEvent::InputRequestCancelled(id)));
         Some(pending)
     }
@@ -645,20 +645,20 @@ impl Client {
         }
         let due: Vec<(u64, CallId)> =
             self.deadlines.iter().copied().take_while(|(deadline, _)| *deadline <= now).collect();
-        for (deadline, ticket) in due {
+        for (deadline, call_id) in due {
             // The time that a user takes to answer does not count against the server.
-            if self.has_open_input_request(ticket)
-                && let Some(pending) = self.pending_calls.get_mut(&ticket)
+            if self.has_open_input_request(call_id)
+                && let Some(pending) = self.pending_calls.get_mut(&call_id)
             {
                 pending.deadline_ms = pending.call.timeout_ms.map(|ms| now.saturating_add(ms));
-                self.deadlines.remove(&(deadline, ticket));
-                self.deadlines.extend(pending.deadline_ms.map(|deadline| (deadline, ticket)));
+                self.deadlines.remove(&(deadline, call_id));
+                self.deadlines.extend(pending.deadline_ms.map(|deadline| (deadline, call_id)));
                 continue;
             }
-            let requested = self.pending_calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
+            let requested = self.pending_calls.get(&call_id).and_then(|pending| pending.call.timeout_ms);
             let after_ms = requested.unwrap_or(self.options.handshake_timeout_ms);
-            let unreadable = self.unreadable_since(ticket);
-            self.abandon(ticket, ClientError::Timeout { after_ms, unreadable }, "the request timed out");
+            let unreadable = self.unreadable_since(call_id);
+            self.abandon(call_id, ClientError::Timeout { after_ms, unreadable }, "the request timed out");
         }
     }
 
@@ -670,17 +670,17 @@ impl Client {
     }
 
     /// The last unreadable message since a call was sent.
-    fn unreadable_since(&self, ticket: CallId) -> Option<String> {
-        let sent = self.pending_calls.get(&ticket)?.message_id?;
+    fn unreadable_since(&self, call_id: CallId) -> Option<String> {
+        let sent = self.pending_calls.get(&call_id)?.message_id?;
         let (next_id, excerpt) = self.last_unreadable.as_ref()?;
         (sent < *next_id).then(|| excerpt.clone())
     }
 
     /// Whether an input request is open that the call may wait for. A request from the server does not name its call.
-    fn has_open_input_request(&self, ticket: CallId) -> bool {
+    fn has_open_input_request(&self, call_id: CallId) -> bool {
         self.input_requests.values().any(|request| match request {
             OpenInputRequest::ServerRequest { .. } => true,
-            OpenInputRequest::InputRequired { call, .. } => *call == ticket,
+            OpenInputRequest::InputRequired { call, .. } => *call == call_id,
         })
     }
 

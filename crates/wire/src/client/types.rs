@@ -1,6 +1,6 @@
 //! Options, actions, events and errors of the client.
 
-use json::{Json, ScanLimits};
+use json::{Json, ParseLimits};
 use spile_core::{CatalogChange, ClientCapabilities};
 
 use super::errors::ClientError;
@@ -15,7 +15,7 @@ pub struct ClientOptions {
     pub name: String,
     pub version: String,
     pub capabilities: ClientCapabilities,
-    pub scan_limits: ScanLimits,
+    pub scan_limits: ParseLimits,
     pub version_policy: VersionPolicy,
     /// How long the client waits on a pipe for the response to the probe before it tries the handshake.
     pub probe_timeout_ms: u64,
@@ -36,7 +36,7 @@ impl Default for ClientOptions {
             name: "spile".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             capabilities: ClientCapabilities::NONE,
-            scan_limits: ScanLimits::default(),
+            scan_limits: ParseLimits::default(),
             version_policy: VersionPolicy::Any,
             probe_timeout_ms: 3000,
             handshake_timeout_ms: 30_000,
@@ -115,19 +115,19 @@ pub enum ClientEvent {
     /// The server is ready. Sent again after a new session.
     Ready(Box<ServerInfo>),
     Done {
-        ticket: CallId,
+        call_id: CallId,
         result: Json,
     },
     Listed {
-        ticket: CallId,
+        call_id: CallId,
         items: Vec<Json>,
     },
     Failed {
-        ticket: CallId,
+        call_id: CallId,
         error: ClientError,
     },
     Progress {
-        ticket: CallId,
+        call_id: CallId,
         progress: f64,
         total: Option<f64>,
         message: Option<String>,
@@ -140,7 +140,7 @@ pub enum ClientEvent {
     CatalogChanged(CatalogChange),
     /// A subscription is active, with the filter that the server granted.
     SubscriptionStarted {
-        ticket: CallId,
+        call_id: CallId,
         granted: NotificationFilter,
     },
     InputRequested(IncomingInputRequest),

@@ -3,7 +3,7 @@
 //! Lines are the standard. Some clients use the framing of the Language Server Protocol instead. The decoder
 //! recognizes it by the name of the first header, and the server answers in the same framing. Fill with
 //! [`FrameDecoder::read_buffer`] and [`FrameDecoder::advance`], then iterate. The decoder buffers at most one frame
-//! of `frame_bytes_max` and the bytes read after it.
+//! of `message_bytes_max` and the bytes read after it.
 
 use spile_core::text::is_token_byte;
 
@@ -54,7 +54,7 @@ impl Framing {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
     Message(Vec<u8>),
-    /// A message over `frame_bytes_max`. The decoder skips the rest of it.
+    /// A message over `message_bytes_max`. The decoder skips the rest of it.
     TooLong,
     /// Invalid headers. The start of the next message is unknown, so the stream cannot continue.
     Desynchronized,
@@ -82,7 +82,7 @@ pub struct FrameDecoder {
     searched: usize,
     end: usize,
     state: DecoderState,
-    frame_bytes_max: usize,
+    message_bytes_max: usize,
 }
 
 /// A header block has a few short lines. A longer one is invalid.
@@ -90,25 +90,25 @@ const HEADER_BLOCK_BYTES_MAX: usize = 4096;
 const READ_CHUNK_BYTES: usize = 64 << 10;
 
 impl FrameDecoder {
-    pub fn new(frame_bytes_max: usize) -> Self {
+    pub fn new(message_bytes_max: usize) -> Self {
         Self {
             buffer: Vec::new(),
             start: 0,
             searched: 0,
             end: 0,
             state: DecoderState::Detecting,
-            frame_bytes_max,
+            message_bytes_max,
         }
     }
 
     /// A decoder for a known framing: it does not guess from the first line.
-    pub fn with_framing(framing: Framing, frame_bytes_max: usize) -> Self {
+    pub fn with_framing(framing: Framing, message_bytes_max: usize) -> Self {
         let state = match framing {
             // A WebSocket library splits its own messages, so a byte stream can only have lines.
             Framing::Lines | Framing::WebSocket => DecoderState::Line,
             Framing::ContentLength => DecoderState::HeaderBlock,
         };
-        Self { state, ..Self::new(frame_bytes_max) }
+        Self { state, ..Self::new(message_bytes_max) }
     }
 
     /// The framing in use; `None` until the first bytes decide it.
@@ -160,7 +160,7 @@ impl FrameDecoder {
         // An incomplete header name is not a header.
         self.state = DecoderState::Line;
         let line = &self.buffer[self.start..self.end];
-        let too_long = line.len() > self.frame_bytes_max;
+        let too_long = line.len() > self.message_bytes_max;
         let line = trim_line(line).to_vec();
         self.start = self.end;
         self.searched = self.end;
@@ -186,7 +186,7 @@ impl FrameDecoder {
                 let end = self.searched + offset;
                 let line = &self.buffer[self.start..end];
                 // Before trimming, as below: the result must not depend on how the line arrives in pieces.
-                let too_long = line.len() > self.frame_bytes_max;
+                let too_long = line.len() > self.message_bytes_max;
                 let frame = if too_long { Frame::TooLong } else { Frame::Message(trim_line(line).to_vec()) };
                 self.start = end + 1;
                 self.searched = self.start;
@@ -194,7 +194,7 @@ impl FrameDecoder {
             }
             None => {
                 self.searched = self.end;
-                if self.unread().len() <= self.frame_bytes_max {
+                if self.unread().len() <= self.message_bytes_max {
                     return None;
                 }
                 self.consume(self.unread().len());
@@ -258,7 +258,7 @@ impl Iterator for FrameDecoder {
                         return None;
                     }
                     match self.next_header_block()? {
-                        Ok(length) if length <= self.frame_bytes_max => {
+                        Ok(length) if length <= self.message_bytes_max => {
                             self.state = DecoderState::Body(length)
                         }
                         Ok(length) => {

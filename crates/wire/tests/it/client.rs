@@ -165,26 +165,27 @@ impl ClientHarness {
             });
         }
         while let Some(event) = self.client.next_event() {
-            let index =
-                |ticket| self.calls.iter().position(|t| *t == ticket).map_or("new".into(), |i| i.to_string());
+            let index = |call_id| {
+                self.calls.iter().position(|t| *t == call_id).map_or("new".into(), |i| i.to_string())
+            };
             let line = match event {
                 ClientEvent::Ready(server) => {
                     format!("ready {} {}", server.protocol_version.as_str(), server.name)
                         .trim_end()
                         .to_owned()
                 }
-                ClientEvent::Done { ticket, result } => format!("done {} {result}", index(ticket)),
-                ClientEvent::Listed { ticket, items } => format!("listed {} {items:?}", index(ticket)),
-                ClientEvent::Failed { ticket, error } => format!("failed {} {error}", index(ticket)),
-                ClientEvent::Progress { ticket, progress, total, message } => {
-                    format!("progress {} {progress} {total:?} {message:?}", index(ticket))
+                ClientEvent::Done { call_id, result } => format!("done {} {result}", index(call_id)),
+                ClientEvent::Listed { call_id, items } => format!("listed {} {items:?}", index(call_id)),
+                ClientEvent::Failed { call_id, error } => format!("failed {} {error}", index(call_id)),
+                ClientEvent::Progress { call_id, progress, total, message } => {
+                    format!("progress {} {progress} {total:?} {message:?}", index(call_id))
                 }
                 ClientEvent::Log { level, data, .. } => format!("log {level} {data}"),
                 ClientEvent::CatalogChanged(change) => format!("changed {change:?}"),
-                ClientEvent::SubscriptionStarted { ticket, granted } => {
+                ClientEvent::SubscriptionStarted { call_id, granted } => {
                     format!(
                         "listening {} {} {:?}",
-                        index(ticket),
+                        index(call_id),
                         granted.tools_list_changed,
                         granted.resource_uris
                     )

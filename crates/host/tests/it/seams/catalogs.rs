@@ -141,7 +141,7 @@ async fn a_provider_hears_of_the_first_and_the_last_subscriber_of_a_resource() {
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#);
         let peer = wire::Peer::from_version(wire::Version::V2025_11_25);
-        let defaults = wire::Defaults::Pipe(Some(peer));
+        let defaults = wire::MessageContext::Pipe(Some(peer));
         let wire::Decoded::Request(request) = server.decode(message.into_bytes(), defaults) else {
             panic!("a request")
         };

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::source::Source;
 use contract::{CompiledSchema, Contract, manifest};
 use host::{
@@ -14,7 +14,7 @@ use json::Json;
 use serde_json::{Value, json};
 use spile_core::{ClientCapabilities, Limits, Principal};
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Peer, Version};
+use wire::{Decoded, MessageContext, Peer, Version};
 
 use super::table::Table;
 
@@ -172,7 +172,7 @@ impl Client {
         };
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
         let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(peer))
+            self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(peer))
         else {
             panic!("a request");
         };
@@ -198,7 +198,7 @@ impl Client {
                     let question: Value = serde_json::from_slice(&question).expect("JSON");
                     let response = self.answer_question(&question["params"], user);
                     let response = json!({"jsonrpc": "2.0", "id": question["id"], "result": response});
-                    match self.server.decode(response.to_string().into_bytes(), Defaults::Pipe(peer)) {
+                    match self.server.decode(response.to_string().into_bytes(), MessageContext::Pipe(peer)) {
                         Decoded::Response { id, result: response } => {
                             self.connection.deliver_response(id, response)
                         }
@@ -238,7 +238,7 @@ fn compile_contract(table: &Table, text: &str) -> Contract {
             manifest::ToolBody::Uses(_) => None,
         })
         .collect();
-    let known = [KnownSource { name: "s", facts: &facts, statements: &statements }];
+    let known = [IntrospectedSource { name: "s", facts: &facts, statements: &statements }];
     let (contract, diagnostics) = compile(&manifest, &known, "people");
     contract.unwrap_or_else(|| panic!("{diagnostics:?}"))
 }

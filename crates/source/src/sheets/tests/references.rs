@@ -118,7 +118,7 @@ fn a_write_leaves_values_that_are_computed_from_a_table_elsewhere() {
             check(&parts, 0, &RowEdit::Remove { row: 0 }, &expected);
         }
     }
-    // What refers to the sheet that is written, or may do so, is withdrawn.
+    // What refers to the sheet that is written, or may do so, is outdated.
     for sum in ["=SUM(Plain!A:A)", "=OFFSET(Orders[qty],1,1)", "=SUM(Gone[qty])"] {
         let text = [cell_update(1, StoredValue::Text("z"))];
         let read = after(&orders(TOTALS[0], sum), 0, &RowEdit::Set { row: 0, updates: &text });
@@ -127,7 +127,7 @@ fn a_write_leaves_values_that_are_computed_from_a_table_elsewhere() {
 }
 
 #[test]
-fn a_write_to_a_table_withdraws_what_is_computed_from_it() {
+fn a_write_to_a_table_invalidates_what_is_computed_from_it() {
     let parts = orders("=[@qty]*2", "=SUM(Orders[qty])");
     let price = [cell_update(2, StoredValue::Integer(9))];
     let expected = "Plain: id|text\n1|\"x\"\n2|\"y\"\nOrders: no|qty|price|total\n\"a\"|2|9|7\n\"b\"|4|5|7\n\
@@ -139,7 +139,7 @@ fn a_write_to_a_table_withdraws_what_is_computed_from_it() {
 }
 
 #[test]
-fn values_computed_within_a_table_are_never_withdrawn() {
+fn values_computed_within_a_table_are_never_outdated() {
     for (total, sum, expected) in [
         (TOTALS[0], "1", [vec![], vec![], vec![]]),
         (TOTALS[1], "=SUM(Orders[qty])", [vec![], vec![], vec![1]]),
@@ -147,7 +147,7 @@ fn values_computed_within_a_table_are_never_withdrawn() {
     ] {
         let parsed =
             Options::load(&xlsx(), &orders(total, sum).to_zip()).unwrap_or_else(|error| panic!("{error:?}"));
-        let columns: Vec<_> = parsed.tables.iter().map(|table| table.may_be_withdrawn.clone()).collect();
+        let columns: Vec<_> = parsed.tables.iter().map(|table| table.may_be_outdated.clone()).collect();
         assert_eq!(columns, expected, "{total} {sum}");
     }
 }

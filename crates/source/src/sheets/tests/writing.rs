@@ -293,7 +293,7 @@ fn a_write_asks_for_a_recalculation_if_there_are_formulas() {
 }
 
 #[test]
-fn a_write_withdraws_the_values_of_formulas_that_may_depend_on_it() {
+fn a_write_invalidates_the_values_of_formulas_that_may_depend_on_it() {
     let notice = "may depend on cells that were written since it was last calculated";
     for (formula, is_stale) in [
         ("SUM(Sheet1!A2:A3)", true),
@@ -347,7 +347,7 @@ fn stale_values_are_followed_through_formulas_names_and_hidden_sheets() {
 }
 
 #[test]
-fn shared_and_array_formulas_are_withdrawn_with_all_their_cells() {
+fn shared_and_array_formulas_are_outdated_with_all_their_cells() {
     let shared = [
         r#"<f t="shared" ref="A2:A3" si="0">Sheet1!A2*2</f><v>1</v>"#,
         r#"<f t="shared" si="0"/><v>2</v>"#,

@@ -36,7 +36,7 @@ use write_connection::{WriteConnection, WriteTransaction};
 /// How long one change may take, including triggers, if its call cannot be cancelled.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(5_000);
 
-pub(crate) struct TableWriter {
+pub(crate) struct SqliteWriter {
     write_connection: Arc<WriteConnection>,
     /// The table and how its rows are read.
     reader: TableReader,
@@ -57,7 +57,7 @@ struct FoundRow {
     locator: Vec<Value>,
 }
 
-impl TableWriter {
+impl SqliteWriter {
     pub(crate) fn new(
         write_connection: &Arc<WriteConnection>,
         options: &Options,
@@ -307,7 +307,7 @@ impl TableWriter {
     }
 }
 
-impl Writer for TableWriter {
+impl Writer for SqliteWriter {
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
         let transaction = self.write_connection.begin(&self.affected_tables, options)?;
         Ok(Box::new(SqliteRowTransaction { writer: self, transaction, found: None, changed: None }))
@@ -315,7 +315,7 @@ impl Writer for TableWriter {
 }
 
 struct SqliteRowTransaction<'w> {
-    writer: &'w TableWriter,
+    writer: &'w SqliteWriter,
     transaction: WriteTransaction<'w>,
     /// The row that was read by its key.
     found: Option<(Vec<Value>, FoundRow)>,

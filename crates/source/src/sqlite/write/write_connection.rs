@@ -276,7 +276,7 @@ mod tests {
     use crate::sqlite::connection::authorizer::AccessMode;
     use crate::sqlite::connection::pool::ConnectionPool;
     use crate::sqlite::schema;
-    use crate::sqlite::write::TableWriter;
+    use crate::sqlite::write::SqliteWriter;
     use crate::test_write::write_row;
 
     /// Limits the number of pages, as on a full disk.
@@ -304,7 +304,7 @@ mod tests {
             let columns = vec![column(0, "id", DataType::Integer), column(1, "v", DataType::Text)];
             let shape = TableShape { table: "t".into(), columns, key: vec![0] };
             let writer =
-                TableWriter::new(&write_connection, &Default::default(), &schema, &shape).expect("a writer");
+                SqliteWriter::new(&write_connection, &Default::default(), &schema, &shape).expect("a writer");
             let mut slot = write_connection.lock();
             let connection = &mut slot.idle.as_mut().expect("tried out").connection.inner;
             let none: Option<fn(rusqlite::hooks::AuthContext<'_>) -> rusqlite::hooks::Authorization> = None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contract::ValueRef;
 use contract::source::{Query, RowChange, Sort, Source};
-use json::{Json as Text, ScanLimits, scan};
+use json::{Json as Text, ParseLimits, parse};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 use source::json::JsonLayout;
 
@@ -58,7 +58,7 @@ fn is_same_json(raw: &str, message: &str) -> bool {
     if compact(raw) == compact(message) {
         return true;
     }
-    let doc = scan(message.as_bytes().to_vec(), &ScanLimits::default()).unwrap();
+    let doc = parse(message.as_bytes().to_vec(), &ParseLimits::default()).unwrap();
     let number = |text: &str| text.parse::<f64>().unwrap();
     match doc.root().str() {
         // The same digits, or those of the float they denote.

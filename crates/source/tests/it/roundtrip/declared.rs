@@ -1,7 +1,7 @@
 //! Declared column types: what the start accepts, calls can read; and what was written is accepted at the
 //! next start.
 
-use contract::compile::{KnownSource, compile};
+use contract::compile::{IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, Severity, render_all};
 use contract::field::Field;
 use contract::lint::lint;
@@ -25,7 +25,7 @@ fn compile_contract(fixture: &StoreFixture<'_>, kind: DataType) -> Result<Contra
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).unwrap();
     let source = fixture.open();
     let facts = source.introspect().map_err(|error| error.to_string())?;
-    let known = [KnownSource::new("s", &facts)];
+    let known = [IntrospectedSource::new("s", &facts)];
     let (contract, found) = compile(&manifest, &known, "t");
     let contract = contract.ok_or_else(|| render_all(&found, false))?;
     source.reader(&contract.collections[0].shape).map_err(|error| error.to_string())?;

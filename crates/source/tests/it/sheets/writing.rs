@@ -300,9 +300,9 @@ fn decimals_are_exact_or_rejected() {
     assert!(update(&shape, "1.50").is_err(), "it would read back as 1.5");
 }
 
-/// A row whose key is withdrawn cannot be found, but it exists.
+/// A row whose key is outdated cannot be found, but it exists.
 #[test]
-fn a_withdrawn_key_is_reported_where_a_row_is_not_found() {
+fn a_outdated_key_is_reported_where_a_row_is_not_found() {
     use CellContent::{Formula, Number, Text};
     let items = [vec![Text("id"), Text("name")], vec![Number("1"), Text("a")], vec![Number("2"), Text("b")]];
     let keyed = [
@@ -322,14 +322,14 @@ fn a_withdrawn_key_is_reported_where_a_row_is_not_found() {
     let cells = [(1, ValueRef::Text("c"))];
     write(&sheets, &items, RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells }).unwrap();
     assert!(!is_found());
-    let notice = reader.key_notice().expect("the key is withdrawn");
+    let notice = reader.key_notice().expect("the key is outdated");
     assert!(notice.contains("on `Keyed` (A2 first) are null until"), "{notice}");
     assert_eq!(sheets.reader(&items).unwrap().key_notice(), None);
 }
 
 /// The cached value of a formula on another sheet would be wrong after a write.
 #[test]
-fn a_write_withdraws_values_computed_from_it_on_other_sheets() {
+fn a_write_invalidates_values_computed_from_it_on_other_sheets() {
     use CellContent::{Formula, Number, Text};
     let items =
         [vec![Text("id"), Text("price")], vec![Number("1"), Number("10")], vec![Number("2"), Number("20")]];
@@ -345,7 +345,7 @@ fn a_write_withdraws_values_computed_from_it_on_other_sheets() {
     let sheets = sheets::open(&path, options.clone());
     let facts = sheets.introspect().unwrap();
     let [items, totals] = [0, 1].map(|at| crate::shape::shape_of(&facts.tables[at]));
-    assert!(totals.columns[1].nullable, "its values may be withdrawn");
+    assert!(totals.columns[1].nullable, "its values may be outdated");
     let reader = sheets.reader(&totals).unwrap();
     let values = || {
         ["sum", "rate"].map(|name| {
@@ -362,11 +362,11 @@ fn a_write_withdraws_values_computed_from_it_on_other_sheets() {
                   cells that were written since it was last calculated";
     assert_eq!(checks.notices, [notice]);
     assert_eq!((values(), reader.notice().as_deref()), ([Value::Null, Value::Integer(7)], Some(notice)));
-    // The next write withdraws nothing more.
+    // The next write invalidates nothing more.
     let cells = [(1, ValueRef::Integer(16))];
     let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
     assert_eq!(write(&sheets, &items, change).unwrap().1.notices, Vec::<String>::new());
-    // After a restart the contract is the same, and the value is still withdrawn.
+    // After a restart the contract is the same, and the value is still outdated.
     let again = sheets::open(&path, options);
     let facts = again.introspect().unwrap();
     assert_eq!(format!("{:?}", crate::shape::shape_of(&facts.tables[1])), format!("{totals:?}"));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use contract::field::SENSITIVE_KEYWORD;
 use contract::results::MASK;
-use json::{Node, NodeKind, ScanLimits, scan, write};
+use json::{Node, NodeKind, ParseLimits, parse, write};
 
 use super::entry::{RecordedEvent, TraceEntry};
 
@@ -34,7 +34,7 @@ impl SensitiveFieldMask {
     }
 
     fn mask_message(&mut self, bytes: Vec<u8>) -> Vec<u8> {
-        let Ok(doc) = scan(bytes.clone(), &ScanLimits::default()) else { return bytes };
+        let Ok(doc) = parse(bytes.clone(), &ParseLimits::default()) else { return bytes };
         let root = doc.root();
         if let Some(tools) = root.get("result").and_then(|result| result.get("tools")) {
             self.learn_sensitive(tools);

@@ -62,7 +62,7 @@ pub(super) fn put_once(
         }
         None => {}
     }
-    make_room(db, limits, owner, Usage::of_record(&[owner, name, value]), now_ms)?;
+    evict(db, limits, owner, Usage::of_record(&[owner, name, value]), now_ms)?;
     let sql = "INSERT INTO entries (namespace, owner, name, value, end_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
     execute(db, sql, (namespace, owner, name, value, int(end_ms)))?;
     Ok(PutOutcome::Stored)
@@ -130,7 +130,7 @@ pub(super) fn append(
             }
         }
     }
-    make_room(db, limits, owner, added, now_ms)?;
+    evict(db, limits, owner, added, now_ms)?;
     let id = match id {
         Some(id) => {
             if let Some(through) = drop_through {
@@ -213,7 +213,7 @@ pub(super) fn lease(
         }
         None => {}
     }
-    make_room(db, limits, owner, Usage::of_record(&[owner, name, holder]), now_ms)?;
+    evict(db, limits, owner, Usage::of_record(&[owner, name, holder]), now_ms)?;
     let sql = "INSERT INTO leases (namespace, owner, name, holder, end_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
     execute(db, sql, (namespace, owner, name, holder, int(end_ms)))?;
     Ok(LeaseOutcome::Held)
@@ -260,7 +260,7 @@ pub(super) fn sweep(db: &Connection, records_max: usize, now_ms: u64) -> Result<
 }
 
 /// Fails if `added` exceeds a limit even without the records that have ended.
-fn make_room(
+fn evict(
     db: &Connection,
     limits: &StoreLimits,
     owner: &[u8],

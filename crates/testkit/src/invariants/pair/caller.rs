@@ -18,9 +18,9 @@ impl PairSimulation {
             5 => {
                 let list = if input.one_in(4) { ListKind::Prompts } else { ListKind::Tools };
                 let timeout_ms = pick_timeout(input);
-                let ticket = self.client.list(list, timeout_ms, self.now_ms);
+                let call_id = self.client.list(list, timeout_ms, self.now_ms);
                 self.model.record_started(
-                    ticket,
+                    call_id,
                     PendingRequest::new(RequestType::List(list), timeout_ms, self.now_ms),
                 );
             }
@@ -31,20 +31,20 @@ impl PairSimulation {
                     resource_uris: uris,
                     ..NotificationFilter::default()
                 };
-                let ticket = self.client.listen(&filter, self.now_ms);
+                let call_id = self.client.listen(&filter, self.now_ms);
                 self.model
-                    .record_started(ticket, PendingRequest::new(RequestType::Listen, None, self.now_ms));
+                    .record_started(call_id, PendingRequest::new(RequestType::Listen, None, self.now_ms));
             }
             7 => {
                 let timeout_ms = pick_timeout(input);
-                let ticket = self.client.ping(timeout_ms, self.now_ms);
+                let call_id = self.client.ping(timeout_ms, self.now_ms);
                 self.model
-                    .record_started(ticket, PendingRequest::new(RequestType::Ping, timeout_ms, self.now_ms));
+                    .record_started(call_id, PendingRequest::new(RequestType::Ping, timeout_ms, self.now_ms));
             }
             8 => {
-                if let Some(ticket) = self.model.any_ticket(input) {
-                    self.model.record_cancel(ticket);
-                    self.client.cancel(ticket);
+                if let Some(call_id) = self.model.any_ticket(input) {
+                    self.model.record_cancel(call_id);
+                    self.client.cancel(call_id);
                 }
             }
             10 => {
@@ -73,9 +73,9 @@ impl PairSimulation {
         });
         let call =
             ClientCall { wants_progress: progress, timeout_ms, ..ClientCall::new(Method::ToolsCall, params) };
-        let ticket = self.client.call(call, self.now_ms);
+        let call_id = self.client.call(call, self.now_ms);
         self.model.record_started(
-            ticket,
+            call_id,
             PendingRequest::new(RequestType::Call { n, script, progress }, timeout_ms, self.now_ms),
         );
     }
@@ -92,9 +92,9 @@ impl PairSimulation {
 
     /// Ends what has no end of its own.
     pub(super) fn cancel_subscriptions(&mut self) {
-        for ticket in self.model.open_subscriptions() {
-            self.model.record_cancel(ticket);
-            self.client.cancel(ticket);
+        for call_id in self.model.open_subscriptions() {
+            self.model.record_cancel(call_id);
+            self.client.cancel(call_id);
         }
     }
 }

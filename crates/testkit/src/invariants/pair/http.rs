@@ -171,18 +171,18 @@ impl SimulatedHttp {
     /// The server forgets a session, as after a restart.
     pub(super) fn forget_session(&mut self, model: &mut PairModel) {
         let Some(id) = self.sessions.last() else { return };
-        if let Some(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
+        if let Some(call_id) = self.server.verify_session(id, &CallerIdentity::default()) {
             model.lost_sessions += 1;
             model.disconnect_all();
-            self.server.end_session(&ticket);
+            self.server.end_session(&call_id);
         }
     }
 
     pub(super) fn close(&mut self, client: &Client) {
         if let Some(heads) = client.delete_headers() {
             let id = header_value(&heads, "Mcp-Session-Id").expect("a session is named when it ends");
-            if let Some(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
-                self.server.end_session(&ticket);
+            if let Some(call_id) = self.server.verify_session(id, &CallerIdentity::default()) {
+                self.server.end_session(&call_id);
             }
         }
         self.in_transit.clear();
@@ -191,9 +191,9 @@ impl SimulatedHttp {
 
     pub(super) fn drop_all(&mut self) {
         for id in &self.sessions {
-            let ticket = self.server.verify_session(id, &CallerIdentity::default());
+            let call_id = self.server.verify_session(id, &CallerIdentity::default());
             assert!(
-                ticket.is_none_or(|ticket| self.server.session_state(&ticket).is_none()),
+                call_id.is_none_or(|call_id| self.server.session_state(&call_id).is_none()),
                 "a session is left"
             );
         }
@@ -215,11 +215,10 @@ impl SimulatedHttp {
                 let message = parse_json(&send.body);
                 match self.legacy_server.intercept(&send.body, &message) {
                     Interception::Forward(body) => {
-                        let (opened, ticket) = self.http_server.decode(body, &send.headers);
+                        let (opened, call_id) = self.http_server.decode(body, &send.headers);
                         model.server_received(&message, &opened);
-                        let is_stateless =
-                            matches!(&opened, Decoded::Request(r) if r.peer.version.has(Feature::Envelope));
-                        let written = self.http_server.post(opened, ticket, &send.headers);
+                        let is_stateless = matches!(&opened, Decoded::Request(r) if r.peer.version.has(Feature::RequestMeta));
+                        let written = self.http_server.post(opened, call_id, &send.headers);
                         owns_call = is_stateless && written.was_deferred();
                         written
                     }

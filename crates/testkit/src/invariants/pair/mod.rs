@@ -120,7 +120,7 @@ impl PairSimulation {
         );
         if is_tight {
             (terms.calls_max, terms.input_requests_max) = (5, 2);
-            (limits.calls_per_peer_max, limits.stream_events_max) = (3, 3);
+            (limits.calls_per_connection_max, limits.stream_events_max) = (3, 3);
         }
         let platform = Arc::new(FakePlatform::new(1));
         let provider = Arc::new(if mirrors {

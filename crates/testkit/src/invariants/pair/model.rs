@@ -81,7 +81,7 @@ impl PendingRequest {
 
 #[derive(Debug)]
 struct InputRequestRecord {
-    ticket: Option<CallId>,
+    call_id: Option<CallId>,
     is_open: bool,
 }
 
@@ -145,12 +145,12 @@ impl PairModel {
         self.last_number
     }
 
-    pub(super) fn record_started(&mut self, ticket: CallId, line: PendingRequest) {
-        assert!(self.pending.insert(ticket, line).is_none(), "one ticket for two requests");
+    pub(super) fn record_started(&mut self, call_id: CallId, line: PendingRequest) {
+        assert!(self.pending.insert(call_id, line).is_none(), "one call_id for two requests");
     }
 
-    pub(super) fn record_cancel(&mut self, ticket: CallId) {
-        let line = self.pending.get_mut(&ticket).expect("a ticket that was given");
+    pub(super) fn record_cancel(&mut self, call_id: CallId) {
+        let line = self.pending.get_mut(&call_id).expect("a call_id that was given");
         line.cancelled |= !line.ended;
     }
 
@@ -170,7 +170,7 @@ impl PairModel {
         let ask = self.input_requests.get_mut(&ask).expect("a question that was put");
         ask.is_open = false;
         // Another round is counted separately.
-        if let Some(line) = ask.ticket.and_then(|of| self.pending.get_mut(&of)) {
+        if let Some(line) = ask.call_id.and_then(|of| self.pending.get_mut(&of)) {
             line.progress = None;
         }
     }
@@ -181,7 +181,7 @@ impl PairModel {
 
     pub(super) fn open_subscriptions(&self) -> Vec<CallId> {
         let is_open = |line: &PendingRequest| line.kind == RequestType::Listen && !line.ended;
-        self.pending.iter().filter(|(_, line)| is_open(line)).map(|(ticket, _)| *ticket).collect()
+        self.pending.iter().filter(|(_, line)| is_open(line)).map(|(call_id, _)| *call_id).collect()
     }
 
     pub(super) fn all_ended(&self) -> bool {
@@ -336,32 +336,32 @@ impl PairModel {
                     "a second handshake without a lost session"
                 );
             }
-            ClientEvent::Done { ticket, result } => {
-                let line = self.mark_ended(ticket);
+            ClientEvent::Done { call_id, result } => {
+                let line = self.mark_ended(call_id);
                 match line.kind.clone() {
-                    RequestType::Call { n, .. } => self.check_own_result(ticket, n, &result),
+                    RequestType::Call { n, .. } => self.check_own_result(call_id, n, &result),
                     RequestType::Ping => {}
                     RequestType::Listen => panic!("a subscription ended by itself"),
                     RequestType::List(_) => panic!("a list is no result"),
                 }
             }
-            ClientEvent::Listed { ticket, items } => {
-                let line = self.mark_ended(ticket);
+            ClientEvent::Listed { call_id, items } => {
+                let line = self.mark_ended(call_id);
                 assert_eq!(line.kind, RequestType::List(ListKind::Tools));
                 assert_eq!(items.len(), 1);
             }
-            ClientEvent::Failed { ticket, error: why } => {
-                self.mark_ended(ticket);
+            ClientEvent::Failed { call_id, error: why } => {
+                self.mark_ended(call_id);
                 if matches!(why, ClientError::Cancelled | ClientError::Timeout { .. })
                     && self.closed_with.is_none()
                 {
-                    self.check_cancel_sent(ticket);
+                    self.check_cancel_sent(call_id);
                 }
-                let may = self.is_closing || self.may_fail(ticket, &why, now);
-                assert!(may, "at {now}: {:?} failed: {why:?}", self.pending[&ticket]);
+                let may = self.is_closing || self.may_fail(call_id, &why, now);
+                assert!(may, "at {now}: {:?} failed: {why:?}", self.pending[&call_id]);
             }
-            ClientEvent::Progress { ticket, progress, .. } => {
-                let line = self.pending.get_mut(&ticket).expect("a ticket that was given");
+            ClientEvent::Progress { call_id, progress, .. } => {
+                let line = self.pending.get_mut(&call_id).expect("a call_id that was given");
                 assert!(!line.ended, "progress after the end of {line:?}");
                 assert!(
                     matches!(line.kind, RequestType::Call { progress: true, .. }),
@@ -378,8 +378,8 @@ impl PairModel {
                 let is_free = self.expected_version.is_some_and(|version| version.has(Feature::Subscribe));
                 assert!(is_free || self.pending.values().any(|line| line.kind == RequestType::Listen));
             }
-            ClientEvent::SubscriptionStarted { ticket, granted } => {
-                let line = &self.pending[&ticket];
+            ClientEvent::SubscriptionStarted { call_id, granted } => {
+                let line = &self.pending[&call_id];
                 assert!(
                     line.kind == RequestType::Listen && !line.ended && granted.tools_list_changed,
                     "{line:?}"
@@ -415,17 +415,17 @@ impl PairModel {
         }
     }
 
-    fn mark_ended(&mut self, ticket: CallId) -> &PendingRequest {
-        let line = self.pending.get_mut(&ticket).expect("a ticket that was given");
+    fn mark_ended(&mut self, call_id: CallId) -> &PendingRequest {
+        let line = self.pending.get_mut(&call_id).expect("a call_id that was given");
         assert!(!line.ended, "{line:?} ends twice");
         line.ended = true;
-        let is_left = self.input_requests.values().any(|ask| ask.is_open && ask.ticket == Some(ticket));
+        let is_left = self.input_requests.values().any(|ask| ask.is_open && ask.call_id == Some(call_id));
         assert!(!is_left, "{line:?} ends, and leaves a question");
         line
     }
 
-    fn check_own_result(&self, ticket: CallId, n: u64, result: &Json) {
-        let line = &self.pending[&ticket];
+    fn check_own_result(&self, call_id: CallId, n: u64, result: &Json) {
+        let line = &self.pending[&call_id];
         assert!(!line.cancelled, "{line:?} is cancelled and done");
         let value = parse_json(result.as_str().as_bytes());
         let text = value["content"][0]["text"].as_str().unwrap_or_default();
@@ -443,8 +443,8 @@ impl PairModel {
     }
 
     /// The client cancels an unanswered call whose caller has gone away.
-    fn check_cancel_sent(&self, ticket: CallId) {
-        let RequestType::Call { n, .. } = self.pending[&ticket].kind else { return };
+    fn check_cancel_sent(&self, call_id: CallId) {
+        let RequestType::Call { n, .. } = self.pending[&call_id].kind else { return };
         // In a session that is gone there is nothing to cancel.
         let is_told = self.lost_sessions > 0
             || (self.link == TransportKind::Http && self.expected_version == Some(Version::NEWEST));
@@ -454,8 +454,8 @@ impl PairModel {
         }
     }
 
-    fn may_fail(&self, ticket: CallId, why: &ClientError, now: u64) -> bool {
-        let line = &self.pending[&ticket];
+    fn may_fail(&self, call_id: CallId, why: &ClientError, now: u64) -> bool {
+        let line = &self.pending[&call_id];
         match why {
             ClientError::Cancelled => line.cancelled,
             ClientError::Timeout { after_ms, .. } => {
@@ -484,7 +484,7 @@ impl PairModel {
         if let Some(of) = question.call {
             assert!(!self.pending[&of].ended, "an input request of an ended call");
         }
-        let ask = InputRequestRecord { ticket: question.call, is_open: true };
+        let ask = InputRequestRecord { call_id: question.call, is_open: true };
         assert!(self.input_requests.insert(question.id, ask).is_none(), "one id for two questions");
     }
 

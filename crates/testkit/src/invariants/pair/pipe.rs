@@ -12,7 +12,7 @@ use host::{
 use tokio::task::AbortHandle;
 use wire::client::Client;
 use wire::frame::{Frame, FrameDecoder, Framing};
-use wire::{Decoded, Defaults, Notification, Version, encode};
+use wire::{Decoded, MessageContext, Notification, Version, encode};
 
 use super::FuzzInput;
 use super::legacy_server::{Interception, KnownVersions, LegacyServer};
@@ -115,8 +115,10 @@ impl SimulatedPipe {
         let message = parse_json(&body);
         match self.legacy_server.intercept(&body, &message) {
             Interception::Forward(body) => {
-                let opened =
-                    self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
+                let opened = self
+                    .server_end
+                    .server
+                    .decode(body, MessageContext::Pipe(self.server_end.connection.peer()));
                 model.server_received(&message, &opened);
                 self.server_end.handle_message(opened);
             }
@@ -222,7 +224,7 @@ impl SimulatedPipe {
         if let Some(Frame::Message(body)) = self.server_frames.finish() {
             // Half a message is rejected, and nothing else happens.
             let opened =
-                self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
+                self.server_end.server.decode(body, MessageContext::Pipe(self.server_end.connection.peer()));
             let is_half = matches!(opened, Decoded::Rejected(_));
             assert!(is_half || !first.is_empty());
         }

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use host::{
     CallerIdentity, ConnectionState, Dispatched, GET_STREAM, OutgoingMessage, PendingResponse, ReplyChannel,
-    SessionStreams, SessionTicket, StreamItem, StreamReader,
+    SessionStreamReader, SessionStreams, SessionTicket, StreamItem,
 };
 use serde_json::{Value, json};
-use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, Notification};
 
 use super::{
     FuzzInput, SessionSimulation, cancelled_notification, initialize_request, parse_json, random_response,
@@ -36,7 +36,7 @@ pub(super) struct StreamLog {
 
 pub(super) struct AttachedReader {
     pub(super) session: usize,
-    pub(super) stream_reader: StreamReader,
+    pub(super) stream_reader: SessionStreamReader,
     pub(super) last_event: u64,
 }
 
@@ -53,7 +53,7 @@ impl SessionSimulation {
             None => wire::SessionLookup::NotFound,
         };
         let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &state };
-        self.server.decode(message.to_string().into_bytes(), Defaults::Http(defaults))
+        self.server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
     }
 
     pub(super) fn initialize(&mut self, input: &mut FuzzInput<'_>) {
@@ -64,12 +64,12 @@ impl SessionSimulation {
         let defaults =
             HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
         let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), Defaults::Http(defaults))
+            self.server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
         else {
             panic!("a handshake is a request");
         };
         let Dispatched::Initialized { body, session: id } =
-            self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
+            self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
         else {
             panic!("a handshake over HTTP makes a session");
         };

@@ -58,12 +58,12 @@ const VERSIONS: [Version; 3] = [Version::V2025_03_26, Version::V2025_06_18, Vers
 fn limits(roomy: bool) -> Limits {
     let tight = Limits {
         calls_max: 12,
-        calls_per_peer_max: 4,
+        calls_per_connection_max: 4,
         sessions_max: 3,
         sessions_per_principal_max: 3,
         stream_events_max: 3,
         stream_bytes_max: 1000,
-        subscriptions_per_peer_max: 1,
+        subscriptions_per_connection_max: 1,
         tasks_max: 3,
         tasks_per_principal_max: 2,
         input_rounds_max: 2,

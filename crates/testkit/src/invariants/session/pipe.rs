@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use host::{CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel};
 use serde_json::Value;
-use wire::{Decoded, Defaults, Notification};
+use wire::{Decoded, MessageContext, Notification};
 
 use super::{
     FuzzInput, SessionSimulation, cancelled_notification, initialize_request, parse_json, random_response,
@@ -61,7 +61,8 @@ impl SessionSimulation {
     }
 
     fn decode_on_pipe(&self, message: &Value) -> Decoded {
-        self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(self.pipe.connection.peer()))
+        self.server
+            .decode(message.to_string().into_bytes(), MessageContext::Pipe(self.pipe.connection.peer()))
     }
 
     pub(super) fn take_output(&mut self) {

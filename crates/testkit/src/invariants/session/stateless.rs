@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use host::{CallerIdentity, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel};
 use serde_json::{Value, json};
-use wire::{Decoded, Defaults, Version};
+use wire::{Decoded, MessageContext, Version};
 
 use super::{FuzzInput, SessionSimulation, parse_json};
 
@@ -21,9 +21,9 @@ impl SessionSimulation {
             }
             let (n, _, message) = self.new_call(input, more);
             if let Decoded::Request(request) =
-                self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
+                self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
                 && let Dispatched::Call(in_flight) =
-                    self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless)
+                    self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
             {
                 self.stateless.push((n, PendingResponse::Single(in_flight)));
             }
@@ -56,9 +56,9 @@ impl SessionSimulation {
         let params = json!({"taskId": id, "inputResponses": {"q0": {}}, "_meta": newest_meta(input)});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         if let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
+            self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
         {
-            let begun = self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Stateless);
+            let begun = self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession);
             let Dispatched::Ready { body, .. } = begun else { panic!("a task request is answered at once") };
             assert_eq!(parse_json(&body)["id"], 1);
         }

@@ -121,9 +121,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 impl WebSocketSimulation {
     fn new(input: &mut FuzzInput<'_>) -> Self {
         let limits = Limits {
-            frame_bytes_max: input.choose(&[2000, 300, 70_000]),
+            message_bytes_max: input.choose(&[2000, 300, 70_000]),
             stream_bytes_max: input.choose(&[20_000, 1000]),
-            calls_per_peer_max: input.choose(&[256, 2]),
+            calls_per_connection_max: input.choose(&[256, 2]),
             keep_alive_ms: 15_000,
             ..Limits::default()
         };
@@ -138,7 +138,7 @@ impl WebSocketSimulation {
             async move { fuzzing::serve_websocket(server, at_server, &ending, DRAIN_TIMEOUT).await }
         });
         Self {
-            oracle: WebSocketOracle::new(limits.frame_bytes_max),
+            oracle: WebSocketOracle::new(limits.message_bytes_max),
             limits,
             provider,
             server,
@@ -324,7 +324,7 @@ impl WebSocketSimulation {
             );
         }
         let active = self.server.status().calls_active;
-        assert!(active <= self.limits.calls_per_peer_max, "{active} calls");
+        assert!(active <= self.limits.calls_per_connection_max, "{active} calls");
     }
 
     async fn read_all(&mut self) {

@@ -11,7 +11,7 @@ mod sdk_server;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use upstream::{Connection, OpenError, Options, Target};
+use upstream::{Connection, ConnectionOptions, OpenError, Target};
 use wire::client::{ClientError, ClientOptions, VersionPolicy};
 use wire::{Feature, Version};
 
@@ -80,7 +80,7 @@ const GAPS: &[SdkGap] = &[
     SdkGap {
         sdks: &[Sdk::Python2],
         transport: TransportKind::StatelessHttp,
-        versions: |version| version.has(Feature::Envelope),
+        versions: |version| version.has(Feature::RequestMeta),
         behaviors: &[Behavior::Progress, Behavior::Cancellation],
         reason: "one body has room for one response; the start of a call shows in its progress",
     },
@@ -243,7 +243,8 @@ async fn open(
         .with(spile_core::ClientCapabilities::SAMPLING)
         .with(spile_core::ClientCapabilities::ROOTS);
     let terms = ClientOptions { capabilities, version_policy, ..ClientOptions::default() };
-    let options = Options { client_options: terms, trace: Some(tap.clone()), ..Options::default() };
+    let options =
+        ConnectionOptions { client_options: terms, trace: Some(tap.clone()), ..ConnectionOptions::default() };
     let opening = async {
         match server {
             SdkServer::Command(command) => {

@@ -13,7 +13,7 @@ use testkit::conformance::ConformanceProvider;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::stage_provider::StageProvider;
+use super::stage_provider::TranscriptProvider;
 use super::transcript::Transcript;
 
 pub struct Harness {
@@ -95,7 +95,7 @@ fn provider(name: &str) -> Arc<dyn Provider> {
     match name {
         "conformance" => Arc::new(ConformanceProvider::default()),
         "bench" => Arc::new(BenchProvider::default()),
-        "stage" => Arc::new(StageProvider::default()),
+        "stage" => Arc::new(TranscriptProvider::default()),
         "nothing" => Arc::new(BenchProvider::with_tools(0)),
         _ => panic!("no fixture is called `{name}`"),
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use transport::Guard;
-use transport::http::{ConnectionLimits, Site};
+use transport::http::{ConnectionLimits, HttpService};
 
 use super::harness::Harness;
 use super::pipe::READ_TIMEOUT;
@@ -21,7 +21,7 @@ pub struct TestHttpServer {
 impl TestHttpServer {
     pub fn open(harness: &Harness) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let server = Site {
+        let server = HttpService {
             servers: vec![harness.server.clone()],
             guard: Guard::default(),
             connection_limits: ConnectionLimits::default(),

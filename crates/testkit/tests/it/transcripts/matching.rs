@@ -29,7 +29,7 @@ pub fn match_message(expected: &str, said: &str) -> Result<Bindings, String> {
 /// Ids are compared byte by byte: `9007199254740993`, `"a\u0062"`.
 fn check_same_id(expected: &str, said: &str) -> Result<(), String> {
     let id = |line: &str| {
-        let doc = json::scan(line.as_bytes().to_vec(), &json::ScanLimits::default()).ok()?;
+        let doc = json::parse(line.as_bytes().to_vec(), &json::ParseLimits::default()).ok()?;
         doc.root().get("id").map(|id| id.raw().to_owned())
     };
     match (id(expected), id(said)) {

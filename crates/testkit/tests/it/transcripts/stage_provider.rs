@@ -14,14 +14,14 @@ use spile_core::{
 };
 use tokio::sync::watch;
 
-pub struct StageProvider {
+pub struct TranscriptProvider {
     catalog: Arc<Catalog>,
     listener: OnceLock<Arc<dyn ChangeListener>>,
     releases: watch::Sender<u64>,
     waiting_calls: Arc<watch::Sender<usize>>,
 }
 
-impl Default for StageProvider {
+impl Default for TranscriptProvider {
     fn default() -> Self {
         Self {
             catalog: Arc::new(catalog()),
@@ -32,7 +32,7 @@ impl Default for StageProvider {
     }
 }
 
-impl Provider for StageProvider {
+impl Provider for TranscriptProvider {
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
     }
@@ -66,7 +66,7 @@ impl Provider for StageProvider {
     }
 }
 
-impl StageProvider {
+impl TranscriptProvider {
     fn run_tool(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         match &*call.name() {
             "decorated" => Run::now(ToolResult {

@@ -250,9 +250,9 @@ fn set_limit(limits: &mut Limits, text: &str, location: &str) {
     match name {
         "page_items_max" => limits.page_items_max = size,
         "batch_items_max" => limits.batch_items_max = size,
-        "frame_bytes_max" => limits.frame_bytes_max = size,
-        "calls_per_peer_max" => limits.calls_per_peer_max = size,
-        "subscriptions_per_peer_max" => limits.subscriptions_per_peer_max = size,
+        "message_bytes_max" => limits.message_bytes_max = size,
+        "calls_per_connection_max" => limits.calls_per_connection_max = size,
+        "subscriptions_per_connection_max" => limits.subscriptions_per_connection_max = size,
         "tasks_per_principal_max" => limits.tasks_per_principal_max = size,
         "call_timeout_ms" => limits.call_timeout_ms = value,
         "rounds_max" => limits.input_rounds_max = value as u32,

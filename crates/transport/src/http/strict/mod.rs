@@ -23,7 +23,7 @@ use error_response::ReplacedResponse;
 use head::RequestHead;
 
 /// A connection whose incoming requests are checked.
-pub(super) struct Strict<S> {
+pub(super) struct StrictHttp1Stream<S> {
     inner: S,
     state: ParserState,
     /// Whether the last write took only a part, so that the next one continues it.
@@ -81,13 +81,13 @@ impl ParserState {
     }
 }
 
-impl<S> Strict<S> {
+impl<S> StrictHttp1Stream<S> {
     pub(super) fn new(inner: S) -> Self {
         Self { inner, state: ParserState::START, mid_write: false, replaced: None }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StrictHttp1Stream<S> {
     #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -101,7 +101,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Strict<S> {
+impl<S: AsyncWrite + Unpin> StrictHttp1Stream<S> {
     /// Writes the replacement of a response. hyper writes the same response again until it is taken.
     #[cold]
     fn poll_write_replaced(&mut self, cx: &mut Context<'_>, taken: usize) -> Poll<io::Result<usize>> {
@@ -120,7 +120,7 @@ impl<S: AsyncWrite + Unpin> Strict<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StrictHttp1Stream<S> {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])

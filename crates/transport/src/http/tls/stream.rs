@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http::connection_timeouts::TrackedConnection;
+use crate::http::connection_tracker::TrackedConnection;
 
 /// The server side of a TLS connection.
 pub(crate) struct TlsSession(Mutex<ServerConnection>);

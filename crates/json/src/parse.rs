@@ -1,4 +1,4 @@
-//! One scanner over untrusted text: checks UTF-8, grammar, depth, number of values and duplicate keys.
+//! One parser for untrusted text: checks UTF-8, grammar, depth, number of values and duplicate keys.
 //!
 //! Recursion is bounded by `depth_max`, so deep nesting is an error and never a stack overflow. Keys are
 //! compared unescaped: `"a"` and `"\u0061"` are the same key, because a later reader may treat them so.
@@ -8,30 +8,30 @@ use std::fmt;
 
 use crate::node::{Node, NodeKind, Slot, unescape};
 
-/// Limits for one text. The scanner rejects a text that exceeds one.
+/// Limits for one text. The parser rejects a text that exceeds one.
 #[derive(Debug, Clone, Copy)]
-pub struct ScanLimits {
+pub struct ParseLimits {
     /// Maximum nesting depth of arrays and objects.
     pub depth_max: u32,
     /// Maximum number of values and keys. The tape uses 16 bytes for each.
-    pub slots_max: usize,
+    pub values_max: usize,
 }
 
-impl Default for ScanLimits {
+impl Default for ParseLimits {
     fn default() -> Self {
-        Self { depth_max: 64, slots_max: 500_000 }
+        Self { depth_max: 64, values_max: 500_000 }
     }
 }
 
 /// Why a text was rejected, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanError {
+pub struct JsonError {
     pub offset: usize,
-    pub kind: ScanErrorKind,
+    pub kind: JsonErrorKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScanErrorKind {
+pub enum JsonErrorKind {
     InvalidUtf8,
     Syntax,
     TooDeep,
@@ -40,21 +40,21 @@ pub enum ScanErrorKind {
     TooLong,
 }
 
-impl fmt::Display for ScanError {
+impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = match self.kind {
-            ScanErrorKind::InvalidUtf8 => "invalid UTF-8",
-            ScanErrorKind::Syntax => "not valid JSON",
-            ScanErrorKind::TooDeep => "nested too deeply",
-            ScanErrorKind::DuplicateKey => "duplicate key",
-            ScanErrorKind::TooManyValues => "too many values",
-            ScanErrorKind::TooLong => "too long",
+            JsonErrorKind::InvalidUtf8 => "invalid UTF-8",
+            JsonErrorKind::Syntax => "not valid JSON",
+            JsonErrorKind::TooDeep => "nested too deeply",
+            JsonErrorKind::DuplicateKey => "duplicate key",
+            JsonErrorKind::TooManyValues => "too many values",
+            JsonErrorKind::TooLong => "too long",
         };
         write!(f, "{message} at byte {}", self.offset)
     }
 }
 
-impl std::error::Error for ScanError {}
+impl std::error::Error for JsonError {}
 
 /// A scanned text: the text and the tape of spans over it.
 #[derive(Debug, Clone)]
@@ -83,29 +83,29 @@ impl Doc {
 }
 
 /// Scans a whole text. It takes the bytes over and does not copy them.
-pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, ScanError> {
+pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
     if bytes.len() >= u32::MAX as usize {
-        return Err(ScanError { offset: u32::MAX as usize, kind: ScanErrorKind::TooLong });
+        return Err(JsonError { offset: u32::MAX as usize, kind: JsonErrorKind::TooLong });
     }
     let text = String::from_utf8(bytes)
-        .map_err(|e| ScanError { offset: e.utf8_error().valid_up_to(), kind: ScanErrorKind::InvalidUtf8 })?;
+        .map_err(|e| JsonError { offset: e.utf8_error().valid_up_to(), kind: JsonErrorKind::InvalidUtf8 })?;
     // A request has about one value per eight bytes. A good guess avoids growing the tape.
-    let guess = (text.len() / 8 + 8).min(limits.slots_max);
-    let mut scanner = Scanner {
+    let guess = (text.len() / 8 + 8).min(limits.values_max);
+    let mut parser = Parser {
         bytes: text.as_bytes(),
         text: &text,
         position: 0,
         slots: Vec::with_capacity(guess.min(4096)),
         depth_left: limits.depth_max,
-        slots_max: limits.slots_max,
+        values_max: limits.values_max,
     };
-    scanner.skip_whitespace();
-    scanner.value()?;
-    scanner.skip_whitespace();
-    if scanner.position != scanner.bytes.len() {
-        return scanner.error(ScanErrorKind::Syntax);
+    parser.skip_whitespace();
+    parser.value()?;
+    parser.skip_whitespace();
+    if parser.position != parser.bytes.len() {
+        return parser.error(JsonErrorKind::Syntax);
     }
-    let slots = scanner.slots;
+    let slots = parser.slots;
     Ok(Doc { text, slots })
 }
 
@@ -113,24 +113,24 @@ pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, ScanError> {
 /// instead: no input takes quadratic time, and there is no hash to attack.
 const PAIRWISE_KEYS_MAX: u32 = 12;
 
-struct Scanner<'a> {
+struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
     position: usize,
     slots: Vec<Slot>,
     depth_left: u32,
-    slots_max: usize,
+    values_max: usize,
 }
 
-impl Scanner<'_> {
+impl Parser<'_> {
     #[inline]
     fn peek(&self) -> u8 {
         // NUL is never valid outside a string, so it can mark the end of the text.
         self.bytes.get(self.position).copied().unwrap_or(0)
     }
 
-    fn error<T>(&self, kind: ScanErrorKind) -> Result<T, ScanError> {
-        Err(ScanError { offset: self.position, kind })
+    fn error<T>(&self, kind: JsonErrorKind) -> Result<T, JsonError> {
+        Err(JsonError { offset: self.position, kind })
     }
 
     #[inline]
@@ -141,16 +141,16 @@ impl Scanner<'_> {
     }
 
     #[inline]
-    fn push_slot(&mut self, start: usize, kind: NodeKind, complex: bool) -> Result<(), ScanError> {
+    fn push_slot(&mut self, start: usize, kind: NodeKind, complex: bool) -> Result<(), JsonError> {
         let next = self.slots.len() + 1;
-        if next > self.slots_max {
-            return self.error(ScanErrorKind::TooManyValues);
+        if next > self.values_max {
+            return self.error(JsonErrorKind::TooManyValues);
         }
         self.slots.push(Slot::new(start, self.position, next, kind, complex, 0));
         Ok(())
     }
 
-    fn value(&mut self) -> Result<(), ScanError> {
+    fn value(&mut self) -> Result<(), JsonError> {
         let start = self.position;
         match self.peek() {
             b'"' => {
@@ -166,14 +166,14 @@ impl Scanner<'_> {
                 let fractional = self.number()?;
                 self.push_slot(start, NodeKind::Number, fractional)
             }
-            _ => self.error(ScanErrorKind::Syntax),
+            _ => self.error(JsonErrorKind::Syntax),
         }
     }
 
-    fn literal(&mut self, word: &[u8], kind: NodeKind) -> Result<(), ScanError> {
+    fn literal(&mut self, word: &[u8], kind: NodeKind) -> Result<(), JsonError> {
         let start = self.position;
         if !self.bytes[start..].starts_with(word) {
-            return self.error(ScanErrorKind::Syntax);
+            return self.error(JsonErrorKind::Syntax);
         }
         self.position += word.len();
         self.push_slot(start, kind, false)
@@ -181,7 +181,7 @@ impl Scanner<'_> {
 
     /// Scans a string including both quotes. Returns whether it has escapes.
     #[inline]
-    fn string(&mut self) -> Result<bool, ScanError> {
+    fn string(&mut self) -> Result<bool, JsonError> {
         self.position += 1;
         let mut escaped = false;
         loop {
@@ -195,13 +195,13 @@ impl Scanner<'_> {
                     escaped = true;
                     self.escape()?;
                 }
-                Some(_) | None => return self.error(ScanErrorKind::Syntax),
+                Some(_) | None => return self.error(JsonErrorKind::Syntax),
             }
         }
     }
 
     #[cold]
-    fn escape(&mut self) -> Result<(), ScanError> {
+    fn escape(&mut self) -> Result<(), JsonError> {
         match self.bytes.get(self.position + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.position += 2;
@@ -214,15 +214,15 @@ impl Scanner<'_> {
                         self.position += 12;
                         Ok(())
                     }
-                    _ => self.error(ScanErrorKind::Syntax),
+                    _ => self.error(JsonErrorKind::Syntax),
                 },
-                Some(0xDC00..0xE000) | None => self.error(ScanErrorKind::Syntax),
+                Some(0xDC00..0xE000) | None => self.error(JsonErrorKind::Syntax),
                 Some(_) => {
                     self.position += 6;
                     Ok(())
                 }
             },
-            _ => self.error(ScanErrorKind::Syntax),
+            _ => self.error(JsonErrorKind::Syntax),
         }
     }
 
@@ -236,14 +236,14 @@ impl Scanner<'_> {
     }
 
     /// Scans a number. Returns whether it has a fraction or an exponent.
-    fn number(&mut self) -> Result<bool, ScanError> {
+    fn number(&mut self) -> Result<bool, JsonError> {
         if self.peek() == b'-' {
             self.position += 1;
         }
         match self.peek() {
             b'0' => self.position += 1,
             b'1'..=b'9' => self.digits()?,
-            _ => return self.error(ScanErrorKind::Syntax),
+            _ => return self.error(JsonErrorKind::Syntax),
         }
         let mut fractional = false;
         if self.peek() == b'.' {
@@ -263,17 +263,17 @@ impl Scanner<'_> {
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), ScanError> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         let start = self.position;
         while self.peek().is_ascii_digit() {
             self.position += 1;
         }
-        if self.position == start { self.error(ScanErrorKind::Syntax) } else { Ok(()) }
+        if self.position == start { self.error(JsonErrorKind::Syntax) } else { Ok(()) }
     }
 
-    fn open_container(&mut self, kind: NodeKind) -> Result<usize, ScanError> {
+    fn open_container(&mut self, kind: NodeKind) -> Result<usize, JsonError> {
         if self.depth_left == 0 {
-            return self.error(ScanErrorKind::TooDeep);
+            return self.error(JsonErrorKind::TooDeep);
         }
         self.depth_left -= 1;
         let index = self.slots.len();
@@ -293,7 +293,7 @@ impl Scanner<'_> {
         self.slots[index] = Slot::new(start, self.position, next, kind, false, len);
     }
 
-    fn array(&mut self) -> Result<(), ScanError> {
+    fn array(&mut self) -> Result<(), JsonError> {
         let index = self.open_container(NodeKind::Array)?;
         let mut len = 0;
         if self.peek() != b']' {
@@ -304,7 +304,7 @@ impl Scanner<'_> {
                 match self.peek() {
                     b',' => self.position += 1,
                     b']' => break,
-                    _ => return self.error(ScanErrorKind::Syntax),
+                    _ => return self.error(JsonErrorKind::Syntax),
                 }
                 self.skip_whitespace();
             }
@@ -313,13 +313,13 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), ScanError> {
+    fn object(&mut self) -> Result<(), JsonError> {
         let index = self.open_container(NodeKind::Object)?;
         let mut len = 0;
         if self.peek() != b'}' {
             loop {
                 if self.peek() != b'"' {
-                    return self.error(ScanErrorKind::Syntax);
+                    return self.error(JsonErrorKind::Syntax);
                 }
                 let start = self.position;
                 let escaped = self.string()?;
@@ -329,7 +329,7 @@ impl Scanner<'_> {
                 }
                 self.skip_whitespace();
                 if self.peek() != b':' {
-                    return self.error(ScanErrorKind::Syntax);
+                    return self.error(JsonErrorKind::Syntax);
                 }
                 self.position += 1;
                 self.skip_whitespace();
@@ -339,7 +339,7 @@ impl Scanner<'_> {
                 match self.peek() {
                     b',' => self.position += 1,
                     b'}' => break,
-                    _ => return self.error(ScanErrorKind::Syntax),
+                    _ => return self.error(JsonErrorKind::Syntax),
                 }
                 self.skip_whitespace();
             }
@@ -350,7 +350,7 @@ impl Scanner<'_> {
 
     /// Compares the newest key with every earlier key of the object in slot `object`.
     #[inline]
-    fn check_new_key(&self, object: usize) -> Result<(), ScanError> {
+    fn check_new_key(&self, object: usize) -> Result<(), JsonError> {
         let newest = self.slots.len() - 1;
         let key = self.slots[newest];
         let mut index = object + 1;
@@ -362,7 +362,7 @@ impl Scanner<'_> {
                 unescape(other.str(self.text)) == unescape(key.str(self.text))
             };
             if same {
-                return Err(ScanError { offset: key.start(), kind: ScanErrorKind::DuplicateKey });
+                return Err(JsonError { offset: key.start(), kind: JsonErrorKind::DuplicateKey });
             }
             index = self.slots[index + 1].next();
         }
@@ -370,7 +370,7 @@ impl Scanner<'_> {
     }
 
     #[cold]
-    fn check_keys_sorted(&self, object: usize) -> Result<(), ScanError> {
+    fn check_keys_sorted(&self, object: usize) -> Result<(), JsonError> {
         let end = self.slots[object].next();
         let mut keys: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(self.slots[object].len());
         let mut index = object + 1;
@@ -381,7 +381,7 @@ impl Scanner<'_> {
         }
         keys.sort_unstable();
         match keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(ScanError { offset: pair[1].1, kind: ScanErrorKind::DuplicateKey }),
+            Some(pair) => Err(JsonError { offset: pair[1].1, kind: JsonErrorKind::DuplicateKey }),
             None => Ok(()),
         }
     }

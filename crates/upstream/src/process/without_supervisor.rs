@@ -8,7 +8,7 @@ use tokio::process::{self, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::command::{Command, Options};
+use super::command::{Command, ProcessOptions};
 use super::environment;
 use super::error::StartError;
 use super::exit::{Exit, ExitCause};
@@ -34,7 +34,7 @@ pub struct Child {
 
 impl Command {
     /// Returns when the program runs, before its first output. Panics outside a runtime with I/O and time.
-    pub async fn start(&self, options: &Options) -> Result<Child, StartError> {
+    pub async fn start(&self, options: &ProcessOptions) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();
         let env = environment::for_child(std::env::vars_os(), &self.env)?;
         let path = env.iter().find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
