@@ -12,8 +12,8 @@ use http::{StatusCode, Uri};
 use spile_core::Principal;
 use wire::HeaderField;
 
-use crate::bearer_token::{BearerToken, TokenError};
-use crate::guess_throttle::AuthThrottle;
+use crate::access_tokens::{AccessTokens, GrantId, TokenCheck, TokenError};
+use crate::auth_throttle::AuthThrottle;
 use crate::request_headers::RequestHeaders;
 
 /// The rules that a request must satisfy.
@@ -23,7 +23,7 @@ pub struct Guard {
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may call from a browser, as browsers send them: `https://app.example`.
     pub allowed_origins: Vec<String>,
-    pub token: Option<BearerToken>,
+    pub tokens: Option<AccessTokens>,
     /// Slows down clients that guess the token.
     pub throttle: AuthThrottle,
 }
@@ -74,11 +74,11 @@ impl Guard {
     pub fn new(
         allowed_hosts: Vec<String>,
         allowed_origins: Vec<String>,
-        token: Option<BearerToken>,
+        tokens: Option<AccessTokens>,
         exposure: Exposure,
     ) -> Result<Self, TokenError> {
-        let token = token.map(|token| token.for_exposure(exposure)).transpose()?;
-        Ok(Self { allowed_hosts, allowed_origins, token, throttle: AuthThrottle::default() })
+        let tokens = tokens.map(|tokens| tokens.for_exposure(exposure)).transpose()?;
+        Ok(Self { allowed_hosts, allowed_origins, tokens, throttle: AuthThrottle::default() })
     }
 
     pub(crate) fn check_host_and_origin<'h>(
@@ -171,13 +171,14 @@ impl Guard {
         denied("this Origin is not allowed; the operator can allow it with `--allow-origin`")
     }
 
-    /// The caller of a request. Without a configured token every caller is anonymous.
+    /// The caller of a request, and the grant that its token stands for. Without configured tokens every caller is
+    /// anonymous.
     pub(crate) fn authenticate(
         &self,
         headers: &RequestHeaders<'_>,
         address: Option<IpAddr>,
-    ) -> Result<Principal, GuardRefusal> {
-        let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
+    ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
+        let Some(tokens) = &self.tokens else { return Ok((Principal::Anonymous, None)) };
         let denied = |reason| GuardRefusal::new(StatusCode::UNAUTHORIZED, reason);
         let value = match headers.authorization {
             HeaderField::Absent => return Err(denied("a bearer token is required")),
@@ -196,13 +197,16 @@ impl Guard {
                 retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
             });
         }
-        if token.matches(given) {
-            return Ok(Principal::local("token").expect("a short name"));
+        match tokens.check(given) {
+            TokenCheck::Accepted(principal, grant) => Ok((principal, Some(grant))),
+            TokenCheck::NoLongerValid => Err(denied("the bearer token is no longer valid")),
+            TokenCheck::Unknown => {
+                if let Some(address) = address {
+                    self.throttle.record_wrong(address, given);
+                }
+                Err(denied("the bearer token is wrong"))
+            }
         }
-        if let Some(address) = address.filter(|_| !token.is_previous(given)) {
-            self.throttle.record_wrong(address, given);
-        }
-        Err(denied("the bearer token is wrong"))
     }
 }
 

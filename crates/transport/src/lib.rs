@@ -3,13 +3,13 @@
 //! A transport reads, limits and guards. `wire` decodes messages and `host` acts on them. Nothing here
 //! compares protocol versions by name.
 
-mod bearer_token;
+mod access_tokens;
+mod auth_throttle;
 mod content_negotiation;
 mod conversation;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
-mod guess_throttle;
 pub mod http;
 pub mod pipe;
 mod request_headers;
@@ -18,6 +18,6 @@ pub mod stdio;
 #[cfg(unix)]
 pub mod unix;
 
-pub use bearer_token::{BearerToken, TokenError};
+pub use access_tokens::{AccessTokens, TokenError};
+pub use auth_throttle::AuthThrottle;
 pub use guard::{Exposure, Guard};
-pub use guess_throttle::AuthThrottle;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::bail;
 use contract::diagnostic::Diagnostic;
 use transport::http::{CertificateFiles, HttpService, Tls};
-use transport::{BearerToken, Exposure, Guard};
+use transport::{AccessTokens, Exposure, Guard};
 
 use super::args::ServeArgs;
 use crate::settings;
@@ -34,7 +34,7 @@ pub(super) fn build_guard(
         );
     }
     let warnings = match address.is_some() || args.socket().is_some() {
-        true => token.as_ref().map_or_else(Vec::new, BearerToken::warnings),
+        true => token.as_ref().map_or_else(Vec::new, AccessTokens::warnings),
         false => unused_option_warnings(args, token.is_some()),
     };
     let warnings = warnings.into_iter().map(Diagnostic::warning).collect();
@@ -58,10 +58,10 @@ fn unused_option_warnings(args: &ServeArgs, has_token: bool) -> Vec<String> {
 }
 
 /// The token in the file or in the environment.
-fn read_token(args: &ServeArgs) -> anyhow::Result<Option<BearerToken>> {
+fn read_token(args: &ServeArgs) -> anyhow::Result<Option<AccessTokens>> {
     Ok(match &args.token_file {
-        Some(path) => Some(BearerToken::from_file(path)?),
-        None => std::env::var("SPILE_TOKEN").ok().map(|text| BearerToken::parse(&text)).transpose()?,
+        Some(path) => Some(AccessTokens::from_file(path)?),
+        None => std::env::var("SPILE_TOKEN").ok().map(|text| AccessTokens::parse(&text)).transpose()?,
     })
 }
 
@@ -96,7 +96,7 @@ pub(super) fn load_tls(
 /// What to say about a server that other machines can reach.
 pub(super) fn open_access_warnings(HttpService { guard, tls, .. }: &HttpService) -> Vec<&'static str> {
     let mut warnings = Vec::new();
-    match (&guard.token, tls) {
+    match (&guard.tokens, tls) {
         (None, _) => warnings.push("everyone who can reach this address may call (--no-auth)"),
         (Some(_), None) => warnings.push(
             "callers send their token unencrypted; serve with --tls-cert and --tls-key, or behind a proxy that encrypts",

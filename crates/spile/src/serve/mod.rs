@@ -278,7 +278,7 @@ fn serve_network(
         // Before the banner: its reader may send a signal at once.
         let (signals, hangups) = (StopSignals::install(), Hangups::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
-        let headers = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
+        let headers = if site.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
         banner::print_network_banner(&announcement.summaries, &addresses, headers);
         let mut notes = announcement.notes.diagnostics.to_vec();

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use super::response;
 use super::response_backlog::{ResponseBacklog, TotalBacklog};
 use super::socket::SocketStream;
 use super::tls::stream::TlsSession;
+use crate::access_tokens::GrantId;
 use crate::pipe::ConnectionMonitor;
 use crate::shutdown_signal::ShutdownSignal;
 
@@ -27,6 +28,9 @@ const TICK_MS: u64 = 100;
 
 /// At shutdown, how long an idle connection stays open so that the client can notice.
 const IDLE_CLOSE_GRACE_MS: u64 = 300;
+
+/// For a connection on which several tokens were used: it ends with any of them.
+const SEVERAL_GRANTS: u64 = u64::MAX;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub(crate) struct TrackedConnection {
     /// Response bytes that the client has not taken.
     backlog: ResponseBacklog,
     request_budget: Arc<RequestBudget>,
+    /// What the tokens of its requests grant: 0 without a token, `SEVERAL_GRANTS` if they differ.
+    grant: AtomicU64,
     open_requests: AtomicUsize,
     /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     multiplexed: AtomicBool,
@@ -111,6 +117,21 @@ impl TrackedConnection {
         if self.phase.load(Relaxed) == ConnectionPhase::Idle as u8 {
             self.phase_since.store(self.clock.load(Relaxed), Relaxed);
         }
+    }
+
+    /// A request had a valid token. The connection, with any stream on it, must end when the token does.
+    #[inline]
+    pub(crate) fn on_authenticated(&self, grant: GrantId) {
+        let before = self.grant.load(Relaxed);
+        if before != grant.as_u64() {
+            self.grant.store(if before == 0 { grant.as_u64() } else { SEVERAL_GRANTS }, Relaxed);
+        }
+    }
+
+    /// Whether a token that was used on this connection is not among those that are valid.
+    fn has_lost_its_grant(&self, valid_grants: &HashSet<u64>) -> bool {
+        let grant = self.grant.load(Relaxed);
+        grant != 0 && !valid_grants.contains(&grant)
     }
 
     /// A request's head is complete.
@@ -364,6 +385,7 @@ impl ConnectionTracker {
             write_stalled_since: AtomicU32::new(0),
             backlog: ResponseBacklog::new(self.backlog.clone()),
             request_budget: self.request_budget.clone(),
+            grant: AtomicU64::new(0),
             open_requests: AtomicUsize::new(0),
             multiplexed: AtomicBool::new(false),
             is_pipe: AtomicBool::new(false),
@@ -484,11 +506,15 @@ impl ConnectionTracker {
         }
     }
 
-    /// Tells the connections that are open now to shut down, and closes those left after the drain timeout.
-    pub(crate) async fn close_current(self: Arc<Self>) {
+    /// Tells the connections whose token is no longer valid to shut down, and closes those left after the drain
+    /// timeout.
+    pub(crate) async fn close_revoked(self: Arc<Self>, valid_grants: HashSet<u64>) {
         // Weak: a connection owns its socket, which must close with its task and not after the timeout.
         let mut current: Vec<Weak<TrackedConnection>> = Vec::new();
         for entry in self.lock().slots.iter().flatten() {
+            if !entry.connection.has_lost_its_grant(&valid_grants) {
+                continue;
+            }
             entry.connection.shutdown.trigger();
             current.push(Arc::downgrade(&entry.connection));
         }

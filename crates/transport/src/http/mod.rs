@@ -34,7 +34,7 @@ use std::time::Duration;
 use host::{Server, UnavailableSource};
 use tokio::sync::watch;
 
-use crate::bearer_token::BearerToken;
+use crate::access_tokens::AccessTokens;
 use crate::guard::Guard;
 use connection_tracker::ConnectionTracker;
 pub(crate) use connection_tracker::{IdlePolicy, TrackedConnection};
@@ -114,7 +114,11 @@ pub async fn serve(listener: impl Into<Listener>, site: Arc<HttpService>, stop: 
 pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut stop: watch::Receiver<bool>) {
     let tracker = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
     let tracker_task = tokio::spawn(tracker.clone().run());
-    let token_task = site.guard.token.clone().map(|token| tokio::spawn(follow_token(token, tracker.clone())));
+    let token_task = site
+        .guard
+        .tokens
+        .clone()
+        .map(|tokens| tokio::spawn(close_revoked_connections(tokens, tracker.clone())));
     let mut turn = 0;
     loop {
         turn += 1;
@@ -142,12 +146,16 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut sto
     }
 }
 
-/// Closes all connections whenever the token changes: they were opened with the old one.
-async fn follow_token(token: BearerToken, tracker: Arc<ConnectionTracker>) {
+/// Closes the connections of a token when it is removed, expires, or grants something else.
+async fn close_revoked_connections(tokens: AccessTokens, tracker: Arc<ConnectionTracker>) {
     loop {
-        token.changed().await;
-        tracing::info!("reloaded the token file; clients must reconnect with the new token");
-        tokio::spawn(tracker.clone().close_current());
+        let valid_grants = tokens.revoked().await;
+        tracing::info!("closing the connections of tokens that are no longer valid");
+        // Twice: a request whose token was checked just before may not have marked its connection yet.
+        for _ in 0..2 {
+            tokio::spawn(tracker.clone().close_revoked(valid_grants.clone()));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }
 

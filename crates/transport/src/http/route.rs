@@ -194,7 +194,12 @@ fn route<'a>(
         }));
     }
     let principal = match site.guard.authenticate(headers, context.remote_ip) {
-        Ok(principal) => principal,
+        Ok((principal, grant)) => {
+            if let Some(grant) = grant {
+                context.connection.on_authenticated(grant);
+            }
+            principal
+        }
         Err(denial) => return RouteDecision::Respond(response::denied(denial)),
     };
     if path == "/status" {

@@ -38,7 +38,7 @@ pub(super) async fn serve(
     connection: &Arc<TrackedConnection>,
     site: &HttpService,
 ) {
-    let (code, reason) = match (&site.guard.token, &*site.servers) {
+    let (code, reason) = match (&site.guard.tokens, &*site.servers) {
         (Some(_), _) => (
             ErrorCode::Unauthorized,
             "a bearer token is required, which a pipe cannot carry; use HTTP on this socket",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::client::{HttpRequest, HttpResponse, modern, ping, post};
+use crate::client::{HttpRequest, HttpResponse, ping, post, stateless};
 use crate::test_server::TestServer;
 
 const MAX: usize = 4 << 20;
@@ -338,8 +338,9 @@ fn request_head_size_is_limited() {
 #[test]
 fn headers_that_mirror_the_body_must_match_and_not_repeat() {
     let server = TestServer::start();
-    let call =
-        || modern(1, "tools/call", Some("test_simple_text"), r#""name":"test_simple_text","arguments":{}"#);
+    let call = || {
+        stateless(1, "tools/call", Some("test_simple_text"), r#""name":"test_simple_text","arguments":{}"#)
+    };
     for (what, ask, status) in [
         ("the same", call(), 200),
         ("no version", call().without_header("MCP-Protocol-Version"), 400),

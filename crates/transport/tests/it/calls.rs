@@ -1,6 +1,6 @@
 //! Calls and connections: who leaves, who waits, who panics, and in which order answers come.
 
-use crate::client::{HANDSHAKE, HttpRequest, call, get, in_session, modern, modern_call, ping, post};
+use crate::client::{HANDSHAKE, HttpRequest, call, get, in_session, ping, post, stateless, stateless_call};
 use crate::controlled_provider::CallEvent;
 use crate::test_server::TestServer;
 
@@ -8,8 +8,8 @@ use crate::test_server::TestServer;
 fn disconnect_cancels_a_call_of_the_newest_era() {
     let server = TestServer::start();
     let json = "application/json";
-    let hold = || modern_call(1, "hold", r#"{"key":"k"}"#);
-    let talk = || modern_call(1, "talk", r#"{"key":"k","steps":9}"#);
+    let hold = || stateless_call(1, "hold", r#"{"key":"k"}"#);
+    let talk = || stateless_call(1, "talk", r#"{"key":"k","steps":9}"#);
     let behind = |request: HttpRequest, more: &[u8]| [request.to_bytes(), more.to_vec()].concat();
     for (how, bytes) in [
         ("while nothing was said", hold().to_bytes()),
@@ -38,7 +38,7 @@ fn disconnect_cancels_a_call_of_the_newest_era() {
 #[test]
 fn disconnect_ends_a_subscription() {
     let server = TestServer::start();
-    let listen = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let listen = stateless(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     let mut client = server.connect();
     client.open_stream(&listen);
     server.wait_until("it listens", |status| status.subscriptions == 1);
@@ -52,7 +52,7 @@ fn call_over_its_deadline_is_stopped_with_an_error() {
     let session = server.session(HANDSHAKE);
     let arguments = r#"{"key":"k"}"#;
     for (era, request) in [
-        ("modern", modern_call(1, "hold", arguments)),
+        ("modern", stateless_call(1, "hold", arguments)),
         ("session", in_session(&session, call(1, "hold", arguments))),
         ("alone", post(call(1, "hold", arguments))),
     ] {
@@ -79,7 +79,7 @@ fn panic_fails_one_call_and_keeps_the_connection() {
     let mut client = server.connect();
     for tool in ["boom", "boom_later"] {
         for (era, request) in [
-            ("modern", modern_call(1, tool, "{}")),
+            ("modern", stateless_call(1, tool, "{}")),
             ("session", in_session(&session, call(1, tool, "{}"))),
             ("alone", post(call(1, tool, "{}"))),
         ] {
@@ -101,7 +101,7 @@ fn panic_fails_one_call_and_keeps_the_connection() {
 fn pipelined_requests_are_answered_in_order() {
     let server = TestServer::start();
     let mut client = server.connect();
-    let mut bytes = modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes();
+    let mut bytes = stateless_call(1, "hold", r#"{"key":"k"}"#).to_bytes();
     bytes.extend(get("/health").to_bytes());
     bytes.extend(post("{").to_bytes());
     bytes.extend(post(ping(2)).with_path("/nowhere").to_bytes());
@@ -171,7 +171,7 @@ fn shutdown_answers_running_calls() {
             let session = server.session(HANDSHAKE);
             let arguments = r#"{"key":"k"}"#;
             let request = match era {
-                "modern" => modern_call(1, "hold", arguments),
+                "modern" => stateless_call(1, "hold", arguments),
                 "session" => in_session(&session, call(1, "hold", arguments)),
                 _ => post(call(1, "hold", arguments)),
             };
@@ -199,7 +199,7 @@ fn shutdown_ends_subscriptions_and_streams() {
     let session = server.session(HANDSHAKE);
     let mut reader = server.connect();
     reader.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
-    let listen = modern(7, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let listen = stateless(7, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     let mut listener = server.connect();
     listener.open_stream(&listen);
     listener.next_event().expect("it is acknowledged");
@@ -216,7 +216,7 @@ fn shutdown_ends_subscriptions_and_streams() {
 fn shutdown_is_bounded_by_the_drain_timeout() {
     let mut server = TestServer::with_setup(|setup| setup.connection_limits.drain_timeout_ms = 50);
     let mut client = server.connect();
-    client.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
+    client.send(&stateless_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
     server.provider.expect_started("k");
     server.request_stop();
     server.provider.expect_dropped("k");

@@ -110,7 +110,7 @@ pub(crate) fn ping(id: u64) -> String {
 }
 
 /// A request of the newest era.
-pub(crate) fn modern(id: u64, method: &str, name: Option<&str>, params: &str) -> HttpRequest {
+pub(crate) fn stateless(id: u64, method: &str, name: Option<&str>, params: &str) -> HttpRequest {
     let meta = format!(
         r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{STATELESS}","io.modelcontextprotocol/clientCapabilities":{{}},"progressToken":{id}}}"#
     );
@@ -124,8 +124,8 @@ pub(crate) fn modern(id: u64, method: &str, name: Option<&str>, params: &str) ->
     }
 }
 
-pub(crate) fn modern_call(id: u64, tool: &str, arguments: &str) -> HttpRequest {
-    modern(id, "tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
+pub(crate) fn stateless_call(id: u64, tool: &str, arguments: &str) -> HttpRequest {
+    stateless(id, "tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
 }
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Forms of request and answer: Content-Type, Accept, methods, paths, and the two plain pages.
 
 use crate::client::{
-    HANDSHAKE, HttpRequest, call, get, in_session, initialize, modern, modern_call, ping, post,
+    HANDSHAKE, HttpRequest, call, get, in_session, initialize, ping, post, stateless, stateless_call,
 };
 use crate::test_server::TestServer;
 
@@ -93,7 +93,7 @@ fn accept_selects_json_or_event_stream() {
         for (tool, kind) in tools.into_iter().zip(expected) {
             let session = server.session(HANDSHAKE);
             for (era, request) in [
-                ("modern", modern_call(7, tool, "{}")),
+                ("modern", stateless_call(7, tool, "{}")),
                 ("session", in_session(&session, call(7, tool, "{}"))),
                 ("alone", post(call(7, tool, "{}"))),
             ] {
@@ -135,7 +135,7 @@ fn unacceptable_request_is_refused_before_it_runs() {
     let session = server.session(HANDSHAKE);
     let request = get("/mcp").with_header("Mcp-Session-Id", &session).with_header("Accept", JSON);
     assert_eq!(server.send_request(&request).status, 406, "a GET is a stream");
-    let request = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let request = stateless(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     assert_eq!(
         server.send_request(&request.with_header("Accept", JSON)).status,
         406,
@@ -231,9 +231,9 @@ fn status_reports_counts_of_each_server() {
     let mut reader = server.connect();
     reader.open_stream(&stream);
     let mut caller = server.connect();
-    caller.send(&modern_call(1, "hold", r#"{"key":"k"}"#).with_path("/mcp/one").to_bytes());
+    caller.send(&stateless_call(1, "hold", r#"{"key":"k"}"#).with_path("/mcp/one").to_bytes());
     server.provider.expect_started("k");
-    let listen = modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let listen = stateless(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     let mut listener = server.connect();
     listener.open_stream(&listen.with_path("/mcp/one"));
     server.platform.advance_ms(1234);

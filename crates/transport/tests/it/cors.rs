@@ -8,9 +8,9 @@ use crate::test_server::TestServer;
 const APP: &str = "https://app.example";
 
 fn open() -> TestServer {
-    let token = Some(transport::BearerToken::new("secret"));
+    let token = Some(transport::AccessTokens::single("secret"));
     TestServer::with_setup(|setup| {
-        setup.guard = Guard { allowed_origins: vec![APP.into()], token, ..Guard::default() }
+        setup.guard = Guard { allowed_origins: vec![APP.into()], tokens: token, ..Guard::default() }
     })
 }
 

@@ -264,12 +264,11 @@ fn sec_fetch_site_is_checked_without_an_origin() {
         [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200), ("whatever", 200)]
     {
         for route in ["/status", "/health"] {
-            let response = server.send_request(&get(route).with_header("Sec-Fetch-HttpService", site));
+            let response = server.send_request(&get(route).with_header("Sec-Fetch-Site", site));
             assert_eq!(response.status, expected, "{site} {route}");
         }
-        let response = server.send_request(
-            &post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-HttpService", site),
-        );
+        let response =
+            server.send_request(&post(call(1, "test_simple_text", "{}")).with_header("Sec-Fetch-Site", site));
         assert_eq!(response.status, expected, "{site} POST");
     }
 }

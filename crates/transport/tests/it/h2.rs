@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{HeaderMap, Request};
 
-use crate::client::{HttpRequest, get, modern_call, ping, post};
+use crate::client::{HttpRequest, get, ping, post, stateless_call};
 use crate::test_server::{Setup, TEST_TIMEOUT, TestServer};
 
 /// A well-behaved connection.
@@ -146,7 +146,7 @@ fn hundred_concurrent_calls_on_one_connection() {
             .map(|id| {
                 let sender = sender.clone();
                 tokio::spawn(async move {
-                    send(&sender, &modern_call(id, "hold", r#"{"key":"k"}"#), "localhost").await
+                    send(&sender, &stateless_call(id, "hold", r#"{"key":"k"}"#), "localhost").await
                 })
             })
             .collect();
@@ -172,13 +172,13 @@ fn reset_cancels_only_its_own_call() {
         let sender = connect(&server).await;
         let other = tokio::spawn({
             let sender = sender.clone();
-            async move { send(&sender, &modern_call(1, "hold", r#"{"key":"other"}"#), "localhost").await }
+            async move { send(&sender, &stateless_call(1, "hold", r#"{"key":"other"}"#), "localhost").await }
         });
         let provider = server.provider.clone();
         tokio::task::spawn_blocking(move || provider.expect_started("other")).await.expect("it starts");
         let reset = tokio::spawn({
             let sender = sender.clone();
-            async move { send(&sender, &modern_call(2, "hold", r#"{"key":"k"}"#), "localhost").await }
+            async move { send(&sender, &stateless_call(2, "hold", r#"{"key":"k"}"#), "localhost").await }
         });
         let provider = server.provider.clone();
         tokio::task::spawn_blocking(move || provider.expect_started("k")).await.expect("it starts");
@@ -478,7 +478,7 @@ fn rapid_reset_closes_the_connection() {
 
 #[test]
 fn resetting_running_calls_keeps_the_server_available() {
-    let body = String::from_utf8(modern_call(1, "hold", r#"{"key":"k"}"#).body).expect("it is text");
+    let body = String::from_utf8(stateless_call(1, "hold", r#"{"key":"k"}"#).body).expect("it is text");
     let head = block(&[
         (":method", "POST"),
         (":scheme", "http"),

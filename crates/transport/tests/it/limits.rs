@@ -1,6 +1,6 @@
 //! Limits: each refuses with an error that tells when to try again.
 
-use crate::client::{Client, HttpRequest, HttpResponse, call, get, in_session, modern, modern_call};
+use crate::client::{Client, HttpRequest, HttpResponse, call, get, in_session, stateless, stateless_call};
 use crate::test_server::TestServer;
 
 /// Refused for now, with everything a client needs to know.
@@ -23,11 +23,11 @@ fn concurrent_calls_of_all_clients_are_limited() {
     let mut waiting: Vec<Client> = Vec::new();
     for id in 1..=2 {
         let mut client = server.connect();
-        client.send(&modern_call(id, "hold", &hold_arguments("k")).to_bytes());
+        client.send(&stateless_call(id, "hold", &hold_arguments("k")).to_bytes());
         server.provider.expect_started("k");
         waiting.push(client);
     }
-    let one_more = modern_call(3, "test_simple_text", "{}");
+    let one_more = stateless_call(3, "test_simple_text", "{}");
     expect_busy(&server.send_request(&one_more), 503, Some(3));
     expect_busy(&server.send_request(&crate::client::post(call(4, "test_simple_text", "{}"))), 503, Some(4));
     server.assert_serving();
@@ -189,7 +189,7 @@ fn subscriptions_of_a_session_are_limited_in_bytes() {
 fn concurrent_subscriptions_are_limited() {
     let server = TestServer::with_setup(|setup| setup.limits.streams_max = 2);
     let listen =
-        |id| modern(id, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+        |id| stateless(id, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     let mut readers = Vec::new();
     for id in 1..=2 {
         let mut reader = server.connect();

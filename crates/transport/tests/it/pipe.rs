@@ -229,7 +229,7 @@ fn cancel(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-fn modern_call(id: u64, tool: &str, arguments: &str) -> String {
+fn stateless_call(id: u64, tool: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{STATELESS}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     )
@@ -351,7 +351,7 @@ fn slow_call_does_not_delay_other_calls() {
             pipe.send_line(&call(id, "test_simple_text", "{}"));
             assert_eq!(pipe.next_message()["id"], id);
         }
-        pipe.send_line(&modern_call(50, "test_simple_text", "{}"));
+        pipe.send_line(&stateless_call(50, "test_simple_text", "{}"));
         assert_eq!(pipe.next_message()["result"]["resultType"], "complete", "both eras on one pipe");
         pipe.provider.release("k", 1);
         assert_eq!(pipe.next_message()["id"], 1);
@@ -363,7 +363,7 @@ fn cancellation_works_in_both_eras() {
     for kind in PIPE_KINDS {
         for (era, line) in [
             ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", stateless_call(1, "hold", r#"{"key":"k"}"#)),
         ] {
             let mut pipe = Pipe::initialized(kind, "2025-11-25");
             pipe.send_line(&line);
@@ -504,7 +504,7 @@ fn end_of_input_lets_running_calls_finish() {
     for kind in BYTE_PIPE_KINDS {
         for (what, line) in [
             ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", stateless_call(1, "hold", r#"{"key":"k"}"#)),
             ("batch", format!("[{},{}]", ping(2), call(1, "hold", r#"{"key":"k"}"#))),
         ] {
             let mut pipe = Pipe::initialized(kind, "2025-03-26");
@@ -525,7 +525,7 @@ fn end_of_input_lets_running_calls_finish() {
 fn end_of_input_on_a_socket_cancels_calls_after_the_grace_period() {
     for (what, line) in [
         ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-        ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+        ("newest", stateless_call(1, "hold", r#"{"key":"k"}"#)),
         ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
     ] {
         let mut pipe = Pipe::initialized(PipeKind::Unix, "2025-03-26");

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 
 use serde_json::{Value, json};
-use transport::{BearerToken, Guard};
+use transport::{AccessTokens, Guard};
 
 use crate::certificates::CertificateFolder;
 use crate::client::{
-    Client, Event, HANDSHAKE, HttpRequest, HttpResponse, STATELESS, call, get, in_session, initialize,
-    modern, ping, post,
+    Client, Event, HANDSHAKE, HttpRequest, HttpResponse, STATELESS, call, get, in_session, initialize, ping,
+    post, stateless,
 };
 use crate::test_server::{Setup, TestServer};
 
@@ -120,7 +120,7 @@ fn all_versions_work_over_http_sse() {
         line.initialize(version);
         line.send(call(1, "test_simple_text", "{}"));
         assert!(line.receive()["result"].get("resultType").is_none());
-        line.send(modern(2, "tools/list", None, "").body);
+        line.send(stateless(2, "tools/list", None, "").body);
         assert_eq!(line.receive()["result"]["resultType"], "complete");
         let batch = format!("[{},{}]", ping(3), ping(4));
         if version == "2025-03-26" {
@@ -388,7 +388,7 @@ fn other_methods_and_media_types_are_refused() {
 
 #[test]
 fn connection_belongs_to_the_caller_that_opened_it() {
-    let guard = || Guard { token: Some(BearerToken::new("s3cret")), ..Guard::default() };
+    let guard = || Guard { tokens: Some(AccessTokens::single("s3cret")), ..Guard::default() };
     let locked = TestServer::with_setup(|setup| setup.guard = guard());
     let open = TestServer::sharing_servers(&locked, Guard::default());
     let token = |request: HttpRequest| request.with_header("Authorization", "Bearer s3cret");

@@ -2,7 +2,7 @@
 
 use transport::http::ConnectionLimits;
 
-use crate::client::{Client, HANDSHAKE, call, get, in_session, modern, modern_call, ping, post};
+use crate::client::{Client, HANDSHAKE, call, get, in_session, ping, post, stateless, stateless_call};
 use crate::test_server::{Setup, TestServer};
 
 /// A server with one short timeout; all others are long.
@@ -150,11 +150,11 @@ fn running_calls_and_streams_are_never_idle() {
     for (what, request) in [
         ("a call in a session", in_session(&session, call(1, "hold", r#"{"key":"k"}"#))),
         ("a call alone", post(call(1, "hold", r#"{"key":"k"}"#))),
-        ("a call of the newest era", modern_call(1, "hold", r#"{"key":"k"}"#)),
+        ("a call of the newest era", stateless_call(1, "hold", r#"{"key":"k"}"#)),
         ("a stream of a session", get("/mcp").with_header("Mcp-Session-Id", &session)),
         (
             "a subscription",
-            modern(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
+            stateless(1, "subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
         ),
     ] {
         let mut client = server.connect();
@@ -167,8 +167,9 @@ fn running_calls_and_streams_are_never_idle() {
         }
     }
     let mut client = server.connect();
-    client
-        .send(&modern_call(1, "hold", r#"{"key":"j"}"#).with_header("Accept", "application/json").to_bytes());
+    client.send(
+        &stateless_call(1, "hold", r#"{"key":"j"}"#).with_header("Accept", "application/json").to_bytes(),
+    );
     let mut meanwhile = server.connect();
     meanwhile.open_stream(&get("/mcp").with_header("Mcp-Session-Id", &session));
     for _ in 0..long {
@@ -184,10 +185,10 @@ fn stalled_reader_is_closed_after_the_write_stall() {
     let server = start_with_limits(|timing| timing.write_stall_timeout_ms = 300);
     let big = r#"{"bytes":67108864}"#;
     let mut client = server.connect();
-    client.send(&modern_call(1, "big", big).to_bytes());
+    client.send(&stateless_call(1, "big", big).to_bytes());
     client.read_head().expect("an answer that does not fit into any buffer");
     let mut streaming = server.connect();
-    let flood = modern_call(1, "flood", r#"{"key":"k","steps":4000,"bytes":65536}"#);
+    let flood = stateless_call(1, "flood", r#"{"key":"k","steps":4000,"bytes":65536}"#);
     streaming.send(&flood.to_bytes());
     server.provider.expect_started("k");
     server.assert_serving();

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use transport::http::ConnectionLimits;
 
 use crate::certificates::{CertificateFolder, TestCertificate, trusting_client_config};
-use crate::client::{Client, call, get, modern_call, ping, post};
+use crate::client::{Client, call, get, ping, post, stateless_call};
 use crate::conn::Conn;
 use crate::test_server::{Setup, TEST_TIMEOUT, TestServer};
 
@@ -335,7 +335,7 @@ fn disconnect_under_tls_cancels_the_call() {
     let server = open();
     for leaves in ["says so", "says so and closes", "closes", "is gone", "sent something else before"] {
         let mut client = server.connect();
-        client.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
+        client.send(&stateless_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
         server.provider.expect_started("k");
         let (session, socket) = client.tls();
         match leaves {
@@ -363,7 +363,7 @@ fn close_notify_marks_the_end_of_a_response() {
     assert_eq!(asked_to_close.send_request(&post(ping(1)).with_header("Connection", "close")).status, 200);
     assert_eq!((asked_to_close.read_to_end(), asked_to_close.is_truncated()), (Vec::new(), false));
     let mut busy = server.connect();
-    busy.send(&modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
+    busy.send(&stateless_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
     server.provider.expect_started("k");
     let mut idle = server.connect();
     assert_eq!(idle.send_request(&get("/health")).status, 200);
@@ -385,7 +385,7 @@ fn large_requests_and_responses_work_under_tls() {
     let mut client = server.connect();
     let padded = format!("{}{}", ping(1), " ".repeat(3 << 20));
     assert_eq!(client.send_request(&post(padded)).status, 200);
-    let response = client.send_request(&modern_call(1, "big", r#"{"bytes":33554432}"#));
+    let response = client.send_request(&stateless_call(1, "big", r#"{"bytes":33554432}"#));
     assert!(response.body.len() > 32 << 20);
     // Many requests in few records.
     let many: Vec<u8> = (0..500).flat_map(|id| post(ping(id)).to_bytes()).collect();
@@ -410,7 +410,7 @@ fn renewed_certificate_is_used_without_a_restart() {
     let mut before = server.connect();
     assert_eq!(before.send_request(&post(ping(1))).status, 200);
     let mut streaming = server.connect();
-    streaming.send(&modern_call(2, "talk", r#"{"key":"k","steps":2}"#).to_bytes());
+    streaming.send(&stateless_call(2, "talk", r#"{"key":"k","steps":2}"#).to_bytes());
     server.provider.expect_started("k");
     server.provider.release("k", 1);
     streaming.read_head().expect("an answer");

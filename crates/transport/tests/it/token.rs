@@ -1,12 +1,12 @@
 //! The bearer token: where it is required, in which form, throttling, rotation, and sessions.
 
-use transport::{AuthThrottle, BearerToken, Exposure, Guard, TokenError};
+use transport::{AccessTokens, AuthThrottle, Exposure, Guard, TokenError};
 
 use crate::client::{HANDSHAKE, HttpRequest, call, get, in_session, initialize, ping, post};
 use crate::test_server::TestServer;
 
 fn locked() -> Guard {
-    Guard { token: Some(BearerToken::new("s3cret")), ..Guard::default() }
+    Guard { tokens: Some(AccessTokens::single("s3cret")), ..Guard::default() }
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn wrong_tokens_are_throttled_by_address() {
 #[test]
 fn a_short_token_on_a_public_address_is_refused() {
     let guard =
-        |secret, exposure| Guard::new(Vec::new(), Vec::new(), Some(BearerToken::new(secret)), exposure);
+        |secret, exposure| Guard::new(Vec::new(), Vec::new(), Some(AccessTokens::single(secret)), exposure);
     for secret in ["x", "s3cret"] {
         let error = guard(secret, Exposure::Public).expect_err(secret);
         assert!(matches!(error, TokenError::TooShort { chars } if chars == secret.len()), "{error:?}");
@@ -192,8 +192,8 @@ fn a_rotated_token_file_is_read_again_and_the_old_token_refused() {
     let path = folder.path().join("token");
     std::fs::write(&path, "first-token\n").expect("a file can be written");
     let server = TestServer::with_setup(|setup| {
-        let token = Some(BearerToken::from_file(&path).expect("a token"));
-        setup.guard = Guard { token, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
+        let token = Some(AccessTokens::from_file(&path).expect("a token"));
+        setup.guard = Guard { tokens: token, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
         setup.connection_limits.drain_timeout_ms = 200;
     });
     // `None` where the connection is closed because the token changed meanwhile.
@@ -211,4 +211,58 @@ fn a_rotated_token_file_is_read_again_and_the_old_token_refused() {
     server.wait_until("the new token is accepted", |_| status("second-token") == Some(200));
     server.wait_until("the old one is refused", |_| status("first-token") == Some(401));
     assert!(stream.remaining_events().len() <= 1, "a stream of the old token ends");
+}
+
+/// Several callers in one file: each has its own sessions, and removing one leaves the connections of the others alone.
+#[test]
+fn a_caller_that_is_removed_from_the_token_file_is_disconnected_and_no_other() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("tokens.json");
+    let write = |callers: &[&str]| {
+        let callers: Vec<String> = callers
+            .iter()
+            .map(|name| format!(r#"{{"token":"token-of-{name}","subject":"{name}"}}"#))
+            .collect();
+        std::fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, callers.join(",")))
+            .expect("a file can be written");
+    };
+    write(&["ada", "bob"]);
+    let server = TestServer::with_setup(|setup| {
+        let tokens = Some(AccessTokens::from_file(&path).expect("two tokens"));
+        setup.guard = Guard { tokens, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
+        setup.connection_limits.drain_timeout_ms = 200;
+    });
+    let by = |name: &str, request: HttpRequest| {
+        request.with_header("Authorization", &format!("Bearer token-of-{name}"))
+    };
+    let session = |name: &str| {
+        let response = server.send_request(&by(name, initialize(HANDSHAKE, "{}")));
+        response.header("mcp-session-id").expect("a session").to_owned()
+    };
+    let of_ada = session("ada");
+    assert_eq!(server.send_request(&by("ada", in_session(&of_ada, ping(1)))).status, 200);
+    assert_eq!(
+        server.send_request(&by("bob", in_session(&of_ada, ping(1)))).status,
+        404,
+        "not bob's session"
+    );
+    assert_eq!(server.send_request(&by("eve", ping_request())).status, 401);
+
+    let (mut ada, mut bob) = (server.connect(), server.connect());
+    ada.open_stream(&by("ada", get("/sse")));
+    bob.open_stream(&by("bob", get("/sse")));
+    write(&["ada", "eve"]);
+    server.wait_until("the new caller is accepted", |_| {
+        server.send_request(&by("eve", ping_request())).status == 200
+    });
+    assert!(bob.remaining_events().len() <= 1, "the stream of the removed caller ends");
+    assert_eq!(server.send_request(&by("bob", ping_request())).status, 401);
+    let mut kept = server.connect();
+    assert_eq!(kept.send_request(&by("ada", ping_request())).status, 200);
+    assert_eq!(kept.send_request(&by("ada", in_session(&of_ada, ping(1)))).status, 200, "ada goes on");
+    assert!(ada.is_open(), "and so does her stream");
+}
+
+fn ping_request() -> HttpRequest {
+    post(ping(1))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use transport::unix::{BindError, SocketFile};
-use transport::{BearerToken, Guard};
+use transport::{AccessTokens, Guard};
 
 use crate::client::{Client, HANDSHAKE, call, get, in_session, initialize, initialize_message, ping, post};
 use crate::conn::Conn;
@@ -124,7 +124,7 @@ fn unix_socket_serves_http() {
 fn disconnect_cancels_a_call_over_a_unix_socket() {
     let server = TestServer::start();
     let mut client = server.connect_unix();
-    client.send(&crate::client::modern_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
+    client.send(&crate::client::stateless_call(1, "hold", r#"{"key":"k"}"#).to_bytes());
     server.provider.expect_started("k");
     drop(client);
     server.provider.expect_dropped("k");
@@ -172,8 +172,8 @@ fn raw_response(server: &TestServer, bytes: &[u8]) -> String {
 
 #[test]
 fn pipe_is_refused_when_a_token_is_required() {
-    let token = Some(BearerToken::new("s3cret"));
-    let server = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
+    let token = Some(AccessTokens::single("s3cret"));
+    let server = TestServer::with_setup(|setup| setup.guard = Guard { tokens: token, ..Guard::default() });
     let line = format!("{}\n", ping(1));
     let reply: Value =
         serde_json::from_str(&raw_response(&server, line.as_bytes())).expect("one line of JSON");
@@ -291,7 +291,7 @@ fn shutdown_answers_running_calls_of_a_pipe() {
 fn unread_subscription_does_not_grow() {
     let server = TestServer::with_setup(|setup| setup.limits.stream_bytes_max = 1000);
     let mut client = server.connect_unix();
-    let listen = crate::client::modern(
+    let listen = crate::client::stateless(
         1,
         "subscriptions/listen",
         None,

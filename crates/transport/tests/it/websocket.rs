@@ -2,7 +2,7 @@
 //! client that does not play along can make us do.
 
 use serde_json::Value;
-use transport::{BearerToken, Guard};
+use transport::{AccessTokens, Guard};
 
 use crate::client::{HttpRequest, call, ping, post};
 use crate::conn::Conn;
@@ -114,8 +114,8 @@ fn other_upgrades_are_ignored() {
 
 #[test]
 fn upgrade_does_not_bypass_the_guard() {
-    let token = Some(BearerToken::new("s3cret"));
-    let server = TestServer::with_setup(|setup| setup.guard = Guard { token, ..Guard::default() });
+    let token = Some(AccessTokens::single("s3cret"));
+    let server = TestServer::with_setup(|setup| setup.guard = Guard { tokens: token, ..Guard::default() });
     let shown = upgrade().with_header("Authorization", "Bearer s3cret");
     for (what, request, expected) in [
         ("the token", shown.clone(), 101),
@@ -126,7 +126,7 @@ fn upgrade_does_not_bypass_the_guard() {
         ("a foreign Host", shown.clone().with_header("Host", "evil.example"), 403),
         ("a foreign Origin", shown.clone().with_header("Origin", "https://evil.example"), 403),
         ("no Origin at all, they say", shown.clone().with_header("Origin", "null"), 403),
-        ("a page from elsewhere", shown.clone().with_header("Sec-Fetch-HttpService", "cross-site"), 403),
+        ("a page from elsewhere", shown.clone().with_header("Sec-Fetch-Site", "cross-site"), 403),
         ("two Hosts", shown.append_header("Host", "127.0.0.1"), 400),
     ] {
         let mut client = server.connect();
