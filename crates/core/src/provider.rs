@@ -33,6 +33,12 @@ pub trait Provider: Send + Sync {
     /// The last client unsubscribed from this resource.
     fn unwatch(&self, _uri: &str) {}
 
+    /// Whether a round that runs twice with the same answers has the effect of one. For all other providers the host
+    /// accepts each `requestState` once.
+    fn repeats_rounds_safely(&self) -> bool {
+        false
+    }
+
     /// Whether its results match their output schemas by construction. The host checks all others.
     fn guarantees_output_schemas(&self) -> bool {
         false

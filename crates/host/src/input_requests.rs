@@ -9,14 +9,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use json::Json;
-use spile_core::{Call, CallError, CallTarget, InputRequests, Journal, Principal, ToolError};
+use spile_core::{Call, CallError, CallId, CallTarget, InputRequests, Journal, Principal, ToolError};
 use state::keyring::{OpenError, Purpose, digest_parts};
+use state::store::{Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
 use wire::{Feature, Resume};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
-use crate::input_responses::{ExpectedResponse, ResponseChecks};
+use crate::input_responses::{ExpectedResponse, RequestStateId, ResponseChecks, ResumedState};
 use crate::pipeline::{CONTRACT_CHANGED, CallJob, CallStage, input_refused_error, invalid_response_error};
-use crate::registry::Registry;
+use crate::registry::{CallRoute, Registry};
 use crate::server::Server;
 
 /// The outcome of one round of input requests.
@@ -29,8 +30,11 @@ pub(crate) enum InputOutcome {
     Refused(ToolError),
 }
 
-/// Responses are small; a larger journal is too much to send back and forth.
-const REQUEST_STATE_BYTES_MAX: usize = 256 << 10;
+/// A larger journal is too much to send back and forth: it goes to the store, and the client gets a reference.
+const CARRIED_JOURNAL_BYTES_MAX: usize = 32 << 10;
+
+/// What the store accepts as one entry, less what encryption adds.
+const STORED_JOURNAL_BYTES_MAX: usize = (1 << 20) - 1024;
 
 /// Sends the input requests to the calling client, wherever the call runs.
 pub(crate) async fn request_input(
@@ -80,7 +84,7 @@ pub(crate) async fn request_input(
         };
     }
     if job.peer.version.has(Feature::InputRequired) {
-        let state = seal_journal(server, registry, job, &requests)?;
+        let state = seal_journal(server, registry, job, &requests).await?;
         return Ok(InputOutcome::Sealed { requests, state });
     }
     // 2025-06-18 forms have strings, numbers, booleans and single choices; a multi-select cannot be shown.
@@ -162,32 +166,122 @@ fn seal_binding(principal: &Principal, call: &Call) -> [u8; 32] {
     digest_parts(&[principal.id().as_bytes(), target, call.name().as_bytes(), &arguments])
 }
 
-fn seal_journal(
+/// A `requestState`: a header, and the journal itself or the promise that it is in the store.
+async fn seal_journal(
     server: &Server,
     registry: &Registry,
     job: &CallJob,
     requests: &InputRequests,
 ) -> Result<String, CallError> {
-    let expires_ms = server.platform.now_ms().saturating_add(server.limits.input_timeout_ms);
-    let mut plain = Vec::with_capacity(128);
-    plain.extend_from_slice(&expires_ms.to_be_bytes());
-    plain.extend_from_slice(&job.journal.round.to_be_bytes());
-    plain.extend_from_slice(&job.journal.call_id(&*server.platform));
-    plain.extend_from_slice(&registry.contract_digest(&job.call));
-    plain.push(u8::from(job.journal.memo().is_some()));
-    seal_bytes(&mut plain, job.journal.memo().unwrap_or_default());
+    let now_ms = server.platform.now_ms();
+    let expires_ms = now_ms.saturating_add(server.limits.input_timeout_ms);
+    let call_id = job.journal.call_id(&*server.platform);
+    let mut body = Vec::with_capacity(128);
+    body.push(u8::from(job.journal.memo().is_some()));
+    seal_bytes(&mut body, job.journal.memo().unwrap_or_default());
     let entries = job.journal.entries().map(|(key, response)| (key, response.as_str()));
-    seal_pairs(&mut plain, entries);
+    seal_pairs(&mut body, entries);
     let expected: Vec<_> =
         requests.iter().map(|(key, request)| (key, ExpectedResponse::new(request))).collect();
     let expected = expected.iter().filter_map(|(key, expected)| Some((*key, expected.as_sealed()?)));
-    seal_pairs(&mut plain, expected);
-    if plain.len() > REQUEST_STATE_BYTES_MAX {
-        let reason = format!("the responses so far exceed the limit of {REQUEST_STATE_BYTES_MAX} bytes");
-        return Err(CallError::InvalidParams { path: "params.inputResponses".into(), reason });
+    seal_pairs(&mut body, expected);
+
+    let is_stored = body.len() > CARRIED_JOURNAL_BYTES_MAX;
+    let mut plain = Vec::with_capacity(HEADER_BYTES + if is_stored { 0 } else { body.len() });
+    plain.push(u8::from(is_stored));
+    plain.extend_from_slice(&expires_ms.to_be_bytes());
+    plain.extend_from_slice(&job.journal.round.to_be_bytes());
+    plain.extend_from_slice(&call_id);
+    plain.extend_from_slice(&registry.contract_digest(&job.call));
+    if is_stored {
+        let id = state_id(&call_id, job.journal.round);
+        store_journal(server, &job.caller.principal, &id, &body, expires_ms - now_ms).await?;
+    } else {
+        plain.extend_from_slice(&body);
     }
     let binding = seal_binding(&job.caller.principal, &job.call);
     Ok(server.keyring.seal(Purpose::RequestState, &binding, &plain, &*server.platform))
+}
+
+async fn store_journal(
+    server: &Server,
+    principal: &Principal,
+    id: &RequestStateId,
+    body: &[u8],
+    ttl_ms: u64,
+) -> Result<(), CallError> {
+    if body.len() > STORED_JOURNAL_BYTES_MAX {
+        let reason = format!("the responses so far exceed the limit of {STORED_JOURNAL_BYTES_MAX} bytes");
+        return Err(CallError::InvalidParams { path: "params.inputResponses".into(), reason });
+    }
+    let owner = digest_parts(&[principal.id().as_bytes()]);
+    let key = StoreKey { namespace: Namespace::Journals, owner: &owner, name: id };
+    let stored = server.store.put_once(key, body, Ttl { ms: ttl_ms }, server.platform.now_ms()).await;
+    stored.map(drop).map_err(|error| store_failure(server, error))
+}
+
+/// Uses a `requestState` for the round that begins now: a second request with it is refused, unless the provider makes
+/// sure itself that a repeated round changes nothing more. Reads the journal if it is in the store.
+pub(crate) async fn use_state(
+    server: &Server,
+    route: &CallRoute<'_>,
+    job: &mut CallJob,
+    state: ResumedState,
+) -> Result<(), CallError> {
+    let owner = digest_parts(&[job.caller.principal.id().as_bytes()]);
+    let now_ms = server.platform.now_ms();
+    let key = |namespace| StoreKey { namespace, owner: &owner, name: &state.id };
+    let repeats_safely = match route {
+        CallRoute::Tool(tool) => tool.provider.repeats_rounds_safely(),
+        CallRoute::Provider(provider) => provider.repeats_rounds_safely(),
+        CallRoute::ResourceProviders(_) => false,
+    };
+    let body = match &state.unread {
+        Some(_) => {
+            let body = server.store.get(key(Namespace::Journals), now_ms).await;
+            let gone =
+                CallError::InvalidRequestState("the server no longer has it; repeat the call without it");
+            body.map_err(|error| store_failure(server, error))?.ok_or(gone)?
+        }
+        None => Vec::new(),
+    };
+    if !repeats_safely {
+        let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
+        let used = server.store.put_once(key(Namespace::UsedRequestStates), &[], ttl, now_ms).await;
+        match used.map_err(|error| store_failure(server, error))? {
+            PutOutcome::Stored => {}
+            PutOutcome::AlreadyThere => {
+                return Err(CallError::InvalidRequestState("already used; repeat the call without it"));
+            }
+        }
+    }
+    if let Some(responses) = state.unread {
+        let (journal, expected) = decode_body(job.journal.clone(), &body)?;
+        job.journal = journal;
+        job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
+    }
+    Ok(())
+}
+
+/// The store's own messages say what happened without naming its engine.
+fn store_failure(server: &Server, error: StoreError) -> CallError {
+    tracing::warn!(%error, "cannot use the store for a call that waits for input");
+    match error {
+        StoreError::Unavailable | StoreError::Full { .. } => {
+            CallError::Busy { retry_after_ms: server.limits.task_poll_interval_ms }
+        }
+        StoreError::TooLarge { .. } | StoreError::Corrupt | StoreError::KeyGone => {
+            CallError::InvalidRequestState("the server cannot read it any more; repeat the call without it")
+        }
+    }
+}
+
+fn state_id(call_id: &CallId, round: u32) -> RequestStateId {
+    let mut id = RequestStateId::default();
+    let (call, number) = id.split_at_mut(call_id.len());
+    call.copy_from_slice(call_id);
+    number.copy_from_slice(&round.to_be_bytes());
+    id
 }
 
 fn seal_bytes(plain: &mut Vec<u8>, bytes: &[u8]) {
@@ -218,25 +312,26 @@ pub(crate) fn resume_journal(
     call: &Call,
     resume: Resume,
 ) -> Result<(Journal, Option<Box<ResponseChecks>>), CallError> {
-    let (mut journal, expected) = match resume.request_state {
-        None => (Journal::default(), Vec::new()),
+    let (mut journal, mut checks, expected) = match resume.request_state {
+        None => (Journal::default(), ResponseChecks::default(), Vec::new()),
         Some(state) => {
             let binding = seal_binding(principal, call);
             let now_ms = server.platform.now_ms();
             let plain = server.keyring.open(Purpose::RequestState, &binding, &state, now_ms);
             let plain = plain.map_err(|error| CallError::InvalidRequestState(open_error_text(error)))?;
-            decode_journal(&plain, now_ms, &registry.contract_digest(call))?
+            let (header, body) = StateHeader::decode(&plain, now_ms, &registry.contract_digest(call))?;
+            let StateHeader { is_stored, expires_ms, round, call_id } = header;
+            let journal = Journal::for_round(round, call_id, None);
+            let mut state = ResumedState { id: state_id(&call_id, round), expires_ms, unread: None };
+            if is_stored {
+                state.unread = Some(resume.input_responses);
+                return Ok((journal, Some(Box::new(ResponseChecks::for_state(state)))));
+            }
+            let (journal, expected) = decode_body(journal, body)?;
+            (journal, ResponseChecks::for_state(state), expected)
         }
     };
-    let mut checks = ResponseChecks::default();
-    for (key, response) in resume.input_responses {
-        match expected.iter().find(|(requested, _)| *requested == key) {
-            Some((_, expected)) => checks.accept(&mut journal, &key, expected, response),
-            // A response that was accepted in an earlier round stays.
-            None if journal.response(&key).is_some() => {}
-            None => checks.offer(key, response),
-        }
-    }
+    checks.accept_all(&mut journal, &expected, resume.input_responses);
     Ok((journal, Some(Box::new(checks))))
 }
 
@@ -252,29 +347,52 @@ fn open_error_text(error: OpenError) -> &'static str {
     }
 }
 
+/// What a `requestState` says besides the journal.
+struct StateHeader {
+    is_stored: bool,
+    expires_ms: u64,
+    round: u32,
+    call_id: CallId,
+}
+
+const HEADER_BYTES: usize = 1 + 8 + 4 + 16 + 32;
+
+/// The seal opened, so this server wrote it; still, nothing here may panic.
+fn corrupt() -> CallError {
+    CallError::InvalidRequestState("corrupt")
+}
+
+impl StateHeader {
+    /// Returns the rest, too.
+    fn decode<'p>(
+        plain: &'p [u8],
+        now_ms: u64,
+        contract_digest: &[u8; 32],
+    ) -> Result<(Self, &'p [u8]), CallError> {
+        let (is_stored, rest) = plain.split_first().ok_or_else(corrupt)?;
+        let (expires, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let expires_ms = u64::from_be_bytes(*expires);
+        if now_ms >= expires_ms {
+            return Err(CallError::InvalidRequestState("expired; repeat the call without it"));
+        }
+        let (round, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let (call_id, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
+        if digest != contract_digest {
+            return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
+        }
+        let (is_stored, round) = (*is_stored == 1, u32::from_be_bytes(*round));
+        Ok((Self { is_stored, expires_ms, round, call_id: *call_id }, rest))
+    }
+}
+
 type ExpectedResponses = Vec<(String, ExpectedResponse)>;
 
-fn decode_journal(
-    plain: &[u8],
-    now_ms: u64,
-    contract_digest: &[u8; 32],
-) -> Result<(Journal, ExpectedResponses), CallError> {
-    // The seal opened, so this server wrote it; still, nothing here may panic.
-    let corrupt = || CallError::InvalidRequestState("corrupt");
-    let (expires, rest) = plain.split_first_chunk().ok_or_else(corrupt)?;
-    if now_ms >= u64::from_be_bytes(*expires) {
-        return Err(CallError::InvalidRequestState("expired; repeat the call without it"));
-    }
-    let (round, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
-    let (call, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
-    let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
-    if digest != contract_digest {
-        return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
-    }
-    let (has_memo, mut rest) = rest.split_first().ok_or_else(corrupt)?;
+/// Adds memo and responses to the journal of a header.
+fn decode_body(mut journal: Journal, body: &[u8]) -> Result<(Journal, ExpectedResponses), CallError> {
+    let (has_memo, mut rest) = body.split_first().ok_or_else(corrupt)?;
     let memo = take_bytes(&mut rest).ok_or_else(corrupt)?;
-    let memo = (*has_memo == 1).then(|| memo.into());
-    let mut journal = Journal::for_round(u32::from_be_bytes(*round), *call, memo);
+    journal.set_memo((*has_memo == 1).then(|| memo.into()));
     for (key, response) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
         journal.record(key, Json::parse(response).map_err(|_| corrupt())?);
     }

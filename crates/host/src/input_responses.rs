@@ -15,9 +15,31 @@ pub(crate) struct ResponseChecks {
     offered: Vec<(String, Json)>,
     /// Why responses of the last round were not accepted, by key.
     rejected: Vec<(String, String)>,
+    /// The state that the client sent, until a round uses it.
+    resumed_state: Option<ResumedState>,
 }
 
+/// A `requestState` that came back from a client.
+pub(crate) struct ResumedState {
+    pub(crate) id: RequestStateId,
+    pub(crate) expires_ms: u64,
+    /// The responses that came with it, if the journal is in the store and must be read first.
+    pub(crate) unread: Option<Vec<(String, Json)>>,
+}
+
+/// Names one `requestState`: the id of its call, and the round.
+pub(crate) type RequestStateId = [u8; 20];
+
 impl ResponseChecks {
+    pub(crate) fn for_state(state: ResumedState) -> Self {
+        Self { resumed_state: Some(state), ..Self::default() }
+    }
+
+    /// Returns the state once.
+    pub(crate) fn take_resumed_state(&mut self) -> Option<ResumedState> {
+        self.resumed_state.take()
+    }
+
     pub(crate) fn offer(&mut self, key: String, response: Json) {
         self.offered.push((key, response));
     }
@@ -37,6 +59,23 @@ impl ResponseChecks {
         match expected.check(&response) {
             Ok(()) => journal.record(key, response),
             Err(reason) => self.reject(key, reason),
+        }
+    }
+
+    /// Checks the responses that came with a resumed call.
+    pub(crate) fn accept_all(
+        &mut self,
+        journal: &mut Journal,
+        expected: &[(String, ExpectedResponse)],
+        responses: Vec<(String, Json)>,
+    ) {
+        for (key, response) in responses {
+            match expected.iter().find(|(requested, _)| *requested == key) {
+                Some((_, expected)) => self.accept(journal, &key, expected, response),
+                // A response that was accepted in an earlier round stays.
+                None if journal.response(&key).is_some() => {}
+                None => self.offer(key, response),
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use wire::encode::TaskSnapshot;
 use wire::{Peer, TaskMetadata};
 
 use crate::connection_state::ReplyChannel;
-use crate::input_requests::{InputOutcome, request_input};
+use crate::input_requests::{InputOutcome, request_input, use_state};
 use crate::input_responses::ResponseChecks;
 use crate::nested_calls::NestedCalls;
 use crate::observer::CallObservation;
@@ -156,6 +156,12 @@ async fn run_round(
     route: &CallRoute<'_>,
     job: &mut CallJob,
 ) -> Outcome {
+    if let Some(state) = job.checks.as_mut().and_then(|checks| checks.take_resumed_state()) {
+        // Boxed: it is rare, and inline it would make every call's future larger.
+        if let Err(error) = Box::pin(use_state(server, route, job, state)).await {
+            return Outcome::Failed(error);
+        }
+    }
     let replaced_call;
     let mut call = &job.call;
     if let Some(policy) = server.policy.get() {

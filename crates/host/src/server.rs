@@ -9,6 +9,7 @@ use json::ParseLimits;
 use spile_core::text::hex;
 use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider};
 use state::keyring::Keyring;
+use state::store::{EncryptedStore, MemoryStore, Store, StoreLimits};
 use wire::encode;
 use wire::error::RpcError;
 use wire::method::Method;
@@ -31,13 +32,16 @@ pub struct Config {
     pub platform: Arc<dyn Platform>,
     /// Seals what clients hold for the server. Servers with the same keys accept each other's.
     pub keyring: Arc<Keyring>,
+    /// What must outlive a request. Servers with the same store share it.
+    pub store: Arc<dyn Store>,
 }
 
 impl Config {
-    /// With keys for this run: nothing that a client holds survives a restart.
+    /// With keys and a store for this run: nothing that a client holds survives a restart.
     pub fn new(name: &str, version: &str, limits: Limits, platform: Arc<dyn Platform>) -> Self {
         let keyring = Arc::new(Keyring::for_this_run(&*platform));
-        Self { name: name.into(), version: version.into(), limits, platform, keyring }
+        let store = Arc::new(MemoryStore::new(StoreLimits::default()));
+        Self { name: name.into(), version: version.into(), limits, platform, keyring, store }
     }
 }
 
@@ -56,6 +60,7 @@ pub struct Server {
     scan_limits: ParseLimits,
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) keyring: Arc<Keyring>,
+    pub(crate) store: EncryptedStore,
     pub(crate) subscriptions: SubscriptionHub,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Counters,
@@ -171,7 +176,8 @@ impl Server {
 
     /// Like [`Server::new`], with the version and the time limit of `provider_set`.
     pub fn with_provider_set(config: Config, provider_set: ProviderSet) -> Arc<Self> {
-        let Config { name, version: _, limits, platform, keyring } = config;
+        let Config { name, version: _, limits, platform, keyring, store } = config;
+        let store = EncryptedStore::new(store, keyring.clone(), platform.clone());
         let registry_config = registry::RegistryConfig {
             name: name.clone(),
             version: String::new(),
@@ -181,6 +187,7 @@ impl Server {
         let server = Arc::new(Self {
             scan_limits: ParseLimits { depth_max: limits.json_depth_max, values_max: limits.json_values_max },
             keyring,
+            store,
             subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
             counters: Counters::default(),

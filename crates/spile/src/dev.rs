@@ -32,7 +32,7 @@ const ARGUMENTS_COLUMNS_MAX: usize = 160;
 
 pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(&args);
-    let (service, diagnostics) = Service::from_path_with(path, args.source_failures(), &args.keyring()?)?;
+    let (service, diagnostics) = Service::from_path_with(path, args.source_failures(), &args.state()?)?;
     let Some(service) = service else {
         print_diagnostics(&diagnostics);
         return Ok(ExitCode::FAILURE);

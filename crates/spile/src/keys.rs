@@ -59,6 +59,12 @@ pub(crate) fn choose_key_file(argument: Option<&Path>) -> anyhow::Result<KeyFile
     Ok(KeyFileChoice::Default(default_key_file(state.as_deref(), home.as_deref())))
 }
 
+/// Where state of this user belongs: `spile` in `XDG_STATE_HOME` or `~/.local/state`.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+    Some(default_key_file(state.as_deref(), home.as_deref())?.parent()?.to_owned())
+}
+
 pub fn run(command: &KeysCommand) -> anyhow::Result<ExitCode> {
     let platform = SystemPlatform::default();
     match command {

@@ -20,6 +20,7 @@ mod reload;
 mod report;
 mod sanitize;
 pub mod serve;
+mod server_state;
 mod settings;
 #[cfg(unix)]
 mod socket_path;

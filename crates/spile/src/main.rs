@@ -185,11 +185,11 @@ fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args);
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     let mut diagnostics = Vec::new();
-    let keyring = args.keyring()?;
+    let state = args.state()?;
     let mut failed = Vec::new();
     args.check_server_count(paths.len())?;
     for path in paths {
-        let (service, found) = match Service::from_path_with(path, args.source_failures(), &keyring) {
+        let (service, found) = match Service::from_path_with(path, args.source_failures(), &state) {
             Ok(opened) => opened,
             // Of several servers, the others are served.
             Err(error) if paths.len() > 1 => (None, vec![Diagnostic::error(format!("{error:#}"))]),

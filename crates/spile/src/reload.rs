@@ -23,10 +23,11 @@ use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
 use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
-use host::{ContractProvider, Keyring, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
+use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
 use crate::lock::{self, LockState};
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
+use crate::server_state::ServerState;
 
 /// How often stamps are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -72,18 +73,18 @@ pub(crate) struct Build {
     /// Describes everything that affects callers: equal fingerprints mean equal servers.
     fingerprint: String,
     /// Seals the cursors that clients hold.
-    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) state: ServerState,
 }
 
 impl Build {
-    pub(crate) fn new(compiled: Compiled, keyring: &Arc<Keyring>) -> Self {
+    pub(crate) fn new(compiled: Compiled, state: &ServerState) -> Self {
         let Compiled { contract, backends, call_timeout_ms, sources } = compiled;
         // The sources count too: another file with the same columns is another server.
         let fingerprint = format!("{contract:?} {call_timeout_ms:?} {sources:?}");
         let (name, version) = (contract.name.clone(), contract.version.clone());
-        let provider = Arc::new(ContractProvider::new(contract.clone(), backends, keyring.clone()));
-        let keyring = keyring.clone();
-        Self { name, version, provider, call_timeout_ms, contract, sources, fingerprint, keyring }
+        let provider = Arc::new(ContractProvider::new(contract.clone(), backends, state.keyring.clone()));
+        let state = state.clone();
+        Self { name, version, provider, call_timeout_ms, contract, sources, fingerprint, state }
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -246,7 +247,7 @@ impl WatchedProject {
         };
         let health = SourceHealth { source_count, unavailable };
         let previous_health = std::mem::replace(&mut self.health, health);
-        let build = Build::new(compiled, &self.build.keyring);
+        let build = Build::new(compiled, &self.build.state);
         if build.fingerprint == self.build.fingerprint {
             self.has_manifest = has_manifest;
             server.set_source_health(self.health.clone());

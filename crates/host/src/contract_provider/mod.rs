@@ -79,6 +79,11 @@ impl Provider for ContractProvider {
         self.0.catalog.clone()
     }
 
+    /// The id of the call is the idempotency key of its write.
+    fn repeats_rounds_safely(&self) -> bool {
+        true
+    }
+
     fn guarantees_output_schemas(&self) -> bool {
         true
     }

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex};
 
 use host::{
     CallObserver, CallRecord, CallerIdentity, Config, ConnectionState, Dispatched, Keyring, OutgoingMessage,
-    PendingResponse, PolicyRecord, ReplyChannel, Server,
+    PendingResponse, PolicyRecord, ReplyChannel, Server, SystemPlatform,
 };
 use json::{Doc, Json};
 use spile_core::{
     Call, CallContext, Catalog, ClientCapabilities, InputRequest, InputRequests, Limits, Outcome, Platform,
     Principal, Provider, Run, Tool,
 };
+use state::store::Store;
 use testkit::FakePlatform;
 use wire::{Decoded, MessageContext, Peer, Version};
 
@@ -60,6 +61,16 @@ fn server_with(keyring: Option<Arc<Keyring>>, providers: Vec<Arc<dyn Provider>>)
     let config = Config::new("t", "1", Limits::default(), platform);
     let keyring = keyring.unwrap_or_else(|| config.keyring.clone());
     Server::new(Config { keyring, ..config }, providers)
+}
+
+/// One of several replicas. Each has its own clock and randomness, as processes do.
+fn server_sharing(
+    keyring: Arc<Keyring>,
+    store: Arc<dyn Store>,
+    providers: Vec<Arc<dyn Provider>>,
+) -> Arc<Server> {
+    let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
+    Server::new(Config { keyring, store, ..config }, providers)
 }
 
 fn server(providers: Vec<Arc<dyn Provider>>) -> Arc<Server> {

@@ -57,7 +57,7 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     let (project, existing_data) = packed_project(own, &packed, &extracted, args.data.as_deref())?;
     let (service, mut diagnostics) = Service::from_packed(
         &project.with_source_failures(args.serve.source_failures()),
-        &args.serve.keyring()?,
+        &args.serve.state()?,
     )?;
     if let (Some(existing_data), None) = (&existing_data, &service) {
         let message = format!(

@@ -2,14 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use host::{Keyring, SystemPlatform};
 
-use crate::keys::{self, KeyFileChoice};
 use crate::project::SourceFailurePolicy;
+use crate::server_state::ServerState;
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -44,6 +42,11 @@ pub struct ServeArgs {
     /// file accept each other's; without one, a file in the user's state folder is used
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+
+    /// The store for questions to users and large calls in progress (or SPILE_STORE_FILE). Servers that share it and the key
+    /// file continue each other's calls; without one, a file in the user's state folder is used when it is needed
+    #[arg(long, value_name = "FILE")]
+    pub store_file: Option<PathBuf>,
 
     /// Require no token, even if other machines can reach the server
     #[arg(long)]
@@ -117,17 +120,9 @@ impl ServeArgs {
         if self.strict { SourceFailurePolicy::Fail } else { SourceFailurePolicy::Skip }
     }
 
-    /// The keys of this server: from the named file, else from the user's state folder.
-    pub fn keyring(&self) -> anyhow::Result<Arc<Keyring>> {
-        let platform = SystemPlatform::default();
-        let keyring = match keys::choose_key_file(self.key_file.as_deref())? {
-            KeyFileChoice::Named(path) => Keyring::open_file(&path, &platform)?,
-            KeyFileChoice::Default(path) => Keyring::open_default(path.as_deref(), &platform),
-        };
-        if let Some(warning) = keyring.warning() {
-            tracing::warn!("{warning}");
-        }
-        Ok(Arc::new(keyring))
+    /// The keys and the store: from the named files, else from the user's state folder.
+    pub fn state(&self) -> anyhow::Result<ServerState> {
+        ServerState::open(self.key_file.as_deref(), self.store_file.as_deref())
     }
 
     #[cfg(unix)]

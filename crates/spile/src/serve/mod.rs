@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, Keyring, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource};
+use host::{Config, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -32,6 +32,7 @@ use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::reload::{
     self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
 };
+use crate::server_state::ServerState;
 use crate::settings;
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
@@ -52,8 +53,7 @@ pub struct Service {
     pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
     pub(crate) watched: Option<WatchedProject>,
-    /// Seals what clients hold for the server.
-    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) state: ServerState,
 }
 
 impl Service {
@@ -66,21 +66,20 @@ impl Service {
             call_timeout_ms: None,
             health: SourceHealth::default(),
             watched: None,
-            keyring: Arc::new(Keyring::for_this_run(&SystemPlatform::default())),
+            state: ServerState::for_this_run(),
         }
     }
 
     /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
-        Self::from_path_with(path, SourceFailurePolicy::Skip, &keyring)
+        Self::from_path_with(path, SourceFailurePolicy::Skip, &ServerState::for_this_run())
     }
 
     /// The same, with a choice of what to do about sources that cannot be used.
     pub fn from_path_with(
         path: &Path,
         source_failures: SourceFailurePolicy,
-        keyring: &Arc<Keyring>,
+        state: &ServerState,
     ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (stamp, started) = (ProjectStamp::capture(path, &[]), SystemTime::now());
         let project = Project::find(path)?.with_source_failures(source_failures);
@@ -97,7 +96,7 @@ impl Service {
         let health = SourceHealth { source_count, unavailable };
         diagnostics.extend(lock_state.diagnostic(false));
         let service = compiled.map(|compiled| {
-            let build = Build::new(compiled, keyring);
+            let build = Build::new(compiled, state);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
@@ -113,28 +112,29 @@ impl Service {
     /// The server that is packed into this executable. Its files do not change while it is served.
     pub fn from_packed(
         project: &Project,
-        keyring: &Arc<Keyring>,
+        state: &ServerState,
     ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
         let service =
-            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, keyring)) });
+            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, state)) });
         Ok((service, diagnostics))
     }
 
     fn from_build(build: &Build) -> Self {
         Self {
             call_timeout_ms: build.call_timeout_ms,
-            keyring: build.keyring.clone(),
+            state: build.state.clone(),
             ..Self::new(&build.name, &build.version, build.provider.clone())
         }
     }
 
     pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
-        let Self { name, version, providers, call_timeout_ms, health, keyring, .. } = self;
+        let Self { name, version, providers, call_timeout_ms, health, state, .. } = self;
         let limits = settings::limits()?;
         let platform = Arc::new(SystemPlatform::default());
-        let config = Config { name, version: version.clone(), limits, platform, keyring };
+        let ServerState { keyring, store } = state;
+        let config = Config { name, version: version.clone(), limits, platform, keyring, store };
         let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms });
         server.set_source_health(health);
         Ok(server)

@@ -143,6 +143,14 @@ impl Keyring {
         Self { origin, warning: None, keys: RwLock::new(keys), last_read: Mutex::new(stamp) }
     }
 
+    /// The key file; `None` for keys of this run.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.origin {
+            KeyringOrigin::File(path) | KeyringOrigin::NewFile(path) => Some(path),
+            KeyringOrigin::ThisRun => None,
+        }
+    }
+
     pub fn origin(&self) -> &KeyringOrigin {
         &self.origin
     }
@@ -152,17 +160,10 @@ impl Keyring {
         self.warning.as_deref()
     }
 
-    fn path(&self) -> Option<&Path> {
-        match &self.origin {
-            KeyringOrigin::File(path) | KeyringOrigin::NewFile(path) => Some(path),
-            KeyringOrigin::ThisRun => None,
-        }
-    }
-
     /// Reads the file again if it has changed. If it cannot be used, the keys stay as they are, and the error is
     /// returned once for each state of the file.
     pub fn reload(&self) -> Result<Reload, KeyFileError> {
-        let Some(path) = self.path() else { return Ok(Reload::Unchanged) };
+        let Some(path) = self.file() else { return Ok(Reload::Unchanged) };
         let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = file::stamp(path);
         if stamp == *last_read {
@@ -179,7 +180,7 @@ impl Keyring {
     /// Adds a key, which seals from now on. The others are accepted for `overlap_ms` more; give the longest lifetime of
     /// anything that they sealed, or 0 if a key has become known.
     pub fn rotate(&self, overlap_ms: u64, platform: &dyn Platform) -> Result<KeyId, KeyFileError> {
-        match self.path() {
+        match self.file() {
             Some(path) => {
                 let id = file::rotate(path, overlap_ms, platform)?;
                 self.reload()?;

@@ -7,6 +7,7 @@
 mod encrypted;
 mod limits;
 mod memory;
+mod on_demand;
 mod reply;
 mod sqlite;
 
@@ -15,6 +16,7 @@ pub use limits::{
     HOLDER_BYTES_MAX, LimitName, NAME_BYTES_MAX, OWNER_BYTES_MAX, RECORD_OVERHEAD_BYTES, StoreLimits,
 };
 pub use memory::MemoryStore;
+pub use on_demand::OnDemandStore;
 pub use reply::Reply;
 pub use sqlite::{OpenStoreError, SqliteStore};
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use host::{Keyring, SystemPlatform};
 use spile_core::{Outcome, Provider, Run, TaskSupport, Tool, ToolResult};
+use state::store::{MemoryStore, Store, StoreLimits};
 
 use super::{
-    PipeClient, answers, ask, error_of, object_schema, provider, respond, server, server_with, state_of,
-    stateless_call, text_of,
+    PipeClient, answers, ask, error_of, object_schema, provider, respond, server, server_sharing,
+    server_with, state_of, stateless_call, text_of,
 };
 
 /// A tool that asks twice. What it learned in one round is in its memo in the next; its journal keeps the answers, but it
@@ -66,6 +67,55 @@ async fn a_state_of_a_server_with_another_key_is_refused_with_the_reason() {
     let elsewhere = resumed.replace(r#""name":"order""#, r#""name":"order","arguments":{"a":1}"#);
     let error = error_of(&respond(&one, &elsewhere).await);
     assert!(error.contains("not issued for this request"), "{error}");
+}
+
+#[tokio::test]
+async fn a_state_is_accepted_once_by_all_servers_with_the_store() {
+    let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreLimits::default()));
+    let servers = [(); 2].map(|()| server_sharing(keyring.clone(), store.clone(), vec![order_tool()]));
+    let first = respond(&servers[0], &stateless_call("order", "")).await;
+    let second = stateless_call("order", &answers(&state_of(&first), "size", "large"));
+    assert!(respond(&servers[1], &second).await.text().contains("input_required"));
+    for server in &servers {
+        let error = error_of(&respond(server, &second).await);
+        assert!(error.contains("already used"), "{error}");
+    }
+    // Another caller's state with the same answers is another state.
+    let other = respond(&servers[0], &stateless_call("order", "")).await;
+    let other = stateless_call("order", &answers(&state_of(&other), "size", "large"));
+    assert!(respond(&servers[0], &other).await.text().contains("input_required"));
+}
+
+/// A memo that a client should not have to carry.
+#[tokio::test]
+async fn a_large_journal_waits_in_the_store() {
+    let memo = vec![7; 500 << 10];
+    let expected = memo.clone();
+    let tool = Tool::new("copy", "", object_schema());
+    let provider = provider(vec![tool], move |_, cx| match (cx.journal.round, cx.journal.memo()) {
+        (0, None) => Run::Now(Outcome::InputRequired(ask("size").with_memo(memo.clone()))),
+        (1, Some(memo)) => {
+            assert_eq!(memo, expected, "the whole memo comes back");
+            let answer = cx.journal.response("size").and_then(|answer| answer.text_field("value"));
+            Run::now(ToolResult::text(answer.expect("answered")))
+        }
+        other => panic!("{:?}", other.0),
+    });
+    let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreLimits::default()));
+    let servers = [(); 2].map(|()| server_sharing(keyring.clone(), store.clone(), vec![provider.clone()]));
+    let first = respond(&servers[0], &stateless_call("copy", "")).await;
+    let state = state_of(&first);
+    assert!(state.len() < 1000, "the client carries a reference: {} bytes", state.len());
+    let second = stateless_call("copy", &answers(&state, "size", "large"));
+    assert_eq!(text_of(&respond(&servers[1], &second).await), "large");
+    let error = error_of(&respond(&servers[0], &second).await);
+    assert!(error.contains("already used"), "{error}");
+
+    let alone = server_sharing(keyring, Arc::new(MemoryStore::new(StoreLimits::default())), vec![provider]);
+    let error = error_of(&respond(&alone, &second).await);
+    assert!(error.contains("no longer has it"), "{error}");
 }
 
 /// A tool whose work goes on as a task, and asks there.

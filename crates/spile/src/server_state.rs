@@ -1,0 +1,71 @@
+//! What servers of this process share: the keys that protect what clients hold, and the store for what must outlive a
+//! request.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use host::SystemPlatform;
+use state::keyring::{Keyring, create_key_folder};
+use state::store::{MemoryStore, OnDemandStore, SqliteStore, Store, StoreLimits};
+
+use crate::keys::{self, KeyFileChoice};
+use crate::settings;
+
+#[derive(Clone)]
+pub struct ServerState {
+    pub keyring: Arc<Keyring>,
+    pub store: Arc<dyn Store>,
+}
+
+impl ServerState {
+    /// Nothing survives a restart.
+    pub fn for_this_run() -> Self {
+        let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+        Self { keyring, store: memory_store() }
+    }
+
+    /// From the named files, else from the user's state folder.
+    pub fn open(key_file: Option<&Path>, store_file: Option<&Path>) -> anyhow::Result<Self> {
+        let platform = SystemPlatform::default();
+        let keyring = match keys::choose_key_file(key_file)? {
+            KeyFileChoice::Named(path) => Keyring::open_file(&path, &platform)?,
+            KeyFileChoice::Default(path) => Keyring::open_default(path.as_deref(), &platform),
+        };
+        if let Some(warning) = keyring.warning() {
+            tracing::warn!("{warning}");
+        }
+        let named = match store_file {
+            Some(path) => Some(path.to_owned()),
+            None => settings::env_text("SPILE_STORE_FILE")?.map(PathBuf::from),
+        };
+        let store: Arc<dyn Store> = match (named, keyring.file()) {
+            // Replicas rely on a store that was named, so it must be usable.
+            (Some(path), _) => Arc::new(SqliteStore::open(&path, StoreLimits::default(), &platform)?),
+            (None, Some(_)) => Arc::new(OnDemandStore::new(open_default_store)),
+            // What these keys encrypt cannot be read after a restart.
+            (None, None) => memory_store(),
+        };
+        Ok(Self { keyring: Arc::new(keyring), store })
+    }
+}
+
+fn memory_store() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(StoreLimits::default()))
+}
+
+/// `spile/store.sqlite` in the user's state folder, or if it cannot be used a store for this run.
+fn open_default_store() -> Arc<dyn Store> {
+    let Some(path) = keys::state_folder().map(|folder| folder.join("store.sqlite")) else {
+        return memory_store();
+    };
+    let opened = create_key_folder(&path)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(SqliteStore::open(&path, StoreLimits::default(), &SystemPlatform::default())?));
+    match opened {
+        Ok(store) => Arc::new(store),
+        Err(error) => {
+            tracing::warn!("{error:#}; open questions and tasks do not survive a restart");
+            memory_store()
+        }
+    }
+}
