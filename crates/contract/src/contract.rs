@@ -10,7 +10,7 @@ use crate::text_template::TextTemplate;
 use crate::value::Value;
 
 /// A compiled server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Contract {
     pub name: String,
     pub title: Option<String>,
@@ -26,7 +26,7 @@ pub struct Contract {
 }
 
 /// A typed, usually keyed, set of rows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Collection {
     pub name: String,
     /// The source's name in the manifest.
@@ -51,7 +51,7 @@ pub struct NoticeSupport {
 }
 
 /// How the rows of a collection are written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WritePolicy {
     pub versioning: Versioning,
     /// Whether `update` and `delete` require `expected_version`.
@@ -72,7 +72,7 @@ pub enum Versioning {
 }
 
 /// An author's SQL statement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
     pub source: String,
     pub shape: StatementShape,
@@ -86,7 +86,7 @@ pub struct Statement {
 }
 
 /// An argument of a statement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Argument {
     pub field: Field,
     /// The index in the manifest, which is the order of the schema.
@@ -97,7 +97,7 @@ pub struct Argument {
 }
 
 /// A tool, bound to its operation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     pub name: String,
     pub title: Option<String>,
@@ -115,7 +115,7 @@ pub struct Tool {
 }
 
 /// What a tool does. Collections and statements are referred to by index.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ToolOperation {
     /// Gets one row by its key; each part of the key is an argument.
     Get {

@@ -14,7 +14,7 @@ use crate::value::ValueRef;
 /// A longer blob is returned as its size only.
 pub const BLOB_BYTES_MAX: usize = 64 << 10;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// The name that callers use.
     pub name: String,

@@ -249,7 +249,7 @@ impl ColumnFacts {
 }
 
 /// One table as a contract reads it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TableShape {
     pub table: String,
     pub columns: Vec<ColumnShape>,
@@ -283,7 +283,7 @@ impl TableShape {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ColumnShape {
     /// The index in [`TableFacts::columns`].
     pub source_index: usize,
@@ -457,7 +457,7 @@ impl StatementError {
 }
 
 /// A statement as a contract runs it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StatementShape {
     pub sql: String,
     pub parameters: Vec<String>,

@@ -70,8 +70,6 @@ pub(crate) struct Build {
     pub(crate) call_timeout_ms: Option<u64>,
     contract: Contract,
     sources: Sources,
-    /// Describes everything that affects callers: equal fingerprints mean equal servers.
-    fingerprint: String,
     /// Seals the cursors that clients hold.
     pub(crate) state: ServerState,
 }
@@ -79,16 +77,22 @@ pub(crate) struct Build {
 impl Build {
     pub(crate) fn new(compiled: Compiled, state: &ServerState) -> Self {
         let Compiled { contract, backends, call_timeout_ms, sources } = compiled;
-        // The sources count too: another file with the same columns is another server.
-        let fingerprint = format!("{contract:?} {call_timeout_ms:?} {sources:?}");
         let (name, version) = (contract.name.clone(), contract.version.clone());
         let provider = Arc::new(ContractProvider::new(contract.clone(), backends, state.keyring.clone()));
         let state = state.clone();
-        Self { name, version, provider, call_timeout_ms, contract, sources, fingerprint, state }
+        Self { name, version, provider, call_timeout_ms, contract, sources, state }
     }
 
     pub(crate) fn contract(&self) -> &Contract {
         &self.contract
+    }
+
+    /// Whether callers would notice no difference. The sources count too: another file with the same columns is
+    /// another server.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.contract == other.contract
+            && self.call_timeout_ms == other.call_timeout_ms
+            && self.sources.is_same_as(&other.sources)
     }
 }
 
@@ -248,7 +252,7 @@ impl WatchedProject {
         let health = SourceHealth { source_count, unavailable };
         let previous_health = std::mem::replace(&mut self.health, health);
         let build = Build::new(compiled, &self.build.state);
-        if build.fingerprint == self.build.fingerprint {
+        if build.is_same_as(&self.build) {
             self.has_manifest = has_manifest;
             server.set_source_health(self.health.clone());
             let is_new = |one: &&UnavailableSource| !previous_health.unavailable.contains(one);

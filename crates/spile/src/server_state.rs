@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use host::SystemPlatform;
-use state::keyring::{Keyring, create_key_folder};
+use state::keyring::{Keyring, Reload, create_key_folder};
 use state::store::{MemoryStore, OnDemandStore, SqliteStore, Store, StoreLimits};
 
 use crate::keys::{self, KeyFileChoice};
@@ -45,7 +46,34 @@ impl ServerState {
             // What these keys encrypt cannot be read after a restart.
             (None, None) => memory_store(),
         };
-        Ok(Self { keyring: Arc::new(keyring), store })
+        let keyring = Arc::new(keyring);
+        if keyring.file().is_some() {
+            follow_key_file(&keyring);
+        }
+        Ok(Self { keyring, store })
+    }
+}
+
+/// How long after a rotation a running server may still accept a key that has ended.
+const KEY_FILE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reads the key file again whenever it changes, for as long as a server uses the keys. A thread: it also serves the
+/// servers on stdin and stdout, and a file on a slow disk holds up nobody.
+fn follow_key_file(keyring: &Arc<Keyring>) {
+    let keyring = Arc::downgrade(keyring);
+    let follow = move || {
+        while let Some(keyring) = keyring.upgrade() {
+            match keyring.reload() {
+                Ok(Reload::Unchanged) => {}
+                Ok(Reload::Changed) => tracing::info!("reloaded the key file"),
+                Err(error) => tracing::warn!("{error}; keeping the current keys"),
+            }
+            drop(keyring);
+            std::thread::sleep(KEY_FILE_INTERVAL);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("key file".into()).spawn(follow) {
+        tracing::warn!(%error, "changes of the key file are noticed only at a restart");
     }
 }
 

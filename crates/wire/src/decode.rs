@@ -198,7 +198,7 @@ impl MessageContext<'_> {
                 SessionLookup::NotFound => Err(RpcError::new(
                     ErrorCode::SessionNotFound,
                     404,
-                    "session not found: it is unknown, ended or expired; send `initialize` again",
+                    "session not found: it ended or expired, or the server's keys have changed; send `initialize` again",
                 )),
                 SessionLookup::NotNamed => {
                     Ok(Peer::from_version(http.header_version()?.unwrap_or(Version::UNSPECIFIED)))

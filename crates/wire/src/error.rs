@@ -45,7 +45,7 @@ impl ErrorCode {
         (Self::Cancelled, -31003, "cancelled", "the call was cancelled before it had a result"),
         (Self::Unauthorized, -31004, "unauthorized", "HTTP 401: the bearer token is missing or invalid"),
         (Self::Forbidden, -31005, "forbidden", "HTTP 403: the `Host` or `Origin` is not allowed"),
-        (Self::SessionNotFound, -31006, "session not found", "HTTP 404: the session is unknown, ended or expired; send `initialize` again"),
+        (Self::SessionNotFound, -31006, "session not found", "HTTP 404: the session ended or expired, or the server's keys have changed; send `initialize` again"),
     ];
 
     pub fn number(self) -> i64 {

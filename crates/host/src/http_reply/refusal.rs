@@ -40,9 +40,11 @@ impl Refusal {
             Self::NoSession => (405, InvalidRequest, "this method is not allowed at this path"),
             Self::RepeatedSessionId => (400, InvalidRequest, "more than one Mcp-Session-Id header"),
             Self::UnsupportedVersion => (400, UnsupportedVersion, "unsupported MCP-Protocol-Version"),
-            Self::SessionNotFound => {
-                (404, SessionNotFound, "unknown session: it ended or expired; initialize again")
-            }
+            Self::SessionNotFound => (
+                404,
+                SessionNotFound,
+                "session not found: it ended or expired, or the server's keys have changed; send `initialize` again",
+            ),
             Self::StreamNotAccepted => {
                 (406, InvalidRequest, "the response to GET is text/event-stream; add it to Accept")
             }

@@ -1,6 +1,5 @@
 //! Opens the sources of a project and introspects them.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
     ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
-    TableFacts, TableShape, Writer,
+    StatementShape, TableFacts, TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
@@ -83,7 +82,7 @@ pub struct Sources {
     open: Vec<OpenSource>,
     collections: Vec<CollectionBackends>,
     /// Statements by their name and shape.
-    statements: Vec<(String, Arc<dyn PreparedStatement>)>,
+    statements: Vec<StatementBackend>,
 }
 
 #[derive(Clone)]
@@ -101,9 +100,18 @@ struct OpenSource {
 #[derive(Clone)]
 pub(super) struct CollectionBackends {
     /// The name and shape of the collection.
-    identity: String,
+    name: String,
+    shape: TableShape,
     pub(super) reader: Arc<dyn Reader>,
     pub(super) writer: Option<Arc<dyn Writer>>,
+}
+
+/// A statement, and what runs it.
+#[derive(Clone)]
+struct StatementBackend {
+    name: String,
+    shape: StatementShape,
+    prepared: Arc<dyn PreparedStatement>,
 }
 
 /// Everything that opening a source depends on.
@@ -193,7 +201,8 @@ impl Sources {
             .iter()
             .zip(pairs)
             .map(|(collection, (reader, writer))| CollectionBackends {
-                identity: collection_identity(collection),
+                name: collection.name.clone(),
+                shape: collection.shape.clone(),
                 reader: Arc::clone(reader),
                 writer: writer.clone(),
             })
@@ -202,7 +211,11 @@ impl Sources {
             .statements
             .iter()
             .zip(&backends.statements)
-            .map(|(statement, prepared)| (statement_identity(statement), Arc::clone(prepared)))
+            .map(|(statement, prepared)| StatementBackend {
+                name: statement.result.name.clone(),
+                shape: statement.shape.clone(),
+                prepared: Arc::clone(prepared),
+            })
             .collect();
     }
 
@@ -225,28 +238,21 @@ impl Sources {
     }
 
     pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&CollectionBackends> {
-        let identity = collection_identity(collection);
-        self.collections.iter().find(|one| one.identity == identity)
+        self.collections.iter().find(|one| one.name == collection.name && one.shape == collection.shape)
     }
 
     pub(super) fn kept_statement(&self, statement: &Statement) -> Option<Arc<dyn PreparedStatement>> {
-        let identity = statement_identity(statement);
-        self.statements.iter().find(|(one, _)| *one == identity).map(|(_, prepared)| Arc::clone(prepared))
+        let is_same =
+            |one: &&StatementBackend| one.name == statement.result.name && one.shape == statement.shape;
+        self.statements.iter().find(is_same).map(|one| Arc::clone(&one.prepared))
     }
-}
 
-fn collection_identity(collection: &Collection) -> String {
-    format!("{} {:?}", collection.name, collection.shape)
-}
-
-fn statement_identity(statement: &Statement) -> String {
-    format!("{} {:?}", statement.result.name, statement.shape)
-}
-
-/// Part of a fingerprint: equal text means the same sources under the same names.
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.open.iter().map(|one| (&one.name, &one.key))).finish()
+    /// Whether these are the same sources under the same names.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let keys = |sources: &Self| -> Vec<(String, SourceKey)> {
+            sources.open.iter().map(|one| (one.name.clone(), one.key.clone())).collect()
+        };
+        keys(self) == keys(other)
     }
 }
 

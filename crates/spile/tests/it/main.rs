@@ -21,6 +21,7 @@ mod pack;
 mod readme;
 mod reload_isolation;
 mod reloading;
+mod replicas;
 mod serving;
 mod sockets;
 mod terminal;

@@ -1,0 +1,113 @@
+//! Two processes with one key file: what a client got from one is accepted by the other.
+
+use serde_json::{Value, json};
+
+use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
+
+fn start(project: &TestProject, key_file: &str) -> HttpServer {
+    let args = ["serve", ".", "--bind", "127.0.0.1:0", "--key-file", key_file, "--store-file", "store"];
+    HttpServer::start(&mut project.spile(&args))
+}
+
+/// The response of a request of the handshake era in a session, and its status.
+fn in_session(server: &HttpServer, session: &str, message: &Value) -> (u16, Value) {
+    let headers = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
+    let (head, body) = server.post("/mcp", &headers, &message.to_string());
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, serde_json::from_str(&body).expect("JSON"))
+}
+
+fn open_session(server: &HttpServer) -> String {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let (head, _) = server.post("/mcp", "", &message.to_string());
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+    session.expect("a session").to_owned()
+}
+
+/// The result or error of a tool call of the stateless era.
+fn call(server: &HttpServer, tool: &str, arguments: &Value, more: &Value) -> Value {
+    let capabilities = json!({"elicitation": {"form": {}}});
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    for (key, value) in more.as_object().expect("an object") {
+        params[key] = value.clone();
+    }
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let headers =
+        format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+    let (_, body) = server.post("/mcp", &headers, &message.to_string());
+    serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"))
+}
+
+const PING: fn() -> Value = || json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+
+#[test]
+fn sessions_cursors_and_questions_of_one_process_continue_in_another() {
+    let project = TestProject::example("stock");
+    let (one, other) = (start(&project, "keys"), start(&project, "keys"));
+    let stranger = start(&project, "other-keys");
+
+    let session = open_session(&one);
+    assert_eq!(in_session(&other, &session, &PING()).0, 200);
+    let (status, refusal) = in_session(&stranger, &session, &PING());
+    assert_eq!(status, 404, "{refusal}");
+
+    let page = call(&one, "list_stock", &json!({"limit": 1}), &json!({}));
+    let page = &page["result"]["structuredContent"];
+    let (first, cursor) = (&page["items"][0]["sku"], &page["nextCursor"]);
+    let next = call(&other, "list_stock", &json!({"limit": 1, "cursor": cursor}), &json!({}));
+    assert!(next["result"]["structuredContent"]["items"][0]["sku"].is_string(), "{next}");
+    assert_ne!(&next["result"]["structuredContent"]["items"][0]["sku"], first);
+    let refused = call(&stranger, "list_stock", &json!({"limit": 1, "cursor": cursor}), &json!({}));
+    assert!(refused.to_string().contains("keys have changed"), "{refused}");
+
+    let arguments = json!({"sku": first});
+    let asked = call(&one, "delete_stock", &arguments, &json!({}));
+    let asked = &asked["result"];
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let requests = asked["inputRequests"].as_object().expect("a question");
+    let key = requests.keys().next().expect("a question").clone();
+    let form = &requests[&key]["params"]["requestedSchema"]["properties"];
+    let content: serde_json::Map<String, Value> =
+        form.as_object().expect("a form").keys().map(|name| (name.clone(), json!(true))).collect();
+    let mut responses = serde_json::Map::new();
+    responses.insert(key, json!({"action": "accept", "content": content}));
+    let answer = json!({"requestState": asked["requestState"], "inputResponses": responses});
+    let deleted = call(&other, "delete_stock", &arguments, &answer);
+    assert_eq!(deleted["result"]["structuredContent"]["outcome"], "deleted", "{deleted}");
+    // The answer was lost: the client sends it again, to the first server.
+    let again = call(&one, "delete_stock", &arguments, &answer);
+    assert_eq!(again["result"]["structuredContent"]["outcome"], "deleted", "{again}");
+}
+
+#[test]
+fn after_a_rotation_older_keys_are_accepted_until_the_overlap_ends() {
+    let project = TestProject::example("stock");
+    let (one, other) = (start(&project, "keys"), start(&project, "keys"));
+    let old = open_session(&one);
+    assert_eq!(project.run(&["keys", "rotate", "--key-file", "keys"]).code, Some(0));
+    assert_eq!(in_session(&other, &old, &PING()).0, 200, "the old key is still accepted");
+    let waited = std::time::Instant::now();
+    let new = loop {
+        // A server seals with the new key once it has noticed it; the other one accepts it at once.
+        let new = open_session(&one);
+        if new.as_bytes()[..8] != old.as_bytes()[..8] {
+            break new;
+        }
+        assert!(waited.elapsed() < TEST_TIMEOUT, "the new key is never used");
+    };
+    assert_eq!(in_session(&other, &new, &PING()).0, 200);
+
+    assert_eq!(project.run(&["keys", "rotate", "--key-file", "keys", "--overlap", "0s"]).code, Some(0));
+    let waited = std::time::Instant::now();
+    while in_session(&other, &new, &PING()).0 == 200 {
+        assert!(waited.elapsed() < TEST_TIMEOUT, "a key that has ended is still accepted");
+    }
+    let (status, refusal) = in_session(&other, &old, &PING());
+    assert_eq!(status, 404);
+    assert!(refusal.to_string().contains("keys have changed"), "{refusal}");
+}
