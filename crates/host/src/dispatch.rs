@@ -25,7 +25,7 @@ use crate::input_requests;
 use crate::observer::CallObservation;
 use crate::pipeline::{self, CallJob, CallResponse, CallStage};
 use crate::registry::Registry;
-use crate::server::{CallerIdentity, Server};
+use crate::server::{CallerIdentity, RegistrySnapshot, Server};
 use crate::tasks::{Task, TaskOwner};
 
 /// What dispatching a request produced.
@@ -47,8 +47,9 @@ pub enum Dispatched {
 
 impl Server {
     /// Checks that the `Mcp-Param-*` headers of a call equal its arguments.
-    pub fn check_header_params<'h>(
+    pub(crate) fn check_header_params<'h>(
         &self,
+        registry: &Registry,
         request: &Request,
         header: impl Fn(&str) -> HeaderField<'h>,
     ) -> Result<(), ErrorResponse> {
@@ -56,25 +57,22 @@ impl Server {
         if call.target != CallTarget::Tool || !request.peer.version.has(Feature::StandardHeaders) {
             return Ok(());
         }
-        self.with_registry(|registry| {
-            if !registry.has_header_params {
-                return Ok(());
+        if !registry.has_header_params {
+            return Ok(());
+        }
+        let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
+        for mirrored in &tool.compiled.header_params {
+            let argument = mirrored.find(call.arguments());
+            if let Err(reason) = wire::headers::check_matches_argument(header(&mirrored.header), argument) {
+                let error = RpcError::new(
+                    ErrorCode::HeaderMismatch,
+                    400,
+                    format!("header {} {reason}", mirrored.header),
+                );
+                return Err(ErrorResponse::new(&error, Some(&request.id), request.peer.version));
             }
-            let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
-            for mirrored in &tool.compiled.header_params {
-                let argument = mirrored.find(call.arguments());
-                if let Err(reason) = wire::headers::check_matches_argument(header(&mirrored.header), argument)
-                {
-                    let error = RpcError::new(
-                        ErrorCode::HeaderMismatch,
-                        400,
-                        format!("header {} {reason}", mirrored.header),
-                    );
-                    return Err(ErrorResponse::new(&error, Some(&request.id), request.peer.version));
-                }
-            }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Answers a request, or starts the call it asks for.
@@ -83,10 +81,10 @@ impl Server {
         request: Request,
         identity: &CallerIdentity,
         reply_channel: ReplyChannel,
+        RegistrySnapshot(registry): RegistrySnapshot,
     ) -> Dispatched {
         let Request { id, peer, progress_token, kind } = request;
         let to = ReplyTo { version: peer.version, id, progress_token };
-        let registry = self.registry();
         match kind {
             RequestKind::Call { call, resume, task } => self.dispatch_call(
                 registry,
@@ -150,6 +148,7 @@ impl Server {
         batch: Batch,
         identity: &CallerIdentity,
         reply_channel: &ReplyChannel,
+        registry: &RegistrySnapshot,
     ) -> Option<PendingResponse> {
         let connection = self.existing_connection_state(reply_channel);
         let mut batch_in_flight = BatchInFlight::new(batch.version);
@@ -159,14 +158,16 @@ impl Server {
                     batch_in_flight
                         .push_response(id_in_use_error().to_response(Some(&request.id), batch.version));
                 }
-                Decoded::Request(request) => match self.dispatch(request, identity, reply_channel.clone()) {
-                    Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
-                        batch_in_flight.push_response(body)
+                Decoded::Request(request) => {
+                    match self.dispatch(request, identity, reply_channel.clone(), registry.clone()) {
+                        Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
+                            batch_in_flight.push_response(body)
+                        }
+                        Dispatched::Call(in_flight) => batch_in_flight.push_pending(in_flight),
+                        // No version has both batches and `subscriptions/listen`.
+                        Dispatched::Subscription(_) => {}
                     }
-                    Dispatched::Call(in_flight) => batch_in_flight.push_pending(in_flight),
-                    // No version has both batches and `subscriptions/listen`.
-                    Dispatched::Subscription(_) => {}
-                },
+                }
                 Decoded::Rejected(response) => batch_in_flight.push_response(response.body),
                 Decoded::Notification(Notification::Cancelled(id)) => {
                     if let Some(connection) = &connection {

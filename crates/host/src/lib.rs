@@ -38,8 +38,8 @@ pub use connection_state::{ConnectionState, InFlightGuard, ReplyChannel};
 pub use contract_provider::{ContractBackends, ContractProvider};
 pub use dispatch::Dispatched;
 pub use http_reply::{
-    AcceptedTypes, CompleteReply, HttpReply, PostReply, PostSender, Refusal, ReplyStream, SessionHeaders,
-    WaitingReply,
+    AcceptedTypes, CompleteReply, HttpReply, PostMessage, PostReply, PostSender, Refusal, ReplyStream,
+    SessionHeaders, WaitingReply,
 };
 pub use in_flight::{BatchInFlight, InFlight, OutgoingMessage, PendingResponse, SubscriptionStream};
 pub use observer::{CallObserver, CallRecord, CallStatus, PolicyRecord};
@@ -47,8 +47,8 @@ pub use outgoing_queue::OutgoingQueue;
 pub use platform::SystemPlatform;
 pub use registry::{Registry, UnservedItem};
 pub use server::{
-    CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SourceHealth, SseConnection,
-    Status, UnavailableSource, early_error_response,
+    CallerIdentity, Config, ProviderSet, RegistrySnapshot, ReloadOutcome, ReloadReport, Server, SourceHealth,
+    SseConnection, Status, UnavailableSource, early_error_response,
 };
 pub use session_streams::{GET_STREAM, SessionStreamReader, SessionStreams, StreamItem};
 pub use sessions::SessionTicket;

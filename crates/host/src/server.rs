@@ -12,7 +12,6 @@ use state::keyring::Keyring;
 use state::store::{EncryptedStore, MemoryStore, Store, StoreLimits};
 use wire::encode;
 use wire::error::RpcError;
-use wire::method::Method;
 use wire::{DecodeOptions, Decoded, ErrorResponse, MessageContext, RequestId};
 
 use crate::caller_key::CallerKey;
@@ -53,6 +52,10 @@ pub struct ProviderSet {
     /// Time limit of a call; `None` uses [`Limits::call_timeout_ms`].
     pub call_timeout_ms: Option<u64>,
 }
+
+/// One state of a server's registry. A message is decoded, checked and dispatched with the same one.
+#[derive(Clone)]
+pub struct RegistrySnapshot(pub(crate) Arc<Registry>);
 
 pub struct Server {
     pub name: String,
@@ -257,25 +260,32 @@ impl Server {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn serves(&self, method: Method) -> bool {
-        self.with_registry(|registry| registry.capabilities.supports_method(method))
-    }
-
     /// Reads the registry without cloning its `Arc`. `read` must be short: it holds the lock.
     #[inline]
     pub(crate) fn with_registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
         read(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The registry as it is now, for everything that one message needs.
+    #[inline]
+    pub fn snapshot(&self) -> RegistrySnapshot {
+        RegistrySnapshot(self.registry())
+    }
+
     /// Decodes one message.
     #[inline]
-    pub fn decode(&self, bytes: Vec<u8>, defaults: MessageContext<'_>) -> Decoded {
+    pub fn decode(
+        &self,
+        bytes: Vec<u8>,
+        context: MessageContext<'_>,
+        RegistrySnapshot(registry): &RegistrySnapshot,
+    ) -> Decoded {
         let options = DecodeOptions {
             scan_limits: self.scan_limits,
             batch_items_max: self.limits.batch_items_max,
-            supports_method: &|method| self.serves(method),
+            supports_method: &|method| registry.capabilities.supports_method(method),
         };
-        let decoded = wire::decode(bytes, &options, defaults);
+        let decoded = wire::decode(bytes, &options, context);
         if let Decoded::Rejected(response) = &decoded {
             observer::log_rejected_message(response);
         }

@@ -10,12 +10,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use host::{
-    AcceptedTypes, CallerIdentity, CompleteReply, HttpReply, PostReply, PostSender, ReplyStream, Server,
-    SessionHeaders, SessionTicket, WaitingReply,
+    AcceptedTypes, CallerIdentity, CompleteReply, HttpReply, PostMessage, PostReply, PostSender, ReplyStream,
+    Server, SessionHeaders, WaitingReply,
 };
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
-use wire::{Decoded, HeaderField, Headers};
+use wire::{HeaderField, Headers};
 
 /// The headers of a request: names in any case, values.
 pub type HeaderList = [(String, String)];
@@ -58,7 +58,7 @@ impl SimulatedHttpServer {
     }
 
     /// Decodes the body of a POST.
-    pub fn decode(&self, body: Vec<u8>, headers: &HeaderList) -> (Decoded, Option<SessionTicket>) {
+    pub fn decode(&self, body: Vec<u8>, headers: &HeaderList) -> PostMessage {
         let compared_headers = Headers {
             version: header(headers, "MCP-Protocol-Version"),
             method: header(headers, "Mcp-Method"),
@@ -69,14 +69,9 @@ impl SimulatedHttpServer {
     }
 
     /// Answers a POST with a decoded body. Must be called in a tokio runtime, as all that answers.
-    pub fn post(
-        &self,
-        message: Decoded,
-        ticket: Option<SessionTicket>,
-        headers: &HeaderList,
-    ) -> SimulatedResponse {
+    pub fn post(&self, message: PostMessage, headers: &HeaderList) -> SimulatedResponse {
         let identity = CallerIdentity::default();
-        let sender = PostSender { identity: &identity, ticket, accepted: AcceptedTypes::BOTH };
+        let sender = PostSender { identity: &identity, accepted: AcceptedTypes::BOTH };
         let cx = &mut Context::from_waker(Waker::noop());
         match self.server.respond_to_post(message, &sender, |name| header(headers, name), cx) {
             PostReply::Ready(reply) => SimulatedResponse::new(reply),

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use host::{
-    CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server,
-    SubscriptionEvent, SubscriptionStream,
+    CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, RegistrySnapshot,
+    ReplyChannel, Server, SubscriptionEvent, SubscriptionStream,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -126,35 +126,40 @@ impl<O: MessageSink> Conversation<O> {
                 return AfterFrame::Close;
             }
         };
-        self.handle_message(self.decode(bytes), batch);
+        let (decoded, registry) = self.decode(bytes);
+        self.handle_message(decoded, registry, batch);
         AfterFrame::Continue
     }
 
     #[inline]
-    pub(crate) fn decode(&self, bytes: Vec<u8>) -> Decoded {
-        self.server.decode(bytes, MessageContext::Pipe(self.state.peer()))
+    pub(crate) fn decode(&self, bytes: Vec<u8>) -> (Decoded, RegistrySnapshot) {
+        let registry = self.server.snapshot();
+        (self.server.decode(bytes, MessageContext::Pipe(self.state.peer()), &registry), registry)
     }
 
     /// Handles one decoded message and appends immediate responses to `batch`.
     #[inline]
-    pub(crate) fn handle_message(&self, decoded: Decoded, batch: &mut Vec<u8>) {
+    pub(crate) fn handle_message(&self, decoded: Decoded, registry: RegistrySnapshot, batch: &mut Vec<u8>) {
         let channel = ReplyChannel::Pipe(self.state.clone());
         match decoded {
             Decoded::Request(request) if self.is_shutting_down() => {
                 self.sink.append(batch, shutting_down_response(&request.id, request.peer.version));
             }
-            Decoded::Request(request) => match self.server.dispatch(request, &self.identity, channel) {
-                Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
-                    self.sink.append(batch, body)
+            Decoded::Request(request) => {
+                match self.server.dispatch(request, &self.identity, channel, registry) {
+                    Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
+                        self.sink.append(batch, body)
+                    }
+                    Dispatched::Call(call) => self.poll_or_spawn(PendingResponse::Single(call), batch),
+                    Dispatched::Subscription(subscription) => self.run_subscription(subscription, batch),
                 }
-                Dispatched::Call(call) => self.poll_or_spawn(PendingResponse::Single(call), batch),
-                Dispatched::Subscription(subscription) => self.run_subscription(subscription, batch),
-            },
+            }
             Decoded::Notification(Notification::Cancelled(id)) => self.state.cancel(&id),
             Decoded::Notification(Notification::Initialized | Notification::Other) => {}
             Decoded::Response { id, result } => self.state.deliver_response(id, result),
             Decoded::Batch(messages) => {
-                if let Some(pending_response) = self.server.dispatch_batch(messages, &self.identity, &channel)
+                if let Some(pending_response) =
+                    self.server.dispatch_batch(messages, &self.identity, &channel, &registry)
                 {
                     self.poll_or_spawn(pending_response, batch);
                 }

@@ -29,7 +29,7 @@ pub use self::stream::{ReplyStream, WaitingReply};
 use crate::connection_state::ReplyChannel;
 use crate::dispatch::Dispatched;
 use crate::in_flight::{OutgoingMessage, PendingResponse};
-use crate::server::{CallerIdentity, Server};
+use crate::server::{CallerIdentity, RegistrySnapshot, Server};
 use crate::session_streams::{GET_STREAM, SessionStreams};
 use crate::sessions::SessionTicket;
 
@@ -59,8 +59,15 @@ pub enum PostReply {
 /// Who sent a message, and what it can be answered with.
 pub struct PostSender<'a> {
     pub identity: &'a CallerIdentity,
-    pub ticket: Option<SessionTicket>,
     pub accepted: AcceptedTypes,
+}
+
+/// A decoded body, with what was looked up for it.
+pub struct PostMessage {
+    pub decoded: Decoded,
+    /// The session that the message belongs to.
+    pub ticket: Option<SessionTicket>,
+    pub registry: RegistrySnapshot,
 }
 
 /// The headers of a GET or a DELETE.
@@ -80,7 +87,7 @@ impl Server {
         headers: Headers<'_>,
         session_id: HeaderField<'_>,
         identity: &CallerIdentity,
-    ) -> (Decoded, Option<SessionTicket>) {
+    ) -> PostMessage {
         let found: Cell<Option<SessionTicket>> = Cell::new(None);
         let lookup_session = || match session_id {
             HeaderField::Absent => SessionLookup::NotNamed,
@@ -91,8 +98,9 @@ impl Server {
             }
         };
         let defaults = HttpDefaults { headers, lookup_session: &lookup_session };
-        let decoded = self.decode(bytes, MessageContext::Http(defaults));
-        (decoded, found.get())
+        let registry = self.snapshot();
+        let decoded = self.decode(bytes, MessageContext::Http(defaults), &registry);
+        PostMessage { decoded, ticket: found.get(), registry }
     }
 
     /// Answers one message. A call that is ready at the first poll is answered with JSON at once. `header` returns
@@ -100,16 +108,17 @@ impl Server {
     #[inline]
     pub fn respond_to_post<'h>(
         self: &Arc<Self>,
-        message: Decoded,
+        message: PostMessage,
         sender: &PostSender<'_>,
         header: impl Fn(&str) -> HeaderField<'h>,
         cx: &mut Context<'_>,
     ) -> PostReply {
-        let channel = sender.ticket.map_or(ReplyChannel::NoSession, ReplyChannel::Session);
-        let state = || sender.ticket.and_then(|ticket| self.session_state(&ticket));
-        PostReply::Ready(match message {
-            Decoded::Request(request) => match self.check_header_params(&request, header) {
-                Ok(()) => return self.respond_to_request(request, sender, channel, cx),
+        let PostMessage { decoded, ticket, registry } = message;
+        let channel = ticket.map_or(ReplyChannel::NoSession, ReplyChannel::Session);
+        let state = || ticket.and_then(|ticket| self.session_state(&ticket));
+        PostReply::Ready(match decoded {
+            Decoded::Request(request) => match self.check_header_params(&registry.0, &request, header) {
+                Ok(()) => return self.respond_to_request(request, sender, channel, registry, cx),
                 Err(error) => rejected(error),
             },
             Decoded::Notification(notification) => {
@@ -124,8 +133,8 @@ impl Server {
                 }
                 HttpReply::Accepted
             }
-            Decoded::Batch(batch) => match self.dispatch_batch(batch, sender.identity, &channel) {
-                Some(pending) => return self.respond_when_ready(pending, sender, cx),
+            Decoded::Batch(batch) => match self.dispatch_batch(batch, sender.identity, &channel, &registry) {
+                Some(pending) => return self.respond_when_ready(pending, sender, ticket, cx),
                 None => HttpReply::Accepted,
             },
             Decoded::Rejected(error) => rejected(error),
@@ -138,14 +147,19 @@ impl Server {
         mut request: Request,
         sender: &PostSender<'_>,
         channel: ReplyChannel,
+        registry: RegistrySnapshot,
         cx: &mut Context<'_>,
     ) -> PostReply {
+        let ticket = match channel {
+            ReplyChannel::Session(ticket) => Some(ticket),
+            ReplyChannel::NoSession | ReplyChannel::Pipe(_) => None,
+        };
         let accepted = sender.accepted;
         // An input request to the user needs a stream.
         if !accepted.stream && request.peer.version.has(Feature::ServerRequests) {
             request.peer.capabilities = ClientCapabilities::NONE;
         }
-        PostReply::Ready(match self.dispatch(request, sender.identity, channel) {
+        PostReply::Ready(match self.dispatch(request, sender.identity, channel, registry) {
             Dispatched::Ready { status, body, retry_after_ms } => {
                 HttpReply::Complete(CompleteReply::new(status, body, retry_after_ms, accepted))
             }
@@ -153,7 +167,7 @@ impl Server {
                 HttpReply::Initialized { reply: CompleteReply::new(200, body, None, accepted), session }
             }
             Dispatched::Call(call) => {
-                return self.respond_when_ready(PendingResponse::Single(call), sender, cx);
+                return self.respond_when_ready(PendingResponse::Single(call), sender, ticket, cx);
             }
             Dispatched::Subscription(subscription) if accepted.stream => {
                 HttpReply::Stream(ReplyStream::subscription(subscription, self.limits.keep_alive_ms))
@@ -167,6 +181,7 @@ impl Server {
         self: &Arc<Self>,
         mut pending: PendingResponse,
         sender: &PostSender<'_>,
+        ticket: Option<SessionTicket>,
         cx: &mut Context<'_>,
     ) -> PostReply {
         let first = match pending.poll_next(cx) {
@@ -177,7 +192,7 @@ impl Server {
             Poll::Ready(message) => Some(message),
             Poll::Pending => None,
         };
-        PostReply::Waiting(self.wait_for(pending, first, sender))
+        PostReply::Waiting(self.wait_for(pending, first, sender, ticket))
     }
 
     /// Decides who owns a call that has to wait. A session owns its calls and keeps their events, so that the client
@@ -187,9 +202,10 @@ impl Server {
         pending: PendingResponse,
         first: Option<OutgoingMessage>,
         sender: &PostSender<'_>,
+        ticket: Option<SessionTicket>,
     ) -> WaitingReply {
         let accepted = sender.accepted;
-        let Some(ticket) = sender.ticket else {
+        let Some(ticket) = ticket else {
             return WaitingReply::call(pending, first, accepted, &self.limits);
         };
         match self.ensure_session_state(&ticket, sender.identity) {

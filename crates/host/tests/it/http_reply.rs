@@ -117,8 +117,8 @@ impl Fixture {
             name: name.filter(|_| is_stateless).map_or(HeaderField::Absent, field),
         };
         let session = header(peer.session);
-        let (message, ticket) = self.server.decode_post(body.into(), headers, session, &identity);
-        let sender = PostSender { identity: &identity, ticket, accepted: peer.accepted };
+        let message = self.server.decode_post(body.into(), headers, session, &identity);
+        let sender = PostSender { identity: &identity, accepted: peer.accepted };
         self.server.respond_to_post(message, &sender, |_| HeaderField::Absent, &mut context())
     }
 

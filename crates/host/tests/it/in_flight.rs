@@ -44,19 +44,30 @@ impl Client {
     async fn send(&self, message: &str) {
         let reply_channel = ReplyChannel::Pipe(self.connection.clone());
         let peer = Peer::from_version(Version::V2025_03_26);
-        let pending = match self.server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)))
-        {
+        let pending = match self.server.decode(
+            message.as_bytes().to_vec(),
+            MessageContext::Pipe(Some(peer)),
+            &self.server.snapshot(),
+        ) {
             Decoded::Request(request) => {
-                match self.server.dispatch(request, &CallerIdentity::default(), reply_channel) {
+                match self.server.dispatch(
+                    request,
+                    &CallerIdentity::default(),
+                    reply_channel,
+                    self.server.snapshot(),
+                ) {
                     Dispatched::Call(in_flight) => Some(PendingResponse::Single(in_flight)),
                     Dispatched::Ready { .. }
                     | Dispatched::Initialized { .. }
                     | Dispatched::Subscription(_) => None,
                 }
             }
-            Decoded::Batch(batch) => {
-                self.server.dispatch_batch(batch, &CallerIdentity::default(), &reply_channel)
-            }
+            Decoded::Batch(batch) => self.server.dispatch_batch(
+                batch,
+                &CallerIdentity::default(),
+                &reply_channel,
+                &self.server.snapshot(),
+            ),
             Decoded::Notification(Notification::Cancelled(id)) => {
                 self.connection.cancel(&id);
                 None
@@ -117,12 +128,12 @@ fn session(server: &Arc<Server>) -> SessionTicket {
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
     let Decoded::Request(request) =
-        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults))
+        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults), &server.snapshot())
     else {
         panic!("a handshake is a request");
     };
     let Dispatched::Initialized { session, .. } =
-        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
+        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession, server.snapshot())
     else {
         panic!("a handshake creates a session");
     };
@@ -131,10 +142,15 @@ fn session(server: &Arc<Server>) -> SessionTicket {
 
 fn dispatch_call(server: &Arc<Server>, ticket: SessionTicket) -> PendingResponse {
     let defaults = MessageContext::Batched(ticket.peer);
-    let Decoded::Request(request) = server.decode(call(1).into_bytes(), defaults) else {
+    let Decoded::Request(request) = server.decode(call(1).into_bytes(), defaults, &server.snapshot()) else {
         panic!("a request")
     };
-    match server.dispatch(request, &CallerIdentity::default(), ReplyChannel::Session(ticket)) {
+    match server.dispatch(
+        request,
+        &CallerIdentity::default(),
+        ReplyChannel::Session(ticket),
+        server.snapshot(),
+    ) {
         Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
         Dispatched::Ready { .. } | Dispatched::Initialized { .. } | Dispatched::Subscription(_) => {
             panic!("expected a call in flight")

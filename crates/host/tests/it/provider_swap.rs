@@ -104,10 +104,12 @@ impl TestServer {
 
     fn dispatch(&self, message: &str, identity: &CallerIdentity) -> Dispatched {
         let defaults = MessageContext::Pipe(Some(Peer::from_version(Version::V2025_06_18)));
-        let Decoded::Request(request) = self.server.decode(message.as_bytes().to_vec(), defaults) else {
+        let Decoded::Request(request) =
+            self.server.decode(message.as_bytes().to_vec(), defaults, &self.server.snapshot())
+        else {
             panic!("a request: {message}");
         };
-        self.server.dispatch(request, identity, ReplyChannel::NoSession)
+        self.server.dispatch(request, identity, ReplyChannel::NoSession, self.server.snapshot())
     }
 
     fn call(&self, tool: &str, era: Era, identity: &CallerIdentity) -> PendingResponse {
@@ -305,11 +307,15 @@ async fn answer_after_swap(next: WordProvider) -> String {
     let connection = test.server.open_pipe();
     let peer = Peer::negotiated(Version::V2025_06_18, ClientCapabilities::ELICITATION_FORM);
     let message = call("ask", Era::Old, "").into_bytes();
-    let Decoded::Request(request) = test.server.decode(message, MessageContext::Pipe(Some(peer))) else {
+    let Decoded::Request(request) =
+        test.server.decode(message, MessageContext::Pipe(Some(peer)), &test.server.snapshot())
+    else {
         panic!("a request")
     };
     let reply_channel = ReplyChannel::Pipe(connection.clone());
-    let Dispatched::Call(mut in_flight) = test.server.dispatch(request, &ANONYMOUS, reply_channel) else {
+    let Dispatched::Call(mut in_flight) =
+        test.server.dispatch(request, &ANONYMOUS, reply_channel, test.server.snapshot())
+    else {
         panic!("a call")
     };
     let OutgoingMessage::Request(_) = poll_fn(|cx| in_flight.poll_next(cx)).await else {

@@ -109,11 +109,11 @@ fn answers(state: &str, key: &str, value: &str) -> String {
 async fn respond(server: &Arc<Server>, message: &str) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
     let Decoded::Request(request) =
-        server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)))
+        server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::NoSession) {
+    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Call(in_flight) => finish(PendingResponse::Single(in_flight)).await,
         Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => body,
         Dispatched::Subscription(_) => panic!("a call"),
@@ -165,13 +165,17 @@ impl PipeClient {
         let peer = Peer::negotiated(Version::V2025_11_25, ClientCapabilities::ELICITATION_FORM);
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-        let Decoded::Request(request) =
-            self.server.decode(message.into_bytes(), MessageContext::Pipe(Some(peer)))
-        else {
+        let Decoded::Request(request) = self.server.decode(
+            message.into_bytes(),
+            MessageContext::Pipe(Some(peer)),
+            &self.server.snapshot(),
+        ) else {
             panic!("a request")
         };
         let channel = ReplyChannel::Pipe(self.connection.clone());
-        let Dispatched::Call(in_flight) = self.server.dispatch(request, &ANONYMOUS, channel) else {
+        let Dispatched::Call(in_flight) =
+            self.server.dispatch(request, &ANONYMOUS, channel, self.server.snapshot())
+        else {
             panic!("a call")
         };
         let mut pending = PendingResponse::Single(in_flight);

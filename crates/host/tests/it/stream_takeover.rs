@@ -58,12 +58,12 @@ fn events_reach_the_second_reader_even_if_the_first_polls_again() {
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &|| SessionLookup::NotNamed };
     let Decoded::Request(request) =
-        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults))
+        server.decode(message.as_bytes().to_vec(), MessageContext::Http(defaults), &server.snapshot())
     else {
         panic!("a handshake is a request");
     };
     let host::Dispatched::Initialized { session, .. } =
-        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
+        server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession, server.snapshot())
     else {
         panic!("a handshake creates a session");
     };

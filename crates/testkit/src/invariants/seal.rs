@@ -75,11 +75,11 @@ fn new_session_id(server: &Arc<Server>, identity: &CallerIdentity) -> String {
     let defaults =
         HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
     let Decoded::Request(request) =
-        server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
+        server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults), &server.snapshot())
     else {
         panic!("a handshake is a request");
     };
-    match server.dispatch(request, identity, ReplyChannel::NoSession) {
+    match server.dispatch(request, identity, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Initialized { session, .. } => session,
         Dispatched::Ready { .. } | Dispatched::Call(_) | Dispatched::Subscription(_) => {
             panic!("a handshake makes a session")
@@ -110,12 +110,12 @@ fn call(server: &Arc<Server>, identity: &CallerIdentity, state: Option<&str>, ar
     }
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let Decoded::Request(request) =
-        server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
+        server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None), &server.snapshot())
     else {
         panic!("a call is a request");
     };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match server.dispatch(request, identity, ReplyChannel::NoSession) {
+    match server.dispatch(request, identity, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Ready { body, .. } => parse_json(&body),
         Dispatched::Call(in_flight) => match PendingResponse::Single(in_flight).poll_next(&mut cx) {
             std::task::Poll::Ready(OutgoingMessage::Response { body, .. }) => parse_json(&body),

@@ -82,9 +82,9 @@ pub(crate) fn handle(
     let PostRequest { server, identity, headers, accepted } = post_request;
     let compared_headers =
         Headers { version: headers.protocol_version, method: headers.mcp_method, name: headers.mcp_name };
-    let (decoded, ticket) = server.decode_post(bytes, compared_headers, headers.session_id, identity);
-    let sender = PostSender { identity, ticket, accepted: *accepted };
-    match server.respond_to_post(decoded, &sender, |name| headers.get(name), cx) {
+    let message = server.decode_post(bytes, compared_headers, headers.session_id, identity);
+    let sender = PostSender { identity, accepted: *accepted };
+    match server.respond_to_post(message, &sender, |name| headers.get(name), cx) {
         PostReply::Ready(reply) => EventualResponse::Ready(response::from_reply(reply)),
         PostReply::Waiting(waiting) => EventualResponse::Pending(Box::pin(wait(waiting))),
     }

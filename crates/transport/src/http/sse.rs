@@ -141,7 +141,8 @@ impl SsePost {
 
     /// Handles one message. The response goes to the stream; the POST only gets a 202.
     pub(crate) fn handle(&self, bytes: Vec<u8>) -> Response<Body> {
-        match self.conversation.decode(bytes) {
+        let (decoded, registry) = self.conversation.decode(bytes);
+        match decoded {
             // This is not a request, so no client waits on the stream for the error.
             Decoded::Rejected(error) if !error.has_request_id => {
                 response::from_error_response(ErrorResponse {
@@ -150,7 +151,7 @@ impl SsePost {
                 })
             }
             decoded => {
-                self.conversation.handle_message(decoded, &mut Vec::new());
+                self.conversation.handle_message(decoded, registry, &mut Vec::new());
                 response::empty(StatusCode::ACCEPTED)
             }
         }

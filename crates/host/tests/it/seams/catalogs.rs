@@ -142,11 +142,13 @@ async fn a_provider_hears_of_the_first_and_the_last_subscriber_of_a_resource() {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#);
         let peer = wire::Peer::from_version(wire::Version::V2025_11_25);
         let defaults = wire::MessageContext::Pipe(Some(peer));
-        let wire::Decoded::Request(request) = server.decode(message.into_bytes(), defaults) else {
+        let wire::Decoded::Request(request) =
+            server.decode(message.into_bytes(), defaults, &server.snapshot())
+        else {
             panic!("a request")
         };
         let channel = host::ReplyChannel::Pipe(client.connection.clone());
-        server.dispatch(request, &super::ANONYMOUS, channel);
+        server.dispatch(request, &super::ANONYMOUS, channel, server.snapshot());
     };
     send(&clients[0], "subscribe", "f:a");
     send(&clients[1], "subscribe", "f:a");

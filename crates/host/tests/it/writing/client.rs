@@ -171,14 +171,19 @@ impl Client {
             }
         };
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(peer))
-        else {
+        let Decoded::Request(request) = self.server.decode(
+            message.to_string().into_bytes(),
+            MessageContext::Pipe(peer),
+            &self.server.snapshot(),
+        ) else {
             panic!("a request");
         };
-        let Dispatched::Call(in_flight) =
-            self.server.dispatch(request, &self.identity, ReplyChannel::Pipe(self.connection.clone()))
-        else {
+        let Dispatched::Call(in_flight) = self.server.dispatch(
+            request,
+            &self.identity,
+            ReplyChannel::Pipe(self.connection.clone()),
+            self.server.snapshot(),
+        ) else {
             panic!("a call");
         };
         let mut pending = PendingResponse::Single(in_flight);
@@ -198,7 +203,11 @@ impl Client {
                     let question: Value = serde_json::from_slice(&question).expect("JSON");
                     let response = self.answer_question(&question["params"], user);
                     let response = json!({"jsonrpc": "2.0", "id": question["id"], "result": response});
-                    match self.server.decode(response.to_string().into_bytes(), MessageContext::Pipe(peer)) {
+                    match self.server.decode(
+                        response.to_string().into_bytes(),
+                        MessageContext::Pipe(peer),
+                        &self.server.snapshot(),
+                    ) {
                         Decoded::Response { id, result: response } => {
                             self.connection.deliver_response(id, response)
                         }

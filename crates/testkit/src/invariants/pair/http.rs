@@ -215,10 +215,12 @@ impl SimulatedHttp {
                 let message = parse_json(&send.body);
                 match self.legacy_server.intercept(&send.body, &message) {
                     Interception::Forward(body) => {
-                        let (opened, call_id) = self.http_server.decode(body, &send.headers);
-                        model.server_received(&message, &opened);
-                        let is_stateless = matches!(&opened, Decoded::Request(r) if r.peer.version.has(Feature::RequestMeta));
-                        let written = self.http_server.post(opened, call_id, &send.headers);
+                        let message_in = self.http_server.decode(body, &send.headers);
+                        let opened = &message_in.decoded;
+                        model.server_received(&message, opened);
+                        let is_stateless =
+                            matches!(opened, Decoded::Request(r) if r.peer.version.has(Feature::RequestMeta));
+                        let written = self.http_server.post(message_in, &send.headers);
                         owns_call = is_stateless && written.was_deferred();
                         written
                     }

@@ -115,10 +115,11 @@ impl SimulatedPipe {
         let message = parse_json(&body);
         match self.legacy_server.intercept(&body, &message) {
             Interception::Forward(body) => {
-                let opened = self
-                    .server_end
-                    .server
-                    .decode(body, MessageContext::Pipe(self.server_end.connection.peer()));
+                let opened = self.server_end.server.decode(
+                    body,
+                    MessageContext::Pipe(self.server_end.connection.peer()),
+                    &self.server_end.server.snapshot(),
+                );
                 model.server_received(&message, &opened);
                 self.server_end.handle_message(opened);
             }
@@ -223,8 +224,11 @@ impl SimulatedPipe {
         self.deliver_to_server(&first, model, now, input);
         if let Some(Frame::Message(body)) = self.server_frames.finish() {
             // Half a message is rejected, and nothing else happens.
-            let opened =
-                self.server_end.server.decode(body, MessageContext::Pipe(self.server_end.connection.peer()));
+            let opened = self.server_end.server.decode(
+                body,
+                MessageContext::Pipe(self.server_end.connection.peer()),
+                &self.server_end.server.snapshot(),
+            );
             let is_half = matches!(opened, Decoded::Rejected(_));
             assert!(is_half || !first.is_empty());
         }
@@ -275,13 +279,15 @@ impl ServerEnd {
     fn handle_message(&self, opened: Decoded) {
         let (line, who) = (ReplyChannel::Pipe(self.connection.clone()), CallerIdentity::default());
         match opened {
-            Decoded::Request(request) => match self.server.dispatch(request, &who, line) {
-                Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
-                    write(&self.output, body)
+            Decoded::Request(request) => {
+                match self.server.dispatch(request, &who, line, self.server.snapshot()) {
+                    Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
+                        write(&self.output, body)
+                    }
+                    Dispatched::Call(in_flight) => self.run_pending(PendingResponse::Single(in_flight)),
+                    Dispatched::Subscription(listening) => self.run_subscription(listening),
                 }
-                Dispatched::Call(in_flight) => self.run_pending(PendingResponse::Single(in_flight)),
-                Dispatched::Subscription(listening) => self.run_subscription(listening),
-            },
+            }
             Decoded::Notification(Notification::Cancelled(id)) => self.connection.cancel(&id),
             Decoded::Notification(Notification::Initialized | Notification::Other) | Decoded::Batch(_) => {}
             Decoded::Response { id, result: answer } => self.connection.deliver_response(id, answer),

@@ -53,7 +53,11 @@ impl SessionSimulation {
             None => wire::SessionLookup::NotFound,
         };
         let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &state };
-        self.server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
+        self.server.decode(
+            message.to_string().into_bytes(),
+            MessageContext::Http(defaults),
+            &self.server.snapshot(),
+        )
     }
 
     pub(super) fn initialize(&mut self, input: &mut FuzzInput<'_>) {
@@ -63,14 +67,19 @@ impl SessionSimulation {
         let message = initialize_request(input);
         let defaults =
             HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
-        let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), MessageContext::Http(defaults))
-        else {
+        let Decoded::Request(request) = self.server.decode(
+            message.to_string().into_bytes(),
+            MessageContext::Http(defaults),
+            &self.server.snapshot(),
+        ) else {
             panic!("a handshake is a request");
         };
-        let Dispatched::Initialized { body, session: id } =
-            self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
-        else {
+        let Dispatched::Initialized { body, session: id } = self.server.dispatch(
+            request,
+            &CallerIdentity::default(),
+            ReplyChannel::NoSession,
+            self.server.snapshot(),
+        ) else {
             panic!("a handshake over HTTP makes a session");
         };
         assert_eq!(parse_json(&body)["result"]["protocolVersion"], message["params"]["protocolVersion"]);
@@ -95,7 +104,12 @@ impl SessionSimulation {
         match self.decode_in_session(&self.sessions[index], &message) {
             Decoded::Request(request) => {
                 let reply_channel = ReplyChannel::Session(self.sessions[index].ticket);
-                match self.server.dispatch(request, &CallerIdentity::default(), reply_channel) {
+                match self.server.dispatch(
+                    request,
+                    &CallerIdentity::default(),
+                    reply_channel,
+                    self.server.snapshot(),
+                ) {
                     Dispatched::Call(in_flight) => {
                         self.run_pending(index, PendingResponse::Single(in_flight), &[(n, id)])
                     }
@@ -128,7 +142,7 @@ impl SessionSimulation {
             let reply_channel = ReplyChannel::Session(self.sessions[index].ticket);
             let pending = self
                 .server
-                .dispatch_batch(batch, &CallerIdentity::default(), &reply_channel)
+                .dispatch_batch(batch, &CallerIdentity::default(), &reply_channel, &self.server.snapshot())
                 .expect("something to answer");
             self.run_pending(index, pending, &ids);
         }

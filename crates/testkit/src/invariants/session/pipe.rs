@@ -33,6 +33,7 @@ impl SessionSimulation {
                         request,
                         &CallerIdentity::default(),
                         ReplyChannel::Pipe(self.pipe.connection.clone()),
+                        self.server.snapshot(),
                     )
                 {
                     self.pipe.calls.push((n, id));
@@ -47,6 +48,7 @@ impl SessionSimulation {
                     request,
                     &CallerIdentity::default(),
                     ReplyChannel::Pipe(self.pipe.connection.clone()),
+                    self.server.snapshot(),
                 );
             }
             Decoded::Notification(Notification::Cancelled(named)) => {
@@ -61,8 +63,11 @@ impl SessionSimulation {
     }
 
     fn decode_on_pipe(&self, message: &Value) -> Decoded {
-        self.server
-            .decode(message.to_string().into_bytes(), MessageContext::Pipe(self.pipe.connection.peer()))
+        self.server.decode(
+            message.to_string().into_bytes(),
+            MessageContext::Pipe(self.pipe.connection.peer()),
+            &self.server.snapshot(),
+        )
     }
 
     pub(super) fn take_output(&mut self) {

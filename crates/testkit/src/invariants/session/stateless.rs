@@ -20,11 +20,16 @@ impl SessionSimulation {
                 more["inputResponses"] = json!({"q0": {"action": "accept", "content": {}}});
             }
             let (n, _, message) = self.new_call(input, more);
-            if let Decoded::Request(request) =
-                self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
-                && let Dispatched::Call(in_flight) =
-                    self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession)
-            {
+            if let Decoded::Request(request) = self.server.decode(
+                message.to_string().into_bytes(),
+                MessageContext::Pipe(None),
+                &self.server.snapshot(),
+            ) && let Dispatched::Call(in_flight) = self.server.dispatch(
+                request,
+                &CallerIdentity::default(),
+                ReplyChannel::NoSession,
+                self.server.snapshot(),
+            ) {
                 self.stateless.push((n, PendingResponse::Single(in_flight)));
             }
         } else if !self.stateless.is_empty() {
@@ -55,10 +60,17 @@ impl SessionSimulation {
         let method = input.choose(&["tasks/get", "tasks/cancel", "tasks/update"]);
         let params = json!({"taskId": id, "inputResponses": {"q0": {}}, "_meta": newest_meta(input)});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        if let Decoded::Request(request) =
-            self.server.decode(message.to_string().into_bytes(), MessageContext::Pipe(None))
-        {
-            let begun = self.server.dispatch(request, &CallerIdentity::default(), ReplyChannel::NoSession);
+        if let Decoded::Request(request) = self.server.decode(
+            message.to_string().into_bytes(),
+            MessageContext::Pipe(None),
+            &self.server.snapshot(),
+        ) {
+            let begun = self.server.dispatch(
+                request,
+                &CallerIdentity::default(),
+                ReplyChannel::NoSession,
+                self.server.snapshot(),
+            );
             let Dispatched::Ready { body, .. } = begun else { panic!("a task request is answered at once") };
             assert_eq!(parse_json(&body)["id"], 1);
         }
