@@ -30,6 +30,7 @@ impl Peer {
 
 /// The name of the tasks extension.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// Reads `clientCapabilities`. Unknown or malformed declarations are ignored.
 pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities {

@@ -300,6 +300,9 @@ fn method_for(what: &RequestKind) -> Method {
         RequestKind::List(ListKind::Resources, _) => Method::ResourcesList,
         RequestKind::List(ListKind::Templates, _) => Method::ResourceTemplatesList,
         RequestKind::List(ListKind::Prompts, _) => Method::PromptsList,
+        RequestKind::List(ListKind::Skills, _) => Method::SkillsList,
+        RequestKind::GetSkill(_) => Method::SkillsGet,
+        RequestKind::ReadDirectory { .. } => Method::DirectoryRead,
         RequestKind::Call { call, .. } => match call.target {
             CallTarget::Tool => Method::ToolsCall,
             CallTarget::Prompt => Method::PromptsGet,
