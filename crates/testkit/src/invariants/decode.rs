@@ -238,7 +238,12 @@ impl ExpectedMessage {
                 assert_eq!(*cursor, text(&params["cursor"]));
                 None
             }
-            RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) => {
+            RequestKind::ReadDirectory { uri, cursor } => {
+                assert_eq!(Some(uri.clone()), text(&params["uri"]));
+                assert_eq!(*cursor, text(&params["cursor"]));
+                None
+            }
+            RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) | RequestKind::GetSkill(uri) => {
                 assert_eq!(Some(uri.clone()), text(&params["uri"]));
                 None
             }

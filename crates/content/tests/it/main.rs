@@ -1,0 +1,9 @@
+//! Content folders through a real server, in both eras.
+
+mod escapes;
+mod harness;
+mod loading;
+mod prompts;
+mod resources;
+mod skills_and_apps;
+mod watching;
