@@ -1,5 +1,6 @@
 //! Content folders through a real server, in both eras.
 
+mod documentation;
 mod escapes;
 mod harness;
 mod loading;
