@@ -10,6 +10,10 @@ pub struct Catalog {
     pub resources: Vec<Resource>,
     pub resource_templates: Vec<ResourceTemplate>,
     pub prompts: Vec<Prompt>,
+    /// Served by the extension `io.modelcontextprotocol/skills`.
+    pub skills: Vec<Skill>,
+    /// Directories that clients can list, such as those of the skills.
+    pub directories: Vec<ResourceDirectory>,
     /// Whether it supports `completion/complete` for its prompts and templates.
     pub completions: bool,
     /// Whether it sends log messages to the client.
@@ -131,4 +135,43 @@ pub struct PromptArgument {
     pub title: Option<String>,
     pub description: Option<String>,
     pub required: bool,
+}
+
+/// A folder of instructions for a model, with `SKILL.md` as its entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// The URI of its `SKILL.md`.
+    pub uri: String,
+    /// The whole front matter of `SKILL.md`, as a JSON object.
+    pub frontmatter: Json,
+    pub files: SkillFiles,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SkillFiles {
+    /// Every file of the skill, `SKILL.md` included.
+    Complete(Vec<SkillFile>),
+    /// The content is generated, so that no digest would stay valid.
+    Dynamic,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillFile {
+    pub uri: String,
+    /// SHA-256 of the file's bytes.
+    pub digest: [u8; 32],
+    pub size_bytes: u64,
+}
+
+/// A resource that has other resources as its children.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceDirectory {
+    /// Without a final slash.
+    pub uri: String,
+    /// Files and directories directly inside. A directory has the MIME type [`ResourceDirectory::MIME_TYPE`].
+    pub children: Vec<Resource>,
+}
+
+impl ResourceDirectory {
+    pub const MIME_TYPE: &'static str = "inode/directory";
 }

@@ -22,8 +22,8 @@ pub mod text;
 pub use call::{Call, CallTarget, CompletionRef};
 pub use caller::{Caller, ClientCapabilities};
 pub use catalog::{
-    Catalog, Prompt, PromptArgument, RateLimit, Resource, ResourceTemplate, TaskSupport, Tool,
-    ToolAnnotations,
+    Catalog, Prompt, PromptArgument, RateLimit, Resource, ResourceDirectory, ResourceTemplate, Skill,
+    SkillFile, SkillFiles, TaskSupport, Tool, ToolAnnotations,
 };
 pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode};
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};

@@ -179,8 +179,8 @@ pub enum ContentBlock {
 /// The contents of one resource.
 #[derive(Debug, Clone)]
 pub enum ResourceContents {
-    Text { uri: String, mime_type: Option<String>, text: String },
-    Blob { uri: String, mime_type: Option<String>, base64: String },
+    Text { uri: String, mime_type: Option<String>, text: String, meta: Option<Json> },
+    Blob { uri: String, mime_type: Option<String>, base64: String, meta: Option<Json> },
 }
 
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use json::Json;
 use spile_core::{
     Call, CallError, CallResult, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink,
-    Journal, Principal,
+    ItemKind, Journal, Principal, Resource,
 };
 use wire::encode::{self, ReplyTo, TaskSnapshot, TaskStatus};
 use wire::error::{ErrorCode, RpcError};
@@ -136,6 +136,10 @@ impl Server {
             RequestKind::Listen(filter) => {
                 self.dispatch_listen(&registry, filter, peer, to, identity, &reply_channel)
             }
+            RequestKind::GetSkill(uri) => self.dispatch_get_skill(&registry, &uri, &to, identity, peer),
+            RequestKind::ReadDirectory { uri, cursor } => {
+                self.dispatch_read_directory(&registry, &uri, cursor.as_deref(), &to, identity, peer)
+            }
             RequestKind::Task(request) => {
                 self.dispatch_task(registry, request, peer, to, identity, reply_channel)
             }
@@ -238,6 +242,68 @@ impl Server {
                 to,
             ),
         }
+    }
+
+    fn dispatch_get_skill(
+        &self,
+        registry: &Registry,
+        uri: &str,
+        to: &ReplyTo,
+        identity: &CallerIdentity,
+        peer: Peer,
+    ) -> Dispatched {
+        let view = self.catalog_view(identity, peer);
+        let skill = registry.skill(uri).filter(|_| is_visible_resource(view.as_ref(), uri));
+        let Some(skill) = skill else {
+            return error_response(
+                &RpcError::invalid_params("`params.uri`: not the `SKILL.md` of a skill of this server"),
+                to,
+            );
+        };
+        let mut body = Vec::with_capacity(1024);
+        let is_public = view.is_none() && is_cacheable_publicly(identity);
+        encode::skill_response(&mut body, to, &registry.server_info, skill, LIST_TTL_MS, is_public);
+        ok_response(body)
+    }
+
+    fn dispatch_read_directory(
+        &self,
+        registry: &Registry,
+        uri: &str,
+        cursor: Option<&str>,
+        to: &ReplyTo,
+        identity: &CallerIdentity,
+        peer: Peer,
+    ) -> Dispatched {
+        let view = self.catalog_view(identity, peer);
+        let directory = registry.directory(uri).filter(|_| is_visible_resource(view.as_ref(), uri));
+        let Some(directory) = directory else {
+            return error_response(
+                &RpcError::invalid_params("`params.uri`: not a directory of this server"),
+                to,
+            );
+        };
+        let page = match cursor {
+            None | Some("") => Some(0),
+            Some(cursor) => registry.parse_cursor(cursor),
+        };
+        let children =
+            directory.children.iter().filter(|child| is_visible_resource(view.as_ref(), &child.uri));
+        let children: Vec<&Resource> = children.collect();
+        let page_items_max = self.limits.page_items_max.max(1);
+        let from = page.and_then(|page| page.checked_mul(page_items_max));
+        let Some(from) = from.filter(|from| *from == 0 || *from < children.len()) else {
+            return error_response(
+                &RpcError::invalid_params("`params.cursor`: unknown cursor; start again without one"),
+                to,
+            );
+        };
+        let until = (from + page_items_max).min(children.len());
+        let next = (until < children.len()).then(|| registry.cursor(until / page_items_max));
+        let mut body = Vec::with_capacity(1024);
+        let children = children[from..until].iter().copied();
+        encode::directory_page(&mut body, to, &registry.server_info, children, next.as_deref());
+        ok_response(body)
     }
 
     /// The part of the catalog that this caller sees; `None` for all of it.
@@ -601,6 +667,10 @@ fn busy_response(status: u16, to: &ReplyTo, reason: &str) -> Dispatched {
     let error = RpcError::busy(status, BUSY_RETRY_MS, reason);
     let body = error.to_response(Some(&to.id), to.version);
     Dispatched::Ready { status, body, retry_after_ms: Some(BUSY_RETRY_MS) }
+}
+
+fn is_visible_resource(view: Option<&CatalogView>, uri: &str) -> bool {
+    view.is_none_or(|view| view.visibility.is_visible(ItemKind::Resource, uri))
 }
 
 const BUSY_RETRY_MS: u64 = 1000;

@@ -166,7 +166,7 @@ impl Server {
         for (lists, change) in [
             (&[ListKind::Tools][..], CatalogChange::Tools),
             (&[ListKind::Prompts], CatalogChange::Prompts),
-            (&[ListKind::Resources, ListKind::Templates], CatalogChange::Resources),
+            (&[ListKind::Resources, ListKind::Templates, ListKind::Skills], CatalogChange::Resources),
         ] {
             if lists.iter().any(|list| !old.has_same_list(new, *list)) {
                 self.subscriptions.notify(&change);

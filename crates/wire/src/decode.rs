@@ -72,6 +72,8 @@ pub enum RequestKind {
     SetLevel(LogLevel),
     Listen(NotificationFilter),
     Task(TaskRequest),
+    GetSkill(String),
+    ReadDirectory { uri: String, cursor: Option<String> },
 }
 
 /// What a client of the stateless era sends to continue a call.
@@ -534,6 +536,12 @@ fn decode_params(method: Method, params: &Params<'_>, peer: Peer) -> Result<Deco
         Method::ResourcesList => RequestKind::List(ListKind::Resources, params.optional_cursor()?),
         Method::ResourceTemplatesList => RequestKind::List(ListKind::Templates, params.optional_cursor()?),
         Method::PromptsList => RequestKind::List(ListKind::Prompts, params.optional_cursor()?),
+        Method::SkillsList => RequestKind::List(ListKind::Skills, params.optional_cursor()?),
+        Method::SkillsGet => RequestKind::GetSkill(params.required_str(params.uri, "uri")?.into_owned()),
+        Method::DirectoryRead => RequestKind::ReadDirectory {
+            uri: params.required_str(params.uri, "uri")?.into_owned(),
+            cursor: params.optional_cursor()?,
+        },
         Method::Subscribe => RequestKind::Subscribe(params.required_str(params.uri, "uri")?.into_owned()),
         Method::Unsubscribe => RequestKind::Unsubscribe(params.required_str(params.uri, "uri")?.into_owned()),
         Method::SetLevel => match LogLevel::parse(&params.required_str(params.level, "level")?) {

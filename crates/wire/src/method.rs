@@ -27,6 +27,9 @@ pub enum Method {
     TaskCancel,
     TaskList,
     TaskResult,
+    SkillsList,
+    SkillsGet,
+    DirectoryRead,
 }
 
 /// The parameter that `Mcp-Name` repeats (2026-07-28, Standard Request Headers).
@@ -48,7 +51,7 @@ pub enum Availability {
 impl Method {
     /// The most frequent methods come first, because lookups are linear.
     #[rustfmt::skip]
-    pub const TABLE: [(Self, &'static str, Availability); 20] = [
+    pub const TABLE: [(Self, &'static str, Availability); 23] = [
         (Self::ToolsCall, "tools/call", Availability::Always),
         (Self::ToolsList, "tools/list", Availability::Always),
         (Self::ResourcesRead, "resources/read", Availability::Always),
@@ -69,6 +72,9 @@ impl Method {
         (Self::TaskCancel, "tasks/cancel", Availability::WithEither(Feature::TaskParameter, Feature::TaskExtension)),
         (Self::TaskList, "tasks/list", Availability::With(Feature::TaskParameter)),
         (Self::TaskResult, "tasks/result", Availability::With(Feature::TaskParameter)),
+        (Self::SkillsList, "skills/list", Availability::With(Feature::Extensions)),
+        (Self::SkillsGet, "skills/get", Availability::With(Feature::Extensions)),
+        (Self::DirectoryRead, "resources/directory/read", Availability::With(Feature::Extensions)),
     ];
 
     pub fn find(name: &str, version: Version) -> Option<Self> {
@@ -101,7 +107,10 @@ impl Method {
             | Self::SetLevel
             | Self::Listen
             | Self::TaskList
-            | Self::TaskResult => None,
+            | Self::TaskResult
+            | Self::SkillsList
+            | Self::SkillsGet
+            | Self::DirectoryRead => None,
         }
     }
 

@@ -11,6 +11,7 @@ pub enum ListKind {
     Resources,
     Templates,
     Prompts,
+    Skills,
 }
 
 #[derive(Debug)]

@@ -38,6 +38,7 @@ pub(crate) fn negotiate_version(requested: &str) -> Version {
 
 /// The name of the tasks extension.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// Reads `clientCapabilities`. Unknown or malformed declarations are ignored.
 pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use spile_core::{
-    Call, CallError, CallTarget, CompletionRef, ItemKind, Prompt, Provider, Resource, ResourceTemplate,
-    TaskSupport,
+    Call, CallError, CallTarget, CompletionRef, ItemKind, Prompt, Provider, Resource, ResourceDirectory,
+    ResourceTemplate, Skill, TaskSupport,
 };
 use wire::encode::{RenderedServerInfo, ServerCapabilities};
 use wire::{ListKind, Version};
@@ -37,6 +37,9 @@ pub struct Registry {
     resources: Map<ItemPosition>,
     resource_positions: Vec<ItemPosition>,
     templates: Vec<(UriPattern, ItemPosition)>,
+    skills: Map<ItemPosition>,
+    skill_positions: Vec<ItemPosition>,
+    directories: Map<ItemPosition>,
     /// The providers that have resources: they are tried in turn for a URI that no catalog lists.
     resource_providers: Vec<Arc<dyn Provider>>,
     /// Whether any tool has arguments that travel in headers.
@@ -100,6 +103,9 @@ impl Registry {
             resources: Map::default(),
             resource_positions: Vec::new(),
             templates: Vec::new(),
+            skills: Map::default(),
+            skill_positions: Vec::new(),
+            directories: Map::default(),
             resource_providers: Vec::new(),
             has_header_params: false,
             fingerprint: 0,
@@ -149,8 +155,21 @@ impl Registry {
             let position = ItemPosition { slot: position, index };
             self.templates.push((UriPattern::new(&template.uri_template), position));
         }
+        for (index, skill) in catalog.skills.iter().enumerate() {
+            let taken = |registry: &Self, uri: &str| registry.skills.contains_key(uri);
+            if !self.is_taken(slot, ItemKind::Resource, &skill.uri, taken) {
+                let position = ItemPosition { slot: position, index };
+                self.skills.insert(skill.uri.as_str().into(), position);
+                self.skill_positions.push(position);
+            }
+        }
+        for (index, directory) in catalog.directories.iter().enumerate() {
+            let position = ItemPosition { slot: position, index };
+            self.directories.entry(directory.uri.as_str().into()).or_insert(position);
+        }
         if !catalog.resources.is_empty()
             || !catalog.resource_templates.is_empty()
+            || !catalog.skills.is_empty()
             || catalog.resource_subscriptions
         {
             self.resource_providers.push(slot.provider.clone());
@@ -194,9 +213,12 @@ impl Registry {
         self.capabilities.tools = !self.tool_list.is_empty();
         self.capabilities.prompts = !self.prompt_positions.is_empty();
         self.capabilities.resources = !self.resource_providers.is_empty();
+        self.capabilities.skills = !self.skill_positions.is_empty();
+        self.capabilities.directory_read = !self.directories.is_empty();
         let names = self.tool_list.iter().map(|tool| &tool.compiled.definition.name);
         let names = names.chain(self.prompt_list().map(|prompt| &prompt.name));
         let names = names.chain(self.resource_list().map(|resource| &resource.uri));
+        let names = names.chain(self.skill_list().map(|skill| &skill.uri));
         let names: Vec<&String> =
             names.chain(self.template_list().map(|template| &template.uri_template)).collect();
         self.fingerprint = foldhash::fast::FixedState::default().hash_one(names) as u32;
@@ -214,6 +236,20 @@ impl Registry {
         self.templates
             .iter()
             .map(|(_, at)| &self.slots[at.slot].compiled.catalog.resource_templates[at.index])
+    }
+
+    fn skill_list(&self) -> impl Iterator<Item = &Skill> {
+        self.skill_positions.iter().map(|at| &self.slots[at.slot].compiled.catalog.skills[at.index])
+    }
+
+    pub(crate) fn skill(&self, uri: &str) -> Option<&Skill> {
+        let at = self.skills.get(uri)?;
+        Some(&self.slots[at.slot].compiled.catalog.skills[at.index])
+    }
+
+    pub(crate) fn directory(&self, uri: &str) -> Option<&ResourceDirectory> {
+        let at = self.directories.get(uri)?;
+        Some(&self.slots[at.slot].compiled.catalog.directories[at.index])
     }
 
     pub fn counts(&self) -> (usize, usize, usize) {
@@ -312,6 +348,7 @@ impl Registry {
             ListKind::Resources => self.resource_list().eq(other.resource_list()),
             ListKind::Templates => self.template_list().eq(other.template_list()),
             ListKind::Prompts => self.prompt_list().eq(other.prompt_list()),
+            ListKind::Skills => self.skill_list().eq(other.skill_list()),
         }
     }
 }

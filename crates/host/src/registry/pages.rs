@@ -10,7 +10,7 @@ use wire::{ListKind, Version};
 use super::Registry;
 
 /// Rendered pages by list and version.
-pub(super) type PageCache = [[OnceLock<Vec<Vec<u8>>>; Version::ALL.len()]; 4];
+pub(super) type PageCache = [[OnceLock<Vec<Vec<u8>>>; Version::ALL.len()]; 5];
 
 /// Pages of callers who do not see the whole catalog, by the key of their view.
 #[derive(Default)]
@@ -86,6 +86,11 @@ impl Registry {
                 .filter(|prompt| is_visible(ItemKind::Prompt, &prompt.name))
                 .map(ListItem::Prompt)
                 .collect(),
+            ListKind::Skills => self
+                .skill_list()
+                .filter(|skill| is_visible(ItemKind::Resource, &skill.uri))
+                .map(ListItem::Skill)
+                .collect(),
         };
         let page_items_max = self.config.page_items_max.max(1);
         let pages = items.len().div_ceil(page_items_max).max(1);
@@ -98,11 +103,11 @@ impl Registry {
         (0..pages).map(render).collect()
     }
 
-    fn cursor(&self, page: usize) -> String {
+    pub(crate) fn cursor(&self, page: usize) -> String {
         format!("{:08x}-{page:x}", self.fingerprint)
     }
 
-    fn parse_cursor(&self, cursor: &str) -> Option<usize> {
+    pub(crate) fn parse_cursor(&self, cursor: &str) -> Option<usize> {
         let (fingerprint, page) = cursor.split_once('-')?;
         let page = usize::from_str_radix(page, 16).ok()?;
         (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint))

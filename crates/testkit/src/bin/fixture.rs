@@ -1,8 +1,12 @@
 //! Serves a fixture provider exactly as the product serves a real one.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use clap::{Parser, Subcommand};
+use content::{ContentProvider, FolderWatch, NoBackend, WatchThread, Watching};
+use contract::diagnostic::{Diagnostic, render_all};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
 use spile_core::Provider;
 use testkit::bench::BenchProvider;
@@ -22,6 +26,12 @@ enum Fixture {
         #[command(flatten)]
         serve: ServeArgs,
     },
+    /// The prompts, resources, skills and apps of a folder
+    Folder {
+        path: PathBuf,
+        #[command(flatten)]
+        serve: ServeArgs,
+    },
     /// Small tools in memory, to measure the path around them
     Bench {
         /// How many tools there are; beyond ten they are fillers
@@ -33,7 +43,18 @@ enum Fixture {
 }
 
 fn main() -> anyhow::Result<()> {
+    // Lives as long as the server.
+    let _watching;
     let (name, provider, args): (_, Arc<dyn Provider>, _) = match Args::parse().fixture {
+        Fixture::Folder { path, serve } => {
+            let folder = content::Folder::new(&path, Watching::Files);
+            let (watch, loaded, diagnostics) = FolderWatch::new(folder, SystemTime::now());
+            let report = |diagnostics: &[Diagnostic]| eprint!("{}", render_all(diagnostics, false));
+            report(&diagnostics);
+            let provider = Arc::new(ContentProvider::new(loaded, Arc::new(NoBackend)));
+            _watching = WatchThread::start(watch, &provider, report)?;
+            ("folder", provider, serve)
+        }
         Fixture::Conformance { serve } => ("conformance", Arc::new(ConformanceProvider::default()), serve),
         Fixture::Bench { tools, serve } => ("bench", Arc::new(BenchProvider::with_tools(tools)), serve),
     };

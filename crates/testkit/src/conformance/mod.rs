@@ -83,6 +83,8 @@ impl Default for ConformanceProvider {
             resources: resources::list(),
             resource_templates: resources::templates(),
             prompts: prompts::list(),
+            skills: Vec::new(),
+            directories: Vec::new(),
             completions: true,
             logging: true,
             resource_subscriptions: true,

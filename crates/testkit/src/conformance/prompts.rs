@@ -52,6 +52,7 @@ pub(super) fn get(call: &Call, cx: &CallContext<'_>) -> RoundResult {
                     uri,
                     mime_type: Some("text/plain".into()),
                     text: content,
+                    meta: None,
                 }),
                 text("Please process the embedded resource above."),
             ]

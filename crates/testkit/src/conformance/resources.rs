@@ -42,6 +42,7 @@ pub(super) fn read(provider: &ConformanceProvider, call: &Call) -> RoundResult {
         uri: uri.clone().into_owned(),
         mime_type: Some(mime.into()),
         text,
+        meta: None,
     };
     let body = match uri.as_ref() {
         TEXT => text("text/plain", "This is the content of the static text resource.".into()),
@@ -49,6 +50,7 @@ pub(super) fn read(provider: &ConformanceProvider, call: &Call) -> RoundResult {
             uri: uri.clone().into_owned(),
             mime_type: Some("image/png".into()),
             base64: PNG.into(),
+            meta: None,
         },
         WATCHED => {
             let edition = provider.revision.load(Ordering::SeqCst);

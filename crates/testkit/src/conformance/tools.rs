@@ -146,6 +146,7 @@ fn embedded(uri: &str, mime: &str, text: &str) -> ContentBlock {
         uri: uri.into(),
         mime_type: Some(mime.into()),
         text: text.into(),
+        meta: None,
     })
 }
 

@@ -238,7 +238,12 @@ impl ExpectedMessage {
                 assert_eq!(*cursor, text(&params["cursor"]));
                 None
             }
-            RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) => {
+            RequestKind::ReadDirectory { uri, cursor } => {
+                assert_eq!(Some(uri.clone()), text(&params["uri"]));
+                assert_eq!(*cursor, text(&params["cursor"]));
+                None
+            }
+            RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) | RequestKind::GetSkill(uri) => {
                 assert_eq!(Some(uri.clone()), text(&params["uri"]));
                 None
             }
@@ -300,6 +305,9 @@ fn method_for(what: &RequestKind) -> Method {
         RequestKind::List(ListKind::Resources, _) => Method::ResourcesList,
         RequestKind::List(ListKind::Templates, _) => Method::ResourceTemplatesList,
         RequestKind::List(ListKind::Prompts, _) => Method::PromptsList,
+        RequestKind::List(ListKind::Skills, _) => Method::SkillsList,
+        RequestKind::GetSkill(_) => Method::SkillsGet,
+        RequestKind::ReadDirectory { .. } => Method::DirectoryRead,
         RequestKind::Call { call, .. } => match call.target {
             CallTarget::Tool => Method::ToolsCall,
             CallTarget::Prompt => Method::PromptsGet,

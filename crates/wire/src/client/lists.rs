@@ -66,6 +66,7 @@ impl ListKind {
             Self::Resources => Method::ResourcesList,
             Self::Templates => Method::ResourceTemplatesList,
             Self::Prompts => Method::PromptsList,
+            Self::Skills => Method::SkillsList,
         }
     }
 
@@ -75,6 +76,7 @@ impl ListKind {
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
             Self::Prompts => "prompts",
+            Self::Skills => "skills",
         }
     }
 }

@@ -4,7 +4,7 @@ use json::write::ObjectWriter;
 
 use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cache_hints};
 use crate::method::Method;
-use crate::peer::TASKS_EXTENSION;
+use crate::peer::{SKILLS_EXTENSION, TASKS_EXTENSION};
 use crate::version::{Feature, Version};
 
 /// The capabilities of the server: the union over its providers. Only these are declared.
@@ -18,6 +18,9 @@ pub struct ServerCapabilities {
     pub resource_subscriptions: bool,
     pub list_changed: bool,
     pub tasks: bool,
+    pub skills: bool,
+    /// Whether directories can be listed. Only an extension setting of skills declares it.
+    pub directory_read: bool,
     pub instructions: Option<String>,
 }
 
@@ -36,6 +39,8 @@ impl ServerCapabilities {
             | Method::TaskCancel
             | Method::TaskList
             | Method::TaskResult => self.tasks,
+            Method::SkillsList | Method::SkillsGet => self.skills,
+            Method::DirectoryRead => self.skills && self.directory_read,
             Method::Initialize | Method::Ping | Method::Discover | Method::Listen => true,
         }
     }
@@ -121,9 +126,19 @@ fn write_server_capabilities(
     if capabilities.tasks && version.has(Feature::TaskParameter) {
         out.raw("tasks", r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#);
     }
-    if capabilities.tasks && version.has(Feature::TaskExtension) {
+    let tasks = capabilities.tasks && version.has(Feature::TaskExtension);
+    if version.has(Feature::Extensions) && (tasks || capabilities.skills) {
         out.object("extensions", |o| {
-            o.raw(TASKS_EXTENSION, "{}");
+            if tasks {
+                o.raw(TASKS_EXTENSION, "{}");
+            }
+            if capabilities.skills {
+                o.object(SKILLS_EXTENSION, |settings| {
+                    if capabilities.directory_read {
+                        settings.bool("directoryRead", true);
+                    }
+                });
+            }
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use json::Json;
 use json::write::{self, ObjectWriter};
-use spile_core::{Prompt, Resource, ResourceTemplate, TaskSupport, Tool, ToolAnnotations};
+use spile_core::{Prompt, Resource, ResourceTemplate, Skill, SkillFiles, TaskSupport, Tool, ToolAnnotations};
 
 use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cache_hints};
 use crate::params::ListKind;
@@ -16,6 +16,7 @@ pub enum ListItem<'a> {
     Resource(&'a Resource),
     Template(&'a ResourceTemplate),
     Prompt(&'a Prompt),
+    Skill(&'a Skill),
 }
 
 /// Renders a tool for the lists of one version.
@@ -38,6 +39,7 @@ pub fn list_members<'a>(
         ListKind::Resources => "resources",
         ListKind::Templates => "resourceTemplates",
         ListKind::Prompts => "prompts",
+        ListKind::Skills => "skills",
     };
     write::string(&mut out, key);
     out.extend_from_slice(b":[");
@@ -54,6 +56,7 @@ pub fn list_members<'a>(
             }
             ListItem::Template(template) => write_resource_template(&mut out, version, template),
             ListItem::Prompt(prompt) => write_prompt(&mut out, version, prompt),
+            ListItem::Skill(skill) => write_skill(&mut out, skill),
         }
     }
     out.push(b']');
@@ -80,6 +83,66 @@ pub fn list_page(
     write_cache_hints(out, to.version, ttl_ms, public);
     server_info.close_result(out, to.version, false);
     end_response(out);
+}
+
+/// The response to `skills/get`.
+pub fn skill_response(
+    out: &mut Vec<u8>,
+    to: &ReplyTo,
+    server_info: &RenderedServerInfo,
+    skill: &Skill,
+    ttl_ms: u64,
+    public: bool,
+) {
+    begin_response(out, &to.id);
+    out.extend_from_slice(b"{\"skill\":");
+    write_skill(out, skill);
+    write_cache_hints(out, to.version, ttl_ms, public);
+    server_info.close_result(out, to.version, false);
+    end_response(out);
+}
+
+/// The response to `resources/directory/read`, which has no cache hints.
+pub fn directory_page<'a>(
+    out: &mut Vec<u8>,
+    to: &ReplyTo,
+    server_info: &RenderedServerInfo,
+    children: impl Iterator<Item = &'a Resource>,
+    next: Option<&str>,
+) {
+    begin_response(out, &to.id);
+    out.push(b'{');
+    let children = children.map(ListItem::Resource);
+    out.extend_from_slice(&list_members(ListKind::Resources, to.version, children, next));
+    server_info.close_result(out, to.version, false);
+    end_response(out);
+}
+
+fn write_skill(out: &mut Vec<u8>, skill: &Skill) {
+    let mut object = ObjectWriter::new(out);
+    object.str("uri", &skill.uri).raw("frontmatter", skill.frontmatter.as_str());
+    match &skill.files {
+        SkillFiles::Dynamic => {
+            object.str("resources", "dynamic");
+        }
+        SkillFiles::Complete(files) => {
+            object.array("resources", files, |out, file| {
+                let mut object = ObjectWriter::new(out);
+                object.str("uri", &file.uri);
+                object.str("digest", &hex_digest(&file.digest));
+                object.int("size", file.size_bytes.min(i64::MAX as u64) as i64);
+                object.end();
+            });
+        }
+    }
+    object.end();
+}
+
+fn hex_digest(digest: &[u8; 32]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    let mut text = String::from("sha256:");
+    text.extend(digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
+    text
 }
 
 fn write_name_members(

@@ -13,7 +13,7 @@ mod tasks;
 
 pub use handshake::{ServerCapabilities, discover, initialize};
 pub use input_requests::{server_request, write_related_task};
-pub use lists::{ListItem, list_members, list_page, rendered_tool};
+pub use lists::{ListItem, directory_page, list_members, list_page, rendered_tool, skill_response};
 pub use notifications::{
     call_event, change_notification, subscription_acknowledged, subscription_cancelled, subscription_ended,
     task_notification,

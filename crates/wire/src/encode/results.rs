@@ -235,6 +235,7 @@ fn write_block(out: &mut Vec<u8>, version: Version, block: &ContentBlock) {
                 uri: "content:audio".into(),
                 mime_type: Some(mime_type.clone()),
                 base64: data.clone(),
+                meta: None,
             };
             write_embedded_resource(out, &blob);
         }
@@ -268,11 +269,13 @@ fn write_embedded_resource(out: &mut Vec<u8>, contents: &ResourceContents) {
 fn write_resource_contents(out: &mut Vec<u8>, contents: &ResourceContents) {
     let mut object = ObjectWriter::new(out);
     match contents {
-        ResourceContents::Text { uri, mime_type, text } => {
+        ResourceContents::Text { uri, mime_type, text, meta } => {
             object.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("text", text);
+            object.maybe_raw("_meta", meta.as_ref().map(Json::as_str));
         }
-        ResourceContents::Blob { uri, mime_type, base64 } => {
+        ResourceContents::Blob { uri, mime_type, base64, meta } => {
             object.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("blob", base64);
+            object.maybe_raw("_meta", meta.as_ref().map(Json::as_str));
         }
     }
     object.end();

@@ -183,6 +183,7 @@ fn read(call: &Call) -> Outcome {
         uri: PLAN.into(),
         mime_type: Some("text/plain".into()),
         text: "A plan".into(),
+        meta: None,
     };
     CallResult::Resource(ResourceResult { contents: vec![body], ttl_ms: 5000, public: false }).into()
 }
@@ -274,6 +275,8 @@ fn catalog() -> Catalog {
             icons: Some(parse_constant(ICONS)),
             meta: Some(parse_constant(META)),
         }],
+        skills: Vec::new(),
+        directories: Vec::new(),
         prompts: vec![Prompt {
             name: "look".into(),
             title: Some("Look and listen".into()),
