@@ -17,7 +17,7 @@ use host::{
 use json::Json;
 use spile_core::{CallContext, CallError, ItemKind, Limits, Platform, Principal};
 use testkit::FakePlatform;
-use wire::{Decoded, Defaults, Peer, Version};
+use wire::{Decoded, MessageContext, Peer, Version};
 
 pub(crate) const ANONYMOUS: CallerIdentity =
     CallerIdentity { principal: Principal::Anonymous, address: None };
@@ -143,13 +143,13 @@ impl TestServer {
             ),
             method, params, comma
         );
-        self.respond(&message, ReplyChannel::Stateless)
+        self.respond(&message, ReplyChannel::NoSession)
     }
 
     /// The same for a version of the handshake era.
     pub(crate) fn legacy(&self, method: &str, params: &str) -> String {
         let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}}}}}"#);
-        self.respond(&message, ReplyChannel::Stateless)
+        self.respond(&message, ReplyChannel::NoSession)
     }
 
     fn respond(&self, message: &str, channel: ReplyChannel) -> String {
@@ -173,9 +173,15 @@ impl TestServer {
 
     fn dispatch(&self, message: &str, channel: ReplyChannel) -> Dispatched {
         let peer = Peer::from_version(Version::V2025_11_25);
-        let decoded = self.server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer)));
+        let decoded = self.server.decode(
+            message.as_bytes().to_vec(),
+            MessageContext::Pipe(Some(peer)),
+            &self.server.snapshot(),
+        );
         match decoded {
-            Decoded::Request(request) => self.server.dispatch(request, &ANONYMOUS, channel),
+            Decoded::Request(request) => {
+                self.server.dispatch(request, &ANONYMOUS, channel, self.server.snapshot())
+            }
             Decoded::Rejected(response) => {
                 Dispatched::Ready { status: response.http_status, body: response.body, retry_after_ms: None }
             }
@@ -213,7 +219,7 @@ impl TestServer {
             ),
             uri
         );
-        match self.dispatch(&message, ReplyChannel::Stateless) {
+        match self.dispatch(&message, ReplyChannel::NoSession) {
             Dispatched::Subscription(stream) => stream,
             _ => panic!("a subscription"),
         }
