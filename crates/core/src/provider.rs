@@ -62,6 +62,9 @@ pub trait ToolCaller: Send + Sync {
     /// `journal` has the answers for the called tool: empty at first. If the outcome is
     /// [`Outcome::InputRequired`], the calling provider decides whether to ask its own caller.
     fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture;
+
+    /// The same for work that outlives [`CallContext`]: a future that calls tools later.
+    fn shared(&self) -> Arc<dyn ToolCaller>;
 }
 
 /// For calls without a server, as in tests: knows no tools.
@@ -71,6 +74,10 @@ impl ToolCaller for NoTools {
     fn call_tool(&self, name: &str, _arguments: Json, _journal: Journal) -> CallFuture {
         let unknown = CallError::UnknownItem { kind: ItemKind::Tool, name: name.to_owned() };
         Box::pin(std::future::ready(Outcome::Failed(unknown)))
+    }
+
+    fn shared(&self) -> Arc<dyn ToolCaller> {
+        Arc::new(Self)
     }
 }
 

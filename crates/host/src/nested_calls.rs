@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use json::Json;
 use spile_core::{
-    Call, CallError, CallFuture, EventSink, Journal, Outcome, ToolCaller, ToolError, ToolErrorCode,
+    Call, CallError, CallFuture, Caller, EventSink, Journal, Outcome, ToolCaller, ToolError, ToolErrorCode,
 };
+use wire::Peer;
 
+use crate::connection_state::ReplyChannel;
 use crate::observer::CallObservation;
 use crate::pipeline::{CallJob, CallResponse, CallStage, execute_call};
-use crate::server::Server;
+use crate::server::{CallerIdentity, Server};
 
 /// Tools that call tools that call tools: enough for every honest use, and a bound for loops.
 const DEPTH_MAX: u8 = 8;
@@ -20,12 +22,48 @@ pub(crate) struct NestedCalls<'a> {
     pub(crate) job: &'a CallJob,
 }
 
-impl ToolCaller for NestedCalls<'_> {
-    fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture {
+impl NestedCalls<'_> {
+    fn to_shared(&self) -> SharedNestedCalls {
         let depth = match &self.job.stage {
             CallStage::Request | CallStage::Task(_) => 1,
             CallStage::Nested { depth } => depth.saturating_add(1),
         };
+        SharedNestedCalls {
+            server: self.server.clone(),
+            peer: self.job.peer,
+            caller: self.job.caller.clone(),
+            identity: self.job.identity.clone(),
+            reply_channel: self.job.reply_channel.clone(),
+            depth,
+        }
+    }
+}
+
+impl ToolCaller for NestedCalls<'_> {
+    fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture {
+        self.to_shared().call_tool(name, arguments, journal)
+    }
+
+    fn shared(&self) -> Arc<dyn ToolCaller> {
+        Arc::new(self.to_shared())
+    }
+}
+
+/// The same without the borrow of the running call.
+#[derive(Clone)]
+struct SharedNestedCalls {
+    server: Arc<Server>,
+    peer: Peer,
+    caller: Caller,
+    identity: CallerIdentity,
+    reply_channel: ReplyChannel,
+    /// The depth of the calls that are made here.
+    depth: u8,
+}
+
+impl ToolCaller for SharedNestedCalls {
+    fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture {
+        let depth = self.depth;
         if depth > DEPTH_MAX {
             let message = format!("`{name}`: tools call each other more than {DEPTH_MAX} levels deep");
             let error = ToolError::new(ToolErrorCode::Forbidden, message);
@@ -33,13 +71,13 @@ impl ToolCaller for NestedCalls<'_> {
         }
         let call = Call::tool(name, &arguments);
         let server = self.server.clone();
-        let observation = CallObservation::new(&server, &call, &self.job.identity, journal.round, depth);
+        let observation = CallObservation::new(&server, &call, &self.identity, journal.round, depth);
         let job = CallJob {
             call,
-            peer: self.job.peer,
-            caller: self.job.caller.clone(),
-            identity: self.job.identity.clone(),
-            reply_channel: self.job.reply_channel.clone(),
+            peer: self.peer,
+            caller: self.caller.clone(),
+            identity: self.identity.clone(),
+            reply_channel: self.reply_channel.clone(),
             // Progress of the outer call must increase; a nested call would interfere with it.
             events: EventSink::disabled(),
             journal,
@@ -66,5 +104,9 @@ impl ToolCaller for NestedCalls<'_> {
                 }
             }
         })
+    }
+
+    fn shared(&self) -> Arc<dyn ToolCaller> {
+        Arc::new(self.clone())
     }
 }

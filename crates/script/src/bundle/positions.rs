@@ -1,0 +1,102 @@
+//! From positions in the code that runs to positions in the file that its author wrote.
+
+use oxc::allocator::Allocator;
+use oxc::ast::ast::{CallExpression, NewExpression};
+use oxc::ast_visit::{Visit, walk};
+use oxc::parser::Parser;
+use oxc::span::{SourceType, Span};
+
+use crate::diagnostic::Position;
+
+/// Pairs of (generated, original) positions, in the order of the generated code.
+#[derive(Debug)]
+pub(crate) struct SourceMap(Vec<(Position, Position)>);
+
+impl SourceMap {
+    pub(crate) fn new(mut tokens: Vec<(Position, Position)>) -> Self {
+        tokens.sort_by_key(|(generated, _)| *generated);
+        Self(tokens)
+    }
+
+    /// The original position of the token at or before `generated`, on the same line.
+    pub(crate) fn lookup(&self, generated: Position) -> Option<Position> {
+        let after = self.0.partition_point(|(at, _)| *at <= generated);
+        let (at, original) = self.0.get(after.checked_sub(1)?)?;
+        (at.line == generated.line).then_some(*original)
+    }
+}
+
+/// QuickJS reports a call at its last argument. A call that is written over several lines is moved to where it begins.
+pub(crate) fn call_start(id: &str, source: &str, position: Position) -> Position {
+    let (Some(offset), Ok(source_type)) = (position.to_offset(source), SourceType::from_path(id)) else {
+        return position;
+    };
+    let arena = Allocator::default();
+    let parsed = Parser::new(&arena, source, source_type).parse();
+    let mut innermost = InnermostCall { offset: offset as u32, arguments: None, start: None };
+    innermost.visit_program(&parsed.program);
+    match innermost.start {
+        Some(start) => {
+            let start = Position::of_offset(source, start as usize);
+            if start.line < position.line { start } else { position }
+        }
+        None => position,
+    }
+}
+
+/// Finds the smallest call whose arguments contain the offset.
+struct InnermostCall {
+    offset: u32,
+    arguments: Option<Span>,
+    start: Option<u32>,
+}
+
+impl InnermostCall {
+    /// `start` is where the name of the called function begins: after the dot in `a.b()`.
+    fn see(&mut self, arguments: Span, start: u32) {
+        let contains = arguments.start <= self.offset && self.offset <= arguments.end;
+        if contains && self.arguments.is_none_or(|best| arguments.size() <= best.size()) {
+            self.arguments = Some(arguments);
+            self.start = Some(start);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for InnermostCall {
+    fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
+        use oxc::span::GetSpan;
+        let callee = call.callee.span();
+        let start = match call.callee.as_member_expression() {
+            Some(member) => member.static_property_info().map_or(callee.start, |(span, _)| span.start),
+            None => callee.start,
+        };
+        self.see(Span::new(callee.end, call.span.end), start);
+        walk::walk_call_expression(self, call);
+    }
+
+    fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
+        use oxc::span::GetSpan;
+        self.see(Span::new(new.callee.span().end, new.span.end), new.span.start);
+        walk::walk_new_expression(self, new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Position, call_start};
+
+    #[test]
+    fn a_call_over_several_lines_is_reported_where_it_begins() {
+        let source = "const a = 1;\nvalidate(\n  a,\n  other(a),\n);\nlog(a);\n";
+        for (position, expected) in [
+            // The last argument of `validate`.
+            (Position { line: 4, column: 3 }, Position { line: 2, column: 1 }),
+            // Inside `other(a)`, which is on one line.
+            (Position { line: 4, column: 9 }, Position { line: 4, column: 9 }),
+            (Position { line: 6, column: 5 }, Position { line: 6, column: 5 }),
+            (Position { line: 99, column: 1 }, Position { line: 99, column: 1 }),
+        ] {
+            assert_eq!(call_start("a.ts", source, position), expected, "{position:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The modules of one tool as the engine takes them: a closed map, and a hash of all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+
+use super::graph::Unit;
+use super::module::{Module, ModuleKind};
+use super::positions::call_start;
+use crate::diagnostic::{Diagnostic, Position};
+
+/// Identifies the code of a tool. A journal is valid for one hash only.
+pub(crate) type CodeHash = [u8; 32];
+
+/// Opens the function around a CommonJS file, on its first line, so that line numbers stay.
+const COMMON_JS_HEAD: &str = "export default function (exports, require, module, __filename, __dirname) {";
+const COMMON_JS_PREFIX: &str = "cjs:";
+
+/// One tool: its modules and nothing else. Shared between threads.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) entry: String,
+    pub(crate) context: Option<String>,
+    pub(crate) hash: CodeHash,
+    pub(crate) allows_eval: bool,
+    modules: BTreeMap<String, ProgramModule>,
+    files: BTreeMap<String, Unit>,
+}
+
+/// A module of the engine: an ES module, whatever the file was.
+#[derive(Debug)]
+pub(crate) enum ProgramModule {
+    /// The file's own code.
+    File(Arc<Module>),
+    /// Code around a CommonJS or JSON file.
+    Generated(String),
+}
+
+impl ProgramModule {
+    pub(crate) fn code(&self) -> &str {
+        match self {
+            Self::File(module) => &module.code,
+            Self::Generated(code) => code,
+        }
+    }
+}
+
+impl Program {
+    pub(crate) fn new(
+        entry: &str,
+        context: Option<&str>,
+        files: BTreeMap<String, Unit>,
+        allows_eval: bool,
+    ) -> Result<Self, Diagnostic> {
+        let mut modules = BTreeMap::new();
+        let export_names = ExportNames::new(&files);
+        for (id, unit) in &files {
+            match unit.module.kind {
+                ModuleKind::EsModule => {
+                    modules.insert(id.clone(), ProgramModule::File(unit.module.clone()));
+                }
+                ModuleKind::CommonJs => {
+                    let function = format!("{COMMON_JS_HEAD}{}\n}}", unit.module.code);
+                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), ProgramModule::Generated(function));
+                    let facade = common_js_facade(id, &files, &export_names.of(id));
+                    modules.insert(id.clone(), ProgramModule::Generated(facade));
+                }
+                ModuleKind::Json => {
+                    // Parsed, not pasted: `__proto__` is a key like any other in JSON.
+                    let value = format!("JSON.parse({})", quote(&unit.module.code));
+                    let function =
+                        format!("export default function (e, r, module) {{ module.exports = {value}; }}");
+                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), ProgramModule::Generated(function));
+                    modules.insert(id.clone(), ProgramModule::Generated(format!("export default {value};")));
+                }
+            }
+        }
+        let mut digest = Context::new(&SHA256);
+        let mut field = |bytes: &[u8]| {
+            digest.update(&(bytes.len() as u64).to_be_bytes());
+            digest.update(bytes);
+        };
+        field(crate::engine::PRELUDE_VERSION);
+        field(&[u8::from(allows_eval)]);
+        field(entry.as_bytes());
+        field(context.unwrap_or_default().as_bytes());
+        for (id, unit) in &files {
+            field(id.as_bytes());
+            field(unit.module.code.as_bytes());
+            for (specifier, target) in &unit.links {
+                field(specifier.as_bytes());
+                field(target.as_bytes());
+            }
+        }
+        let mut hash = CodeHash::default();
+        hash.copy_from_slice(digest.finish().as_ref());
+        let (entry, context) = (entry.to_owned(), context.map(ToOwned::to_owned));
+        Ok(Self { entry, context, hash, allows_eval, modules, files })
+    }
+
+    pub(crate) fn module(&self, id: &str) -> Option<&ProgramModule> {
+        self.modules.get(id)
+    }
+
+    /// The module that `specifier` means in the module `base`.
+    pub(crate) fn resolve(&self, base: &str, specifier: &str) -> Option<&str> {
+        if let Some(unit) = self.files.get(base)
+            && unit.module.kind == ModuleKind::EsModule
+        {
+            return unit.links.get(specifier).map(String::as_str);
+        }
+        // Code of ours: the facade of a CommonJS file.
+        self.modules.get_key_value(specifier).map(|(id, _)| id.as_str())
+    }
+
+    /// The source of one of the tool's files.
+    pub(crate) fn source(&self, file: &str) -> Option<&str> {
+        self.files.get(file).map(|unit| unit.module.source.as_str())
+    }
+
+    /// An error in the author's code, at the topmost position of `stack` that is in a file of the author; in a file of a
+    /// package if there is none.
+    pub(crate) fn locate(&self, message: String, stack: &str) -> Diagnostic {
+        let frames: Vec<_> = stack.lines().filter_map(|line| self.frame(line)).collect();
+        let own = frames.iter().find(|(module, _)| super::module::package_name(&module.id).is_none());
+        match own.or(frames.first()) {
+            Some((module, position)) => {
+                let position = call_start(&module.id, &module.source, *position);
+                Diagnostic::error(&module.id, message).at(&module.source, position)
+            }
+            None => Diagnostic::error(&self.entry, message),
+        }
+    }
+
+    /// Reads `at name (file:line:column)`.
+    fn frame(&self, line: &str) -> Option<(&Module, Position)> {
+        let line = line.trim().trim_end_matches(')');
+        let start = line.rfind('(').map(|at| at + 1).or_else(|| line.find("at ").map(|at| at + 3))?;
+        let mut parts = line[start..].rsplitn(3, ':');
+        let column: u32 = parts.next()?.parse().ok()?;
+        let line: u32 = parts.next()?.parse().ok()?;
+        let name = parts.next()?;
+        let id = name.strip_prefix(COMMON_JS_PREFIX).unwrap_or(name);
+        let module = &self.files.get(id)?.module;
+        // The head of the wrapper stands before the first line.
+        let shift = if id != name && line == 1 { COMMON_JS_HEAD.len() as u32 } else { 0 };
+        let generated = Position { line, column: column.saturating_sub(shift).max(1) };
+        let position = module.map.as_ref().and_then(|map| map.lookup(generated)).unwrap_or(generated);
+        Some((module, position))
+    }
+}
+
+/// An ES module that runs a CommonJS file and exports what it exports.
+fn common_js_facade(id: &str, files: &BTreeMap<String, Unit>, export_names: &BTreeSet<String>) -> String {
+    use std::fmt::Write;
+    let mut code = String::from("import { define, load } from \"spile:common-js\";\n");
+    for (n, part) in required_files(id, files).iter().enumerate() {
+        let links = serde_json::to_string(&files[part].links).unwrap_or_default();
+        let function = quote(&format!("{COMMON_JS_PREFIX}{part}"));
+        // Writing to a `String` cannot fail.
+        let _ = write!(code, "import f{n} from {function};\ndefine({}, f{n}, {links});\n", quote(part));
+    }
+    let _ = write!(code, "const m = load({});\nexport default m;\n", quote(id));
+    for (n, name) in export_names.iter().enumerate() {
+        let name = quote(name);
+        let _ = write!(code, "const e{n} = m?.[{name}];\nexport {{ e{n} as {name} }};\n");
+    }
+    code
+}
+
+/// Every CommonJS or JSON file that `id` requires, directly or not, itself included.
+fn required_files(id: &str, files: &BTreeMap<String, Unit>) -> BTreeSet<String> {
+    let (mut found, mut todo) = (BTreeSet::new(), vec![id]);
+    while let Some(id) = todo.pop() {
+        let Some(unit) = files.get(id).filter(|unit| unit.module.kind != ModuleKind::EsModule) else {
+            continue;
+        };
+        if found.insert(id.to_owned()) {
+            todo.extend(unit.links.values().map(String::as_str));
+        }
+    }
+    found
+}
+
+/// The names that CommonJS files must export: those that their text shows, and those that importers ask for, as bundlers do.
+struct ExportNames<'a> {
+    files: &'a BTreeMap<String, Unit>,
+    asked: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> ExportNames<'a> {
+    fn new(files: &'a BTreeMap<String, Unit>) -> Self {
+        let mut asked: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for unit in files.values() {
+            for (specifier, name) in &unit.module.imported_names {
+                if let Some(target) = unit.links.get(specifier) {
+                    asked.entry(target).or_default().insert(name);
+                }
+            }
+        }
+        Self { files, asked }
+    }
+
+    fn of(&self, id: &str) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> =
+            self.asked.get(id).into_iter().flatten().map(|name| (*name).to_owned()).collect();
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![id]);
+        while let Some(id) = todo.pop() {
+            let Some(unit) = self.files.get(id).filter(|_| seen.insert(id)) else { continue };
+            names.extend(unit.module.export_names.iter().cloned());
+            let reexported = unit.module.reexports.iter();
+            todo.extend(reexported.filter_map(|specifier| unit.links.get(specifier)).map(String::as_str));
+        }
+        names.remove("default");
+        names
+    }
+}
+
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

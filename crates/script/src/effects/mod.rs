@@ -1,0 +1,169 @@
+//! What `ctx` can do beyond computing, and what is permitted.
+//!
+//! [`plan`] turns an effect as the handler issued it into work, or refuses it. The driver performs the work and records
+//! its result. What reaches the network or a database is behind traits that the integrator implements.
+
+mod fetch;
+mod files;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use json::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use spile_core::{Caller, InputRequest};
+
+pub use fetch::{HostRule, HttpRequest, HttpResponse, Network, NetworkFuture};
+pub use files::FileRoot;
+
+/// What tools of a folder may do. Nothing is permitted by default.
+#[derive(Debug, Clone, Default)]
+pub struct Permissions {
+    /// Hosts that `ctx.fetch` may reach.
+    pub network: Vec<HostRule>,
+    /// Folders that `ctx.files` may use.
+    pub files: Vec<FileRoot>,
+    /// Environment variables by declared name; `None` is declared but not set.
+    pub env: BTreeMap<String, Option<String>>,
+    pub secrets: BTreeMap<String, Option<String>>,
+}
+
+/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the caller's
+/// policy and the limits of a call.
+pub trait Collections: Send + Sync {
+    fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture;
+
+    /// A statement as its text between the values, and the values. `source` is `None` where the author named none.
+    fn sql(
+        &self,
+        caller: &Caller,
+        source: Option<&str>,
+        parts: Vec<String>,
+        values: Vec<Json>,
+    ) -> EffectFuture;
+}
+
+/// The result of an effect: JSON, or why there is none.
+pub type EffectFuture = Pin<Box<dyn Future<Output = Result<Json, EffectFailure>> + Send>>;
+
+/// Why an effect failed. The handler sees it as an error that it can catch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectFailure {
+    pub message: String,
+    /// The error's `name`, if it is not `Error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A JSON-RPC error: the handler sees an `McpError`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl EffectFailure {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), name: None, code: None, data: None }
+    }
+
+    /// Refused by what the folder declares.
+    pub(crate) fn not_permitted(message: impl Into<String>) -> Self {
+        Self { name: Some("PermissionError".into()), ..Self::new(message) }
+    }
+}
+
+/// What the integrator passes in.
+#[derive(Clone, Default)]
+pub(crate) struct EffectServices {
+    pub(crate) permissions: Arc<Permissions>,
+    pub(crate) network: Option<Arc<dyn Network>>,
+    pub(crate) collections: Option<Arc<dyn Collections>>,
+}
+
+/// An effect, ready to be performed.
+pub(crate) enum Work {
+    Future(EffectFuture),
+    Sleep { ms: u64 },
+    Ask { key: String, request: InputRequest },
+    Tool { name: String, arguments: Json },
+}
+
+/// Reads an effect and decides whether it is permitted.
+pub(crate) fn plan(
+    services: &EffectServices,
+    caller: &Caller,
+    kind: &str,
+    arguments: &str,
+) -> Result<Work, EffectFailure> {
+    // The text is from `JSON.stringify` in the prelude.
+    let value: Value = serde_json::from_str(arguments)
+        .map_err(|_| EffectFailure::new("the arguments are too deeply nested"))?;
+    let permissions = &services.permissions;
+    let work = match kind {
+        "sleep" => Work::Sleep { ms: value["ms"].as_f64().unwrap_or_default() as u64 },
+        "ask" => plan_question(&value)?,
+        "tool" => {
+            let arguments = to_json(value.get("arguments"))?;
+            if !arguments.is_object() {
+                return Err(EffectFailure::new("ctx.tool: the arguments must be an object"));
+            }
+            Work::Tool { name: text(&value, "name"), arguments }
+        }
+        "fetch" => Work::Future(fetch::plan(permissions, services.network.as_ref(), &value)?),
+        "collection" => {
+            let collections = services.collections.as_ref();
+            let collections =
+                collections.ok_or_else(|| EffectFailure::new("this server has no collections"))?;
+            let arguments = to_json(value.get("arguments"))?;
+            Work::Future(collections.call(
+                caller,
+                &text(&value, "collection"),
+                &text(&value, "operation"),
+                arguments,
+            ))
+        }
+        "sql" => {
+            let collections = services.collections.as_ref();
+            let collections = collections.ok_or_else(|| EffectFailure::new("this server has no sources"))?;
+            let list = |key: &str| value[key].as_array().cloned().unwrap_or_default();
+            let parts =
+                list("parts").iter().map(|part| part.as_str().unwrap_or_default().to_owned()).collect();
+            let values = list("values").iter().map(|value| to_json(Some(value))).collect::<Result<_, _>>()?;
+            Work::Future(collections.sql(caller, value["source"].as_str(), parts, values))
+        }
+        _ => match kind.strip_prefix("files.") {
+            Some(operation) => Work::Future(files::plan(permissions, operation, &value)?),
+            None => return Err(EffectFailure::new(format!("unknown effect `{kind}`"))),
+        },
+    };
+    Ok(work)
+}
+
+fn plan_question(value: &Value) -> Result<Work, EffectFailure> {
+    let key = text(value, "key");
+    let message = text(value, "message");
+    let request = match value["mode"].as_str().unwrap_or_default() {
+        "url" => InputRequest::Url { message, url: text(value, "url") },
+        "sample" => InputRequest::Sampling { params: to_json(value.get("params"))? },
+        "roots" => InputRequest::Roots,
+        _ => {
+            let schema = to_json(value.get("schema"))?;
+            if !schema.is_object() {
+                return Err(EffectFailure::new("ctx.elicit: `schema` must be a JSON Schema of an object"));
+            }
+            InputRequest::Form { message, schema }
+        }
+    };
+    Ok(Work::Ask { key, request })
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn to_json(value: Option<&Value>) -> Result<Json, EffectFailure> {
+    let text = value.map_or_else(|| "null".to_owned(), Value::to_string);
+    Json::parse(&text).map_err(|error| EffectFailure::new(format!("the arguments are not usable: {error}")))
+}

@@ -1,0 +1,196 @@
+//! QuickJS on a bounded number of threads. Knows programs, limits and effects as text; performs none of them.
+//!
+//! A call is a conversation: [`Start`], then results of effects in; one [`Step`] out for each. All of it is plain data, so
+//! that the other side of the conversation can be a thread or a process.
+//!
+//! ```text
+//! threads.rs    which thread runs a call; a thread that does not come back is given up and replaced
+//! worker.rs     one thread: its sandboxes and the calls that run in them
+//! sandbox.rs    one QuickJS runtime with one program loaded: memory, stack and CPU limits, effects, replay
+//! prelude/      the JavaScript around author code: clock, web platform, `ctx`; hardened
+//! ```
+
+mod describe;
+mod meter;
+mod prelude;
+mod random;
+mod sandbox;
+mod threads;
+mod url_parts;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use describe::{Described, describe};
+pub(crate) use prelude::PRELUDE_VERSION;
+pub use threads::Engine;
+pub(crate) use threads::Session;
+
+use crate::bundle::Program;
+use crate::journal::{Completion, EffectJournal};
+
+/// What author code may use.
+#[derive(Debug, Clone)]
+pub struct EngineLimits {
+    /// The heap of one context.
+    pub memory_bytes_max: usize,
+    pub stack_bytes_max: usize,
+    /// Processor time of one round of a call.
+    pub cpu_ms_max: u64,
+    /// How long a thread may stay inside one built-in beyond the CPU limit before it is given up.
+    pub overstay_ms_max: u64,
+    pub threads: usize,
+    /// Threads that were given up and have not ended yet. Beyond it, none are replaced.
+    pub abandoned_threads_max: usize,
+    /// Calls that run at the same time on one thread, waiting ones included.
+    pub calls_per_thread_max: usize,
+    /// Contexts that are kept for the next call, on one thread.
+    pub idle_contexts_max: usize,
+    pub effects_max: usize,
+    /// Progress, log messages and events in one call.
+    pub signals_max: u32,
+    pub result_bytes_max: usize,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            memory_bytes_max: 64 << 20,
+            stack_bytes_max: 512 << 10,
+            cpu_ms_max: 1000,
+            overstay_ms_max: 2000,
+            threads: cores.clamp(2, 8),
+            abandoned_threads_max: 8,
+            calls_per_thread_max: 64,
+            idle_contexts_max: 32,
+            effects_max: 10_000,
+            signals_max: 10_000,
+            result_bytes_max: 4 << 20,
+        }
+    }
+}
+
+/// Begins one round of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) program: Arc<Program>,
+    /// Module state lives as long as the calls come from the same owner.
+    pub(crate) owner: StateOwner,
+    /// JSON texts.
+    pub(crate) arguments: String,
+    pub(crate) request: String,
+    /// What happened so far; the handler is replayed up to its end.
+    pub(crate) journal: Arc<EffectJournal>,
+    pub(crate) values: Arc<Values>,
+    /// The client's capabilities, by name.
+    pub(crate) capabilities: Arc<[&'static str]>,
+}
+
+/// The settings that a tool may read, by declared name. `None` is declared but not set.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) env: BTreeMap<String, Option<String>>,
+    pub(crate) secrets: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StateOwner {
+    Principal(Arc<str>),
+    /// Declared to be shared between callers.
+    Everyone,
+}
+
+/// What a call did until it had nothing more to do.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) effects: Vec<IssuedEffect>,
+    pub(crate) signals: Vec<Signal>,
+    pub(crate) reads: Vec<Option<String>>,
+    /// Effects whose result is no longer wanted.
+    pub(crate) abandoned: Vec<u32>,
+    pub(crate) end: Option<End>,
+}
+
+/// An effect that the handler started and that has no result in the journal.
+#[derive(Debug)]
+pub(crate) struct IssuedEffect {
+    pub(crate) number: u32,
+    pub(crate) kind: String,
+    /// JSON text.
+    pub(crate) arguments: String,
+    pub(crate) fingerprint: u64,
+    /// The call's clock when it was issued.
+    pub(crate) at_ms: u64,
+}
+
+/// Something the handler tells its caller: progress, a log message, an event.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    pub(crate) kind: String,
+    /// JSON text.
+    pub(crate) arguments: String,
+}
+
+/// How the handler ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Returned(Returned),
+    Threw(Thrown),
+    LimitExceeded(Limit),
+    /// The handler did something else than its journal says.
+    Diverged(String),
+    /// The thread was given up because of another call. The call can be replayed elsewhere.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) enum Returned {
+    Nothing,
+    Text(String),
+    Json(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Cpu,
+    Memory,
+    Stack,
+    /// The handler waits for something that cannot happen.
+    NeverSettles,
+}
+
+/// A thrown value, as far as it could be described.
+#[derive(Debug, Default, serde::Deserialize)]
+pub(crate) struct Thrown {
+    /// `Error`, one of its built-in subclasses, `McpError`, `InvalidArguments`, or `value`.
+    pub(crate) class: String,
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) stack: String,
+    pub(crate) code: Option<f64>,
+    /// JSON text.
+    pub(crate) data: Option<String>,
+    /// The client capability that is missing.
+    pub(crate) missing: Option<String>,
+    #[serde(default)]
+    pub(crate) issues: Vec<Issue>,
+    /// Whether it is a rejected promise that nobody awaited.
+    #[serde(skip)]
+    pub(crate) is_unhandled: bool,
+}
+
+/// An argument that the tool's own schema rejects.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Issue {
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+/// What goes to a running call.
+pub(crate) enum Input {
+    Start(Box<Start>),
+    Deliver(Vec<Completion>),
+    Cancel,
+}

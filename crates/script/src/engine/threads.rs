@@ -1,0 +1,341 @@
+//! Which thread runs a call, and what happens to a thread that does not come back.
+//!
+//! A few built-ins of the interpreter cannot be interrupted. A watchdog looks at threads that are inside author code. One
+//! that overstays is given up: its call ends with an error, the other calls on it are told to replay elsewhere, and a new
+//! thread takes its place. The old one ends by itself when the built-in returns.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::worker::{CallNumber, Message, STACK_HEADROOM_BYTES, Worker};
+use super::{End, EngineLimits, Input, Limit, Start, StateOwner, Step};
+use crate::journal::Completion;
+
+/// A pool of interpreter threads. It starts none before the first call.
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limits: EngineLimits,
+    slots: RwLock<Vec<Arc<Slot>>>,
+    next_call: AtomicU64,
+    abandoned: Arc<AtomicUsize>,
+    watchdog: Watchdog,
+}
+
+#[derive(Default)]
+struct Watchdog {
+    state: Mutex<WatchdogState>,
+    changed: Condvar,
+    /// Read without the lock, because every call begins with it.
+    is_asleep: AtomicBool,
+}
+
+#[derive(Default)]
+struct WatchdogState {
+    is_started: bool,
+    is_closed: bool,
+}
+
+/// One thread, seen from outside.
+struct Slot {
+    messages: Sender<Message>,
+    state: Mutex<SlotState>,
+    calls: AtomicUsize,
+    is_given_up: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    /// The call whose code is running, since when.
+    running: Option<(CallNumber, Instant)>,
+    calls: HashMap<CallNumber, UnboundedSender<Step>>,
+}
+
+/// How often the watchdog looks while calls run.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The engine cannot take another call now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Busy;
+
+/// One running call. Dropping it cancels the call.
+pub(crate) struct Session {
+    call: CallNumber,
+    slot: Arc<Slot>,
+    steps: UnboundedReceiver<Step>,
+    has_ended: bool,
+}
+
+impl Engine {
+    pub fn new(limits: EngineLimits) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                limits,
+                slots: RwLock::default(),
+                next_call: AtomicU64::new(0),
+                abandoned: Arc::default(),
+                watchdog: Watchdog::default(),
+            }),
+        }
+    }
+
+    pub fn limits(&self) -> &EngineLimits {
+        &self.shared.limits
+    }
+
+    /// Threads that were given up and have not ended yet.
+    pub fn abandoned_threads(&self) -> usize {
+        self.shared.abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start(&self, start: Start) -> Result<Session, Busy> {
+        let slot = self.shared.choose_slot(&start).ok_or(Busy)?;
+        let (sender, steps) = unbounded_channel();
+        let call = self.shared.next_call.fetch_add(1, Ordering::Relaxed);
+        slot.lock().calls.insert(call, sender.clone());
+        slot.calls.fetch_add(1, Ordering::Relaxed);
+        slot.send(Message { call, input: Input::Start(Box::new(start)), steps: Some(sender) });
+        self.shared.watchdog.wake();
+        Ok(Session { call, slot, steps, has_ended: false })
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The threads end when their channels close.
+        self.shared.slots.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.watchdog.lock().is_closed = true;
+        self.shared.watchdog.changed.notify_all();
+    }
+}
+
+impl Session {
+    /// What the call did next; `None` never comes before an end.
+    pub(crate) async fn next_step(&mut self) -> Step {
+        let step = self.steps.recv().await;
+        // The thread ended without a word: the same as if it had been given up.
+        let step = step.unwrap_or_else(|| Step { end: Some(End::Lost), ..Step::default() });
+        self.has_ended |= step.end.is_some();
+        step
+    }
+
+    pub(crate) fn deliver(&self, completions: Vec<Completion>) {
+        self.slot.send(Message { call: self.call, input: Input::Deliver(completions), steps: None });
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.slot.send(Message { call: self.call, input: Input::Cancel, steps: None });
+        }
+    }
+}
+
+impl Shared {
+    /// The thread that is likely to have a context for the call, unless another one has less to do.
+    fn choose_slot(self: &Arc<Self>, start: &Start) -> Option<Arc<Slot>> {
+        let slots = self.slots();
+        let mut hasher = DefaultHasher::new();
+        start.program.hash.hash(&mut hasher);
+        if let StateOwner::Principal(id) = &start.owner {
+            id.hash(&mut hasher);
+        }
+        let preferred = hasher.finish() as usize;
+        let count = slots.len();
+        let candidates = (0..count).map(|i| &slots[(preferred.wrapping_add(i)) % count]);
+        let slot = candidates.min_by_key(|slot| slot.calls.load(Ordering::Relaxed))?;
+        (slot.calls.load(Ordering::Relaxed) < self.limits.calls_per_thread_max).then(|| slot.clone())
+    }
+
+    /// The threads, started if there are none yet.
+    fn slots(self: &Arc<Self>) -> std::sync::RwLockReadGuard<'_, Vec<Arc<Slot>>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= self.limits.threads {
+            return slots;
+        }
+        drop(slots);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        while slots.len() < self.limits.threads
+            && self.abandoned.load(Ordering::Relaxed) <= self.limits.abandoned_threads_max
+        {
+            match self.spawn_worker() {
+                Some(slot) => slots.push(slot),
+                None => break,
+            }
+        }
+        drop(slots);
+        self.start_watchdog();
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn_worker(&self) -> Option<Arc<Slot>> {
+        let (messages, receiver) = channel();
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let slot = Arc::new(Slot {
+            messages,
+            state: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            is_given_up: is_given_up.clone(),
+        });
+        // Weak: the thread must not keep its own channel open.
+        let view = SlotView { slot: Arc::downgrade(&slot), is_given_up };
+        let (limits, abandoned) = (self.limits.clone(), self.abandoned.clone());
+        let spawned = std::thread::Builder::new()
+            .name("script".into())
+            .stack_size(self.limits.stack_bytes_max + STACK_HEADROOM_BYTES)
+            .spawn(move || {
+                Worker::new(limits, view.is_given_up.clone()).run(&view, &receiver);
+                if view.is_given_up() {
+                    abandoned.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        match spawned {
+            Ok(_) => Some(slot),
+            Err(error) => {
+                tracing::error!(%error, "cannot start a thread for scripts");
+                None
+            }
+        }
+    }
+
+    fn start_watchdog(self: &Arc<Self>) {
+        let mut state = self.watchdog.lock();
+        if std::mem::replace(&mut state.is_started, true) {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        let spawned = std::thread::Builder::new().name("script-watchdog".into()).spawn(move || {
+            while let Some(shared) = weak.upgrade() {
+                if shared.watchdog.wait(shared.has_calls()) {
+                    break;
+                }
+                shared.give_up_stuck_threads();
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::error!(%error, "cannot start the watchdog of scripts");
+            state.is_started = false;
+        }
+    }
+
+    fn has_calls(&self) -> bool {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().any(|slot| slot.calls.load(Ordering::Relaxed) > 0)
+    }
+
+    fn give_up_stuck_threads(&self) {
+        let allowed = Duration::from_millis(self.limits.cpu_ms_max + self.limits.overstay_ms_max);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots.retain_mut(|slot| {
+            if !slot.give_up_if_stuck(allowed) {
+                return true;
+            }
+            let abandoned = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
+            tracing::warn!(abandoned, "a script does not return from a built-in; its thread was given up");
+            let replacement = (abandoned <= self.limits.abandoned_threads_max).then(|| self.spawn_worker());
+            match replacement.flatten() {
+                Some(replacement) => {
+                    *slot = replacement;
+                    true
+                }
+                None => false,
+            }
+        });
+    }
+}
+
+impl Watchdog {
+    fn lock(&self) -> MutexGuard<'_, WatchdogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if self.is_asleep.load(Ordering::Acquire) {
+            let _state = self.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for the next look, or until there is something to look at. Returns whether the engine is gone.
+    fn wait(&self, has_calls: bool) -> bool {
+        let state = self.lock();
+        if state.is_closed {
+            return true;
+        }
+        self.is_asleep.store(!has_calls, Ordering::Release);
+        // Also without calls not forever: a call may begin between the look and the sleep.
+        let interval = if has_calls { WATCH_INTERVAL } else { WATCH_INTERVAL * 50 };
+        let (state, _) = self.changed.wait_timeout(state, interval).unwrap_or_else(PoisonError::into_inner);
+        self.is_asleep.store(false, Ordering::Release);
+        state.is_closed
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread that ended takes no messages; its calls have been told.
+    fn send(&self, message: Message) {
+        let _ = self.messages.send(message);
+    }
+
+    /// Tells all calls if the thread has been inside author code for too long.
+    fn give_up_if_stuck(&self, allowed: Duration) -> bool {
+        let mut state = self.lock();
+        let Some((culprit, since)) = state.running else { return false };
+        if since.elapsed() <= allowed {
+            return false;
+        }
+        self.is_given_up.store(true, Ordering::Release);
+        for (call, steps) in state.calls.drain() {
+            let end = if call == culprit { End::LimitExceeded(Limit::Cpu) } else { End::Lost };
+            // The caller may be gone.
+            let _ = steps.send(Step { end: Some(end), ..Step::default() });
+        }
+        self.calls.store(0, Ordering::Relaxed);
+        true
+    }
+}
+
+/// What the thread itself knows of its slot.
+pub(super) struct SlotView {
+    slot: std::sync::Weak<Slot>,
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl SlotView {
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn begin_slice(&self, call: CallNumber) {
+        if let Some(slot) = self.slot.upgrade() {
+            slot.lock().running = Some((call, Instant::now()));
+        }
+    }
+
+    pub(super) fn end_slice(&self) {
+        if let Some(slot) = self.slot.upgrade() {
+            slot.lock().running = None;
+        }
+    }
+
+    pub(super) fn call_ended(&self, call: CallNumber) {
+        if let Some(slot) = self.slot.upgrade()
+            && slot.lock().calls.remove(&call).is_some()
+        {
+            slot.calls.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One thread of the engine: the calls that run on it, and the contexts it keeps for the next ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::sandbox::{LoadError, Sandbox};
+use super::threads::SlotView;
+use super::{End, EngineLimits, Input, Limit, Start, Step, Thrown};
+use crate::bundle::Program;
+use crate::diagnostic::Diagnostic;
+
+/// The thread needs stack for the interpreter and for host functions beyond what author code may use.
+pub(super) const STACK_HEADROOM_BYTES: usize = 2 << 20;
+
+/// Identifies a running call on its engine.
+pub(super) type CallNumber = u64;
+
+pub(super) struct Message {
+    pub(super) call: CallNumber,
+    pub(super) input: Input,
+    /// With the first message of a call: where its steps go.
+    pub(super) steps: Option<UnboundedSender<Step>>,
+}
+
+pub(super) struct Worker {
+    limits: EngineLimits,
+    /// Set when the thread is given up: whatever still runs must stop.
+    stop: Arc<AtomicBool>,
+    running: HashMap<CallNumber, RunningCall>,
+    /// The least recently used first.
+    idle: Vec<Sandbox>,
+}
+
+struct RunningCall {
+    sandbox: Sandbox,
+    steps: UnboundedSender<Step>,
+}
+
+impl Worker {
+    pub(super) fn new(limits: EngineLimits, stop: Arc<AtomicBool>) -> Self {
+        Self { limits, stop, running: HashMap::new(), idle: Vec::new() }
+    }
+
+    /// Serves the thread until its engine is dropped or the thread is given up.
+    pub(super) fn run(mut self, slot: &SlotView, messages: &Receiver<Message>) {
+        while let Ok(message) = messages.recv() {
+            if slot.is_given_up() {
+                break;
+            }
+            let call = message.call;
+            slot.begin_slice(call);
+            let answer = self.handle(message);
+            slot.end_slice();
+            if !self.running.contains_key(&call) {
+                // Before the answer: whoever reads it may start the next call, and this thread is free for it.
+                slot.call_ended(call);
+            }
+            if slot.is_given_up() {
+                break;
+            }
+            if let Some((steps, step)) = answer {
+                // The caller may be gone; then its cancellation follows.
+                let _ = steps.send(step);
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) -> Option<(UnboundedSender<Step>, Step)> {
+        let call = message.call;
+        let (step, steps) = match message.input {
+            Input::Start(start) => {
+                let steps = message.steps?;
+                match self.take_sandbox(&start) {
+                    Ok(mut sandbox) => {
+                        let step = sandbox.start(&start);
+                        self.running.insert(call, RunningCall { sandbox, steps: steps.clone() });
+                        (step, steps)
+                    }
+                    Err(error) => (Step { end: Some(load_end(error)), ..Step::default() }, steps),
+                }
+            }
+            Input::Deliver(completions) => {
+                // A call that ended meanwhile needs no more results.
+                let running = self.running.get_mut(&call)?;
+                (running.sandbox.deliver(&completions), running.steps.clone())
+            }
+            Input::Cancel => {
+                if let Some(mut running) = self.running.remove(&call) {
+                    running.sandbox.cancel();
+                }
+                return None;
+            }
+        };
+        if let Some(end) = &step.end
+            && let Some(running) = self.running.remove(&call)
+            && running.sandbox.is_reusable(end)
+        {
+            self.keep(running.sandbox);
+        }
+        Some((steps, step))
+    }
+
+    /// A context that served the same owner before, or a new one.
+    fn take_sandbox(&mut self, start: &Start) -> Result<Sandbox, LoadError> {
+        let fits = |sandbox: &Sandbox| {
+            sandbox.program.hash == start.program.hash && sandbox.owner.as_ref() == Some(&start.owner)
+        };
+        if let Some(at) = self.idle.iter().rposition(fits) {
+            return Ok(self.idle.remove(at));
+        }
+        let mut sandbox = Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?;
+        sandbox.owner = Some(start.owner.clone());
+        Ok(sandbox)
+    }
+
+    fn keep(&mut self, sandbox: Sandbox) {
+        if self.limits.idle_contexts_max == 0 {
+            return;
+        }
+        if self.idle.len() >= self.limits.idle_contexts_max {
+            self.idle.remove(0);
+        }
+        self.idle.push(sandbox);
+    }
+}
+
+fn load_end(error: LoadError) -> End {
+    match error {
+        LoadError::Threw(thrown) => End::Threw(Thrown { class: "InternalError".into(), ..thrown }),
+        LoadError::LimitExceeded(limit) => End::LimitExceeded(limit),
+        LoadError::Waits => End::LimitExceeded(Limit::NeverSettles),
+    }
+}
+
+/// What an author reads about a program that does not load.
+pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diagnostic {
+    match error {
+        LoadError::Threw(thrown) => {
+            let message = match thrown.class.as_str() {
+                "Error" | "value" | "" => thrown.message.clone(),
+                class => format!("{class}: {}", thrown.message),
+            };
+            program.locate(message, &thrown.stack)
+        }
+        LoadError::LimitExceeded(limit) => {
+            let what = match limit {
+                Limit::Cpu => "processor time",
+                Limit::Memory => "memory",
+                Limit::Stack => "stack",
+                Limit::NeverSettles => "time",
+            };
+            let message = format!("the top level of the tool uses more {what} than a tool may");
+            Diagnostic::error(&program.entry, message).with_help("move the work into the handler")
+        }
+        LoadError::Waits => {
+            let message = "the top level of the tool waits for something that never happens";
+            let help = "effects and timers are available only while a call runs; move them into the handler";
+            Diagnostic::error(&program.entry, message).with_help(help)
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! From what a handler returned or threw to what its caller gets, and back for tools that handlers call.
+
+use std::sync::Arc;
+
+use json::{Json, write};
+use spile_core::{
+    CallError, CallResult, ClientCapabilities, ContentBlock, Outcome, ResourceContents, ToolContent,
+    ToolError, ToolErrorCode, ToolResult,
+};
+
+use crate::bundle::BundledTool;
+use crate::effects::EffectFailure;
+use crate::engine::{End, EngineLimits, Limit, Returned, Thrown};
+use crate::provider::Reporter;
+
+const CAPABILITIES: [(&str, ClientCapabilities); 7] = [
+    ("roots", ClientCapabilities::ROOTS),
+    ("sampling", ClientCapabilities::SAMPLING),
+    ("sampling.tools", ClientCapabilities::SAMPLING_TOOLS),
+    ("sampling.context", ClientCapabilities::SAMPLING_CONTEXT),
+    ("elicitation.form", ClientCapabilities::ELICITATION_FORM),
+    ("elicitation.url", ClientCapabilities::ELICITATION_URL),
+    ("tasks", ClientCapabilities::TASKS),
+];
+
+pub(crate) fn capability_names(capabilities: ClientCapabilities) -> Arc<[&'static str]> {
+    CAPABILITIES.iter().filter(|(_, bit)| capabilities.has(*bit)).map(|(name, _)| *name).collect()
+}
+
+/// How a call ends for its caller. The author hears of everything that is their fault.
+pub(crate) fn outcome(tool: &BundledTool, limits: &EngineLimits, reporter: &Reporter, end: End) -> Outcome {
+    match end {
+        End::Returned(returned) => match result_of(tool, returned) {
+            Ok(result) => Outcome::Done(result),
+            Err(message) => {
+                let diagnostic = tool.program.locate(message.clone(), "");
+                reporter.report(&tool.definition.name, &tool.at_handler(diagnostic));
+                ToolError::new(ToolErrorCode::Internal, message).into()
+            }
+        },
+        End::Threw(thrown) => thrown_outcome(tool, reporter, thrown),
+        End::LimitExceeded(limit) => {
+            let error = limit_error(limits, limit);
+            let diagnostic = tool.program.locate(error.message.clone(), "");
+            reporter.report(&tool.definition.name, &tool.at_handler(diagnostic));
+            error.into()
+        }
+        End::Diverged(reason) => {
+            let message = format!("the tool did not do the same when it was run again: {reason}");
+            let diagnostic = tool.program.locate(message, "");
+            let help =
+                "what a tool does before it asks may depend only on its arguments and on results of `ctx`";
+            reporter.report(&tool.definition.name, &tool.at_handler(diagnostic).with_help(help));
+            Outcome::Failed(CallError::InvalidRequestState(
+                "the tool took another path than before; repeat the call",
+            ))
+        }
+        End::Lost => Outcome::Failed(CallError::Busy { retry_after_ms: 1000 }),
+    }
+}
+
+fn limit_error(limits: &EngineLimits, limit: Limit) -> ToolError {
+    match limit {
+        Limit::Cpu => {
+            let message =
+                format!("the tool used more than {} ms of processor time and was stopped", limits.cpu_ms_max);
+            ToolError::new(ToolErrorCode::Timeout, message)
+        }
+        Limit::Memory => {
+            let message = format!(
+                "the tool used more than {} bytes of memory and was stopped",
+                limits.memory_bytes_max
+            );
+            ToolError::new(ToolErrorCode::TooLarge, message)
+        }
+        Limit::Stack => {
+            ToolError::new(ToolErrorCode::Internal, "the tool calls itself without end and was stopped")
+        }
+        Limit::NeverSettles => {
+            ToolError::new(ToolErrorCode::Internal, "the tool waits for something that never happens")
+        }
+    }
+}
+
+/// `Err` says what is wrong with the value, for author and caller.
+fn result_of(tool: &BundledTool, returned: Returned) -> Result<CallResult, String> {
+    let output = tool.output.as_ref();
+    let (text, json) = match returned {
+        Returned::Nothing if output.is_some() => {
+            return Err("the tool returned nothing, but has an output schema".into());
+        }
+        Returned::Nothing => return Ok(CallResult::Tool(ToolResult::blocks(Vec::new()))),
+        Returned::Text(text) if output.is_none() => return Ok(CallResult::Tool(ToolResult::text(text))),
+        Returned::Text(text) => {
+            let json = Json::string(&text);
+            (Some(text), json)
+        }
+        Returned::Json(text) => {
+            let json = Json::parse(&text)
+                .map_err(|error| format!("the tool returned JSON that cannot be sent: {error}"))?;
+            (None, json)
+        }
+    };
+    if let Some(result) = mcp_result(&json)? {
+        return Ok(CallResult::Relayed(result));
+    }
+    if let Some(schema) = output {
+        let doc = json.to_doc();
+        schema.validate(Some(doc.root())).map_err(|error| {
+            format!("the tool returned a value that does not match its output schema: {}", error.message)
+        })?;
+        return Ok(CallResult::Tool(match text {
+            Some(text) => ToolResult { structured: Some(json), ..ToolResult::text(text) },
+            None => ToolResult::structured(json),
+        }));
+    }
+    Ok(CallResult::Tool(if json.is_object() {
+        ToolResult::structured(json)
+    } else {
+        ToolResult::text(json.to_string())
+    }))
+}
+
+/// A value that is a complete tool result already: `{content: [{type: …}, …]}`.
+fn mcp_result(json: &Json) -> Result<Option<Json>, String> {
+    const MEMBERS: [&str; 4] = ["content", "structuredContent", "isError", "_meta"];
+    if !json.as_str().starts_with("{\"content\":[") && !json.as_str().contains("\"content\":[") {
+        return Ok(None);
+    }
+    let doc = json.to_doc();
+    let root = doc.root();
+    let Some(content) = root.get("content").filter(|content| content.kind() == json::NodeKind::Array) else {
+        return Ok(None);
+    };
+    let is_known =
+        |(key, _): (json::Node<'_>, json::Node<'_>)| MEMBERS.iter().any(|member| key.eq_str(member));
+    if !root.members().all(is_known) {
+        return Ok(None);
+    }
+    for block in content.elements() {
+        let required: &[&str] = match block.get("type").and_then(|kind| kind.str()).as_deref() {
+            Some("text") => &["text"],
+            Some("image" | "audio") => &["data", "mimeType"],
+            Some("resource") => &["resource"],
+            Some("resource_link") => &["uri", "name"],
+            Some(other) => {
+                return Err(format!("the tool returned a content block of the unknown type `{other}`"));
+            }
+            None => return Ok(None),
+        };
+        for member in required {
+            if block.get(member).is_none() {
+                return Err(format!("the tool returned a content block without `{member}`"));
+            }
+        }
+    }
+    Ok(Some(json.clone()))
+}
+
+fn thrown_outcome(tool: &BundledTool, reporter: &Reporter, thrown: Thrown) -> Outcome {
+    let name = &tool.definition.name;
+    if let Some(missing) = &thrown.missing {
+        let capability = CAPABILITIES.iter().find(|(name, _)| name == missing);
+        return Outcome::Failed(CallError::MissingCapability(
+            capability.map_or(ClientCapabilities::NONE, |(_, capability)| *capability),
+        ));
+    }
+    if let Some(code) = thrown.code.filter(|_| thrown.class == "McpError") {
+        let data = thrown.data.as_deref().and_then(|data| Json::parse(data).ok());
+        return Outcome::Failed(CallError::Provider { code: code as i64, message: thrown.message, data });
+    }
+    if let Some(issue) = thrown.issues.first() {
+        let field = (!issue.field.is_empty()).then(|| issue.field.clone());
+        let message = match &field {
+            Some(field) => format!("`{field}`: {}", issue.message),
+            None => issue.message.clone(),
+        };
+        return ToolError { field, ..ToolError::new(ToolErrorCode::InvalidArguments, message) }.into();
+    }
+    let is_bug = thrown.is_unhandled
+        || matches!(
+            thrown.class.as_str(),
+            "TypeError"
+                | "ReferenceError"
+                | "SyntaxError"
+                | "RangeError"
+                | "InternalError"
+                | "EvalError"
+                | "URIError"
+        );
+    let message = match thrown.class.as_str() {
+        "Error" | "value" | "" => thrown.message.clone(),
+        class => format!("{class}: {}", thrown.message),
+    };
+    reporter.report(name, &tool.program.locate(message, &thrown.stack));
+    if is_bug {
+        // The text speaks of the author's code, which is not the caller's concern.
+        return Outcome::ToolFailed(Box::new(ToolError::new(
+            ToolErrorCode::Internal,
+            "the tool failed; the server's log has the details",
+        )));
+    }
+    let text = if thrown.message.is_empty() { "the tool failed".to_owned() } else { thrown.message };
+    ToolResult::text(text).into_error().into()
+}
+
+/// The result of a tool for the handler that called it.
+pub(crate) fn render_call_result(result: &CallResult) -> String {
+    match result {
+        CallResult::Tool(result) => render_tool_result(result),
+        CallResult::Relayed(json) => json.to_string(),
+        // Only tools are called.
+        CallResult::Prompt(_) | CallResult::Resource(_) | CallResult::Completion(_) => "{}".into(),
+    }
+}
+
+pub(crate) fn render_tool_error(error: &ToolError) -> String {
+    render_tool_result(&ToolResult::from_tool_error(error))
+}
+
+fn render_tool_result(result: &ToolResult) -> String {
+    let structured = result.structured.as_ref().map(Json::as_str);
+    Json::object(|object| {
+        match &result.content {
+            ToolContent::Structured => object.array("content", structured, write_text),
+            ToolContent::Text(text) => object.array("content", [text.as_str()], write_text),
+            ToolContent::Blocks(blocks) => object.array("content", blocks, write_block),
+        };
+        object.maybe_raw("structuredContent", structured).bool("isError", result.is_error);
+        object.maybe_raw("_meta", result.meta.as_ref().map(Json::as_str));
+    })
+    .to_string()
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    let mut block = write::ObjectWriter::new(out);
+    block.str("type", "text").str("text", text);
+    block.end();
+}
+
+fn write_block(out: &mut Vec<u8>, block: &ContentBlock) {
+    let mut object = write::ObjectWriter::new(out);
+    match block {
+        ContentBlock::Text(text) => {
+            object.str("type", "text").str("text", text);
+        }
+        ContentBlock::Image { data, mime_type } => {
+            object.str("type", "image").str("data", data).str("mimeType", mime_type);
+        }
+        ContentBlock::Audio { data, mime_type } => {
+            object.str("type", "audio").str("data", data).str("mimeType", mime_type);
+        }
+        ContentBlock::EmbeddedResource(contents) => {
+            object.str("type", "resource").object("resource", |resource| match contents {
+                ResourceContents::Text { uri, mime_type, text } => {
+                    resource.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("text", text);
+                }
+                ResourceContents::Blob { uri, mime_type, base64 } => {
+                    resource.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("blob", base64);
+                }
+            });
+        }
+        ContentBlock::ResourceLink(resource) => {
+            object.str("type", "resource_link").str("uri", &resource.uri).str("name", &resource.name);
+            object.maybe_str("description", resource.description.as_deref());
+            object.maybe_str("mimeType", resource.mime_type.as_deref());
+        }
+    }
+    object.end();
+}
+
+/// Why a called tool gave no result, for the handler that called it.
+pub(crate) fn effect_failure(error: CallError) -> EffectFailure {
+    match error {
+        CallError::Provider { code, message, data } => EffectFailure {
+            code: Some(code),
+            data: data.and_then(|data| serde_json::from_str(data.as_str()).ok()),
+            ..EffectFailure::new(message)
+        },
+        error => EffectFailure::new(error.to_string()),
+    }
+}

@@ -1,0 +1,136 @@
+//! What a tool takes and returns, and how the catalog shows it: declared by the tool, or derived from its types.
+
+mod derive;
+mod exports;
+
+use std::sync::Arc;
+
+use contract::CompiledSchema;
+use json::{Json, Node, NodeKind};
+use spile_core::{TaskSupport, Tool, ToolAnnotations};
+
+use crate::bundle::Program;
+use crate::diagnostic::Diagnostic;
+use crate::engine::Described;
+use exports::Exports;
+
+/// A tool as it is declared.
+pub(crate) struct Declared {
+    pub(crate) definition: Tool,
+    pub(crate) output: Option<Arc<CompiledSchema>>,
+    /// Where the handler begins in the tool's file.
+    pub(crate) handler_offset: Option<usize>,
+}
+
+pub(crate) fn declare(name: &str, program: &Program, described: &Described) -> Result<Declared, Diagnostic> {
+    let file = &program.entry;
+    let source = program.source(file).unwrap_or_default();
+    let exports = Exports::find(file, source);
+    let at = |diagnostic: Diagnostic, offset: Option<usize>| match offset {
+        Some(offset) => diagnostic.at_offset(source, offset),
+        None => diagnostic,
+    };
+    let schema_error = |what: &str, reason: String| {
+        at(Diagnostic::error(file, format!("`schema.{what}`: {reason}")), exports.schema)
+    };
+    let input = match &described.input {
+        Some(schema) => {
+            check_object_schema(schema).map_err(|reason| schema_error("input", reason))?;
+            schema.clone()
+        }
+        None => derive::input_schema(file, source)?,
+    };
+    CompiledSchema::compile(&input).map_err(|error| schema_error("input", error.to_string()))?;
+    let output = match &described.output {
+        Some(schema) if !schema.is_object() => {
+            return Err(schema_error("output", "expected a JSON Schema".into()));
+        }
+        Some(schema) => {
+            let compiled = CompiledSchema::compile(schema);
+            Some(Arc::new(compiled.map_err(|error| schema_error("output", error.to_string()))?))
+        }
+        None => None,
+    };
+    let description = exports.handler_comment.clone().unwrap_or_default();
+    let mut definition =
+        Tool { output_schema: described.output.clone(), ..Tool::new(name, &description, input) };
+    if let Some(metadata) = &described.metadata {
+        read_metadata(&mut definition, metadata.to_doc().root()).map_err(|reason| {
+            at(Diagnostic::error(file, format!("`metadata`: {reason}")), exports.metadata)
+        })?;
+    }
+    definition.description = definition.description.filter(|description| !description.is_empty());
+    Ok(Declared { definition, output, handler_offset: exports.handler })
+}
+
+/// 2025-11-25, Tools: the root type of an input schema is `object`.
+fn check_object_schema(schema: &Json) -> Result<(), String> {
+    let doc = schema.to_doc();
+    match doc.root().get("type") {
+        _ if !schema.is_object() => {
+            Err("expected a JSON Schema, a zod schema or an object of zod schemas".into())
+        }
+        Some(kind) if kind.eq_str("object") => Ok(()),
+        Some(kind) => Err(format!("its root type must be `object`, not {}", kind.raw())),
+        None => Err("its root needs `type: \"object\"`".into()),
+    }
+}
+
+fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<(), String> {
+    if !metadata.is_object() {
+        return Err("expected an object".into());
+    }
+    for (key, value) in metadata.members() {
+        let key = key.str().unwrap_or_default();
+        let wrong = |expected: &str| format!("`{key}`: expected {expected}");
+        match &*key {
+            "title" => tool.title = Some(value.str().ok_or_else(|| wrong("a string"))?.into_owned()),
+            "description" => {
+                tool.description = Some(value.str().ok_or_else(|| wrong("a string"))?.into_owned())
+            }
+            "annotations" => read_annotations(tool, value)?,
+            "icons" if value.kind() == NodeKind::Array => tool.icons = Some(Json::from(value)),
+            "icons" => return Err(wrong("a list")),
+            "_meta" | "meta" if value.is_object() => tool.meta = Some(Json::from(value)),
+            "_meta" | "meta" => return Err(wrong("an object")),
+            "task" => {
+                tool.task_support = match value.str().as_deref() {
+                    Some("never") => TaskSupport::Forbidden,
+                    Some("optional") => TaskSupport::Optional,
+                    Some("required") => TaskSupport::Required,
+                    _ => return Err(wrong("`never`, `optional` or `required`")),
+                }
+            }
+            "timeoutMs" => tool.call_timeout_ms = Some(value.u64().ok_or_else(|| wrong("a whole number"))?),
+            // The file's name is the tool's name; frameworks that repeat it here do no harm.
+            "name" if value.eq_str(&tool.name) => {}
+            "name" => return Err(format!("`name`: the tool is called `{}` after its file", tool.name)),
+            _ => {
+                let known = "`title`, `description`, `annotations`, `icons`, `task`, `timeoutMs` and `_meta`";
+                return Err(format!("unknown key `{key}`; known are {known}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_annotations(tool: &mut Tool, annotations: Node<'_>) -> Result<(), String> {
+    let mut read = ToolAnnotations::default();
+    for (key, value) in annotations.members() {
+        let key = key.str().unwrap_or_default();
+        let slot = match &*key {
+            "readOnlyHint" => &mut read.read_only,
+            "destructiveHint" => &mut read.destructive,
+            "idempotentHint" => &mut read.idempotent,
+            "openWorldHint" => &mut read.open_world,
+            "title" => {
+                tool.title = value.str().map(|title| title.into_owned()).or(tool.title.take());
+                continue;
+            }
+            _ => return Err(format!("`annotations`: unknown key `{key}`")),
+        };
+        *slot = Some(value.bool().ok_or_else(|| format!("`annotations.{key}`: expected true or false"))?);
+    }
+    tool.annotations = read;
+    Ok(())
+}
