@@ -4,6 +4,7 @@
 //! uses a proxy. Certificates are verified with the operating system's store and a CA file of the user.
 
 mod failure;
+mod guarded;
 mod verifier;
 
 use std::fmt::Write;
@@ -23,6 +24,7 @@ use url::{Host, Url};
 
 pub use failure::ConnectFailure;
 use failure::NameResolutionError;
+pub use guarded::{GuardedClient, GuardedError, GuardedRequest, GuardedResponse, is_public};
 pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
 
 /// The default `User-Agent`.

@@ -252,10 +252,10 @@ fn write_block(out: &mut Vec<u8>, block: &ContentBlock) {
         }
         ContentBlock::EmbeddedResource(contents) => {
             object.str("type", "resource").object("resource", |resource| match contents {
-                ResourceContents::Text { uri, mime_type, text } => {
+                ResourceContents::Text { uri, mime_type, text, .. } => {
                     resource.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("text", text);
                 }
-                ResourceContents::Blob { uri, mime_type, base64 } => {
+                ResourceContents::Blob { uri, mime_type, base64, .. } => {
                     resource.str("uri", uri).maybe_str("mimeType", mime_type.as_deref()).str("blob", base64);
                 }
             });

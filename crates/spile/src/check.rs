@@ -14,7 +14,9 @@ use contract::{Contract, ToolOperation, lint};
 use json::Json;
 use json::write::{self, ObjectWriter};
 
+use crate::author_folder::Author;
 use crate::client::output_style::OutputStyle;
+use crate::layout;
 use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::report::{
     argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
@@ -63,12 +65,25 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
         let notes: Vec<&Diagnostic> =
             scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
-        print(&report(contract, &scan.source_summaries, &notes, &OutputStyle::stdout()))?;
+        let style = OutputStyle::stdout();
+        print(&report(contract, &scan.source_summaries, &notes, &style))?;
+        if let Some(author) = &scan.author {
+            print(&author_section(author, &style))?;
+        }
         print_diagnostics(&errors);
     } else {
         print_diagnostics(&scan.diagnostics);
     }
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the folder offers besides data.
+fn author_section(author: &Author, style: &OutputStyle) -> String {
+    let mut out = String::from("\ncode, prompts and resources\n");
+    for line in author.summary() {
+        out += &layout::hanging("  ", &sanitize::escape_line(&line), style.columns);
+    }
+    out
 }
 
 /// What the lints find in a contract that can be served.
@@ -118,6 +133,8 @@ fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
             });
             o.end();
         });
+        let author_tools = scan.author.iter().flat_map(|author| author.tools());
+        o.array("code_tools", author_tools, |out, tool| write::string(out, &tool.name));
         o.array("unavailable", &scan.unavailable, |out, source| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &source.name).str("reason", &source.reason).bool("readable", source.is_readable);

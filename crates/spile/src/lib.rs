@@ -1,6 +1,7 @@
 //! Arguments, wiring and diagnostics: everything between the command line and a serving process.
 
 mod atomic_file;
+mod author_folder;
 mod banner;
 pub mod check;
 pub mod client;

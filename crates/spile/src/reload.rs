@@ -25,6 +25,7 @@ use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
+use crate::author_folder::CurrentContract;
 use crate::lock::{self, LockState};
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 use crate::server_state::ServerState;
@@ -117,6 +118,8 @@ pub(crate) struct WatchedProject {
     health: SourceHealth,
     /// Whether the last change is not served.
     is_stale: bool,
+    /// Where author code finds the contract that is served.
+    current_contract: Option<CurrentContract>,
 }
 
 impl WatchedProject {
@@ -143,6 +146,7 @@ impl WatchedProject {
             source_failures: SourceFailurePolicy::default(),
             health: SourceHealth::default(),
             is_stale: false,
+            current_contract: None,
         }
     }
 
@@ -160,6 +164,11 @@ impl WatchedProject {
     }
 
     /// Sets how sources that cannot be used are treated, and which ones that are now.
+    /// Tells author code which contract is served.
+    pub(crate) fn with_current_contract(self, current: CurrentContract) -> Self {
+        Self { current_contract: Some(current), ..self }
+    }
+
     pub(crate) fn with_health(self, source_failures: SourceFailurePolicy, health: SourceHealth) -> Self {
         Self { source_failures, health, ..self }
     }
@@ -292,6 +301,9 @@ impl WatchedProject {
             call_timeout_ms: build.call_timeout_ms,
         };
         server.swap(provider_set);
+        if let Some(current) = &self.current_contract {
+            current.set(build.provider.clone());
+        }
         // After the swap: a client that sees a healthy server finds the tools of all its sources.
         server.set_source_health(self.health.clone());
         let was_stale = std::mem::take(&mut self.is_stale);

@@ -166,6 +166,9 @@ impl<'m> Compiler<'m> {
 
     /// Reports a manifest that offers no tool.
     fn check_not_empty(&mut self, known: &[IntrospectedSource<'_>], tools: &[CompiledTool<'m>]) {
+        if self.manifest.may_be_empty {
+            return;
+        }
         let Manifest { sources, collections, tools: declared_tools, .. } = self.manifest;
         if collections.is_empty() && declared_tools.is_empty() {
             let mut tables = known.iter().flat_map(|known| &known.facts.tables);

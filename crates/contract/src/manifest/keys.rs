@@ -55,6 +55,8 @@ pub enum ValueType {
     Columns,
     /// `true`, `false`, or an array of field names.
     FieldSelection,
+    /// An array of texts.
+    Texts,
     /// An array of texts or of integers.
     Literals,
     /// A text, a number, `true` or `false`.
@@ -186,6 +188,42 @@ pub static ROOT: Section = Section {
             "Your own tools: a generated tool under another name, or an SQL statement.",
         )
         .example("{ find = { uses = \"customers.get\" } }"),
+        Key::new("permissions", ValueType::Table(&PERMISSIONS), "What the code in `tools/` may reach.")
+            .example("{ network = [\"api.example.com\"] }"),
+    ],
+};
+
+pub static PERMISSIONS: Section = Section {
+    header: "[permissions]",
+    description: "What the code in `tools/` may reach. Nothing is permitted unless it is named here.",
+    keys: &[
+        Key::new(
+            "network",
+            ValueType::Texts,
+            "Hosts that `ctx.fetch` may reach, over https unless `http://` is written: `api.example.com`, \
+             `*.example.com`, `http://localhost:3000`.",
+        )
+        .default_text("none")
+        .example("[\"api.example.com\"]")
+        .aliases(&["hosts", "net", "fetch"]),
+        Key::new("files", ValueType::Texts, "Folders, inside this one, that `ctx.files` may read.")
+            .default_text("none")
+            .example("[\"data\"]")
+            .aliases(&["read"]),
+        Key::new("writable_files", ValueType::Texts, "Folders that `ctx.files` may also write to.")
+            .default_text("none")
+            .example("[\"out\"]")
+            .aliases(&["write"]),
+        Key::new("env", ValueType::Texts, "Environment variables that `ctx.env` has.")
+            .default_text("none")
+            .example("[\"REGION\"]"),
+        Key::new(
+            "secrets",
+            ValueType::Texts,
+            "Environment variables that `ctx.secret` returns. They never appear in logs.",
+        )
+        .default_text("none")
+        .example("[\"API_KEY\"]"),
     ],
 };
 
@@ -572,7 +610,7 @@ pub static ARGUMENT: Section = Section {
 };
 
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 6] = [&SERVER, &SOURCE, &COLLECTION, &FIELD, &TOOL, &ARGUMENT];
+pub static SECTIONS: [&Section; 7] = [&SERVER, &SOURCE, &COLLECTION, &FIELD, &TOOL, &ARGUMENT, &PERMISSIONS];
 
 fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()

@@ -57,6 +57,19 @@ pub struct Manifest {
     pub sources: Vec<Source>,
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
+    pub permissions: Permissions,
+    /// Whether the folder offers more than data, so that there need not be any. Not a key: whoever reads the folder sets it.
+    pub may_be_empty: bool,
+}
+
+/// `[permissions]`: what the code in `tools/` may reach.
+#[derive(Debug, Clone, Default)]
+pub struct Permissions {
+    pub network: Vec<Located<String>>,
+    pub files: Vec<Located<String>>,
+    pub writable_files: Vec<Located<String>>,
+    pub env: Vec<Located<String>>,
+    pub secrets: Vec<Located<String>>,
 }
 
 #[derive(Debug, Clone, Default)]

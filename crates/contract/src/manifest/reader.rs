@@ -385,6 +385,14 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
+    /// Distinct texts; none if the key is missing.
+    pub(super) fn texts(&mut self, table: &mut TomlTable<'_>, name: &str) -> Vec<TextValue> {
+        let (key, entry) = table.take(name);
+        let ValueType::Texts = key.value_type else { unreachable!("`{name}` is texts") };
+        let Some(entry) = entry else { return Vec::new() };
+        self.distinct_texts(&entry, "an array of strings", COLUMN_CHARS_MAX).unwrap_or_default()
+    }
+
     /// At least one distinct text. The caller checks whether they are among the known words.
     pub(super) fn some_of(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<TextValue>> {
         let (key, entry) = table.take(name);

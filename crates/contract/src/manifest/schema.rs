@@ -58,6 +58,7 @@ fn key_schema(key: &'static Key) -> Value {
         }
         ValueType::Columns => json!({ "anyOf": [text_schema(TextLength::NonEmpty(0)), names_schema(1)] }),
         ValueType::FieldSelection => json!({ "anyOf": [{ "type": "boolean" }, names_schema(0)] }),
+        ValueType::Texts => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         ValueType::Literals => json!({
             "type": "array",
             "minItems": 1,

@@ -5,7 +5,7 @@ use toml::de::DeTable;
 
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, quoted, suggest};
 use super::sources::{DeclaredSources, parse_source};
-use super::{Confirm, Manifest, Server, collections, tools};
+use super::{Confirm, Manifest, Permissions, Server, collections, tools};
 use crate::diagnostic::Located;
 use crate::names;
 
@@ -27,9 +27,25 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
         .into_iter()
         .filter_map(|(entry, table)| tools::parse_tool(reader, &entry, table, &from))
         .collect();
+    let permissions = parse_permissions(reader, &mut table);
     reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
-    Manifest { server, sources, collections, tools }
+    Manifest { server, sources, collections, tools, permissions, may_be_empty: false }
+}
+
+fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {
+    let Some((_, mut table)) = reader.table(root, "permissions") else { return Permissions::default() };
+    let t = &mut table;
+    let mut texts = |name| reader.texts(t, name).into_iter().map(located_text).collect();
+    let permissions = Permissions {
+        network: texts("network"),
+        files: texts("files"),
+        writable_files: texts("writable_files"),
+        env: texts("env"),
+        secrets: texts("secrets"),
+    };
+    reader.finish(table);
+    permissions
 }
 
 /// Sections that are planned for a later version.
@@ -41,7 +57,8 @@ fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut Toml
     for name in UNSUPPORTED_SECTIONS {
         if let Some(entry) = table.take_unknown(name) {
             let message = format!("`[{name}]` is not supported in this version");
-            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`";
+            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and \
+                        `[permissions]`; prompts, resources and skills are files of the folder";
             reader.error(&entry.key_location, message, help);
         }
     }

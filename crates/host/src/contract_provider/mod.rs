@@ -105,6 +105,10 @@ impl Provider for ContractProvider {
 }
 
 impl ContractProvider {
+    pub fn contract(&self) -> &Contract {
+        &self.0.contract
+    }
+
     /// Runs a call on the blocking thread pool. Bound arguments borrow from the call, so the call is cloned and its
     /// arguments are bound again there.
     fn run_blocking(&self, index: usize, call: &Call, cx: &CallContext<'_>) -> Run {

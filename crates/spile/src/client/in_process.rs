@@ -26,12 +26,14 @@ pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, Co
     let shown: Vec<_> = diagnostics.into_iter().filter(|one| one.severity <= severity_max).collect();
     print_diagnostics(&shown);
     let Some(service) = service else { return Err(CommandError::silent(Exit::Unreachable)) };
-    let server = service.into_server().map_err(failed)?;
+    let (server, author) = service.into_server().map_err(failed)?;
     // The server reads its data on a thread of its own, so that a slow read does not delay timeouts here.
-    let runtime =
-        Builder::new_current_thread().enable_time().build().map_err(|error| failed(error.into()))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.into()))?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-    std::thread::spawn(move || runtime.block_on(transport::pipe::serve(server, theirs)));
+    std::thread::spawn(move || {
+        runtime.block_on(transport::pipe::serve(server, theirs));
+        drop(author);
+    });
     Ok(ours)
 }
 

@@ -12,7 +12,6 @@ pub(crate) mod not_found;
 mod package;
 mod sources;
 mod unavailable;
-mod unsupported;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +26,7 @@ use contract::{Collection, Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::json;
 
+use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
 use crate::layout;
 use crate::lock::LockState;
 use crate::report::SourceSummary;
@@ -56,10 +56,10 @@ pub struct Project {
     /// The places of sources that are not where the manifest says, by the name of the source.
     pub relocated: BTreeMap<String, SourceLocation>,
     pub source_failures: SourceFailurePolicy,
-    /// Whether the path was a folder: then everything in it is meant.
-    is_folder: bool,
     /// Entries of the folder that are named like data files, but cannot be read.
     irregular: Vec<IrregularFile>,
+    /// Code, prompts and resources beside the data.
+    pub(crate) author: Option<AuthorFolder>,
 }
 
 #[derive(Debug)]
@@ -72,11 +72,7 @@ pub enum ProjectInput {
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let kind = std::fs::metadata(path).map_err(|error| not_found::path_error(path, error))?;
-        if kind.is_dir() {
-            Ok(Self { is_folder: true, ..Self::from_folder(path)? })
-        } else {
-            Self::from_file(path)
-        }
+        if kind.is_dir() { Self::from_folder(path) } else { Self::from_file(path) }
     }
 
     fn from_folder(folder: &Path) -> anyhow::Result<Self> {
@@ -86,18 +82,16 @@ impl Project {
         let folder = if folder == Path::new(".") { Path::new("") } else { folder };
         let manifest = folder.join(MANIFEST);
         if manifest.is_file() {
-            return Ok(Self::new(name, folder, ProjectInput::Manifest(manifest)));
+            let author = AuthorFolder::find(folder, Directories::default());
+            return Ok(Self { author, ..Self::new(name, folder, ProjectInput::Manifest(manifest)) });
         }
+        let server_file = ServerFile::find(non_empty_path(folder))?;
+        let directories = server_file.as_ref().map(ServerFile::directories).transpose()?;
+        let author = AuthorFolder::find(folder, directories.unwrap_or_default());
+        let name = server_file.and_then(|file| file.name).unwrap_or(name);
         let DataFiles { files, irregular } = data_files(folder)?;
-        if files.is_empty()
-            && let Some(entry) = unsupported::unsupported_entry(non_empty_path(folder))
-        {
-            bail!(
-                "nothing to serve in `{shown}`: it has `{entry}`, but serving tools, prompts and resources from files \
-                 is not supported in this version; this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})"
-            );
-        }
         match files.len() {
+            0 if author.is_some() => {}
             0 => {
                 let subfolders = servable_subfolders(non_empty_path(folder));
                 let suggestion = match (subfolders.as_slice(), irregular.first()) {
@@ -109,12 +103,13 @@ impl Project {
                     "nothing to serve in `{shown}`: no {MANIFEST} and no data file ({DATA_EXTENSIONS}){suggestion}"
                 )
             }
-            1..=FILES_MAX => Ok(Self { irregular, ..Self::new(name, folder, ProjectInput::Files(files)) }),
+            1..=FILES_MAX => {}
             many => bail!(
                 "`{shown}` has {many} data files, which exceeds the limit of {FILES_MAX} without a manifest; \
                  name some of them, or write a {MANIFEST}"
             ),
         }
+        Ok(Self { irregular, author, ..Self::new(name, folder, ProjectInput::Files(files)) })
     }
 
     fn from_file(path: &Path) -> anyhow::Result<Self> {
@@ -124,10 +119,12 @@ impl Project {
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
         }
-        if let Some(what) = unsupported::unsupported_file(path) {
+        if path.file_name().is_some_and(|name| name == SERVER_FILE) {
+            return Self::from_folder(non_empty_path(&folder));
+        }
+        if is_script(path) {
             bail!(
-                "`{}` cannot be served: {what}, and serving those is not supported in this version; \
-                 this version serves a {MANIFEST} or data files ({DATA_EXTENSIONS})",
+                "`{}` is one file of code; put it into a folder `tools` and serve the folder above that",
                 path.display()
             );
         }
@@ -150,8 +147,8 @@ impl Project {
             input,
             relocated: BTreeMap::new(),
             source_failures,
-            is_folder: false,
             irregular: Vec::new(),
+            author: None,
         }
     }
 
@@ -180,10 +177,15 @@ impl Project {
             input: ProjectInput::Manifest(manifest),
             relocated,
             source_failures,
-            is_folder: false,
             irregular: Vec::new(),
+            author: None,
         }
     }
+}
+
+fn is_script(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("ts" | "mts" | "js" | "mjs"))
 }
 
 fn source_kind(path: &Path) -> Option<SourceKind> {
@@ -218,6 +220,8 @@ pub struct Scan {
     pub source_count: usize,
     /// The facts about each source, by its name.
     pub facts: Vec<(String, SourceFacts)>,
+    /// Code, prompts and resources beside the data. Not read again with the data: they reload alone.
+    pub(crate) author: Option<Author>,
 }
 
 /// A contract, and the readers, writers and statements that answer its calls.
@@ -232,7 +236,14 @@ pub struct Compiled {
 impl Project {
     /// Reads the manifest and the data, and compiles them.
     pub fn scan(&self) -> anyhow::Result<Scan> {
-        self.rescan(&Sources::default())
+        let mut scan = self.rescan(&Sources::default())?;
+        if let Some(folder) = self.author.clone() {
+            let permissions = scan.manifest.as_ref().map(|manifest| manifest.permissions.clone());
+            let (author, diagnostics) = folder.load(&permissions.unwrap_or_default());
+            scan.diagnostics.extend(diagnostics);
+            scan.author = Some(author);
+        }
+        Ok(scan)
     }
 
     /// The same while these sources are served: a source with the same settings is not opened a second time.
@@ -245,6 +256,7 @@ impl Project {
         };
         let SourceOpener { mut sources, loaded, failures, .. } = opener;
         let Some(mut manifest) = manifest else { return Ok(scan) };
+        manifest.may_be_empty = self.author.is_some();
         scan.source_count = loaded.len() + failures.len();
         if !self.skip_failed(&mut manifest, &failures, &mut scan) {
             // Nothing can be served; report the other errors of the manifest, too.
@@ -260,14 +272,6 @@ impl Project {
             self.skip_failed(&mut manifest, &failures, &mut scan);
         }
         let (mut contract, backends) = self.compile_available(&mut manifest, &loaded, served, &mut scan);
-        let unsupported =
-            self.is_folder.then(|| unsupported::unsupported_entry(non_empty_path(&self.folder)));
-        if let Some(entry) = unsupported.flatten() {
-            let message = format!(
-                "`{entry}` is not served: tools, prompts and resources from files are not supported in this version"
-            );
-            scan.diagnostics.push(Diagnostic::note(message).code("unsupported"));
-        }
         if !self.has_manifest() {
             // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);

@@ -26,6 +26,7 @@ use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
 
+use crate::author_folder::{Author, CurrentContract, ServedAuthor};
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::notice;
 use crate::project::{Project, Scan, SourceFailurePolicy};
@@ -54,6 +55,10 @@ pub struct Service {
     /// The project behind it, if its files can change while it is served.
     pub(crate) watched: Option<WatchedProject>,
     pub(crate) state: ServerState,
+    /// Code, prompts and resources beside the data.
+    pub(crate) author: Option<Author>,
+    /// The contract that is served now, for author code.
+    current_contract: Option<CurrentContract>,
 }
 
 impl Service {
@@ -67,6 +72,8 @@ impl Service {
             health: SourceHealth::default(),
             watched: None,
             state: ServerState::for_this_run(),
+            author: None,
+            current_contract: None,
         }
     }
 
@@ -91,6 +98,7 @@ impl Service {
             has_manifest,
             unavailable,
             source_count,
+            author,
             ..
         } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
@@ -99,11 +107,19 @@ impl Service {
             let build = Build::new(compiled, state);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
-            let service = Self { command, health: health.clone(), ..Self::from_build(&build) };
+            let current = CurrentContract::new(build.provider.clone());
+            let service = Self {
+                command,
+                health: health.clone(),
+                author,
+                current_contract: Some(current.clone()),
+                ..Self::from_build(&build)
+            };
             let watched = WatchedProject::new(path, build, locations, stamp, started)
                 .with_manifest(has_manifest)
                 .with_lock(&lock_state)
-                .with_health(source_failures, health);
+                .with_health(source_failures, health)
+                .with_current_contract(current);
             Self { watched: Some(watched), ..service }
         });
         Ok((service, diagnostics))
@@ -129,15 +145,19 @@ impl Service {
         }
     }
 
-    pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
-        let Self { name, version, providers, call_timeout_ms, health, state, .. } = self;
+    /// The second value keeps author files served and up to date.
+    pub(crate) fn into_server(self) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
+        let Self {
+            name, version, providers, call_timeout_ms, health, state, author, current_contract, ..
+        } = self;
         let limits = settings::limits()?;
         let platform = Arc::new(SystemPlatform::default());
         let ServerState { keyring, store } = state;
         let config = Config { name, version: version.clone(), limits, platform, keyring, store };
         let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms });
         server.set_source_health(health);
-        Ok(server)
+        let author = author.map(|author| author.serve(&server, current_contract));
+        Ok((server, author))
     }
 
     /// The names of the sources that cannot be used in this way, each once.
@@ -227,10 +247,13 @@ pub(crate) fn serve_with(
     let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), notes };
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
+    // Dropped, and so stopped, when serving ends.
+    let mut authors = Vec::new();
     for mut service in services {
         announcement.summaries.push(service.summary());
         let project = service.watched.take();
-        let server = service.into_server()?;
+        let (server, author) = service.into_server()?;
+        authors.extend(author);
         watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
         servers.push(server);
     }

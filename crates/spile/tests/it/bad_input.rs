@@ -330,10 +330,10 @@ fn a_variable_that_is_set_is_used() {
 }
 
 #[test]
-fn tools_from_files_are_not_in_this_version() {
-    check("unsupported_folder_of_ts", &[("tools/hello.ts", b"export default {}")], ".");
-    check("unsupported_mcp_json", &[("mcp.json", b"{}")], ".");
-    check("unsupported_mcp_json_named", &[("mcp.json", b"{}")], "mcp.json");
-    check("unsupported_ts_named", &[("hello.ts", b"export default {}")], "hello.ts");
-    check_served("unsupported_beside_data", &[PEOPLE, ("tools/hello.ts", b"export default {}")], ".");
+fn folders_and_files_of_code_that_cannot_be_served() {
+    check("code_mcp_json_without_folders", &[("mcp.json", b"{}")], ".");
+    check("code_mcp_json_outside", &[("mcp.json", b"{\"toolsDir\":\"../tools\"}")], ".");
+    check("code_mcp_json_broken", &[("mcp.json", b"{\"name\":")], "mcp.json");
+    check("code_named", &[("hello.ts", b"export default {}")], "hello.ts");
+    check_served("code_broken_beside_data", &[PEOPLE, ("tools/hello.ts", b"export default {}")], ".");
 }

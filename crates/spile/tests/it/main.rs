@@ -1,5 +1,6 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
+mod author_folder;
 mod availability;
 mod bad_input;
 mod client;

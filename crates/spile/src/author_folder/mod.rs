@@ -1,0 +1,294 @@
+//! What authors put into a folder beside data: code in `tools/`, and `prompts/`, `resources/`, `skills/` and `apps/`.
+//!
+//! ```text
+//! folder → AuthorFolder (which folders, what is permitted) → Author (bundle, content, diagnostics) → providers, watched
+//! ```
+//!
+//! Each kind is a provider of its own and reloads alone: a broken tool never takes a prompt along.
+
+mod collections;
+mod network;
+mod server_file;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use content::{ContentPaths, ContentProvider, Folder, FolderWatch, NoBackend, WatchThread, Watching};
+use contract::diagnostic::{Diagnostic, FileLocation, FileText, Located};
+use contract::humanize::pluralize;
+use contract::manifest::Permissions;
+use host::Server;
+use script::{
+    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, ScriptProvider, ScriptServices,
+};
+use spile_core::Provider as _;
+
+pub(crate) use collections::CurrentContract;
+pub(crate) use server_file::{SERVER_FILE, ServerFile};
+use watch::ScriptWatch;
+
+/// The folders of author files. Those that do not exist are empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Directories {
+    pub(crate) tools: String,
+    pub(crate) prompts: String,
+    pub(crate) resources: String,
+    pub(crate) skills: String,
+    pub(crate) apps: String,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        let [tools, prompts, resources, skills, apps] =
+            ["tools", "prompts", "resources", "skills", "apps"].map(str::to_owned);
+        Self { tools, prompts, resources, skills, apps }
+    }
+}
+
+/// A folder with author files.
+#[derive(Debug, Clone)]
+pub(crate) struct AuthorFolder {
+    root: PathBuf,
+    directories: Directories,
+}
+
+/// The author files of a folder, read and compiled.
+pub(crate) struct Author {
+    folder: AuthorFolder,
+    permissions: script::Permissions,
+    bundle: Bundle,
+    content: Arc<ContentProvider>,
+    content_watch: FolderWatch,
+}
+
+impl AuthorFolder {
+    /// `None` if the folder has none of them.
+    pub(crate) fn find(root: &Path, directories: Directories) -> Option<Self> {
+        let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+        let Directories { tools, prompts, resources, skills, apps } = &directories;
+        let has = |name: &String| root.join(name).is_dir();
+        let is_one =
+            [prompts, resources, skills, apps].into_iter().any(has) || has_scripts(&root.join(tools));
+        is_one.then(|| Self { root: root.to_owned(), directories })
+    }
+
+    fn bundle_options(&self) -> BundleOptions {
+        BundleOptions { tools_dir: self.directories.tools.clone(), ..BundleOptions::default() }
+    }
+
+    fn content_folder(&self) -> Folder {
+        let Directories { prompts, resources, skills, apps, .. } = &self.directories;
+        let join = |name: &String| self.root.join(name);
+        let paths = ContentPaths {
+            prompts: join(prompts),
+            resources: join(resources),
+            skills: join(skills),
+            apps: join(apps),
+        };
+        Folder { paths, ..Folder::new(&self.root, Watching::Files) }
+    }
+
+    /// Reads everything. A file that cannot be used is a diagnostic; the others are served.
+    pub(crate) fn load(self, declared: &Permissions) -> (Author, Vec<Diagnostic>) {
+        let mut diagnostics = Vec::new();
+        let permissions = permissions(&self.root, declared, &mut diagnostics);
+        let bundle = Bundle::build(&self.root, &self.bundle_options());
+        diagnostics.extend(bundle.errors().chain(&bundle.warnings).map(|one| located(&self.root, one)));
+        let (content_watch, loaded, found) =
+            FolderWatch::new(self.content_folder(), std::time::SystemTime::now());
+        diagnostics.extend(found);
+        let content = Arc::new(ContentProvider::new(loaded, Arc::new(NoBackend)));
+        (Author { folder: self, permissions, bundle, content, content_watch }, diagnostics)
+    }
+}
+
+/// What keeps author files served and up to date. The watches end when it is dropped.
+pub(crate) struct ServedAuthor {
+    _scripts: Option<ScriptWatch>,
+    _content: Option<WatchThread>,
+}
+
+impl Author {
+    /// The tools of the folder, in the order of their names.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &spile_core::Tool> {
+        self.bundle.served().map(|tool| &tool.definition)
+    }
+
+    /// Lines for a person: what is served besides the data.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.tools().map(tool_line).collect();
+        let catalog = self.content.catalog();
+        let mut list = |what: &str, names: Vec<&str>| {
+            if !names.is_empty() {
+                lines.push(format!("{}: {}", pluralize(names.len() as u64, what), join_names(&names)));
+            }
+        };
+        list("prompt", catalog.prompts.iter().map(|one| one.name.as_str()).collect());
+        list("resource", catalog.resources.iter().map(|one| one.uri.as_str()).collect());
+        list("skill", catalog.skills.iter().map(|one| one.uri.as_str()).collect());
+        lines
+    }
+
+    /// Adds the providers to a server, and follows the files. `contract` answers `ctx.collection`.
+    pub(crate) fn serve(self, server: &Arc<Server>, contract: Option<CurrentContract>) -> ServedAuthor {
+        let Self { folder, permissions, bundle, content, content_watch } = self;
+        let has_scripts = bundle.served().next().is_some() || bundle.errors().next().is_some();
+        let scripts = has_scripts.then(|| {
+            let services = ScriptServices {
+                network: network::for_permissions(&permissions),
+                permissions,
+                collections: contract.map(collections::for_contract),
+                diagnostics: None,
+            };
+            let engine = Arc::new(Engine::new(EngineLimits::default()));
+            let provider = Arc::new(ScriptProvider::new(engine, &bundle, services));
+            server.set_provider("tools", Some(provider.clone()));
+            let options = folder.bundle_options();
+            ScriptWatch::start(folder.root.clone(), options, bundle, &provider)
+        });
+        server.set_provider("content", Some(content.clone()));
+        let root = folder.root;
+        let watched = WatchThread::start(content_watch, &content, move |diagnostics| {
+            for one in diagnostics {
+                tracing::warn!(folder = %root.display(), "{}", one.message);
+            }
+        });
+        let content = watched.map_err(|error| tracing::warn!(%error, "changes of files are not noticed"));
+        ServedAuthor { _scripts: scripts.flatten(), _content: content.ok() }
+    }
+}
+
+/// How many names a line lists.
+const NAMES_SHOWN_MAX: usize = 8;
+
+fn join_names(names: &[&str]) -> String {
+    crate::layout::join_names(
+        &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+        NAMES_SHOWN_MAX,
+        None,
+    )
+}
+
+/// `add: a, b (about 35 tokens)`
+fn tool_line(tool: &spile_core::Tool) -> String {
+    let schema = tool.input_schema.to_doc();
+    let properties = schema.root().get("properties");
+    let members = properties.into_iter().flat_map(|properties| properties.members());
+    let names: Vec<String> = members.filter_map(|(name, _)| name.str().map(Into::into)).collect();
+    let description = tool.description.as_deref().unwrap_or_default();
+    let cost = [tool.name.as_str(), description, tool.input_schema.as_str()]
+        .map(contract::tokens::estimate)
+        .iter()
+        .sum::<usize>();
+    let arguments = match names.is_empty() {
+        true => "no arguments".to_owned(),
+        false => crate::layout::join_names(&names, NAMES_SHOWN_MAX, None),
+    };
+    format!("{}: {arguments} (about {})", tool.name, pluralize(cost as u64, "token"))
+}
+
+fn has_scripts(tools: &Path) -> bool {
+    let entries = std::fs::read_dir(tools).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("ts" | "mts" | "js" | "mjs")) && !path.to_string_lossy().ends_with(".d.ts")
+    })
+}
+
+/// What the manifest permits, with values of the environment.
+fn permissions(
+    root: &Path,
+    declared: &Permissions,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> script::Permissions {
+    let mut network = Vec::new();
+    for host in &declared.network {
+        match HostRule::parse(&host.value) {
+            Some(rule) => network.push(rule),
+            None => diagnostics.push(
+                Diagnostic::error("this is not a host that can be permitted").at(&host.location).help(
+                    "write a host name as in `api.example.com`, `*.example.com` or `http://localhost:3000`",
+                ),
+            ),
+        }
+    }
+    let mut files = Vec::new();
+    for (folders, can_write) in [(&declared.files, false), (&declared.writable_files, true)] {
+        for folder in folders {
+            match file_root(root, folder, can_write) {
+                Ok(one) => files.push(one),
+                Err(problem) => diagnostics.push(*problem),
+            }
+        }
+    }
+    let values = |names: &[Located<String>]| {
+        names.iter().map(|name| (name.value.clone(), std::env::var(&name.value).ok())).collect()
+    };
+    script::Permissions { network, files, env: values(&declared.env), secrets: values(&declared.secrets) }
+}
+
+fn file_root(root: &Path, folder: &Located<String>, can_write: bool) -> Result<FileRoot, Box<Diagnostic>> {
+    let is_inside = Path::new(&folder.value)
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir));
+    if !is_inside {
+        return Err(Box::new(
+            Diagnostic::error("only folders inside this one can be permitted")
+                .at(&folder.location)
+                .help("write a path without `..` that does not start with `/`"),
+        ));
+    }
+    let path = root.join(&folder.value);
+    if !path.is_dir() {
+        return Err(Box::new(
+            Diagnostic::warning(format!("there is no folder `{}`", folder.value))
+                .at(&folder.location)
+                .help("create it, or remove the permission"),
+        ));
+    }
+    Ok(FileRoot { name: folder.value.clone(), folder: path, can_write })
+}
+
+/// A diagnostic of a script, with the line it is about.
+fn located(root: &Path, one: &script::Diagnostic) -> Diagnostic {
+    let diagnostic = match one.severity {
+        script::Severity::Error => Diagnostic::warning(format!("not served: {}", one.message)).code("script"),
+        script::Severity::Warning => Diagnostic::warning(one.message.clone()).code("script"),
+    };
+    let diagnostic = match &one.help {
+        Some(help) => diagnostic.help(help.clone()),
+        None => diagnostic,
+    };
+    let path = root.join(&one.file);
+    let shown = path.strip_prefix(".").unwrap_or(&path).display().to_string();
+    match (one.position, std::fs::read_to_string(&path)) {
+        (Some(position), Ok(text)) => {
+            let start = offset_of(&text, position.line as usize, position.column as usize);
+            let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
+            let file = Arc::new(FileText::new(shown, text));
+            diagnostic.at(&FileLocation::new(&file, start..end))
+        }
+        (_, _) => Diagnostic { message: format!("{shown}: {}", diagnostic.message), ..diagnostic },
+    }
+}
+
+/// The byte offset of a line and a column, both counted from 1.
+fn offset_of(text: &str, line: usize, column: usize) -> usize {
+    let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let rest = text[start..].lines().next().unwrap_or_default();
+    start + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(offset, _)| offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::offset_of;
+
+    #[test]
+    fn a_line_and_a_column_are_an_offset() {
+        let text = "ab\ncödé\n";
+        for (place, expected) in [((1, 1), 0), ((1, 3), 2), ((2, 1), 3), ((2, 3), 6), ((9, 1), 10)] {
+            assert_eq!(offset_of(text, place.0, place.1), expected, "{place:?}");
+        }
+    }
+}

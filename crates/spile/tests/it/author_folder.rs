@@ -1,0 +1,192 @@
+//! A folder of code, prompts and resources is a server, without a manifest and without Node.
+
+use serde_json::{Value, json};
+
+use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
+
+const ADD: &[u8] = br#"
+export const metadata = { title: "Add", description: "Add two numbers.", annotations: { readOnlyHint: true } };
+export default ({ a, b }: { a: number; b: number }) => ({ sum: a + b });
+"#;
+
+const BOOK: &[u8] = br#"
+/** Books a table. */
+export default async function book(args: { guests: number }, ctx: any) {
+    const started = Date.now();
+    const name = await ctx.elicit("name", {
+        message: "Whose name?",
+        schema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+    });
+    const time = await ctx.elicit("time", {
+        message: "At what time?",
+        schema: { type: "object", properties: { time: { type: "string" } }, required: ["time"] },
+    });
+    return { guests: args.guests, name: name.content.name, time: time.content.time, same: started === Date.now() || true };
+}
+"#;
+
+const GREETING: &[u8] =
+    b"---\ndescription: Greets somebody.\narguments:\n  - name: who\n    required: true\n---\nHello {{who}}!\n";
+
+fn folder() -> TestProject {
+    TestProject::new(&[
+        ("tools/add.ts", ADD),
+        ("tools/book.ts", BOOK),
+        ("prompts/greeting.md", GREETING),
+        ("resources/notes.txt", b"Closed on Mondays.\n"),
+    ])
+}
+
+fn start(project: &TestProject) -> HttpServer {
+    HttpServer::start(&mut project.spile(&["serve", ".", "--bind", "127.0.0.1:0"]))
+}
+
+/// The response to a request of the stateless era.
+fn request(server: &HttpServer, method: &str, params: &Value) -> Value {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
+    let headers = match name {
+        "" => format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n"),
+        name => format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n"),
+    };
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let (_, body) = server.post("/mcp", &headers, &message.to_string());
+    serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"))
+}
+
+fn call(server: &HttpServer, tool: &str, arguments: &Value) -> Value {
+    request(server, "tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+#[test]
+fn tools_prompts_and_resources_of_a_folder_are_served() {
+    let project = folder();
+    for (args, expected) in [
+        (&["call", "add", "a=1", "b=2.5"][..], "3.5"),
+        (&["prompt", "greeting", "who=Ada"], "Hello Ada!"),
+        (&["read", "resource://notes"], "Closed on Mondays."),
+        (&["read", "resources/notes.txt"], "Closed on Mondays."),
+        (&["tools"], "Add two numbers."),
+        (&["check"], "add: a, b"),
+    ] {
+        let output = project.run(args);
+        assert_eq!(output.code, Some(0), "{output}");
+        assert!(output.stdout.contains(expected), "{output}");
+    }
+    let output = project.run(&["call", "add", "a=1"]);
+    assert_ne!(output.code, Some(0), "{output}");
+    assert!(output.to_string().contains("`b`"), "{output}");
+}
+
+#[test]
+fn a_handler_asks_in_the_same_way_in_both_eras() {
+    let project = folder();
+    let server = start(&project);
+    let mut params = json!({"name": "book", "arguments": {"guests": 4}});
+    for (key, value) in [("name", "Ada"), ("time", "20:00")] {
+        let asked = request(&server, "tools/call", &params);
+        let asked = &asked["result"];
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let question =
+            asked["inputRequests"].as_object().expect("questions").keys().next().expect("one").clone();
+        let mut content = serde_json::Map::new();
+        content.insert(key.into(), json!(value));
+        let mut responses = serde_json::Map::new();
+        responses.insert(question, json!({"action": "accept", "content": content}));
+        params["inputResponses"] = Value::Object(responses);
+        params["requestState"] = asked["requestState"].clone();
+    }
+    let booked = request(&server, "tools/call", &params);
+    let booked = &booked["result"]["structuredContent"];
+    assert_eq!(
+        (&booked["name"], &booked["time"], &booked["guests"]),
+        (&json!("Ada"), &json!("20:00"), &json!(4))
+    );
+    let again = request(&server, "tools/call", &params);
+    assert!(again.to_string().contains("already used"), "{again}");
+}
+
+#[test]
+fn a_broken_tool_leaves_the_others_and_says_where_it_is_broken() {
+    let project = folder();
+    project.write("tools/broken.ts", b"export default function (x: = 3");
+    let output = project.run(&["check"]);
+    assert!(
+        output.stdout.contains("/shop/tools/broken.ts:1:") || output.stdout.contains("tools/broken.ts:1:"),
+        "{output}"
+    );
+    let server = start(&project);
+    assert_eq!(call(&server, "add", &json!({"a": 1, "b": 2}))["result"]["structuredContent"]["sum"], 3);
+    assert!(call(&server, "broken", &json!({})).to_string().contains("unknown tool"));
+}
+
+#[test]
+fn a_changed_tool_is_served_without_a_restart() {
+    let project = folder();
+    let server = start(&project);
+    assert_eq!(call(&server, "add", &json!({"a": 1, "b": 2}))["result"]["structuredContent"]["sum"], 3);
+    project.write("tools/add.ts", &String::from_utf8_lossy(ADD).replace("a + b", "a * b * 10").into_bytes());
+    let started = std::time::Instant::now();
+    while call(&server, "add", &json!({"a": 1, "b": 2}))["result"]["structuredContent"]["sum"] != 20 {
+        assert!(started.elapsed() < TEST_TIMEOUT, "the change is never served");
+    }
+    project.write("tools/new-one.js", b"export default () => 'new';");
+    while !call(&server, "new-one", &json!({})).to_string().contains("new") {
+        assert!(started.elapsed() < TEST_TIMEOUT, "the new tool is never served");
+    }
+}
+
+#[test]
+fn code_reaches_the_data_beside_it_and_nothing_else() {
+    let project = folder();
+    project.write("people.csv", b"id,name\n1,Ada\n2,Bob\n");
+    project.write(
+        "tools/names.ts",
+        br#"export default async (_: {}, ctx: any) => {
+            const page = await ctx.collection("people").list({ limit: 10 });
+            return { names: page.items.map((one: any) => one.name) };
+        };"#,
+    );
+    project.write(
+        "tools/escape.ts",
+        br#"export default async (args: { how: string }, ctx: any) => {
+            if (args.how === "fetch") return await ctx.fetch("https://example.com/");
+            if (args.how === "files") return await ctx.files.read("/etc/passwd");
+            if (args.how === "env") return { home: ctx.env.HOME ?? "hidden" };
+            return { process: typeof (globalThis as any).process };
+        };"#,
+    );
+    let server = start(&project);
+    let names = call(&server, "names", &json!({}));
+    assert_eq!(names["result"]["structuredContent"]["names"], json!(["Ada", "Bob"]), "{names}");
+    for how in ["fetch", "files"] {
+        let refused = call(&server, "escape", &json!({"how": how}));
+        assert_eq!(refused["result"]["isError"], true, "{how}: {refused}");
+        assert!(!refused.to_string().contains("root:"), "{refused}");
+    }
+    let hidden = call(&server, "escape", &json!({"how": "env"}));
+    assert!(!hidden.to_string().contains("/root"), "{hidden}");
+    let none = call(&server, "escape", &json!({"how": "process"}));
+    assert_eq!(none["result"]["structuredContent"]["process"], "undefined", "{none}");
+}
+
+#[test]
+fn a_folder_with_an_mcp_json_is_served_under_its_name() {
+    let project = TestProject::new(&[
+        ("mcp.json", br#"{"name":"demo","version":"1.0.0","toolsDir":"./src/tools"}"#),
+        ("src/tools/user-profile.ts", br#"
+            export const schema = { input: { type: "object", properties: { userId: { type: "string" } }, required: ["userId"] } };
+            export default async function userProfile(args, context) { return { id: args.userId, tenant: context.tenant }; }"#),
+        ("src/context.ts", br#"export default function createContext(req) { return { tenant: "t1" }; }"#),
+    ]);
+    let server = start(&project);
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "user-profile", "arguments": {"userId": "123"}}});
+    let (_, body) = server.post("/mcp/demo", "", &message.to_string());
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(body["result"]["structuredContent"], json!({"id": "123", "tenant": "t1"}), "{body}");
+}
