@@ -5,7 +5,10 @@ use crate::harness::{App, folder};
 #[tokio::test]
 async fn a_folder_of_tools_is_served() {
     let folder = folder(&[
-        ("tools/add-numbers.ts", "export default (args: { a: number; b: number }) => ({ sum: args.a + args.b });"),
+        (
+            "tools/add-numbers.ts",
+            "export default (args: { a: number; b: number }) => ({ sum: args.a + args.b });",
+        ),
         ("tools/hello.js", "export default async function (args) { return `hello ${args.name}`; }"),
         ("tools/_helper.ts", "export const x = 1;"),
         ("tools/types.d.ts", "export type X = 1;"),

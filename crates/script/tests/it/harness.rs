@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use host::{
-    CallerIdentity, Config, ConnectionState, Dispatched, Keyring, OutgoingMessage, PendingResponse, ReplyChannel, Server,
-    SystemPlatform,
+    CallerIdentity, Config, ConnectionState, Dispatched, Keyring, OutgoingMessage, PendingResponse,
+    ReplyChannel, Server, SystemPlatform,
 };
 use json::{Doc, Json};
 use script::{
@@ -169,7 +169,8 @@ fn stateless_call(tool: &str, arguments: &str, params: &str) -> String {
 
 pub async fn respond(server: &Arc<Server>, message: &str) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer))) else {
+    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer)))
+    else {
         panic!("a request: {message}")
     };
     let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::Stateless) {
@@ -210,7 +211,8 @@ impl PipeClient {
         let message = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":7}}}}}}"#
         );
-        let Decoded::Request(request) = self.server.decode(message.into_bytes(), Defaults::Pipe(Some(peer))) else {
+        let Decoded::Request(request) = self.server.decode(message.into_bytes(), Defaults::Pipe(Some(peer)))
+        else {
             panic!("a request")
         };
         let channel = ReplyChannel::Pipe(self.connection.clone());
