@@ -127,7 +127,7 @@ pub(super) fn strict_mode_obstacle(
         return Some((offset.saturating_sub(shift), error.message.to_string()));
     }
     // Assignments that would create a global variable.
-    let semantic = SemanticBuilder::new().build(program).semantic;
+    let semantic = SemanticBuilder::new().with_build_nodes(true).build(program).semantic;
     let scoping = semantic.scoping();
     for (name, references) in scoping.root_unresolved_references() {
         if WRAPPER_NAMES.contains(&name.as_str()) {

@@ -119,7 +119,7 @@ impl Module {
         for dynamic in &record.dynamic_imports {
             let text = dynamic.module_request.source_text(&self.code);
             let quoted = text.strip_prefix(['"', '\'']).and_then(|text| text.strip_suffix(['"', '\'']));
-            if let Some(specifier) = quoted.filter(|text| !text.contains('\\')) {
+            if let Some(specifier) = quoted.filter(|text| !text.contains(['\\', '"', '\''])) {
                 let offset = dynamic.module_request.start as usize;
                 self.imports.push(Import { specifier: specifier.to_owned(), offset, is_optional: false });
             }

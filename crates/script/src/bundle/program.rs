@@ -24,6 +24,9 @@ pub(crate) struct Program {
     pub(crate) context: Option<String>,
     pub(crate) hash: CodeHash,
     pub(crate) allows_eval: bool,
+    /// Whether the author's files mention a function that ends a round. Such a tool begins every round with fresh module
+    /// state: a value that an earlier call left behind could not be replayed.
+    pub(crate) may_ask: bool,
     modules: BTreeMap<String, ProgramModule>,
     files: BTreeMap<String, Unit>,
 }
@@ -95,8 +98,13 @@ impl Program {
         }
         let mut hash = CodeHash::default();
         hash.copy_from_slice(digest.finish().as_ref());
+        let asks = ["elicit", "sample", "roots", "tool"];
+        let may_ask = files.values().any(|unit| {
+            super::module::package_name(&unit.module.id).is_none()
+                && asks.iter().any(|word| unit.module.code.contains(word))
+        });
         let (entry, context) = (entry.to_owned(), context.map(ToOwned::to_owned));
-        Ok(Self { entry, context, hash, allows_eval, modules, files })
+        Ok(Self { entry, context, hash, allows_eval, may_ask, modules, files })
     }
 
     pub(crate) fn module(&self, id: &str) -> Option<&ProgramModule> {

@@ -50,6 +50,7 @@ pub(super) struct Sandbox {
     runtime: Runtime,
     shared: Rc<Shared>,
     pub(super) program: Arc<Program>,
+    /// Whose calls it served; `None` if it is only loaded.
     pub(super) owner: Option<StateOwner>,
 }
 
@@ -148,7 +149,7 @@ impl Sandbox {
         let shared = Rc::new(Shared {
             limits: limits.clone(),
             meter: CpuMeter::default(),
-            random: RefCell::new(SeededRandom::new(&[0; 32])),
+            random: RefCell::new(SeededRandom::unpredictable()),
             call: RefCell::new(CallState { now_ms, started_ms: now_ms, ..CallState::default() }),
             unhandled: Cell::new(0),
             unhandled_reason: RefCell::default(),
@@ -319,6 +320,9 @@ impl Sandbox {
             self.context.with(|ctx| run(&ctx, entry_points).catch(&ctx).err().map(|error| thrown_of(&error)));
         if let Some(thrown) = thrown {
             self.shared.see_exception(&thrown);
+            // Only the callback of a timer throws where nobody can catch it.
+            let thrown = Thrown { is_unhandled: true, ..thrown };
+            self.shared.call.borrow_mut().step.end.get_or_insert(End::Threw(thrown));
         }
         self.drain();
         self.shared.meter.end_slice();

@@ -52,6 +52,12 @@ impl Worker {
                 break;
             }
             let call = message.call;
+            let prepares = match &message.input {
+                Input::Start(start) if start.program.may_ask => {
+                    Some((start.program.clone(), start.journal.now_ms()))
+                }
+                Input::Start(_) | Input::Deliver(_) | Input::Cancel => None,
+            };
             slot.begin_slice(call);
             let answer = self.handle(message);
             slot.end_slice();
@@ -65,6 +71,9 @@ impl Worker {
             if let Some((steps, step)) = answer {
                 // The caller may be gone; then its cancellation follows.
                 let _ = steps.send(step);
+            }
+            if let Some((program, now_ms)) = prepares {
+                self.prepare(&program, now_ms);
             }
         }
     }
@@ -97,6 +106,7 @@ impl Worker {
         };
         if let Some(end) = &step.end
             && let Some(running) = self.running.remove(&call)
+            && !running.sandbox.program.may_ask
             && running.sandbox.is_reusable(end)
         {
             self.keep(running.sandbox);
@@ -104,17 +114,28 @@ impl Worker {
         Some((steps, step))
     }
 
-    /// A context that served the same owner before, or a new one.
+    /// A context that served the same owner before, or one that is only loaded, or a new one.
     fn take_sandbox(&mut self, start: &Start) -> Result<Sandbox, LoadError> {
         let fits = |sandbox: &Sandbox| {
-            sandbox.program.hash == start.program.hash && sandbox.owner.as_ref() == Some(&start.owner)
+            let owner = sandbox.owner.as_ref();
+            sandbox.program.hash == start.program.hash && owner.is_none_or(|owner| *owner == start.owner)
         };
-        if let Some(at) = self.idle.iter().rposition(fits) {
-            return Ok(self.idle.remove(at));
-        }
-        let mut sandbox = Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?;
+        let mut sandbox = match self.idle.iter().rposition(fits) {
+            Some(at) => self.idle.remove(at),
+            None => Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?,
+        };
         sandbox.owner = Some(start.owner.clone());
         Ok(sandbox)
+    }
+
+    /// Loads a context for the next call of a tool that needs a fresh one. Nobody waits for it.
+    fn prepare(&mut self, program: &Arc<Program>, now_ms: u64) {
+        let is_prepared = |sandbox: &Sandbox| sandbox.program.hash == program.hash && sandbox.owner.is_none();
+        if !self.idle.iter().any(is_prepared)
+            && let Ok(sandbox) = Sandbox::new(program, &self.limits, now_ms, &self.stop)
+        {
+            self.keep(sandbox);
+        }
     }
 
     fn keep(&mut self, sandbox: Sandbox) {

@@ -174,12 +174,13 @@ async fn a_thread_that_does_not_come_back_is_replaced_and_its_other_calls_go_on(
         ),
         (
             "tools/waits.js",
-            "let loads = 0; export default async (args, ctx) => { const id = crypto.randomUUID(); await ctx.sleep(args.ms); return `${id === crypto.randomUUID()} waited`; };",
+            "export default async (args, ctx) => { const id = crypto.randomUUID(); await ctx.sleep(args.ms); return `${id === crypto.randomUUID()} waited`; };",
         ),
     ]);
-    let limits = EngineLimits { threads: 1, cpu_ms_max: 50, overstay_ms_max: 50, ..EngineLimits::default() };
+    let limits =
+        EngineLimits { threads: 1, cpu_ms_max: 300, overstay_ms_max: 300, ..EngineLimits::default() };
     let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
-    let waiting = app.text("waits", r#"{"ms":900}"#);
+    let waiting = app.text("waits", r#"{"ms":3000}"#);
     let (waited, stuck) = tokio::join!(waiting, app.call("stuck", "{}"));
     assert_eq!(stuck["isError"], true, "{stuck}");
     assert_eq!(waited, "false waited");

@@ -7,8 +7,8 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
-use crate::harness::{App, PipeClient, call_stateless, folder};
-use crate::rounds::{CountingNetwork, accept, app_with};
+use crate::harness::{App, PipeClient, build, call_stateless, folder};
+use crate::rounds::{CountingNetwork, accept, app_of};
 
 /// One step of a handler. Parallel steps run in `Promise.all`.
 #[derive(Debug, Clone)]
@@ -114,15 +114,16 @@ fn rounds_can_be_cut_anywhere() {
     let property = |steps: Vec<Step>| {
         let folder = folder(&[("tools/t.js", &handler(&steps))]);
         let keys = folder.path().join("keys");
+        let bundle = build(folder.path());
         runtime.block_on(async {
             let network = Arc::new(CountingNetwork::default());
-            let app = app_with(folder.path(), &network, &keys);
+            let app = app_of(&bundle, &network, &keys);
             let handshake = PipeClient::new(&app).call("t", "{}", accept).await;
             let expected = summary(&handshake, &network);
 
             // A stateless client; every round on a new server.
             let network = Arc::new(CountingNetwork::default());
-            let apps: Vec<App> = (0..17).map(|_| app_with(folder.path(), &network, &keys)).collect();
+            let apps: [App; 17] = std::array::from_fn(|_| app_of(&bundle, &network, &keys));
             let answer = |_: &str, request: &Value| accept(request);
             let rounds = call_stateless(|round| &apps[round as usize], "t", "{}", answer).await;
             assert_eq!(
@@ -134,7 +135,7 @@ fn rounds_can_be_cut_anywhere() {
 
             // All rounds on one server.
             let network = Arc::new(CountingNetwork::default());
-            let app = app_with(folder.path(), &network, &keys);
+            let app = app_of(&bundle, &network, &keys);
             let rounds = call_stateless(|_| &app, "t", "{}", answer).await;
             assert_eq!(summary(&rounds.result, &network), expected, "one process: {}", rounds.result);
         });

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use host::{Keyring, SystemPlatform};
-use script::{HostRule, HttpRequest, HttpResponse, Network, NetworkFuture, Permissions, ScriptServices};
+use script::{
+    Bundle, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture, Permissions, ScriptServices,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder, write};
@@ -23,7 +25,11 @@ impl Network for CountingNetwork {
     }
 }
 
-pub fn app_with(folder: &Path, network: &Arc<CountingNetwork>, keys: &Path) -> App {
+fn app_with(folder: &Path, network: &Arc<CountingNetwork>, keys: &Path) -> App {
+    app_of(&build(folder), network, keys)
+}
+
+pub fn app_of(bundle: &Bundle, network: &Arc<CountingNetwork>, keys: &Path) -> App {
     let permissions = Permissions {
         network: HostRule::parse("api.example.com").into_iter().collect(),
         ..Permissions::default()
@@ -31,7 +37,7 @@ pub fn app_with(folder: &Path, network: &Arc<CountingNetwork>, keys: &Path) -> A
     let services =
         ScriptServices { permissions, network: Some(network.clone()), ..ScriptServices::default() };
     let keyring = Arc::new(Keyring::open_file(keys, &SystemPlatform::default()).expect("a key file"));
-    App::with(folder, AppOptions { services, keyring: Some(keyring), ..AppOptions::default() })
+    App::of_bundle(bundle, AppOptions { services, keyring: Some(keyring), ..AppOptions::default() })
 }
 
 /// Answers a form with the key that it was asked under, where that is known, and with its message.
@@ -116,9 +122,9 @@ async fn a_changed_tool_refuses_an_old_journal() {
 #[tokio::test]
 async fn a_handler_that_takes_another_path_is_stopped_with_a_reason() {
     let source = r#"
-        let calls = 0;
+        const loaded = crypto.randomUUID();
         export default async (args, ctx) => {
-            if (calls++ > 0) await ctx.sleep(1);
+            await ctx.fetch(`https://undeclared.example/${loaded}`).catch(() => {});
             await ctx.elicit("k", { message: "m", schema: { type: "object", properties: {} } });
             return "done";
         };
@@ -136,7 +142,10 @@ async fn a_handler_that_takes_another_path_is_stopped_with_a_reason() {
 async fn declining_is_an_answer_and_a_timer_that_ran_out_meanwhile_came_first() {
     let source = r#"
         const form = { message: "m", schema: { type: "object", properties: {} } };
+        let calls = 0;
         export default async (args, ctx) => {
+            // Fresh in every round, or the call could not be replayed.
+            if (calls++ > 0) await ctx.sleep(1);
             const answer = ctx.elicit("k", form);
             const first = await Promise.race([answer.then((a) => a.action), ctx.sleep(args.ms).then(() => "timer")]);
             return `${first} ${(await answer).action}`;

@@ -2,26 +2,27 @@
 
 // A search of an n-character needle takes n steps per position at worst. Beyond this product, a linear search in
 // JavaScript, which can be interrupted, takes over.
-const SEARCH_STEPS_MAX = 1 << 22;
+const SEARCH_STEPS_MAX = 1 << 26;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
 
-// Knuth, Morris and Pratt: how far to fall back after a mismatch at each position of the needle.
+// Knuth, Morris and Pratt: how far to fall back after a mismatch at each position of the needle. Methods of strings are
+// called as such, because nobody can replace them once the prelude has run.
 const failureTable = (needle) => {
   const table = new Int32Array(needle.length);
   for (let i = 1, k = 0; i < needle.length; i++) {
-    const code = charCodeAt(needle, i);
-    while (k > 0 && code !== charCodeAt(needle, k)) k = table[k - 1];
-    if (code === charCodeAt(needle, k)) k++;
+    const code = needle.charCodeAt(i);
+    while (k > 0 && code !== needle.charCodeAt(k)) k = table[k - 1];
+    if (code === needle.charCodeAt(k)) k++;
     table[i] = k;
   }
   return table;
 };
 const linearIndexOf = (text, needle, from, table = failureTable(needle)) => {
   for (let i = from, k = 0; i < text.length; i++) {
-    const code = charCodeAt(text, i);
-    while (k > 0 && code !== charCodeAt(needle, k)) k = table[k - 1];
-    if (code === charCodeAt(needle, k)) k++;
+    const code = text.charCodeAt(i);
+    while (k > 0 && code !== needle.charCodeAt(k)) k = table[k - 1];
+    if (code === needle.charCodeAt(k)) k++;
     if (k === needle.length) return i - k + 1;
   }
   return -1;

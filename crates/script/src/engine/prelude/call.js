@@ -4,6 +4,10 @@ let tool = undefined, contextFunction = undefined;
 const isStandard = (value) => value != null && (typeof value === "object" || typeof value === "function") && value["~standard"] != null;
 const isShape = (value) => value != null && typeof value === "object" && !isArray(value) && ObjectKeys(value).length > 0 &&
   ObjectKeys(value).every((key) => isStandard(value[key]));
+// `export const schema = { name: z.string() }`: the shape itself is the input, unless it says `input` or `output`.
+const isBareInput = (declared) => isStandard(declared) ||
+  (isShape(declared) && !ObjectKeys(declared).every((key) => key === "input" || key === "output"));
+const inputOf = (declared) => (isBareInput(declared) ? declared : declared?.input);
 const standardSchema = (value, direction) => {
   const convert = value["~standard"].jsonSchema?.[direction];
   if (typeof convert !== "function") {
@@ -37,9 +41,7 @@ const describe = () => {
   const declared = tool.schema;
   if (declared !== undefined && (declared === null || typeof declared !== "object"))
     throw new PrimordialTypeError("`schema` must be an object with `input` and `output`");
-  // `export const schema = { name: z.string() }`: the shape itself is the input.
-  const isBare = isStandard(declared) || isShape(declared);
-  const input = isBare ? declared : declared?.input, output = isBare ? undefined : declared?.output;
+  const input = inputOf(declared), output = isBareInput(declared) ? undefined : declared?.output;
   return encodeArguments({
     handler: typeof handler,
     input: input === undefined ? null : schemaOf(input, "input"),
@@ -61,7 +63,7 @@ const checked = async (validator, value, prefix) => {
 };
 // A schema that is code also converts: defaults, coercions, transforms.
 const parseArguments = async (args) => {
-  const declared = tool.schema, input = isStandard(declared) || isShape(declared) ? declared : declared?.input;
+  const input = inputOf(tool.schema);
   if (isStandard(input)) return checked(input, args, "");
   if (!isShape(input)) return args;
   const parsed = {};
@@ -73,8 +75,8 @@ const parseArguments = async (args) => {
 };
 
 const needsParsing = () => {
-  const declared = tool.schema;
-  return isStandard(declared) || isShape(declared) || isStandard(declared?.input) || isShape(declared?.input);
+  const input = inputOf(tool.schema);
+  return isStandard(input) || isShape(input);
 };
 const run = async (args, request) => {
   const input = needsParsing() ? await parseArguments(args) : args;

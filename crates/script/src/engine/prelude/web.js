@@ -150,6 +150,7 @@ class EventTarget {
   }
 }
 const MAKE_SIGNAL = Symbol("AbortSignal");
+let tripSignal;
 const abortError = () => new DOMException("This operation was aborted", "AbortError");
 class AbortSignal extends EventTarget {
   #aborted = false; #reason = undefined;
@@ -161,29 +162,29 @@ class AbortSignal extends EventTarget {
   get aborted() { return this.#aborted; }
   get reason() { return this.#reason; }
   throwIfAborted() { if (this.#aborted) throw this.#reason; }
-  static abort(reason) { const signal = new AbortSignal(MAKE_SIGNAL); AbortSignal.trip(signal, reason); return signal; }
+  static abort(reason) { const signal = new AbortSignal(MAKE_SIGNAL); tripSignal(signal, reason); return signal; }
   static timeout(ms) {
     const signal = new AbortSignal(MAKE_SIGNAL);
-    startTimer(() => AbortSignal.trip(signal, new DOMException("The operation timed out", "TimeoutError")), ms, [], false);
+    startTimer(() => tripSignal(signal, new DOMException("The operation timed out", "TimeoutError")), ms, [], false);
     return signal;
   }
   static any(signals) {
     const any = new AbortSignal(MAKE_SIGNAL);
     for (const signal of signals) {
-      if (signal.aborted) { AbortSignal.trip(any, signal.reason); break; }
-      signal.addEventListener("abort", () => AbortSignal.trip(any, signal.reason), { once: true });
+      if (signal.aborted) { tripSignal(any, signal.reason); break; }
+      signal.addEventListener("abort", () => tripSignal(any, signal.reason), { once: true });
     }
     return any;
   }
-  static trip(signal, reason = abortError()) {
-    if (signal.#aborted) return;
-    signal.#aborted = true;
-    signal.#reason = reason;
-    signal.dispatchEvent(new Event("abort"));
+  static {
+    tripSignal = (signal, reason = abortError()) => {
+      if (signal.#aborted) return;
+      signal.#aborted = true;
+      signal.#reason = reason;
+      signal.dispatchEvent(new Event("abort"));
+    };
   }
 }
-const tripSignal = AbortSignal.trip;
-delete AbortSignal.trip;
 class AbortController {
   #signal = new AbortSignal(MAKE_SIGNAL);
   get signal() { return this.#signal; }
