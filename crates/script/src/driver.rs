@@ -116,6 +116,7 @@ impl Driver {
         loop {
             if owed_steps == 0 && !self.in_flight.values().any(|effect| !effect.is_timer) {
                 if !self.questions.is_empty() {
+                    session.discard();
                     return self.ask();
                 }
                 if self.in_flight.is_empty() {

@@ -111,6 +111,15 @@ impl Program {
         self.modules.get(id)
     }
 
+    /// Whether it comes from the same files. The hash does not see types and comments, which a schema may come from.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let sources = |program: &Self| -> Vec<*const Module> {
+            program.files.values().map(|unit| Arc::as_ptr(&unit.module)).collect()
+        };
+        // A file that did not change is the same module: see `ModuleCache`.
+        self.hash == other.hash && sources(self) == sources(other)
+    }
+
     /// The module that `specifier` means in the module `base`.
     pub(crate) fn resolve(&self, base: &str, specifier: &str) -> Option<&str> {
         if let Some(unit) = self.files.get(base)

@@ -55,12 +55,12 @@ pub struct EffectFailure {
     pub message: String,
     /// The error's `name`, if it is not `Error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// A JSON-RPC error: the handler sees an `McpError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Box<Value>>,
 }
 
 impl EffectFailure {

@@ -137,7 +137,7 @@ pub(crate) struct Signal {
 #[derive(Debug)]
 pub(crate) enum End {
     Returned(Returned),
-    Threw(Thrown),
+    Threw(Box<Thrown>),
     LimitExceeded(Limit),
     /// The handler did something else than its journal says.
     Diverged(String),
@@ -192,5 +192,8 @@ pub(crate) struct Issue {
 pub(crate) enum Input {
     Start(Box<Start>),
     Deliver(Vec<Completion>),
+    /// The caller is gone: the handler hears of it, and the call ends.
     Cancel,
+    /// The round ended with questions. The handler must not notice.
+    Discard,
 }

@@ -127,6 +127,12 @@ impl Session {
         step
     }
 
+    /// Ends the call without a word to its handler.
+    pub(crate) fn discard(mut self) {
+        self.has_ended = true;
+        self.slot.send(Message { call: self.call, input: Input::Discard, steps: None });
+    }
+
     pub(crate) fn deliver(&self, completions: Vec<Completion>) {
         self.slot.send(Message { call: self.call, input: Input::Deliver(completions), steps: None });
     }

@@ -56,7 +56,7 @@ impl Worker {
                 Input::Start(start) if start.program.may_ask => {
                     Some((start.program.clone(), start.journal.now_ms()))
                 }
-                Input::Start(_) | Input::Deliver(_) | Input::Cancel => None,
+                Input::Start(_) | Input::Deliver(_) | Input::Cancel | Input::Discard => None,
             };
             slot.begin_slice(call);
             let answer = self.handle(message);
@@ -101,6 +101,10 @@ impl Worker {
                 if let Some(mut running) = self.running.remove(&call) {
                     running.sandbox.cancel();
                 }
+                return None;
+            }
+            Input::Discard => {
+                self.running.remove(&call);
                 return None;
             }
         };
@@ -151,8 +155,11 @@ impl Worker {
 
 fn load_end(error: LoadError) -> End {
     match error {
-        LoadError::Threw(thrown) => End::Threw(Thrown { class: "InternalError".into(), ..thrown }),
+        LoadError::Threw(thrown) => End::Threw(Box::new(Thrown { class: "InternalError".into(), ..*thrown })),
         LoadError::LimitExceeded(limit) => End::LimitExceeded(limit),
+        LoadError::BadContext(message) => {
+            End::Threw(Box::new(Thrown { class: "InternalError".into(), message, ..Thrown::default() }))
+        }
         LoadError::Waits => End::LimitExceeded(Limit::NeverSettles),
     }
 }
@@ -166,6 +173,12 @@ pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diag
                 class => format!("{class}: {}", thrown.message),
             };
             program.locate(message, &thrown.stack)
+        }
+        LoadError::BadContext(message) => {
+            let file = program.context.as_ref().unwrap_or(&program.entry);
+            let help =
+                "for example `export default function (request) { return { user: request.principal }; }`";
+            Diagnostic::error(file, message.clone()).with_help(help)
         }
         LoadError::LimitExceeded(limit) => {
             let what = match limit {

@@ -50,13 +50,7 @@ fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
         ),
         ("missing_file", vec![("tools/t.ts", "import x from './missing';\nexport default () => x;")]),
         ("missing_package", vec![("tools/t.ts", "import x from 'left-pad';\nexport default () => x;")]),
-        (
-            "outside",
-            vec![(
-                "tools/t.ts",
-                "import x from '../../../../../../../../etc/hostname.json';\nexport default () => x;",
-            )],
-        ),
+        ("outside", vec![("tools/t.ts", "import x from '/etc/passwd';\nexport default () => x;")]),
         (
             "node_builtin",
             vec![

@@ -1,11 +1,16 @@
 //! Questions: the same handler in both eras, with restarts between rounds, and no effect twice.
 
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 use host::{Keyring, SystemPlatform};
 use script::{
-    Bundle, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture, Permissions, ScriptServices,
+    Bundle, BundleOptions, EngineLimits, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture,
+    Permissions, ScriptServices,
 };
 use serde_json::{Value, json};
 
@@ -157,7 +162,7 @@ async fn declining_is_an_answer_and_a_timer_that_ran_out_meanwhile_came_first() 
     let rounds = call_stateless(|_| &app, "t", r#"{"ms":600000}"#, decline).await;
     assert_eq!(rounds.result["content"][0]["text"], "decline decline", "{}", rounds.result);
     let wait = |_: &str, _: &Value| {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         json!({ "action": "decline" })
     };
     let rounds = call_stateless(|_| &app, "t", r#"{"ms":1}"#, wait).await;
@@ -196,6 +201,38 @@ async fn questions_of_a_called_tool_become_questions_of_the_call() {
     assert_eq!(network.0.lock().expect("no panic before").len(), 2, "each inner call requests once");
 }
 
+/// Polls once.
+async fn is_pending(mut future: Pin<&mut impl Future>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+/// A call that is dropped while it waits ends: its thread takes the next one, and its effects stop.
+#[tokio::test]
+async fn a_cancelled_call_frees_its_place() {
+    let source = r#"
+        export default async (args, ctx) => {
+            if (args.quick) return "quick";
+            ctx.signal.addEventListener("abort", () => { for (;;) {} });
+            await new Promise(() => setInterval(() => {}, 5));
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let limits =
+        EngineLimits { threads: 1, calls_per_thread_max: 2, cpu_ms_max: 200, ..EngineLimits::default() };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    for _ in 0..4 {
+        let waiting = tokio::time::timeout(Duration::from_millis(100), app.call("t", "{}")).await;
+        assert!(waiting.is_err(), "it waits: {waiting:?}");
+        assert_eq!(app.text("t", r#"{"quick":true}"#).await, "quick");
+    }
+    // Two calls that wait are all that the thread takes.
+    let two = async { tokio::join!(app.call("t", "{}"), app.call("t", "{}")) };
+    let mut two = std::pin::pin!(tokio::time::timeout(Duration::from_secs(1), two));
+    assert!(is_pending(two.as_mut()).await, "both have begun");
+    let busy = app.call("t", r#"{"quick":true}"#).await;
+    assert_eq!(busy["structuredContent"]["code"], "rate_limited", "{busy}");
+}
+
 #[test]
 fn a_reload_reports_what_changed() {
     let folder = folder(&[
@@ -205,16 +242,18 @@ fn a_reload_reports_what_changed() {
         ("lib/v.ts", "export const v = 1;"),
     ]);
     let app = App::new(folder.path());
-    let unchanged = app.provider.reload(&build(folder.path()));
+    let first = build(folder.path());
+    let unchanged = app.provider.reload(&first);
     assert!(!unchanged.changes_catalog() && unchanged.changed_code.is_empty(), "{unchanged:?}");
     write(folder.path(), "lib/v.ts", "export const v = 2;");
-    let code = app.provider.reload(&build(folder.path()));
+    let second = first.rebuild(folder.path(), &BundleOptions::default());
+    let code = app.provider.reload(&second);
     assert_eq!(code.changed_code, ["c"]);
     assert!(!code.changes_catalog(), "{code:?}");
     write(folder.path(), "tools/a.ts", "export default (args: { y: string }) => 1;");
     write(folder.path(), "tools/d.ts", "export default () => 1;");
     std::fs::remove_file(folder.path().join("tools/b.ts")).expect("removed");
-    let report = app.provider.reload(&build(folder.path()));
+    let report = app.provider.reload(&second.rebuild(folder.path(), &BundleOptions::default()));
     assert!(report.changes_catalog());
     assert_eq!(
         (report.added, report.removed, report.changed_definition),

@@ -2,7 +2,7 @@
 
 // A search of an n-character needle takes n steps per position at worst. Beyond this product, a linear search in
 // JavaScript, which can be interrupted, takes over.
-const SEARCH_STEPS_MAX = 1 << 26;
+const SEARCH_STEPS_MAX = 1 << 24;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
 
