@@ -1,7 +1,9 @@
-//! One round of a call: runs the handler, performs its effects, records them, and ends with a result or with questions.
+//! One round of a call: runs the handler, performs its effects, records them, and ends with a result or with
+//! questions.
 //!
-//! The handler runs in the engine and knows only numbers of effects. All that happened is in the journal here, so the
-//! handler can be run again at any time: in the next round, or on another thread when its own was lost.
+//! The handler runs in the engine and knows only numbers of effects. All that happened is in the journal
+//! here, so the handler can be run again at any time: in the next round, or on another thread when its own
+//! was lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;

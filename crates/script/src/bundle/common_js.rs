@@ -1,7 +1,8 @@
-//! CommonJS files: what they require and export, read from their syntax, and whether strict mode would break them.
+//! CommonJS files: what they require and export, read from their syntax, and whether strict mode would break
+//! them.
 //!
-//! The engine compiles every file as strict code. A file that needs sloppy mode is refused by the name of its package
-//! instead of failing somewhere inside.
+//! The engine compiles every file as strict code. A file that needs sloppy mode is refused by the name of its
+//! package instead of failing somewhere inside.
 
 use std::collections::BTreeSet;
 

@@ -119,13 +119,14 @@ impl BundledTool {
 }
 
 impl Bundle {
-    /// Compiles the tools of a folder. Blocks: it reads files and runs the top level of each tool in a sandbox.
+    /// Compiles the tools of a folder. Blocks: it reads files and runs the top level of each tool in a
+    /// sandbox.
     pub fn build(root: &Path, options: &BundleOptions) -> Self {
         Self::build_with(root, options, ModuleCache::default(), &[])
     }
 
-    /// Compiles the folder again: parses only the files that changed, and loads only the tools whose code changed. For the
-    /// same options.
+    /// Compiles the folder again: parses only the files that changed, and loads only the tools whose code
+    /// changed. For the same options.
     #[must_use]
     pub fn rebuild(self, root: &Path, options: &BundleOptions) -> Self {
         let previous: Vec<_> = self.tools.into_iter().flatten().collect();

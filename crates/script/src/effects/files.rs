@@ -1,5 +1,5 @@
-//! `ctx.files`: only below declared folders. A path is walked part by part from an open folder, and no part may be a
-//! symbolic link, so that nothing leads outside, whatever else changes meanwhile.
+//! `ctx.files`: only below declared folders. A path is walked part by part from an open folder, and no part
+//! may be a symbolic link, so that nothing leads outside, whatever else changes meanwhile.
 
 use std::fs::File;
 use std::io::{Read, Write};

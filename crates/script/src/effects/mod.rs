@@ -1,7 +1,8 @@
 //! What `ctx` can do beyond computing, and what is permitted.
 //!
-//! [`plan`] turns an effect as the handler issued it into work, or refuses it. The driver performs the work and records
-//! its result. What reaches the network or a database is behind traits that the integrator implements.
+//! [`plan`] turns an effect as the handler issued it into work, or refuses it. The driver performs the work
+//! and records its result. What reaches the network or a database is behind traits that the integrator
+//! implements.
 
 mod fetch;
 mod files;
@@ -31,12 +32,13 @@ pub struct Permissions {
     pub secrets: BTreeMap<String, Option<String>>,
 }
 
-/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the caller's
-/// policy and the limits of a call.
+/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the
+/// caller's policy and the limits of a call.
 pub trait Collections: Send + Sync {
     fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture;
 
-    /// A statement as its text between the values, and the values. `source` is `None` where the author named none.
+    /// A statement as its text between the values, and the values. `source` is `None` where the author named
+    /// none.
     fn sql(
         &self,
         caller: &Caller,

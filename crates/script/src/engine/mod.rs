@@ -1,7 +1,7 @@
 //! QuickJS on a bounded number of threads. Knows programs, limits and effects as text; performs none of them.
 //!
-//! A call is a conversation: [`Start`], then results of effects in; one [`Step`] out for each. All of it is plain data, so
-//! that the other side of the conversation can be a thread or a process.
+//! A call is a conversation: [`Start`], then results of effects in; one [`Step`] out for each. All of it is
+//! plain data, so that the other side of the conversation can be a thread or a process.
 //!
 //! ```text
 //! threads.rs    which thread runs a call; a thread that does not come back is given up and replaced

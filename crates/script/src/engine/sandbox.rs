@@ -29,8 +29,8 @@ use super::{
 use crate::bundle::Program;
 use crate::journal::{Completion, EffectJournal, fingerprint};
 
-/// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile modules; the
-/// prelude takes `eval` and the constructors of functions away.
+/// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile
+/// modules; the prelude takes `eval` and the constructors of functions away.
 type Intrinsics =
     (Date, Eval, RegExpCompiler, RegExp, Json, Proxy, MapSet, TypedArrays, PromiseIntrinsic, DOMException);
 

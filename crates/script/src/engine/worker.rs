@@ -62,7 +62,8 @@ impl Worker {
             let answer = self.handle(message);
             slot.end_slice();
             if !self.running.contains_key(&call) {
-                // Before the answer: whoever reads it may start the next call, and this thread is free for it.
+                // Before the answer: whoever reads it may start the next call, and this thread is free for
+                // it.
                 slot.call_ended(call);
             }
             if slot.is_given_up() {

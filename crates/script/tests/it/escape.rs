@@ -19,7 +19,8 @@ fn app(folder: &Path) -> App {
     App::with(folder, AppOptions { limits, bundle, ..AppOptions::default() })
 }
 
-/// Each attack is the body of a handler. It must end with an error, and neighbours are answered meanwhile and afterwards.
+/// Each attack is the body of a handler. It must end with an error, and neighbours are answered meanwhile and
+/// afterwards.
 async fn all_are_stopped(attacks: &[(&str, &str)]) {
     let arms: String =
         attacks.iter().map(|(name, code)| format!("case {name:?}: {{ {code} }} break;\n")).collect();

@@ -131,7 +131,8 @@ pub struct Rounds<'a> {
     _apps: std::marker::PhantomData<&'a App>,
 }
 
-/// A stateless client that answers all questions of each round; `app_for_round` says which replica gets the round.
+/// A stateless client that answers all questions of each round; `app_for_round` says which replica gets the
+/// round.
 pub async fn call_stateless<'a>(
     app_for_round: impl Fn(u32) -> &'a App,
     tool: &str,

@@ -1,5 +1,5 @@
-//! Random handlers that mix effects, questions and failures give the same result and the same effects, however their rounds
-//! are cut and wherever each of them runs.
+//! Random handlers that mix effects, questions and failures give the same result and the same effects,
+//! however their rounds are cut and wherever each of them runs.
 
 use std::sync::Arc;
 

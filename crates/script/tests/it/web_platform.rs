@@ -42,6 +42,7 @@ await new Promise((done) => { let n = 0; const id = setInterval(() => { if (++n 
 await (async () => { try { await ctx.sleep(60000, { signal: AbortSignal.timeout(2) }) } catch (e) { return e.name } })() => "TimeoutError"
 (() => { class E extends Error { constructor(m) { super(m); this.name = "Custom"; this.toString = () => "x" } } return [new E("a").name, String(new E("b"))] })() => ["Custom","x"]
 (() => { function F() {} F.prototype.toString = () => "f"; F.prototype.constructor = F; const o = {}; o.hasOwnProperty = 1; return [String(new F()), o.hasOwnProperty] })() => ["f",1]
+(() => { Error.stackTraceLimit = 50; return new Error("x").stack.length > 0 })() => true
 typeof fetch + typeof console.log + typeof performance.now() => "functionfunctionnumber"
 "#;
 
