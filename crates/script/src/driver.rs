@@ -1,7 +1,9 @@
-//! One round of a call: runs the handler, performs its effects, records them, and ends with a result or with questions.
+//! One round of a call: runs the handler, performs its effects, records them, and ends with a result or with
+//! questions.
 //!
-//! The handler runs in the engine and knows only numbers of effects. All that happened is in the journal here, so the
-//! handler can be run again at any time: in the next round, or on another thread when its own was lost.
+//! The handler runs in the engine and knows only numbers of effects. All that happened is in the journal
+//! here, so the handler can be run again at any time: in the next round, or on another thread when its own
+//! was lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -116,6 +118,7 @@ impl Driver {
         loop {
             if owed_steps == 0 && !self.in_flight.values().any(|effect| !effect.is_timer) {
                 if !self.questions.is_empty() {
+                    session.discard();
                     return self.ask();
                 }
                 if self.in_flight.is_empty() {

@@ -1,5 +1,6 @@
-//! What happened in a call so far: its clock, its randomness, and the results of its effects in the order in which they
-//! completed. A handler that runs again with its journal does the same again, and performs nothing twice.
+//! What happened in a call so far: its clock, its randomness, and the results of its effects in the order in
+//! which they completed. A handler that runs again with its journal does the same again, and performs nothing
+//! twice.
 
 use std::collections::BTreeMap;
 

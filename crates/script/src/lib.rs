@@ -1,17 +1,17 @@
 //! Author TypeScript and JavaScript as a provider.
 //!
 //! ```text
-//! folder     bundle/            tools/*.ts → a closed map of modules, one program per tool; all file access is here
-//!  → schema  schema/            what a tool takes and returns: declared, from zod, or from the handler's types
-//!  → serve   provider.rs        a catalog, and a future per call
-//!  → drive   driver.rs          one round of a call: performs the handler's effects and records them
-//!     run    engine/            QuickJS on a few threads: bounded memory, stack and CPU; no I/O
-//!     effect effects/           fetch, files, collections, tools, questions: what `ctx` can do, and what is permitted
-//!  → record  journal.rs         what happened so far, so that the next round repeats nothing
+//! folder     bundle/       tools/*.ts → a closed map of modules, one program per tool; reads all files
+//!  → schema  schema/       what a tool takes and returns: declared, from zod, or from its types
+//!  → serve   provider.rs   a catalog, and a future per call
+//!  → drive   driver.rs     one round of a call: performs the handler's effects and records them
+//!     run    engine/       QuickJS on a few threads: bounded memory, stack and CPU; no I/O
+//!     effect effects/      fetch, files, collections, tools, questions: what `ctx` can do, and may do
+//!  → record  journal.rs    what happened so far, so that the next round repeats nothing
 //! ```
 //!
-//! A handler is replayed from its journal after each question, in every protocol era, and cannot tell. The crate opens
-//! no sockets and no databases: the integrator passes in [`Network`] and [`Collections`].
+//! A handler is replayed from its journal after each question, in every protocol era, and cannot tell. The
+//! crate opens no sockets and no databases: the integrator passes in [`Network`] and [`Collections`].
 
 mod bundle;
 mod diagnostic;

@@ -192,7 +192,7 @@ fn describe_request(tool: &str, principal: &Principal) -> Json {
         if let Principal::Named(identity) = principal {
             object.object("principal", |object| {
                 object.str("issuer", identity.issuer()).str("subject", identity.subject());
-                object.array("scopes", identity.scopes(), |out, scope| json::write::string(out, scope));
+                object.array("scopes", identity.scopes(), json::write::string);
                 object.maybe_raw("claims", identity.claims().map(Json::as_str));
             });
         }

@@ -38,7 +38,7 @@ pub(crate) fn outcome(tool: &BundledTool, limits: &EngineLimits, reporter: &Repo
                 ToolError::new(ToolErrorCode::Internal, message).into()
             }
         },
-        End::Threw(thrown) => thrown_outcome(tool, reporter, thrown),
+        End::Threw(thrown) => thrown_outcome(tool, reporter, *thrown),
         End::LimitExceeded(limit) => {
             let error = limit_error(limits, limit);
             let diagnostic = tool.program.locate(error.message.clone(), "");
@@ -192,7 +192,7 @@ fn thrown_outcome(tool: &BundledTool, reporter: &Reporter, thrown: Thrown) -> Ou
         "Error" | "value" | "" => thrown.message.clone(),
         class => format!("{class}: {}", thrown.message),
     };
-    reporter.report(name, &tool.program.locate(message, &thrown.stack));
+    reporter.report(name, &tool.at_handler(tool.program.locate(message, &thrown.stack)));
     if is_bug {
         // The text speaks of the author's code, which is not the caller's concern.
         return Outcome::ToolFailed(Box::new(ToolError::new(
@@ -274,7 +274,7 @@ pub(crate) fn effect_failure(error: CallError) -> EffectFailure {
     match error {
         CallError::Provider { code, message, data } => EffectFailure {
             code: Some(code),
-            data: data.and_then(|data| serde_json::from_str(data.as_str()).ok()),
+            data: data.and_then(|data| serde_json::from_str(data.as_str()).ok().map(Box::new)),
             ..EffectFailure::new(message)
         },
         error => EffectFailure::new(error.to_string()),

@@ -1,7 +1,8 @@
-//! CommonJS files: what they require and export, read from their syntax, and whether strict mode would break them.
+//! CommonJS files: what they require and export, read from their syntax, and whether strict mode would break
+//! them.
 //!
-//! The engine compiles every file as strict code. A file that needs sloppy mode is refused by the name of its package
-//! instead of failing somewhere inside.
+//! The engine compiles every file as strict code. A file that needs sloppy mode is refused by the name of its
+//! package instead of failing somewhere inside.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +128,7 @@ pub(super) fn strict_mode_obstacle(
         return Some((offset.saturating_sub(shift), error.message.to_string()));
     }
     // Assignments that would create a global variable.
-    let semantic = SemanticBuilder::new().build(program).semantic;
+    let semantic = SemanticBuilder::new().with_build_nodes(true).build(program).semantic;
     let scoping = semantic.scoping();
     for (name, references) in scoping.root_unresolved_references() {
         if WRAPPER_NAMES.contains(&name.as_str()) {

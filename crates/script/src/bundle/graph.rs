@@ -105,8 +105,7 @@ impl<'a> Graph<'a> {
         let module = match self.cache.0.get(id) {
             Some(module) if module.source == source => module.clone(),
             _ => {
-                let module =
-                    Arc::new(Module::parse(id, source).map_err(|error| self.with_chain(*error, id))?);
+                let module = Arc::new(parse(id, source).map_err(|error| self.with_chain(*error, id))?);
                 self.cache.0.insert(id.to_owned(), module.clone());
                 module
             }
@@ -218,6 +217,12 @@ impl<'a> Graph<'a> {
         }
         Box::new(diagnostic)
     }
+}
+
+/// Parses a file. A bug of the parser costs this file, not the server.
+fn parse(id: &str, source: String) -> Result<Module, Box<Diagnostic>> {
+    std::panic::catch_unwind(|| Module::parse(id, source))
+        .unwrap_or_else(|_| Err(Box::new(Diagnostic::error(id, "cannot be parsed: internal error"))))
 }
 
 fn resolve_options(root: &Path, condition: &str) -> ResolveOptions {

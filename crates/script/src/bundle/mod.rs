@@ -119,18 +119,26 @@ impl BundledTool {
 }
 
 impl Bundle {
-    /// Compiles the tools of a folder. Blocks: it reads files and runs the top level of each tool in a sandbox.
+    /// Compiles the tools of a folder. Blocks: it reads files and runs the top level of each tool in a
+    /// sandbox.
     pub fn build(root: &Path, options: &BundleOptions) -> Self {
-        Self::build_with(root, options, ModuleCache::default())
+        Self::build_with(root, options, ModuleCache::default(), &[])
     }
 
-    /// Compiles the folder again, and parses only the files that changed.
+    /// Compiles the folder again: parses only the files that changed, and loads only the tools whose code
+    /// changed. For the same options.
     #[must_use]
     pub fn rebuild(self, root: &Path, options: &BundleOptions) -> Self {
-        Self::build_with(root, options, self.cache)
+        let previous: Vec<_> = self.tools.into_iter().flatten().collect();
+        Self::build_with(root, options, self.cache, &previous)
     }
 
-    fn build_with(root: &Path, options: &BundleOptions, mut cache: ModuleCache) -> Self {
+    fn build_with(
+        root: &Path,
+        options: &BundleOptions,
+        mut cache: ModuleCache,
+        previous: &[BundledTool],
+    ) -> Self {
         let (mut tools, mut warnings) = (Vec::new(), Vec::new());
         match root.canonicalize() {
             Ok(root) => {
@@ -143,7 +151,7 @@ impl Bundle {
                             Some(Err(broken)) => return Err((**broken).clone()),
                             None => None,
                         };
-                        build_tool(&mut graph, &entry, context, options, &mut warnings)
+                        build_tool(&mut graph, &entry, context, options, previous, &mut warnings)
                     }));
                 }
             }
@@ -171,6 +179,7 @@ fn build_tool(
     entry: &Entry,
     context: Option<&str>,
     options: &BundleOptions,
+    previous: &[BundledTool],
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<BundledTool, Diagnostic> {
     graph.add(&entry.file).map_err(|diagnostic| *diagnostic)?;
@@ -180,6 +189,10 @@ fn build_tool(
         lint::check(&unit.module, warnings);
     }
     let program = Program::new(&entry.file, context, modules, allows_eval)?;
+    let is_same = |tool: &&BundledTool| tool.definition.name == entry.name && tool.program.is_same(&program);
+    if let Some(unchanged) = previous.iter().find(is_same) {
+        return Ok(unchanged.clone());
+    }
     let program = Arc::new(program);
     let described = crate::engine::describe(&program, &options.engine_limits, options.limits.load_wall_ms)?;
     let declared = schema::declare(&entry.name, &program, &described)?;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use oxc::allocator::Allocator;
-use oxc::ast_visit::Visit;
+use oxc::ast::ast::{BindingProperty, MemberExpression};
+use oxc::ast_visit::{Visit, walk};
 use oxc::codegen::{Codegen, CodegenOptions};
 use oxc::diagnostics::OxcDiagnostic;
 use oxc::parser::{ParseOptions, Parser};
@@ -40,6 +41,8 @@ pub(crate) struct Module {
     /// For CommonJS: the exported names that its text shows, and the modules whose exports it passes on.
     pub(crate) export_names: BTreeSet<String>,
     pub(crate) reexports: Vec<String>,
+    /// Whether it uses a member named like a function of `ctx` that can end a round.
+    pub(crate) may_ask: bool,
 }
 
 /// A specifier that the module imports or requires.
@@ -64,6 +67,7 @@ impl Module {
             imported_names: Vec::new(),
             export_names: BTreeSet::new(),
             reexports: Vec::new(),
+            may_ask: false,
         };
         if id.ends_with(".json") {
             module.kind = ModuleKind::Json;
@@ -99,7 +103,8 @@ impl Module {
 
     fn find_imports(&mut self, source_type: SourceType) -> Result<(), Box<Diagnostic>> {
         let is_module = source_type.is_typescript() || self.id.ends_with(".mjs");
-        // `unambiguous` decides by syntax; what package.json says matters only for files without any import or export.
+        // `unambiguous` decides by syntax; what package.json says matters only for files without any import
+        // or export.
         let source_type = match (is_module, self.id.ends_with(".cjs")) {
             (true, _) => SourceType::mjs(),
             (false, true) => SourceType::cjs(),
@@ -111,6 +116,11 @@ impl Module {
         if let Some(error) = parsed.diagnostics.into_iter().next() {
             return Err(Box::new(syntax_error(&self.id, &self.source, &error)));
         }
+        if package_name(&self.id).is_none() {
+            let mut scan = AskScan(false);
+            scan.visit_program(&parsed.program);
+            self.may_ask = scan.0;
+        }
         let record = &parsed.module_record;
         for (specifier, requests) in &record.requested_modules {
             let offset = requests.first().map_or(0, |request| request.span.start as usize);
@@ -119,7 +129,7 @@ impl Module {
         for dynamic in &record.dynamic_imports {
             let text = dynamic.module_request.source_text(&self.code);
             let quoted = text.strip_prefix(['"', '\'']).and_then(|text| text.strip_suffix(['"', '\'']));
-            if let Some(specifier) = quoted.filter(|text| !text.contains('\\')) {
+            if let Some(specifier) = quoted.filter(|text| !text.contains(['\\', '"', '\''])) {
                 let offset = dynamic.module_request.start as usize;
                 self.imports.push(Import { specifier: specifier.to_owned(), offset, is_optional: false });
             }
@@ -152,6 +162,31 @@ impl Module {
         self.imports.sort_by(|a, b| (&a.specifier, a.is_optional).cmp(&(&b.specifier, b.is_optional)));
         self.imports.dedup_by(|a, b| a.specifier == b.specifier);
         Ok(())
+    }
+}
+
+/// Finds `ctx.elicit`, `{ elicit } = ctx` and the like.
+struct AskScan(bool);
+
+impl AskScan {
+    fn see(&mut self, name: &str) {
+        self.0 |= matches!(name, "elicit" | "sample" | "roots" | "tool");
+    }
+}
+
+impl<'a> Visit<'a> for AskScan {
+    fn visit_member_expression(&mut self, member: &MemberExpression<'a>) {
+        if let Some(name) = member.static_property_name() {
+            self.see(name.as_ref());
+        }
+        walk::walk_member_expression(self, member);
+    }
+
+    fn visit_binding_property(&mut self, property: &BindingProperty<'a>) {
+        if let Some(name) = property.key.static_name() {
+            self.see(&name);
+        }
+        walk::walk_binding_property(self, property);
     }
 }
 

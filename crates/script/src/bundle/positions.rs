@@ -26,7 +26,8 @@ impl SourceMap {
     }
 }
 
-/// QuickJS reports a call at its last argument. A call that is written over several lines is moved to where it begins.
+/// QuickJS reports a call at its last argument. A call that is written over several lines is moved to where
+/// it begins.
 pub(crate) fn call_start(id: &str, source: &str, position: Position) -> Position {
     let (Some(offset), Ok(source_type)) = (position.to_offset(source), SourceType::from_path(id)) else {
         return position;

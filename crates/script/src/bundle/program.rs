@@ -24,6 +24,9 @@ pub(crate) struct Program {
     pub(crate) context: Option<String>,
     pub(crate) hash: CodeHash,
     pub(crate) allows_eval: bool,
+    /// Whether the author's files use a function that ends a round. Such a tool begins every round with fresh
+    /// module state: a value that an earlier call left behind could not be replayed.
+    pub(crate) may_ask: bool,
     modules: BTreeMap<String, ProgramModule>,
     files: BTreeMap<String, Unit>,
 }
@@ -95,12 +98,23 @@ impl Program {
         }
         let mut hash = CodeHash::default();
         hash.copy_from_slice(digest.finish().as_ref());
+        let may_ask = files.values().any(|unit| unit.module.may_ask);
         let (entry, context) = (entry.to_owned(), context.map(ToOwned::to_owned));
-        Ok(Self { entry, context, hash, allows_eval, modules, files })
+        Ok(Self { entry, context, hash, allows_eval, may_ask, modules, files })
     }
 
     pub(crate) fn module(&self, id: &str) -> Option<&ProgramModule> {
         self.modules.get(id)
+    }
+
+    /// Whether it comes from the same files. The hash does not see types and comments, which a schema may
+    /// come from.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let sources = |program: &Self| -> Vec<*const Module> {
+            program.files.values().map(|unit| Arc::as_ptr(&unit.module)).collect()
+        };
+        // A file that did not change is the same module: see `ModuleCache`.
+        self.hash == other.hash && sources(self) == sources(other)
     }
 
     /// The module that `specifier` means in the module `base`.
@@ -119,8 +133,8 @@ impl Program {
         self.files.get(file).map(|unit| unit.module.source.as_str())
     }
 
-    /// An error in the author's code, at the topmost position of `stack` that is in a file of the author; in a file of a
-    /// package if there is none.
+    /// An error in the author's code, at the topmost position of `stack` that is in a file of the author; in
+    /// a file of a package if there is none.
     pub(crate) fn locate(&self, message: String, stack: &str) -> Diagnostic {
         let frames: Vec<_> = stack.lines().filter_map(|line| self.frame(line)).collect();
         let own = frames.iter().find(|(module, _)| super::module::package_name(&module.id).is_none());
@@ -183,7 +197,8 @@ fn required_files(id: &str, files: &BTreeMap<String, Unit>) -> BTreeSet<String> 
     found
 }
 
-/// The names that CommonJS files must export: those that their text shows, and those that importers ask for, as bundlers do.
+/// The names that CommonJS files must export: those that their text shows, and those that importers ask for,
+/// as bundlers do.
 struct ExportNames<'a> {
     files: &'a BTreeMap<String, Unit>,
     asked: BTreeMap<&'a str, BTreeSet<&'a str>>,

@@ -1,4 +1,5 @@
-//! `ctx.fetch`: only to declared hosts, each redirect included. The addresses behind the names are the network's to guard.
+//! `ctx.fetch`: only to declared hosts, each redirect included. The addresses behind the names are the
+//! network's to guard.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,8 +37,8 @@ pub struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// A host that may be reached: `api.example.com`, `*.example.com`, `api.example.com:8443`, `http://localhost:3000`.
-/// Without a scheme it is https.
+/// A host that may be reached: `api.example.com`, `*.example.com`, `api.example.com:8443`,
+/// `http://localhost:3000`. Without a scheme it is https.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
     is_https: bool,

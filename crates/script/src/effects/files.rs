@@ -1,5 +1,5 @@
-//! `ctx.files`: only below declared folders. A path is walked part by part from an open folder, and no part may be a
-//! symbolic link, so that nothing leads outside, whatever else changes meanwhile.
+//! `ctx.files`: only below declared folders. A path is walked part by part from an open folder, and no part
+//! may be a symbolic link, so that nothing leads outside, whatever else changes meanwhile.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use json::Json;
+use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };
@@ -230,7 +231,10 @@ fn write(folder: &OwnedFd, name: &str, data: &[u8]) -> Result<(), FileError> {
     {
         return Err(FileError::NotAFile);
     }
-    let temporary = format!(".{name}.{}.tmp", std::process::id());
+    // A name that nothing else uses, neither another write nor what a crash left behind.
+    let mut random = [0; 8];
+    SystemRandom::new().fill(&mut random).map_err(|_| FileError::Os(Errno::IO))?;
+    let temporary = format!(".{:016x}.tmp", u64::from_be_bytes(random));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let written = openat(folder.as_fd(), temporary.as_str(), flags, Mode::from_raw_mode(0o666))
         .map_err(FileError::from)

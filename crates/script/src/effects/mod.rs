@@ -1,7 +1,8 @@
 //! What `ctx` can do beyond computing, and what is permitted.
 //!
-//! [`plan`] turns an effect as the handler issued it into work, or refuses it. The driver performs the work and records
-//! its result. What reaches the network or a database is behind traits that the integrator implements.
+//! [`plan`] turns an effect as the handler issued it into work, or refuses it. The driver performs the work
+//! and records its result. What reaches the network or a database is behind traits that the integrator
+//! implements.
 
 mod fetch;
 mod files;
@@ -31,12 +32,13 @@ pub struct Permissions {
     pub secrets: BTreeMap<String, Option<String>>,
 }
 
-/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the caller's
-/// policy and the limits of a call.
+/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the
+/// caller's policy and the limits of a call.
 pub trait Collections: Send + Sync {
     fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture;
 
-    /// A statement as its text between the values, and the values. `source` is `None` where the author named none.
+    /// A statement as its text between the values, and the values. `source` is `None` where the author named
+    /// none.
     fn sql(
         &self,
         caller: &Caller,
@@ -55,12 +57,12 @@ pub struct EffectFailure {
     pub message: String,
     /// The error's `name`, if it is not `Error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// A JSON-RPC error: the handler sees an `McpError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Box<Value>>,
 }
 
 impl EffectFailure {

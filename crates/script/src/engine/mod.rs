@@ -1,7 +1,7 @@
 //! QuickJS on a bounded number of threads. Knows programs, limits and effects as text; performs none of them.
 //!
-//! A call is a conversation: [`Start`], then results of effects in; one [`Step`] out for each. All of it is plain data, so
-//! that the other side of the conversation can be a thread or a process.
+//! A call is a conversation: [`Start`], then results of effects in; one [`Step`] out for each. All of it is
+//! plain data, so that the other side of the conversation can be a thread or a process.
 //!
 //! ```text
 //! threads.rs    which thread runs a call; a thread that does not come back is given up and replaced
@@ -137,7 +137,7 @@ pub(crate) struct Signal {
 #[derive(Debug)]
 pub(crate) enum End {
     Returned(Returned),
-    Threw(Thrown),
+    Threw(Box<Thrown>),
     LimitExceeded(Limit),
     /// The handler did something else than its journal says.
     Diverged(String),
@@ -192,5 +192,8 @@ pub(crate) struct Issue {
 pub(crate) enum Input {
     Start(Box<Start>),
     Deliver(Vec<Completion>),
+    /// The caller is gone: the handler hears of it, and the call ends.
     Cancel,
+    /// The round ended with questions. The handler must not notice.
+    Discard,
 }

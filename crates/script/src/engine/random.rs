@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use ring::hmac;
+use ring::rand::SecureRandom;
 
 /// Cryptographic bytes (HMAC in counter mode), and cheap numbers for `Math.random` (xoroshiro128+).
 pub(super) struct SeededRandom {
@@ -22,6 +23,14 @@ impl SeededRandom {
         // The generator needs one bit that is set.
         let state = Cell::new([word(0) | 1, word(8)]);
         Self { key, counter: Cell::new(0), state }
+    }
+
+    /// For the top level of modules, which is not replayed.
+    pub(super) fn unpredictable() -> Self {
+        let mut seed = [0; 32];
+        // Without the system's randomness the process could not have made its keys either.
+        ring::rand::SystemRandom::new().fill(&mut seed).expect("the system has randomness");
+        Self::new(&seed)
     }
 
     /// In `0.0..1.0`.

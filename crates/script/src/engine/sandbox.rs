@@ -29,16 +29,18 @@ use super::{
 use crate::bundle::Program;
 use crate::journal::{Completion, EffectJournal, fingerprint};
 
-/// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile modules; the
-/// prelude takes `eval` and the constructors of functions away.
+/// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile
+/// modules; the prelude takes `eval` and the constructors of functions away.
 type Intrinsics =
     (Date, Eval, RegExpCompiler, RegExp, Json, Proxy, MapSet, TypedArrays, PromiseIntrinsic, DOMException);
 
 /// Why a program could not be loaded, or what its call ended with.
 #[derive(Debug)]
 pub(super) enum LoadError {
-    Threw(Thrown),
+    Threw(Box<Thrown>),
     LimitExceeded(Limit),
+    /// The context file does not export what it must.
+    BadContext(String),
     /// It waits at its top level for something that cannot happen there.
     Waits,
 }
@@ -50,6 +52,7 @@ pub(super) struct Sandbox {
     runtime: Runtime,
     shared: Rc<Shared>,
     pub(super) program: Arc<Program>,
+    /// Whose calls it served; `None` if it is only loaded.
     pub(super) owner: Option<StateOwner>,
 }
 
@@ -140,15 +143,16 @@ impl Sandbox {
         now_ms: u64,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, LoadError> {
-        let broken =
-            |error: Error| LoadError::Threw(Thrown { message: error.to_string(), ..Thrown::default() });
+        let broken = |error: Error| {
+            LoadError::Threw(Box::new(Thrown { message: error.to_string(), ..Thrown::default() }))
+        };
         let runtime = Runtime::new().map_err(broken)?;
         runtime.set_memory_limit(limits.memory_bytes_max);
         runtime.set_max_stack_size(limits.stack_bytes_max);
         let shared = Rc::new(Shared {
             limits: limits.clone(),
             meter: CpuMeter::default(),
-            random: RefCell::new(SeededRandom::new(&[0; 32])),
+            random: RefCell::new(SeededRandom::unpredictable()),
             call: RefCell::new(CallState { now_ms, started_ms: now_ms, ..CallState::default() }),
             unhandled: Cell::new(0),
             unhandled_reason: RefCell::default(),
@@ -233,7 +237,8 @@ impl Sandbox {
                     next()?.map_or_else(|| Value::new_undefined(ctx.clone()), Object::into_value),
                 ))
             };
-            call().catch(&ctx).map_err(|error| LoadError::Threw(thrown_of(&error)))
+            // The only thing that it checks is the context file.
+            call().catch(&ctx).map_err(|error| LoadError::BadContext(thrown_of(&error).message))
         })
     }
 
@@ -319,6 +324,9 @@ impl Sandbox {
             self.context.with(|ctx| run(&ctx, entry_points).catch(&ctx).err().map(|error| thrown_of(&error)));
         if let Some(thrown) = thrown {
             self.shared.see_exception(&thrown);
+            // Only the callback of a timer throws where nobody can catch it.
+            let thrown = Box::new(Thrown { is_unhandled: true, ..*thrown });
+            self.shared.call.borrow_mut().step.end.get_or_insert(End::Threw(thrown));
         }
         self.drain();
         self.shared.meter.end_slice();
@@ -393,10 +401,10 @@ impl Shared {
         *self.unhandled_reason.borrow_mut() = Some(described);
     }
 
-    fn unhandled_error(&self) -> Thrown {
+    fn unhandled_error(&self) -> Box<Thrown> {
         let (message, stack) = self.unhandled_reason.borrow_mut().take().unwrap_or_default();
         let message = format!("a rejected promise was not handled: {message}");
-        Thrown { class: "Error".into(), message, stack, is_unhandled: true, ..Thrown::default() }
+        Box::new(Thrown { class: "Error".into(), message, stack, is_unhandled: true, ..Thrown::default() })
     }
 
     fn see_exception(&self, thrown: &Thrown) {
@@ -486,7 +494,7 @@ impl Shared {
     fn finish(&self, kind: &str, text: String) {
         let end = if text.len() > self.limits.result_bytes_max {
             let message = format!("the result exceeds {} bytes", self.limits.result_bytes_max);
-            End::Threw(Thrown { class: "Error".into(), message, ..Thrown::default() })
+            End::Threw(Box::new(Thrown { class: "Error".into(), message, ..Thrown::default() }))
         } else {
             End::Returned(match kind {
                 "nothing" => Returned::Nothing,
@@ -505,7 +513,7 @@ impl Shared {
             ("InternalError", "stack overflow") | ("RangeError", "Maximum call stack size exceeded") => {
                 End::LimitExceeded(Limit::Stack)
             }
-            _ => End::Threw(thrown),
+            _ => End::Threw(Box::new(thrown)),
         };
         self.call.borrow_mut().step.end.get_or_insert(end);
     }
@@ -516,7 +524,7 @@ fn load_prelude(
     ctx: &Ctx<'_>,
     shared: &Rc<Shared>,
     allows_eval: bool,
-) -> Result<(EntryPoints, Persistent<Function<'static>>), Thrown> {
+) -> Result<(EntryPoints, Persistent<Function<'static>>), Box<Thrown>> {
     let load = || {
         let mut options = EvalOptions::default();
         options.filename = Some("spile:prelude".into());
@@ -594,8 +602,8 @@ fn host_object<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>, allows_eval: bool) -> r
     Ok(host)
 }
 
-fn thrown_of(error: &CaughtError<'_>) -> Thrown {
-    match error {
+fn thrown_of(error: &CaughtError<'_>) -> Box<Thrown> {
+    Box::new(match error {
         CaughtError::Exception(exception) => {
             let class = exception.as_object().get::<_, String>("name").unwrap_or_else(|_| "Error".into());
             let message = exception.message().unwrap_or_default();
@@ -609,5 +617,5 @@ fn thrown_of(error: &CaughtError<'_>) -> Thrown {
         CaughtError::Error(error) => {
             Thrown { class: "Error".into(), message: error.to_string(), ..Thrown::default() }
         }
-    }
+    })
 }

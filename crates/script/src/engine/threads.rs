@@ -1,8 +1,9 @@
 //! Which thread runs a call, and what happens to a thread that does not come back.
 //!
-//! A few built-ins of the interpreter cannot be interrupted. A watchdog looks at threads that are inside author code. One
-//! that overstays is given up: its call ends with an error, the other calls on it are told to replay elsewhere, and a new
-//! thread takes its place. The old one ends by itself when the built-in returns.
+//! A few built-ins of the interpreter cannot be interrupted. A watchdog looks at threads that are inside
+//! author code. One that overstays is given up: its call ends with an error, the other calls on it are told
+//! to replay elsewhere, and a new thread takes its place. The old one ends by itself when the built-in
+//! returns.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -125,6 +126,12 @@ impl Session {
         let step = step.unwrap_or_else(|| Step { end: Some(End::Lost), ..Step::default() });
         self.has_ended |= step.end.is_some();
         step
+    }
+
+    /// Ends the call without a word to its handler.
+    pub(crate) fn discard(mut self) {
+        self.has_ended = true;
+        self.slot.send(Message { call: self.call, input: Input::Discard, steps: None });
     }
 
     pub(crate) fn deliver(&self, completions: Vec<Completion>) {

@@ -1,4 +1,5 @@
-//! URLs for the prelude's `URL`: the host's parser, so that a URL means the same there and where requests are made.
+//! URLs for the prelude's `URL`: the host's parser, so that a URL means the same there and where requests are
+//! made.
 
 use url::{Url, quirks};
 
@@ -11,7 +12,8 @@ pub(super) fn parse(text: String, base: Option<String>) -> Option<String> {
     Url::options().base_url(base.as_ref()).parse(&text).ok().map(|url| parts(&url))
 }
 
-/// The parts after one of them was assigned, by the rules of the URL standard; `None` if the assignment has no effect.
+/// The parts after one of them was assigned, by the rules of the URL standard; `None` if the assignment has
+/// no effect.
 pub(super) fn set(href: String, part: String, value: String) -> Option<String> {
     let mut url = Url::parse(&href).ok()?;
     match part.as_str() {

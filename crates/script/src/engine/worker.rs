@@ -52,11 +52,18 @@ impl Worker {
                 break;
             }
             let call = message.call;
+            let prepares = match &message.input {
+                Input::Start(start) if start.program.may_ask => {
+                    Some((start.program.clone(), start.journal.now_ms()))
+                }
+                Input::Start(_) | Input::Deliver(_) | Input::Cancel | Input::Discard => None,
+            };
             slot.begin_slice(call);
             let answer = self.handle(message);
             slot.end_slice();
             if !self.running.contains_key(&call) {
-                // Before the answer: whoever reads it may start the next call, and this thread is free for it.
+                // Before the answer: whoever reads it may start the next call, and this thread is free for
+                // it.
                 slot.call_ended(call);
             }
             if slot.is_given_up() {
@@ -65,6 +72,9 @@ impl Worker {
             if let Some((steps, step)) = answer {
                 // The caller may be gone; then its cancellation follows.
                 let _ = steps.send(step);
+            }
+            if let Some((program, now_ms)) = prepares {
+                self.prepare(&program, now_ms);
             }
         }
     }
@@ -94,9 +104,14 @@ impl Worker {
                 }
                 return None;
             }
+            Input::Discard => {
+                self.running.remove(&call);
+                return None;
+            }
         };
         if let Some(end) = &step.end
             && let Some(running) = self.running.remove(&call)
+            && !running.sandbox.program.may_ask
             && running.sandbox.is_reusable(end)
         {
             self.keep(running.sandbox);
@@ -104,17 +119,28 @@ impl Worker {
         Some((steps, step))
     }
 
-    /// A context that served the same owner before, or a new one.
+    /// A context that served the same owner before, or one that is only loaded, or a new one.
     fn take_sandbox(&mut self, start: &Start) -> Result<Sandbox, LoadError> {
         let fits = |sandbox: &Sandbox| {
-            sandbox.program.hash == start.program.hash && sandbox.owner.as_ref() == Some(&start.owner)
+            let owner = sandbox.owner.as_ref();
+            sandbox.program.hash == start.program.hash && owner.is_none_or(|owner| *owner == start.owner)
         };
-        if let Some(at) = self.idle.iter().rposition(fits) {
-            return Ok(self.idle.remove(at));
-        }
-        let mut sandbox = Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?;
+        let mut sandbox = match self.idle.iter().rposition(fits) {
+            Some(at) => self.idle.remove(at),
+            None => Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?,
+        };
         sandbox.owner = Some(start.owner.clone());
         Ok(sandbox)
+    }
+
+    /// Loads a context for the next call of a tool that needs a fresh one. Nobody waits for it.
+    fn prepare(&mut self, program: &Arc<Program>, now_ms: u64) {
+        let is_prepared = |sandbox: &Sandbox| sandbox.program.hash == program.hash && sandbox.owner.is_none();
+        if !self.idle.iter().any(is_prepared)
+            && let Ok(sandbox) = Sandbox::new(program, &self.limits, now_ms, &self.stop)
+        {
+            self.keep(sandbox);
+        }
     }
 
     fn keep(&mut self, sandbox: Sandbox) {
@@ -130,8 +156,11 @@ impl Worker {
 
 fn load_end(error: LoadError) -> End {
     match error {
-        LoadError::Threw(thrown) => End::Threw(Thrown { class: "InternalError".into(), ..thrown }),
+        LoadError::Threw(thrown) => End::Threw(Box::new(Thrown { class: "InternalError".into(), ..*thrown })),
         LoadError::LimitExceeded(limit) => End::LimitExceeded(limit),
+        LoadError::BadContext(message) => {
+            End::Threw(Box::new(Thrown { class: "InternalError".into(), message, ..Thrown::default() }))
+        }
         LoadError::Waits => End::LimitExceeded(Limit::NeverSettles),
     }
 }
@@ -145,6 +174,12 @@ pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diag
                 class => format!("{class}: {}", thrown.message),
             };
             program.locate(message, &thrown.stack)
+        }
+        LoadError::BadContext(message) => {
+            let file = program.context.as_ref().unwrap_or(&program.entry);
+            let help =
+                "for example `export default function (request) { return { user: request.principal }; }`";
+            Diagnostic::error(file, message.clone()).with_help(help)
         }
         LoadError::LimitExceeded(limit) => {
             let what = match limit {

@@ -1,5 +1,5 @@
-//! JSON Schema from the type of the handler's first parameter, by its syntax alone. What would need the type checker is
-//! refused with its position, never guessed.
+//! JSON Schema from the type of the handler's first parameter, by its syntax alone. What would need the type
+//! checker is refused with its position, never guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What a tool takes and returns, and how the catalog shows it: declared by the tool, or derived from its types.
+//! What a tool takes and returns, and how the catalog shows it: declared by the tool, or derived from its
+//! types.
 
 mod derive;
 mod exports;

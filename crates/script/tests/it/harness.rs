@@ -1,6 +1,5 @@
 //! Folders, servers and clients for the tests.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -65,7 +64,6 @@ impl Reports {
 pub struct App {
     pub server: Arc<Server>,
     pub provider: Arc<ScriptProvider>,
-    pub engine: Arc<Engine>,
     pub reports: Arc<Reports>,
 }
 
@@ -84,16 +82,21 @@ impl App {
 
     pub fn with(folder: &Path, options: AppOptions) -> Self {
         let bundle = Bundle::build(folder, &options.bundle);
+        Self::of_bundle(&bundle, options)
+    }
+
+    /// Serves what was compiled already.
+    pub fn of_bundle(bundle: &Bundle, options: AppOptions) -> Self {
         let errors: Vec<String> = bundle.errors().map(ToString::to_string).collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
         let reports = Arc::new(Reports::default());
         let services = ScriptServices { diagnostics: Some(reports.clone()), ..options.services };
         let engine = Arc::new(Engine::new(options.limits));
-        let provider = Arc::new(ScriptProvider::new(engine.clone(), &bundle, services));
+        let provider = Arc::new(ScriptProvider::new(engine, bundle, services));
         let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
         let keyring = options.keyring.unwrap_or_else(|| config.keyring.clone());
         let server = Server::new(Config { keyring, ..config }, vec![provider.clone() as Arc<dyn Provider>]);
-        Self { server, provider, engine, reports }
+        Self { server, provider, reports }
     }
 
     /// Calls a tool that asks nothing; the `result` or `error` of the response.
@@ -121,9 +124,6 @@ impl App {
     }
 }
 
-/// Answers questions by key.
-pub type Answers = BTreeMap<String, String>;
-
 /// How the rounds of a call reach servers.
 pub struct Rounds<'a> {
     pub result: Value,
@@ -131,7 +131,8 @@ pub struct Rounds<'a> {
     _apps: std::marker::PhantomData<&'a App>,
 }
 
-/// A stateless client that answers all questions of each round; `app_for_round` says which replica gets the round.
+/// A stateless client that answers all questions of each round; `app_for_round` says which replica gets the
+/// round.
 pub async fn call_stateless<'a>(
     app_for_round: impl Fn(u32) -> &'a App,
     tool: &str,

@@ -1,4 +1,12 @@
-//! A folder of author code, served by a real server and called in both eras.
+//! Folders of author code, served by a real server and called in both eras.
 
 mod basics;
+mod diagnostics;
+mod effects;
+mod escape;
 mod harness;
+mod packages;
+mod replay;
+mod rounds;
+mod schemas;
+mod web_platform;

@@ -1,28 +1,32 @@
-// Built-ins whose C loops never ask whether the call's time is up, replaced by versions that do or that refuse.
+// Built-ins whose C loops never ask whether the call's time is up, replaced by versions that do or that
+// refuse.
 
-// A search of an n-character needle takes n steps per position at worst. Beyond this product, a linear search in
-// JavaScript, which can be interrupted, takes over.
-const SEARCH_STEPS_MAX = 1 << 22;
+// A search of an n-character needle takes n steps per position at worst. Beyond this product, a linear search
+// in JavaScript, which can be interrupted, takes over.
+const SEARCH_STEPS_MAX = 1 << 24;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
 
-// Knuth, Morris and Pratt: how far to fall back after a mismatch at each position of the needle.
-const failureTable = (needle) => {
-  const table = new Int32Array(needle.length);
-  for (let i = 1, k = 0; i < needle.length; i++) {
-    const code = charCodeAt(needle, i);
-    while (k > 0 && code !== charCodeAt(needle, k)) k = table[k - 1];
-    if (code === charCodeAt(needle, k)) k++;
-    table[i] = k;
+// Knuth, Morris and Pratt: the needle's codes, and how far to fall back after a mismatch at each of them.
+// Methods of strings are called as such, because nobody can replace them once the prelude has run.
+const compileNeedle = (needle) => {
+  const codes = new Uint16Array(needle.length),
+    fallback = new Int32Array(needle.length);
+  for (let i = 0; i < codes.length; i++) codes[i] = needle.charCodeAt(i);
+  for (let i = 1, k = 0; i < codes.length; i++) {
+    while (k > 0 && codes[i] !== codes[k]) k = fallback[k - 1];
+    if (codes[i] === codes[k]) k++;
+    fallback[i] = k;
   }
-  return table;
+  return { codes, fallback };
 };
-const linearIndexOf = (text, needle, from, table = failureTable(needle)) => {
-  for (let i = from, k = 0; i < text.length; i++) {
-    const code = charCodeAt(text, i);
-    while (k > 0 && code !== charCodeAt(needle, k)) k = table[k - 1];
-    if (code === charCodeAt(needle, k)) k++;
-    if (k === needle.length) return i - k + 1;
+const linearIndexOf = (text, needle, from, { codes, fallback } = compileNeedle(needle)) => {
+  const end = codes.length;
+  for (let i = from, k = 0, length = text.length; i < length; i++) {
+    const code = text.charCodeAt(i);
+    while (k > 0 && code !== codes[k]) k = fallback[k - 1];
+    if (code === codes[k]) k++;
+    if (k === end) return i - k + 1;
   }
   return -1;
 };
@@ -42,42 +46,73 @@ const stringThis = (self, method) => {
   return toText(self);
 };
 
-replaceMethod(String.prototype, "indexOf", (original) => function indexOf(needle, position) {
-  const text = stringThis(this, "indexOf"), search = toText(needle);
-  if (isShortSearch(text, search)) return apply(original, text, [search, position]);
-  return linearIndexOf(text, search, clampIndex(position, text.length));
-});
-replaceMethod(String.prototype, "includes", (original) => function includes(needle, position) {
-  const text = stringThis(this, "includes");
-  if (isRegExp(needle)) return apply(original, text, [needle, position]);
-  const search = toText(needle);
-  if (isShortSearch(text, search)) return apply(original, text, [search, position]);
-  return linearIndexOf(text, search, clampIndex(position, text.length)) >= 0;
-});
-replaceMethod(String.prototype, "lastIndexOf", (original) => function lastIndexOf(needle, position) {
-  const text = stringThis(this, "lastIndexOf"), search = toText(needle);
-  if (isShortSearch(text, search)) return apply(original, text, [search, position]);
-  const number = +position;
-  const limit = number !== number ? text.length : clampIndex(number, text.length);
-  const table = failureTable(search);
-  let last = -1;
-  for (let at = linearIndexOf(text, search, 0, table); at >= 0 && at <= limit;) {
-    last = at;
-    at = linearIndexOf(text, search, at + 1, table);
-  }
-  return last;
-});
-replaceMethod(String.prototype, "split", (original) => function split(separator, limit) {
-  if (separator != null && typeof separator === "object") return apply(original, this, [separator, limit]);
-  const text = stringThis(this, "split"), search = toText(separator);
-  if (separator === undefined || isShortSearch(text, search)) return apply(original, text, [separator, limit]);
-  const most = limit === undefined ? 0xffffffff : limit >>> 0, parts = [], table = failureTable(search);
-  let from = 0;
-  for (let at; parts.length < most && (at = linearIndexOf(text, search, from, table)) >= 0; from = at + search.length)
-    parts[parts.length] = slice(text, from, at);
-  if (parts.length < most) parts[parts.length] = slice(text, from);
-  return parts;
-});
+replaceMethod(
+  String.prototype,
+  "indexOf",
+  (original) =>
+    function indexOf(needle, position) {
+      const text = stringThis(this, "indexOf"),
+        search = toText(needle);
+      if (isShortSearch(text, search)) return apply(original, text, [search, position]);
+      return linearIndexOf(text, search, clampIndex(position, text.length));
+    },
+);
+replaceMethod(
+  String.prototype,
+  "includes",
+  (original) =>
+    function includes(needle, position) {
+      const text = stringThis(this, "includes");
+      if (isRegExp(needle)) return apply(original, text, [needle, position]);
+      const search = toText(needle);
+      if (isShortSearch(text, search)) return apply(original, text, [search, position]);
+      return linearIndexOf(text, search, clampIndex(position, text.length)) >= 0;
+    },
+);
+replaceMethod(
+  String.prototype,
+  "lastIndexOf",
+  (original) =>
+    function lastIndexOf(needle, position) {
+      const text = stringThis(this, "lastIndexOf"),
+        search = toText(needle);
+      if (isShortSearch(text, search)) return apply(original, text, [search, position]);
+      const number = +position;
+      const limit = number !== number ? text.length : clampIndex(number, text.length);
+      const compiled = compileNeedle(search);
+      let last = -1;
+      for (let at = linearIndexOf(text, search, 0, compiled); at >= 0 && at <= limit;) {
+        last = at;
+        at = linearIndexOf(text, search, at + 1, compiled);
+      }
+      return last;
+    },
+);
+replaceMethod(
+  String.prototype,
+  "split",
+  (original) =>
+    function split(separator, limit) {
+      if (separator != null && typeof separator === "object")
+        return apply(original, this, [separator, limit]);
+      const text = stringThis(this, "split"),
+        search = toText(separator);
+      if (separator === undefined || isShortSearch(text, search))
+        return apply(original, text, [separator, limit]);
+      const most = limit === undefined ? 0xffffffff : limit >>> 0,
+        parts = [],
+        compiled = compileNeedle(search);
+      let from = 0;
+      for (
+        let at;
+        parts.length < most && (at = linearIndexOf(text, search, from, compiled)) >= 0;
+        from = at + search.length
+      )
+        parts[parts.length] = slice(text, from, at);
+      if (parts.length < most) parts[parts.length] = slice(text, from);
+      return parts;
+    },
+);
 const expand = (template, matched, at, text) => {
   if (nativeIndexOf(template, "$") < 0) return template;
   let out = "";
@@ -87,48 +122,96 @@ const expand = (template, matched, at, text) => {
     else if (next === "&") out += matched;
     else if (next === "`") out += slice(text, 0, at);
     else if (next === "'") out += slice(text, at + matched.length);
-    else { out += template[i]; continue; }
+    else {
+      out += template[i];
+      continue;
+    }
     i++;
   }
   return out;
 };
-const replaceWith = (name, isAll) => (original) => function (pattern, replacement) {
-  if (pattern != null && typeof pattern === "object") return apply(original, this, [pattern, replacement]);
-  const text = stringThis(this, name), search = toText(pattern);
-  // Even a short needle can be found often: each replacement function is author code and can be interrupted.
-  if (isShortSearch(text, search)) return apply(original, text, [search, replacement]);
-  const template = typeof replacement === "function" ? undefined : toText(replacement);
-  const table = failureTable(search);
-  let out = "", from = 0, at = linearIndexOf(text, search, 0, table);
-  while (at >= 0) {
-    out += slice(text, from, at) +
-      (template === undefined ? toText(replacement(search, at, text)) : expand(template, search, at, text));
-    from = at + search.length;
-    at = isAll ? linearIndexOf(text, search, from, table) : -1;
-  }
-  return out + slice(text, from);
-};
+const replaceWith = (name, isAll) => (original) =>
+  function (pattern, replacement) {
+    if (pattern != null && typeof pattern === "object") return apply(original, this, [pattern, replacement]);
+    const text = stringThis(this, name),
+      search = toText(pattern);
+    // Even a short needle can be found often: each replacement function is author code and can be
+    // interrupted.
+    if (isShortSearch(text, search)) return apply(original, text, [search, replacement]);
+    const template = typeof replacement === "function" ? undefined : toText(replacement);
+    const compiled = compileNeedle(search);
+    let out = "",
+      from = 0,
+      at = linearIndexOf(text, search, 0, compiled);
+    while (at >= 0) {
+      out +=
+        slice(text, from, at) +
+        (template === undefined ? toText(replacement(search, at, text)) : expand(template, search, at, text));
+      from = at + search.length;
+      at = isAll ? linearIndexOf(text, search, from, compiled) : -1;
+    }
+    return out + slice(text, from);
+  };
 replaceMethod(String.prototype, "replace", replaceWith("replace", false));
 replaceMethod(String.prototype, "replaceAll", replaceWith("replaceAll", true));
 
 // These visit every index below `length`, whether or not there is an element.
-const boundLength = (name) => (original) => function (...args) {
-  if (this != null && this.length > ARRAY_LENGTH_MAX)
-    throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
-  return apply(original, this, args);
-};
-for (const name of ["indexOf", "lastIndexOf", "includes", "join", "reverse", "fill", "copyWithin", "sort", "slice",
-  "splice", "concat", "forEach", "map", "filter", "some", "every", "find", "findIndex", "findLast", "findLastIndex",
-  "reduce", "reduceRight", "flat", "flatMap", "shift", "unshift", "toLocaleString", "toReversed", "toSorted",
-  "toSpliced", "with"]) replaceMethod(Array.prototype, name, boundLength(name));
+const boundLength = (name) => (original) =>
+  function (...args) {
+    if (this != null && this.length > ARRAY_LENGTH_MAX)
+      throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
+    return apply(original, this, args);
+  };
+for (const name of [
+  "indexOf",
+  "lastIndexOf",
+  "includes",
+  "join",
+  "reverse",
+  "fill",
+  "copyWithin",
+  "sort",
+  "slice",
+  "splice",
+  "concat",
+  "forEach",
+  "map",
+  "filter",
+  "some",
+  "every",
+  "find",
+  "findIndex",
+  "findLast",
+  "findLastIndex",
+  "reduce",
+  "reduceRight",
+  "flat",
+  "flatMap",
+  "shift",
+  "unshift",
+  "toLocaleString",
+  "toReversed",
+  "toSorted",
+  "toSpliced",
+  "with",
+])
+  replaceMethod(Array.prototype, name, boundLength(name));
 
 // Decimal digits of a number of n bits take n² steps.
 const BIGINT_HEX_DIGITS_MAX = 1 << 15;
 const bigIntHex = uncurry(BigInt.prototype.toString);
-replaceMethod(BigInt.prototype, "toString", (original) => function toString(radix) {
-  // A power of two as radix takes linear time.
-  if (radix === 2 || radix === 4 || radix === 8 || radix === 16 || radix === 32) return apply(original, this, [radix]);
-  if (bigIntHex(this, 16).length > BIGINT_HEX_DIGITS_MAX)
-    throw new PrimordialRangeError("BigInt.prototype.toString: the number has too many digits; use radix 16");
-  return apply(original, this, radix === undefined ? [] : [radix]);
-});
+replaceMethod(
+  BigInt.prototype,
+  "toString",
+  (original) =>
+    function toString(radix) {
+      // A power of two as radix takes linear time.
+      if (radix === 2 || radix === 4 || radix === 8 || radix === 16 || radix === 32)
+        return apply(original, this, [radix]);
+      if (bigIntHex(this, 16).length > BIGINT_HEX_DIGITS_MAX)
+        throw new PrimordialRangeError(
+          "BigInt.prototype.toString: the number has too many digits; use radix 16",
+        );
+      return apply(original, this, radix === undefined ? [] : [radix]);
+    },
+);

@@ -1,17 +1,35 @@
 // What the host calls: describe a tool, run it, deliver results to it.
-let tool = undefined, contextFunction = undefined;
+let tool = undefined,
+  contextFunction = undefined;
 
-const isStandard = (value) => value != null && (typeof value === "object" || typeof value === "function") && value["~standard"] != null;
-const isShape = (value) => value != null && typeof value === "object" && !isArray(value) && ObjectKeys(value).length > 0 &&
+const isStandard = (value) =>
+  value != null && (typeof value === "object" || typeof value === "function") && value["~standard"] != null;
+const isShape = (value) =>
+  value != null &&
+  typeof value === "object" &&
+  !isArray(value) &&
+  ObjectKeys(value).length > 0 &&
   ObjectKeys(value).every((key) => isStandard(value[key]));
+// `export const schema = { name: z.string() }`: the shape itself is the input, unless it says `input` or
+// `output`.
+const isBareInput = (declared) =>
+  isStandard(declared) ||
+  (isShape(declared) && !ObjectKeys(declared).every((key) => key === "input" || key === "output"));
+const inputOf = (declared) => (isBareInput(declared) ? declared : declared?.input);
 const standardSchema = (value, direction) => {
   const convert = value["~standard"].jsonSchema?.[direction];
   if (typeof convert !== "function") {
     const vendor = value["~standard"].vendor ?? "the library";
-    throw new PrimordialTypeError(`the schema is of ${vendor}, which does not offer Standard JSON Schema in this version; ` +
-      (vendor === "zod" ? "use zod 4.2 or newer, or z.toJSONSchema(…)" : "give a JSON Schema instead"));
+    throw new PrimordialTypeError(
+      `the schema is of ${vendor}, which does not offer Standard JSON Schema in this version; ` +
+        (vendor === "zod" ? "use zod 4.2 or newer, or z.toJSONSchema(…)" : "give a JSON Schema instead"),
+    );
   }
-  const { $schema, "~standard": _, ...schema } = apply(convert, value["~standard"].jsonSchema, [{ target: "draft-2020-12" }]);
+  const {
+    $schema,
+    "~standard": _,
+    ...schema
+  } = apply(convert, value["~standard"].jsonSchema, [{ target: "draft-2020-12" }]);
   return schema;
 };
 // A library says in its own way whether a field may be absent; validating `undefined` asks all of them.
@@ -22,7 +40,8 @@ const isOptional = (value) => {
 const schemaOf = (value, direction) => {
   if (isStandard(value)) return standardSchema(value, direction);
   if (isShape(value)) {
-    const properties = {}, required = [];
+    const properties = {},
+      required = [];
     for (const key of ObjectKeys(value)) {
       properties[key] = standardSchema(value[key], direction);
       if (!isOptional(value[key])) required.push(key);
@@ -37,9 +56,8 @@ const describe = () => {
   const declared = tool.schema;
   if (declared !== undefined && (declared === null || typeof declared !== "object"))
     throw new PrimordialTypeError("`schema` must be an object with `input` and `output`");
-  // `export const schema = { name: z.string() }`: the shape itself is the input.
-  const isBare = isStandard(declared) || isShape(declared);
-  const input = isBare ? declared : declared?.input, output = isBare ? undefined : declared?.output;
+  const input = inputOf(declared),
+    output = isBareInput(declared) ? undefined : declared?.output;
   return encodeArguments({
     handler: typeof handler,
     input: input === undefined ? null : schemaOf(input, "input"),
@@ -49,19 +67,27 @@ const describe = () => {
 };
 
 class InvalidArguments extends PrimordialError {
-  constructor(issues) { super("invalid arguments"); this.issues = issues; }
+  constructor(issues) {
+    super("invalid arguments");
+    this.issues = issues;
+  }
 }
-const pathOf = (issue) => (issue.path ?? []).map((part) => toText(typeof part === "object" ? part.key : part)).join(".");
+const pathOf = (issue) =>
+  (issue.path ?? []).map((part) => toText(typeof part === "object" ? part.key : part)).join(".");
 const checked = async (validator, value, prefix) => {
   const result = await validator["~standard"].validate(value);
-  if (result.issues !== undefined) throw new InvalidArguments([...result.issues].map((issue) => ({
-    field: [prefix, pathOf(issue)].filter((part) => part !== "").join("."), message: toText(issue.message),
-  })));
+  if (result.issues !== undefined)
+    throw new InvalidArguments(
+      [...result.issues].map((issue) => ({
+        field: [prefix, pathOf(issue)].filter((part) => part !== "").join("."),
+        message: toText(issue.message),
+      })),
+    );
   return result.value;
 };
 // A schema that is code also converts: defaults, coercions, transforms.
 const parseArguments = async (args) => {
-  const declared = tool.schema, input = isStandard(declared) || isShape(declared) ? declared : declared?.input;
+  const input = inputOf(tool.schema);
   if (isStandard(input)) return checked(input, args, "");
   if (!isShape(input)) return args;
   const parsed = {};
@@ -73,29 +99,37 @@ const parseArguments = async (args) => {
 };
 
 const needsParsing = () => {
-  const declared = tool.schema;
-  return isStandard(declared) || isShape(declared) || isStandard(declared?.input) || isShape(declared?.input);
+  const input = inputOf(tool.schema);
+  return isStandard(input) || isShape(input);
 };
 const run = async (args, request) => {
   const input = needsParsing() ? await parseArguments(args) : args;
   let second = ctx;
   if (contextFunction !== undefined) {
     const context = await contextFunction(request, ctx);
-    if (context != null && typeof context !== "object") throw new PrimordialTypeError("the context function must return an object");
+    if (context != null && typeof context !== "object")
+      throw new PrimordialTypeError("the context function must return an object");
     second = ObjectCreate(ctx);
     for (const key of ObjectKeys(context ?? {})) install(second, key, context[key]);
   }
   return tool.default(input, second, ctx);
 };
 
-const CLASSES = [["McpError", McpError], ["InvalidArguments", InvalidArguments]];
+const CLASSES = [
+  ["McpError", McpError],
+  ["InvalidArguments", InvalidArguments],
+];
 const describeError = (error) => {
   const out = { class: "value", message: "", stack: "" };
   try {
-    if (error instanceof PrimordialError || (typeof DOMException === "function" && error instanceof DOMException)) {
+    if (
+      error instanceof PrimordialError ||
+      (typeof DOMException === "function" && error instanceof DOMException)
+    ) {
       out.class = CLASSES.find(([, type]) => error instanceof type)?.[0] ?? "Error";
-      if (out.class === "Error") for (const type of [TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError])
-        if (error instanceof type) out.class = type.name;
+      if (out.class === "Error")
+        for (const type of [TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError])
+          if (error instanceof type) out.class = type.name;
       if (error.constructor?.name === "InternalError") out.class = "InternalError";
       out.name = toText(error.name);
       out.message = toWellFormed(toText(error.message));
@@ -108,18 +142,30 @@ const describeError = (error) => {
       }
       if (out.class === "InvalidArguments") out.issues = error.issues;
     } else out.message = toWellFormed(typeof error === "string" ? error : printable(error));
-  } catch { out.message ||= "an error that cannot be described"; }
+  } catch {
+    out.message ||= "an error that cannot be described";
+  }
   return jsonStringify(out);
 };
 const finish = (value) => {
-  let kind = "json", text;
+  let kind = "json",
+    text;
   try {
-    if (value === undefined) { kind = "nothing"; text = ""; }
-    else if (typeof value === "string") { kind = "text"; text = toWellFormed(value); }
-    else if (typeof value === "bigint") { kind = "text"; text = toText(value); }
-    else text = jsonStringify(value);
-    if (text === undefined) throw new PrimordialTypeError(`the tool returned a ${typeof value}, which is not JSON`);
-  } catch (error) { return fail(error); }
+    if (value === undefined) {
+      kind = "nothing";
+      text = "";
+    } else if (typeof value === "string") {
+      kind = "text";
+      text = toWellFormed(value);
+    } else if (typeof value === "bigint") {
+      kind = "text";
+      text = toText(value);
+    } else text = jsonStringify(value);
+    if (text === undefined)
+      throw new PrimordialTypeError(`the tool returned a ${typeof value}, which is not JSON`);
+  } catch (error) {
+    return fail(error);
+  }
   isActive = false;
   host.finish(kind, text);
 };
@@ -133,15 +179,21 @@ const start = (args, request) => {
   timers.clear();
   isActive = true;
   callSignal = new AbortSignal(MAKE_SIGNAL);
-  try { apply(promiseThen, run(jsonParse(args), jsonParse(request)), [finish, fail]); } catch (error) { fail(error); }
+  try {
+    apply(promiseThen, run(jsonParse(args), jsonParse(request)), [finish, fail]);
+  } catch (error) {
+    fail(error);
+  }
 };
 const cancel = () => {
-  if (callSignal !== undefined) tripSignal(callSignal, new DOMException("the call was cancelled", "AbortError"));
+  if (callSignal !== undefined)
+    tripSignal(callSignal, new DOMException("the call was cancelled", "AbortError"));
 };
 const register = (toolModule, contextModule) => {
   tool = toolModule;
   if (contextModule !== undefined) {
-    if (typeof contextModule.default !== "function") throw new PrimordialTypeError("the context file must export a default function");
+    if (typeof contextModule.default !== "function")
+      throw new PrimordialTypeError("the context file must export a default function");
     contextFunction = contextModule.default;
   }
 };

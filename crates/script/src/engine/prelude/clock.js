@@ -1,12 +1,14 @@
-// Time, randomness and timers come from the call, so that a replayed call sees what it saw before. The clock stands still
-// while code runs and moves when an effect completes. The time zone is UTC: a tool must not depend on where it runs.
+// Time, randomness and timers come from the call, so that a replayed call sees what it saw before. The clock
+// stands still while code runs and moves when an effect completes. The time zone is UTC: a tool must not
+// depend on where it runs.
 const hostNow = host.now;
 
 const localOffsetMs = (() => {
   const offset = uncurry(PrimordialDate.prototype.getTimezoneOffset);
   return (ms) => offset(new PrimordialDate(ms)) * 60000;
 })();
-const nativeParse = PrimordialDate.parse, nativeUTC = PrimordialDate.UTC;
+const nativeParse = PrimordialDate.parse,
+  nativeUTC = PrimordialDate.UTC;
 const hasZone = /(?:Z|[+-]\d\d:?\d\d|\b(?:GMT|UTC|[ECMP][SD]T)(?:[+-]\d+)?)\s*(?:\([^)]*\))?\s*$/i;
 const isDateOnly = /^[+-]?\d{4,6}(?:-\d\d(?:-\d\d)?)?$/;
 const testRegExp = uncurry(RegExp.prototype.test);
@@ -43,33 +45,57 @@ disguise(CallDate, PrimordialDate);
 CallDate.prototype = PrimordialDate.prototype;
 defineProperty(CallDate, "prototype", { writable: false, enumerable: false, configurable: false });
 install(PrimordialDate.prototype, "constructor", CallDate);
-install(CallDate, "now", disguise(() => hostNow(), PrimordialDate.now));
-install(CallDate, "parse", disguise((text) => parseDate(toText(text)), PrimordialDate.parse));
+install(
+  CallDate,
+  "now",
+  disguise(() => hostNow(), PrimordialDate.now),
+);
+install(
+  CallDate,
+  "parse",
+  disguise((text) => parseDate(toText(text)), PrimordialDate.parse),
+);
 install(CallDate, "UTC", nativeUTC);
 install(globalThis, "Date", CallDate);
 
 for (const part of ["FullYear", "Month", "Date", "Hours", "Minutes", "Seconds", "Milliseconds", "Day"]) {
   for (const verb of part === "Day" ? ["get"] : ["get", "set"]) {
     const utc = PrimordialDate.prototype[`${verb}UTC${part}`];
-    replaceMethod(PrimordialDate.prototype, verb + part, () => function (...args) { return apply(utc, this, args); });
+    replaceMethod(
+      PrimordialDate.prototype,
+      verb + part,
+      () =>
+        function (...args) {
+          return apply(utc, this, args);
+        },
+    );
   }
 }
 install(PrimordialDate.prototype, "getTimezoneOffset", function getTimezoneOffset() {
   return valueOfDate(this) !== valueOfDate(this) ? NaN : 0;
 });
 // `Tue, 05 Mar 2024 10:00:00 GMT` → `Tue Mar 05 2024`
-const datePart = (text) => `${slice(text, 0, 3)} ${slice(text, 8, 11)} ${slice(text, 5, 7)} ${slice(text, 12, -13)}`;
+const datePart = (text) =>
+  `${slice(text, 0, 3)} ${slice(text, 8, 11)} ${slice(text, 5, 7)} ${slice(text, 12, -13)}`;
 const timePart = (text) => `${slice(text, -12, -4)} GMT+0000 (Coordinated Universal Time)`;
-const orInvalid = (format) => function () {
-  return valueOfDate(this) !== valueOfDate(this) ? "Invalid Date" : format(utcText(this));
-};
+const orInvalid = (format) =>
+  function () {
+    return valueOfDate(this) !== valueOfDate(this) ? "Invalid Date" : format(utcText(this));
+  };
 const dateText = (date) => `${datePart(utcText(date))} ${timePart(utcText(date))}`;
-replaceMethod(PrimordialDate.prototype, "toString", () => orInvalid((text) => `${datePart(text)} ${timePart(text)}`));
+replaceMethod(PrimordialDate.prototype, "toString", () =>
+  orInvalid((text) => `${datePart(text)} ${timePart(text)}`),
+);
 replaceMethod(PrimordialDate.prototype, "toDateString", () => orInvalid(datePart));
 replaceMethod(PrimordialDate.prototype, "toTimeString", () => orInvalid(timePart));
 
 replaceMethod(Math, "random", () => () => host.random());
-const performance = ObjectFreeze({ now: () => hostNow() - host.startedAt(), get timeOrigin() { return host.startedAt(); } });
+const performance = ObjectFreeze({
+  now: () => hostNow() - host.startedAt(),
+  get timeOrigin() {
+    return host.startedAt();
+  },
+});
 install(globalThis, "performance", performance);
 
 const hostRandomBytes = host.randomBytes;
@@ -102,14 +128,16 @@ const timers = new PrimordialMap();
 let nextTimer = 1;
 const startTimer = (callback, ms, args, repeats) => {
   if (typeof callback !== "function") throw new PrimordialTypeError("a timer needs a function");
-  const delay = clampIndex(ms, 0x7fffffff), id = nextTimer++;
+  const delay = clampIndex(ms, 0x7fffffff),
+    id = nextTimer++;
   const timer = { effect: 0 };
   const arm = () => {
     timer.effect = issue("sleep", { ms: delay }, fire, () => {});
   };
   const fire = () => {
     if (!timers.has(id)) return;
-    if (repeats) arm(); else timers.delete(id);
+    if (repeats) arm();
+    else timers.delete(id);
     callback(...args);
   };
   timers.set(id, timer);
@@ -123,11 +151,25 @@ const stopTimer = (id) => {
     abandon(timer.effect);
   }
 };
-install(globalThis, "setTimeout", function setTimeout(callback, ms, ...args) { return startTimer(callback, ms, args, false); });
-install(globalThis, "setInterval", function setInterval(callback, ms, ...args) { return startTimer(callback, ms, args, true); });
-install(globalThis, "setImmediate", function setImmediate(callback, ...args) { return startTimer(callback, 0, args, false); });
+install(globalThis, "setTimeout", function setTimeout(callback, ms, ...args) {
+  return startTimer(callback, ms, args, false);
+});
+install(globalThis, "setInterval", function setInterval(callback, ms, ...args) {
+  return startTimer(callback, ms, args, true);
+});
+install(globalThis, "setImmediate", function setImmediate(callback, ...args) {
+  return startTimer(callback, 0, args, false);
+});
 for (const name of ["clearTimeout", "clearInterval", "clearImmediate"])
-  install(globalThis, name, { [name](id) { stopTimer(id); } }[name]);
+  install(
+    globalThis,
+    name,
+    {
+      [name](id) {
+        stopTimer(id);
+      },
+    }[name],
+  );
 const resolved = PrimordialPromise.resolve();
 install(globalThis, "queueMicrotask", function queueMicrotask(callback) {
   if (typeof callback !== "function") throw new PrimordialTypeError("queueMicrotask needs a function");

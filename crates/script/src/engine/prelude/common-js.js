@@ -1,5 +1,6 @@
 // `require` between the CommonJS files of a program.
-const definitions = new Map(), loaded = new Map();
+const definitions = new Map(),
+  loaded = new Map();
 export function define(id, run, links) {
   if (!definitions.has(id)) definitions.set(id, { run, links });
 }
@@ -14,7 +15,9 @@ export function load(id) {
     const target = Object.hasOwn(links, specifier) ? links[specifier] : undefined;
     if (target !== undefined && definitions.has(target)) return load(target);
     const reason = target === undefined ? "it was not bundled" : "it is an ES module";
-    throw Object.assign(new Error(`cannot require "${specifier}" in ${id}: ${reason}`), { code: "MODULE_NOT_FOUND" });
+    throw Object.assign(new Error(`cannot require "${specifier}" in ${id}: ${reason}`), {
+      code: "MODULE_NOT_FOUND",
+    });
   };
   try {
     run.call(module.exports, module.exports, require, module, id, id.replace(/\/[^/]*$/, ""));

@@ -1,6 +1,7 @@
 // `ctx`: what a tool may do, as methods. The host decides what is permitted.
 const requireText = (value, what) => {
-  if (typeof value !== "string" || value === "") throw new PrimordialTypeError(`${what}: expected a non-empty string`);
+  if (typeof value !== "string" || value === "")
+    throw new PrimordialTypeError(`${what}: expected a non-empty string`);
   return value;
 };
 
@@ -23,8 +24,10 @@ const elicit = (key, options) => {
 };
 const sample = (key, params) => {
   const name = questionKey(key, "ctx.sample");
-  const full = typeof params === "string"
-    ? { messages: [{ role: "user", content: { type: "text", text: params } }] } : { ...params };
+  const full =
+    typeof params === "string"
+      ? { messages: [{ role: "user", content: { type: "text", text: params } }] }
+      : { ...params };
   full.maxTokens ??= 1024;
   return effect("ask", { key: name, mode: "sample", params: full });
 };
@@ -37,25 +40,50 @@ const roots = async (key = "roots") => {
 class Headers {
   #map = new PrimordialMap();
   constructor(init = {}) {
-    const entries = init instanceof Headers ? init : typeof init?.[Symbol.iterator] === "function" ? init : ObjectEntries(init ?? {});
+    const entries =
+      init instanceof Headers
+        ? init
+        : typeof init?.[Symbol.iterator] === "function"
+          ? init
+          : ObjectEntries(init ?? {});
     for (const [name, value] of entries) this.append(name, value);
   }
   append(name, value) {
-    const key = lowerCase(toText(name)), old = this.#map.get(key);
+    const key = lowerCase(toText(name)),
+      old = this.#map.get(key);
     this.#map.set(key, old === undefined ? toText(value) : `${old}, ${toText(value)}`);
   }
-  set(name, value) { this.#map.set(lowerCase(toText(name)), toText(value)); }
-  get(name) { return this.#map.get(lowerCase(toText(name))) ?? null; }
-  has(name) { return this.#map.has(lowerCase(toText(name))); }
-  delete(name) { this.#map.delete(lowerCase(toText(name))); }
-  forEach(callback, self) { for (const [name, value] of this) apply(callback, self, [value, name, this]); }
-  keys() { return [...this].map(([name]) => name)[Symbol.iterator](); }
-  values() { return [...this].map(([, value]) => value)[Symbol.iterator](); }
-  entries() { return this[Symbol.iterator](); }
-  [Symbol.iterator]() { return [...this.#map].sort(([a], [b]) => (a < b ? -1 : 1))[Symbol.iterator](); }
+  set(name, value) {
+    this.#map.set(lowerCase(toText(name)), toText(value));
+  }
+  get(name) {
+    return this.#map.get(lowerCase(toText(name))) ?? null;
+  }
+  has(name) {
+    return this.#map.has(lowerCase(toText(name)));
+  }
+  delete(name) {
+    this.#map.delete(lowerCase(toText(name)));
+  }
+  forEach(callback, self) {
+    for (const [name, value] of this) apply(callback, self, [value, name, this]);
+  }
+  keys() {
+    return [...this].map(([name]) => name)[Symbol.iterator]();
+  }
+  values() {
+    return [...this].map(([, value]) => value)[Symbol.iterator]();
+  }
+  entries() {
+    return this[Symbol.iterator]();
+  }
+  [Symbol.iterator]() {
+    return [...this.#map].sort(([a], [b]) => (a < b ? -1 : 1))[Symbol.iterator]();
+  }
 }
 class Response {
-  #bytes; #used = false;
+  #bytes;
+  #used = false;
   constructor(answer) {
     this.status = answer.status;
     this.statusText = answer.statusText ?? "";
@@ -66,49 +94,80 @@ class Response {
     this.type = "basic";
     this.#bytes = answer.text !== undefined ? hostEncode(answer.text) : bytesOfBase64(answer.base64);
   }
-  get bodyUsed() { return this.#used; }
+  get bodyUsed() {
+    return this.#used;
+  }
   #take() {
     if (this.#used) throw new PrimordialTypeError("the body of the response has been read already");
     this.#used = true;
     return this.#bytes;
   }
-  async bytes() { return this.#take(); }
-  async arrayBuffer() { return this.#take().slice().buffer; }
-  async text() { return new TextDecoder().decode(this.#take()); }
-  async json() { return jsonParse(await this.text()); }
+  async bytes() {
+    return this.#take();
+  }
+  async arrayBuffer() {
+    return this.#take().slice().buffer;
+  }
+  async text() {
+    return new TextDecoder().decode(this.#take());
+  }
+  async json() {
+    return jsonParse(await this.text());
+  }
 }
 const bodyOf = (body, headers) => {
   if (body == null) return {};
   if (body instanceof URLSearchParams) {
-    if (!headers.has("content-type")) headers.set("content-type", "application/x-www-form-urlencoded;charset=UTF-8");
+    if (!headers.has("content-type"))
+      headers.set("content-type", "application/x-www-form-urlencoded;charset=UTF-8");
     return { text: body.toString() };
   }
   if (body instanceof ArrayBuffer) return { base64: base64OfBytes(new Uint8Array(body)) };
-  if (ArrayBuffer.isView(body)) return { base64: base64OfBytes(new Uint8Array(body.buffer, body.byteOffset, body.byteLength)) };
-  if (typeof body === "object") throw new PrimordialTypeError("fetch: the body must be text, bytes or URLSearchParams");
+  if (ArrayBuffer.isView(body))
+    return { base64: base64OfBytes(new Uint8Array(body.buffer, body.byteOffset, body.byteLength)) };
+  if (typeof body === "object")
+    throw new PrimordialTypeError("fetch: the body must be text, bytes or URLSearchParams");
   if (!headers.has("content-type")) headers.set("content-type", "text/plain;charset=UTF-8");
   return { text: toWellFormed(toText(body)) };
 };
 const fetch = async (input, init = {}) => {
   const url = new URL(input instanceof URL ? input.href : toText(input)).href;
-  const headers = new Headers(init.headers), method = toText(init.method ?? "GET").toUpperCase();
-  const body = bodyOf(init.body, headers), redirect = toText(init.redirect ?? "follow");
-  const answer = await effect("fetch", { url, method, headers: [...headers], redirect, ...body }, init.signal);
+  const headers = new Headers(init.headers),
+    method = toText(init.method ?? "GET").toUpperCase();
+  const body = bodyOf(init.body, headers),
+    redirect = toText(init.redirect ?? "follow");
+  const answer = await effect(
+    "fetch",
+    { url, method, headers: [...headers], redirect, ...body },
+    init.signal,
+  );
   return new Response(answer);
 };
 
 // Files under the declared roots.
 const files = ObjectFreeze({
   read: async (path) => (await effect("files.read", { path: requireText(path, "ctx.files.read") })).text,
-  readBytes: async (path) => bytesOfBase64((await effect("files.readBytes", { path: requireText(path, "ctx.files.readBytes") })).base64),
+  readBytes: async (path) =>
+    bytesOfBase64(
+      (await effect("files.readBytes", { path: requireText(path, "ctx.files.readBytes") })).base64,
+    ),
   readJson: async (path) => jsonParse(await files.read(path)),
-  list: async (path = ".") => (await effect("files.list", { path: requireText(path, "ctx.files.list") })).entries,
-  exists: async (path) => (await effect("files.exists", { path: requireText(path, "ctx.files.exists") })).exists,
+  list: async (path = ".") =>
+    (await effect("files.list", { path: requireText(path, "ctx.files.list") })).entries,
+  exists: async (path) =>
+    (await effect("files.exists", { path: requireText(path, "ctx.files.exists") })).exists,
   write: async (path, data) => {
-    const body = typeof data === "string" ? { text: toWellFormed(data) } : { base64: base64OfBytes(new Uint8Array(data.buffer ?? data, data.byteOffset ?? 0, data.byteLength)) };
+    const body =
+      typeof data === "string"
+        ? { text: toWellFormed(data) }
+        : {
+            base64: base64OfBytes(new Uint8Array(data.buffer ?? data, data.byteOffset ?? 0, data.byteLength)),
+          };
     await effect("files.write", { path: requireText(path, "ctx.files.write"), ...body });
   },
-  remove: async (path) => { await effect("files.remove", { path: requireText(path, "ctx.files.remove") }); },
+  remove: async (path) => {
+    await effect("files.remove", { path: requireText(path, "ctx.files.remove") });
+  },
 });
 
 // Data of the server.
@@ -122,20 +181,34 @@ const collection = (name) => {
     },
   });
 };
-const sqlOn = (source) => (parts, ...values) => {
-  if (!isArray(parts?.raw)) throw new PrimordialTypeError("ctx.sql: use it as a tag, as in ctx.sql`select … where id = ${id}`");
-  return effect("sql", { source, parts: [...parts], values: values.map((value) => value ?? null) });
-};
+const sqlOn =
+  (source) =>
+  (parts, ...values) => {
+    if (!isArray(parts?.raw))
+      throw new PrimordialTypeError("ctx.sql: use it as a tag, as in ctx.sql`select … where id = ${id}`");
+    return effect("sql", { source, parts: [...parts], values: values.map((value) => value ?? null) });
+  };
 // ctx.sql`…` on the only source, ctx.sql("name")`…` on one of several.
-const sql = (first, ...values) => (typeof first === "string" ? sqlOn(first) : sqlOn(undefined)(first, ...values));
+const sql = (first, ...values) =>
+  typeof first === "string" ? sqlOn(first) : sqlOn(undefined)(first, ...values);
 
-const CAPABILITIES = ["roots", "sampling", "sampling.tools", "sampling.context", "elicitation.form", "elicitation.url", "tasks"];
+const CAPABILITIES = [
+  "roots",
+  "sampling",
+  "sampling.tools",
+  "sampling.context",
+  "elicitation.form",
+  "elicitation.url",
+  "tasks",
+];
 const REQUIRES = Symbol("missing capability");
 const requires = (...names) => {
   for (const name of names) {
     const full = name === "elicitation" ? "elicitation.form" : name;
     if (!CAPABILITIES.includes(full))
-      throw new PrimordialTypeError(`ctx.requires: unknown capability \`${toText(name)}\`; expected one of ${CAPABILITIES.join(", ")}`);
+      throw new PrimordialTypeError(
+        `ctx.requires: unknown capability \`${toText(name)}\`; expected one of ${CAPABILITIES.join(", ")}`,
+      );
     if (!host.hasCapability(full)) {
       const error = new McpError(-32021, `this tool needs the client capability \`${full}\``);
       defineProperty(error, REQUIRES, { value: full });
@@ -146,7 +219,8 @@ const requires = (...names) => {
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 const log = (level, data) => {
-  if (data === undefined && !LEVELS.includes(level)) return signal("log", { level: "info", data: logData(level) });
+  if (data === undefined && !LEVELS.includes(level))
+    return signal("log", { level: "info", data: logData(level) });
   if (!LEVELS.includes(level)) throw new PrimordialTypeError(`ctx.log: unknown level \`${toText(level)}\``);
   signal("log", { level, data: logData(data) });
 };
@@ -158,21 +232,43 @@ const EVENTS = ["tools-changed", "prompts-changed", "resources-changed", "resour
 let callSignal = undefined;
 const ctx = {
   progress(progress, total, message) {
-    const report = typeof progress === "object" && progress !== null ? progress : { progress, total, message };
+    const report =
+      typeof progress === "object" && progress !== null ? progress : { progress, total, message };
     if (typeof report.progress !== "number") throw new PrimordialTypeError("ctx.progress: expected a number");
     signal("progress", { progress: report.progress, total: report.total, message: report.message });
   },
-  log, elicit, sample, roots, fetch, files, collection, sql, requires, McpError,
-  get signal() { return callSignal; },
+  log,
+  elicit,
+  sample,
+  roots,
+  fetch,
+  files,
+  collection,
+  sql,
+  requires,
+  McpError,
+  get signal() {
+    return callSignal;
+  },
   env: (name) => hostRead("env", requireText(name, "ctx.env: the name")),
   secret: (name) => hostRead("secret", requireText(name, "ctx.secret: the name")),
-  tool: (name, args = {}) => effect("tool", { name: requireText(name, "ctx.tool: the name"), arguments: args }),
+  tool: (name, args = {}) =>
+    effect("tool", { name: requireText(name, "ctx.tool: the name"), arguments: args }),
   emit(event, uri) {
-    if (!EVENTS.includes(event)) throw new PrimordialTypeError(`ctx.emit: unknown event \`${toText(event)}\`; expected one of ${EVENTS.join(", ")}`);
-    signal("emit", event === "resource-updated" ? { event, uri: requireText(uri, "ctx.emit: the URI") } : { event });
+    if (!EVENTS.includes(event))
+      throw new PrimordialTypeError(
+        `ctx.emit: unknown event \`${toText(event)}\`; expected one of ${EVENTS.join(", ")}`,
+      );
+    signal(
+      "emit",
+      event === "resource-updated" ? { event, uri: requireText(uri, "ctx.emit: the URI") } : { event },
+    );
   },
-  closeStream(retryMs = 1000) { signal("closeStream", { retryMs: clampIndex(retryMs, 60000) }); },
-  sleep: (ms, options) => effect("sleep", { ms: clampIndex(ms, 0x7fffffff) }, options?.signal).then(() => undefined),
+  closeStream(retryMs = 1000) {
+    signal("closeStream", { retryMs: clampIndex(retryMs, 60000) });
+  },
+  sleep: (ms, options) =>
+    effect("sleep", { ms: clampIndex(ms, 0x7fffffff) }, options?.signal).then(() => undefined),
 };
 install(ctx, "ctx", ctx);
 install(globalThis, "fetch", fetch);

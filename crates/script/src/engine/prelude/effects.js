@@ -1,5 +1,8 @@
 // Effects: everything a tool does beyond computing. One way out, so that one journal sees all of it.
-const hostIssue = host.issue, hostSignal = host.signal, hostAbandon = host.abandon, hostRead = host.read;
+const hostIssue = host.issue,
+  hostSignal = host.signal,
+  hostAbandon = host.abandon,
+  hostRead = host.read;
 // Effect number → its callbacks. One call runs at a time.
 const pending = new PrimordialMap();
 let isActive = false;
@@ -19,19 +22,26 @@ const issue = (kind, args, onDone, onFailed) => {
 const abandon = (number) => {
   if (pending.delete(number)) hostAbandon(number);
 };
-const effect = (kind, args, abortSignal) => new PrimordialPromise((resolve, reject) => {
-  abortSignal?.throwIfAborted();
-  const number = issue(kind, args, resolve, reject);
-  abortSignal?.addEventListener("abort", () => {
-    if (pending.has(number)) {
-      abandon(number);
-      reject(abortSignal.reason);
-    }
-  }, { once: true });
-});
+const effect = (kind, args, abortSignal) =>
+  new PrimordialPromise((resolve, reject) => {
+    abortSignal?.throwIfAborted();
+    const number = issue(kind, args, resolve, reject);
+    abortSignal?.addEventListener(
+      "abort",
+      () => {
+        if (pending.has(number)) {
+          abandon(number);
+          reject(abortSignal.reason);
+        }
+      },
+      { once: true },
+    );
+  });
 const effectError = (failure) => {
-  const error = failure.code === undefined ? new PrimordialError(failure.message)
-    : new McpError(failure.code, failure.message, failure.data);
+  const error =
+    failure.code === undefined
+      ? new PrimordialError(failure.message)
+      : new McpError(failure.code, failure.message, failure.data);
   if (failure.name) install(error, "name", failure.name);
   return error;
 };

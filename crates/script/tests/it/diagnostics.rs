@@ -1,0 +1,196 @@
+//! What authors read when their code is wrong: in `check`, and when a call fails.
+
+use crate::harness::{App, build, folder, problems};
+
+#[test]
+fn a_broken_file_takes_no_other_tool_down() {
+    let folder = folder(&[
+        ("tools/broken.ts", "export default (args: { a: string }) => {\n  const b = ;\n};\n"),
+        ("tools/good.ts", "export default () => 1;"),
+    ]);
+    let bundle = build(folder.path());
+    let served: Vec<_> = bundle.served().map(|tool| tool.definition.name.as_str()).collect();
+    assert_eq!(served, ["good"]);
+}
+
+#[test]
+fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
+    let long = "a".repeat(129);
+    let long = format!("tools/{long}.ts");
+    for (name, files) in [
+        ("syntax", vec![("tools/t.ts", "export default () => {\n\tconst total = 1 +;\n};")]),
+        (
+            "json",
+            vec![
+                ("tools/t.ts", "import d from '../d.json'; export default () => d;"),
+                ("d.json", "{\n  \"a\": 1,\n}"),
+            ],
+        ),
+        ("no_handler", vec![("tools/t.ts", "export const handler = 1;")]),
+        ("not_a_function", vec![("tools/t.ts", "export default 7;")]),
+        (
+            "throws_at_load",
+            vec![(
+                "tools/t.ts",
+                "interface X {}\n\nconst config = undefined as any;\nconst port = config.port;\nexport default () => port;",
+            )],
+        ),
+        (
+            "throws_in_helper",
+            vec![
+                (
+                    "tools/t.ts",
+                    "import { load } from '../lib/load.js';\nexport const x = load(\n  1,\n  2,\n);\nexport default () => 1;",
+                ),
+                (
+                    "lib/load.ts",
+                    "export type T = string;\nexport function load(a: number, b: number): T {\n  throw new Error(`no ${a + b}`);\n}",
+                ),
+            ],
+        ),
+        ("missing_file", vec![("tools/t.ts", "import x from './missing';\nexport default () => x;")]),
+        ("missing_package", vec![("tools/t.ts", "import x from 'left-pad';\nexport default () => x;")]),
+        ("outside", vec![("tools/t.ts", "import x from '/etc/passwd';\nexport default () => x;")]),
+        (
+            "node_builtin",
+            vec![
+                ("tools/t.ts", "import { read } from '../lib/read';\nexport default () => read();"),
+                (
+                    "lib/read.ts",
+                    "import type { Stats } from 'fs';\nimport { readFileSync } from 'node:fs';\nexport const read = () => readFileSync('x');",
+                ),
+            ],
+        ),
+        (
+            "node_builtin_in_package",
+            vec![
+                ("tools/t.ts", "import x from 'old';\nexport default () => x;"),
+                ("node_modules/old/package.json", r#"{"name":"old","main":"index.js"}"#),
+                ("node_modules/old/index.js", "const http = require('http');\nmodule.exports = http;"),
+            ],
+        ),
+        (
+            "sloppy_package",
+            vec![
+                ("tools/t.ts", "import x from 'sloppy';\nexport default () => x;"),
+                ("node_modules/sloppy/package.json", r#"{"name":"sloppy","main":"index.js"}"#),
+                ("node_modules/sloppy/index.js", "counter = 1;\nmodule.exports = counter;"),
+            ],
+        ),
+        (
+            "sloppy_with",
+            vec![
+                ("tools/t.ts", "import x from 'sloppy';\nexport default () => x;"),
+                ("node_modules/sloppy/package.json", r#"{"name":"sloppy","main":"index.js"}"#),
+                ("node_modules/sloppy/index.js", "with (Math) { module.exports = max(1, 2); }"),
+            ],
+        ),
+        (
+            "intl",
+            vec![(
+                "tools/t.ts",
+                "export default () => {\n  const n = 5;\n  return n.toLocaleString('de-DE') + new Intl.NumberFormat('de').format(n);\n};",
+            )],
+        ),
+        (
+            "schema_root",
+            vec![(
+                "tools/t.ts",
+                "\nexport const schema = { input: { type: 'string' } };\nexport default () => 1;",
+            )],
+        ),
+        (
+            "schema_invalid",
+            vec![(
+                "tools/t.ts",
+                "export const schema = { input: { type: 'object', properties: { a: { type: 'wrong' } } } };\nexport default () => 1;",
+            )],
+        ),
+        (
+            "metadata_unknown",
+            vec![("tools/t.ts", "export const metadata = { titel: 'x' };\nexport default () => 1;")],
+        ),
+        (
+            "metadata_task",
+            vec![("tools/t.ts", "export const metadata = { task: 'always' };\nexport default () => 1;")],
+        ),
+        (
+            "same_name",
+            vec![("tools/t.ts", "export default () => 1;"), ("tools/t.js", "export default () => 1;")],
+        ),
+        ("long_name", vec![(long.as_str(), "export default () => 1;")]),
+        (
+            "effect_at_load",
+            vec![(
+                "tools/t.ts",
+                "const answer = await fetch('https://example.com');\nexport default () => answer;",
+            )],
+        ),
+        ("never_loads", vec![("tools/t.ts", "await new Promise(() => {});\nexport default () => 1;")]),
+        ("loads_forever", vec![("tools/t.ts", "while (true) {}\nexport default () => 1;")]),
+        (
+            "context_broken",
+            vec![("tools/t.ts", "export default () => 1;"), ("context.ts", "export const x = 1;")],
+        ),
+    ] {
+        let folder = folder(&files);
+        insta::assert_snapshot!(format!("bad_{name}"), problems(folder.path()));
+    }
+}
+
+#[tokio::test]
+async fn a_failing_call_tells_the_client_what_concerns_it_and_the_author_where_it_happened() {
+    let folder = folder(&[(
+        "tools/fails.ts",
+        r#"
+interface Order { id: number; customer?: { name: string } }
+
+export const schema = { output: { type: "object", properties: { total: { type: "number" } }, required: ["total"] } };
+
+export default async (args: { how: string }, ctx: any) => {
+    const order: Order = { id: 1 };
+    switch (args.how) {
+        case "error": throw new Error("order 7 does not exist");
+        case "bug": return (order as any).customer.name;
+        case "mcp": throw new McpError(-32000, "busy", { retry: true });
+        case "nothing": return undefined;
+        case "mismatch": return { total: "12" };
+        case "circular": { const a: any = {}; a.a = a; return a; }
+        case "value": throw "plain text";
+        case "unhandled": Promise.reject(new Error("nobody waits")); await 0; return { total: 1 };
+        case "never": return new Promise(() => {});
+        case "locale": return { total: (5).toLocaleString("de-DE") };
+        case "undeclared": return await ctx.fetch("https://example.com/");
+    }
+};
+"#,
+    )]);
+    let app = App::new(folder.path());
+    let mut seen = String::new();
+    for how in [
+        "error",
+        "bug",
+        "mcp",
+        "nothing",
+        "mismatch",
+        "circular",
+        "value",
+        "unhandled",
+        "never",
+        "locale",
+        "undeclared",
+    ] {
+        let mut result = app.call("fails", &format!(r#"{{"how":"{how}"}}"#)).await;
+        if let Some(reference) = result.pointer_mut("/structuredContent/ref") {
+            *reference = "REF".into();
+        }
+        let text =
+            result["content"][0]["text"].as_str().map_or_else(|| result.to_string(), ToOwned::to_owned);
+        let text = match text.find(r#","ref":""#) {
+            Some(at) => format!("{}…", &text[..at]),
+            None => text,
+        };
+        seen += &format!("## {how}\nclient: {text}\nauthor: {}\n\n", app.reports.take().join("\n"));
+    }
+    insta::assert_snapshot!("failing_calls", seen);
+}

@@ -1,0 +1,201 @@
+//! Code that tries to get out, or to take everything: refused or stopped, while its neighbours are served.
+
+use std::path::Path;
+
+use script::{BundleOptions, EngineLimits};
+
+use crate::harness::{App, AppOptions, folder};
+
+const NEIGHBOUR: (&str, &str) = ("tools/neighbour.js", "export default (args) => args.n * 2;");
+
+fn app(folder: &Path) -> App {
+    let limits = EngineLimits {
+        cpu_ms_max: 300,
+        overstay_ms_max: 500,
+        memory_bytes_max: 32 << 20,
+        ..EngineLimits::default()
+    };
+    let bundle = BundleOptions { engine_limits: limits.clone(), ..BundleOptions::default() };
+    App::with(folder, AppOptions { limits, bundle, ..AppOptions::default() })
+}
+
+/// Each attack is the body of a handler. It must end with an error, and neighbours are answered meanwhile and
+/// afterwards.
+async fn all_are_stopped(attacks: &[(&str, &str)]) {
+    let arms: String =
+        attacks.iter().map(|(name, code)| format!("case {name:?}: {{ {code} }} break;\n")).collect();
+    let source = format!(
+        "export default async (args, ctx) => {{ switch (args.how) {{ {arms} }} return 'got through'; }};"
+    );
+    let folder = folder(&[NEIGHBOUR, ("tools/attack.js", &source)]);
+    let app = app(folder.path());
+    for (name, _) in attacks {
+        let arguments = format!(r#"{{"how":{name:?}}}"#);
+        let attack = app.call("attack", &arguments);
+        let neighbours = async {
+            for n in 0..20 {
+                assert_eq!(app.text("neighbour", &format!(r#"{{"n":{n}}}"#)).await, (n * 2).to_string());
+            }
+        };
+        let (result, ()) = tokio::join!(attack, neighbours);
+        assert_eq!(result["isError"], true, "{name}: {result}");
+        assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn endless_work_is_stopped() {
+    all_are_stopped(&[
+        ("loop", "while (true) {}"),
+        ("loop after await", "await 0; for (;;) {}"),
+        ("loop in finally", "try { while (true) {} } finally { while (true) {} }"),
+        ("loop that catches", "for (;;) { try { for (;;) {} } catch {} }"),
+        ("microtasks", "const again = () => Promise.resolve().then(again); await again();"),
+        ("generator", "for (const x of (function* () { for (;;) yield 1; })()) {}"),
+        ("regex", "/(a+)+$/.test('a'.repeat(40) + '!');"),
+        ("recursion", "const f = () => f() + 1; f();"),
+        ("mutual recursion", "const a = { toString() { return `${a}`; } }; `${a}`;"),
+        ("json recursion", "const a = { toJSON() { return JSON.stringify(a); } }; JSON.stringify(a);"),
+        ("proxy", "const p = new Proxy({}, { get: (t, k, r) => r[k] }); p.x;"),
+        (
+            "sort",
+            "const a = Array.from({ length: 1e5 }, (_, i) => i); for (;;) a.sort(() => 0.5 - Math.random());",
+        ),
+        ("sparse array", "const a = []; a.length = 4294967295; a.indexOf(1);"),
+        ("array-like", "Array.prototype.includes.call({ length: 2 ** 53 - 1 }, 1);"),
+        ("needle", "for (;;) 'a'.repeat(4e5).indexOf('a'.repeat(2e5) + 'b');"),
+        ("replaceAll", "for (;;) 'a'.repeat(2e5).replaceAll('a'.repeat(1e5) + 'b', '');"),
+        ("bigint text", "(7n ** 300000n).toString();"),
+        ("interval", "await new Promise(() => setInterval(() => { for (;;) {} }, 1));"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_flood_of_memory_is_stopped() {
+    all_are_stopped(&[
+        ("text", "let s = 'x'; for (;;) s += s;"),
+        ("arrays", "const a = []; for (;;) a.push(new Array(1e4).fill(1));"),
+        ("gibibyte", "new Uint8Array(1 << 30);"),
+        ("gibibyte of text", "'x'.repeat(1 << 30 - 1).padEnd(1 << 29);"),
+        ("encoded", "const a = []; for (;;) a.push(new TextEncoder().encode('x'.repeat(1e6)));"),
+        ("random", "const a = []; for (;;) a.push(crypto.getRandomValues(new Uint8Array(65536)));"),
+        ("promises", "const a = []; for (let i = 0; i < 1e6; i++) a.push(new Promise(() => {})); await Promise.all(a);"),
+        ("objects", "const m = new Map(); for (let i = 0; ; i++) m.set({ i }, { i });"),
+        ("timers", "for (let i = 0; i < 1e6; i++) setTimeout(() => {}, 1e6); throw new Error('not limited');"),
+        ("result", "return 'x'.repeat(5 << 20);"),
+    ])
+    .await;
+}
+
+/// What an attack reaches, as text; every one must be refused.
+const PROBES: &str = r#"
+eval("1")
+new Function("return 1")()
+Function("return 1")()
+(() => {}).constructor("return 1")()
+(async () => {}).constructor("return 1")()
+(function* () {}).constructor("return 1")()
+Object.getPrototypeOf(async function* () {}).constructor("return 1")()
+Reflect.construct(Object.getPrototypeOf(function () {}).constructor, ["return 1"])
+setTimeout("globalThis.x = 1", 1)
+await import(args.none + "/etc/passwd")
+await import(args.none + "file:///etc/passwd")
+await import(args.none + "node:fs")
+await import(args.none + "spile:" + "common-js")
+await import(args.none + "../tools/other" + ".js")
+await import(args.none + "data:text/javascript,export default 1")
+Object.prototype.polluted = 1
+Array.prototype.map = () => 1
+Object.defineProperty(Object.prototype, "x", { value: 1 })
+({}).__proto__.polluted = 1
+Object.setPrototypeOf(Object.prototype, { x: 1 })
+JSON.parse = () => 1
+Promise.prototype.then = () => 1
+ctx.fetch = () => 1
+ctx.files.read = () => 1
+Date.now = () => 1
+Math.random = () => 1
+await ctx.fetch("https://example.com/")
+await ctx.fetch("http://127.0.0.1/")
+await ctx.fetch("http://2130706433/")
+await ctx.fetch("http://[::ffff:127.0.0.1]/")
+await ctx.fetch("http://169.254.169.254/latest/meta-data")
+await ctx.fetch("file:///etc/passwd")
+await ctx.files.read("/etc/passwd")
+await ctx.files.read("../../../etc/passwd")
+await ctx.env("HOME")
+ctx.secret("KEY")
+await ctx.tool("missing", {})
+await ctx.collection("orders").list()
+await ctx.sql`select 1`
+process.exit(1)
+require("fs")
+new SharedArrayBuffer(8)
+new WeakRef({})
+Atomics.wait(new Int32Array(4), 0, 0)
+"#;
+
+#[tokio::test]
+async fn every_way_out_is_refused() {
+    let probes: Vec<&str> = PROBES.lines().filter(|line| !line.is_empty()).collect();
+    let arms: String =
+        probes.iter().enumerate().map(|(n, code)| format!("case {n}: return String({code});\n")).collect();
+    let source = format!("export default async (args, ctx) => {{ switch (args.n) {{ {arms} }} }};");
+    let folder =
+        folder(&[("tools/attack.js", &source), ("tools/other.js", "export default () => 'secret';")]);
+    let app = app(folder.path());
+    let mut through = Vec::new();
+    for (n, code) in probes.iter().enumerate() {
+        let result = app.call("attack", &format!(r#"{{"n":{n},"none":""}}"#)).await;
+        if result["isError"] != true {
+            through.push(format!("{code}\n  {result}"));
+        }
+    }
+    assert!(through.is_empty(), "{}", through.join("\n"));
+}
+
+#[tokio::test]
+async fn eval_exists_where_it_is_declared() {
+    let folder =
+        folder(&[("tools/t.js", "export default () => new Function('return 6 * 7')() + eval('0');")]);
+    let bundle = BundleOptions { eval_tools: ["t".to_owned()].into(), ..BundleOptions::default() };
+    let app = App::with(folder.path(), AppOptions { bundle, ..AppOptions::default() });
+    assert_eq!(app.text("t", "{}").await, "42");
+}
+
+/// Parses a number of a million digits: one built-in that cannot be interrupted.
+#[tokio::test]
+async fn a_thread_that_does_not_come_back_is_replaced_and_its_other_calls_go_on() {
+    let folder = folder(&[
+        NEIGHBOUR,
+        (
+            "tools/stuck.js",
+            "export default () => { const d = '9'.repeat(300000); let n = 0n; for (let i = 0; i < 100; i++) n += BigInt(d); return 'done'; };",
+        ),
+        (
+            "tools/waits.js",
+            "export default async (args, ctx) => { const id = crypto.randomUUID(); await ctx.sleep(args.ms); return `${id === crypto.randomUUID()} waited`; };",
+        ),
+    ]);
+    let limits =
+        EngineLimits { threads: 1, cpu_ms_max: 300, overstay_ms_max: 300, ..EngineLimits::default() };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    let waiting = app.text("waits", r#"{"ms":3000}"#);
+    let (waited, stuck) = tokio::join!(waiting, app.call("stuck", "{}"));
+    assert_eq!(stuck["isError"], true, "{stuck}");
+    assert_eq!(waited, "false waited");
+    assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42");
+}
+
+#[tokio::test]
+async fn module_state_is_not_shared_between_tools_and_survives_between_calls_of_one_caller() {
+    let counter = "globalThis.n ??= 0; export default () => ++globalThis.n;";
+    let folder = folder(&[("tools/a.js", counter), ("tools/b.js", counter)]);
+    let app = App::new(folder.path());
+    let mut seen = Vec::new();
+    for tool in ["a", "a", "b"] {
+        seen.push(app.text(tool, "{}").await);
+    }
+    assert_eq!(seen, ["1", "2", "1"]);
+}

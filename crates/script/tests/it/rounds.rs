@@ -1,0 +1,262 @@
+//! Questions: the same handler in both eras, with restarts between rounds, and no effect twice.
+
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use host::{Keyring, SystemPlatform};
+use script::{
+    Bundle, BundleOptions, EngineLimits, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture,
+    Permissions, ScriptServices,
+};
+use serde_json::{Value, json};
+
+use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder, write};
+
+/// Counts what was requested.
+#[derive(Default)]
+pub struct CountingNetwork(pub Mutex<Vec<String>>);
+
+impl Network for CountingNetwork {
+    fn send(&self, request: HttpRequest) -> NetworkFuture {
+        let mut seen = self.0.lock().expect("no panic before");
+        seen.push(request.url.path().to_owned());
+        let body = format!("{} after {}", request.url.path(), seen.len()).into_bytes();
+        let status = if request.url.path().contains("fail") { 500 } else { 200 };
+        Box::pin(async move { Ok(HttpResponse { status, headers: Vec::new(), body }) })
+    }
+}
+
+fn app_with(folder: &Path, network: &Arc<CountingNetwork>, keys: &Path) -> App {
+    app_of(&build(folder), network, keys)
+}
+
+pub fn app_of(bundle: &Bundle, network: &Arc<CountingNetwork>, keys: &Path) -> App {
+    let permissions = Permissions {
+        network: HostRule::parse("api.example.com").into_iter().collect(),
+        ..Permissions::default()
+    };
+    let services =
+        ScriptServices { permissions, network: Some(network.clone()), ..ScriptServices::default() };
+    let keyring = Arc::new(Keyring::open_file(keys, &SystemPlatform::default()).expect("a key file"));
+    App::of_bundle(bundle, AppOptions { services, keyring: Some(keyring), ..AppOptions::default() })
+}
+
+/// Answers a form with the key that it was asked under, where that is known, and with its message.
+pub fn accept(request: &Value) -> Value {
+    let params = &request["params"];
+    match request["method"].as_str() {
+        Some("sampling/createMessage") => {
+            json!({ "role": "assistant", "content": { "type": "text", "text": "sampled" }, "model": "m" })
+        }
+        Some("roots/list") => json!({ "roots": [{ "uri": "file:///work" }] }),
+        _ => json!({ "action": "accept", "content": { "value": params["message"] } }),
+    }
+}
+
+const ORDER: &str = r#"
+    const form = (message) => ({ message, schema: { type: "object", properties: { value: { type: "string" } } } });
+    export default async (args, ctx) => {
+        const id = crypto.randomUUID(), at = Date.now(), luck = Math.random();
+        const stock = await (await ctx.fetch("https://api.example.com/stock")).text();
+        const size = await ctx.elicit("size", form("size"));
+        ctx.log("info", "asked once");
+        const [price, colour, again] = await Promise.all([
+            ctx.fetch("https://api.example.com/price").then((r) => r.text()),
+            ctx.elicit("colour", form("colour")),
+            ctx.elicit("colour", form("second colour")),
+        ]);
+        const advice = await ctx.sample("advice", "what now?");
+        const roots = await ctx.roots();
+        await ctx.fetch(`https://api.example.com/order/${size.content.value}`);
+        const same = id.length === 36 && Date.now() >= at && luck >= 0;
+        return { stock, price, size: size.content.value, colour: colour.content.value, again: again.content.value,
+            advice: advice.content.text, root: roots[0].uri, same };
+    };
+"#;
+
+fn expected() -> Value {
+    json!({
+        "stock": "/stock after 1", "price": "/price after 2", "size": "size", "colour": "colour",
+        "again": "second colour", "advice": "sampled", "root": "file:///work", "same": true,
+    })
+}
+
+#[tokio::test]
+async fn a_handler_is_written_once_for_both_eras() {
+    let folder = folder(&[("tools/order.js", ORDER)]);
+    let keys = folder.path().join("keys");
+
+    let network = Arc::new(CountingNetwork::default());
+    let client = PipeClient::new(&app_with(folder.path(), &network, &keys));
+    let result = client.call("order", "{}", accept).await;
+    assert_eq!(result["structuredContent"], expected(), "{result}");
+    assert_eq!(*network.0.lock().expect("no panic before"), ["/stock", "/price", "/order/size"]);
+
+    // Each round reaches another process.
+    let network = Arc::new(CountingNetwork::default());
+    let apps: Vec<App> = (0..5).map(|_| app_with(folder.path(), &network, &keys)).collect();
+    let rounds =
+        call_stateless(|round| &apps[round as usize], "order", "{}", |_, request| accept(request)).await;
+    assert_eq!(rounds.result["structuredContent"], expected(), "{}", rounds.result);
+    assert_eq!(rounds.count, 4);
+    assert_eq!(*network.0.lock().expect("no panic before"), ["/stock", "/price", "/order/size"]);
+}
+
+#[tokio::test]
+async fn a_changed_tool_refuses_an_old_journal() {
+    let folder = folder(&[("tools/order.js", ORDER)]);
+    let keys = folder.path().join("keys");
+    let network = Arc::new(CountingNetwork::default());
+    let before = app_with(folder.path(), &network, &keys);
+    let first = before.call("order", "{}").await;
+    write(folder.path(), "tools/order.js", &ORDER.replace("what now?", "what then?"));
+    let after = app_with(folder.path(), &network, &keys);
+    let params = format!(
+        r#","requestState":{},"inputResponses":{{"size":{{"action":"accept","content":{{}}}}}}"#,
+        first["requestState"]
+    );
+    let refused = after.call_as("order", "{}", &params).await;
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the tool changed while it waited for input"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_handler_that_takes_another_path_is_stopped_with_a_reason() {
+    let source = r#"
+        const loaded = crypto.randomUUID();
+        export default async (args, ctx) => {
+            await ctx.fetch(`https://undeclared.example/${loaded}`).catch(() => {});
+            await ctx.elicit("k", { message: "m", schema: { type: "object", properties: {} } });
+            return "done";
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let app = App::new(folder.path());
+    let rounds = call_stateless(|_| &app, "t", "{}", |_, request| accept(request)).await;
+    let message = rounds.result["message"].as_str().unwrap_or_default();
+    assert!(message.contains("took another path"), "{}", rounds.result);
+    let reports = app.reports.take().join("\n");
+    assert!(reports.contains("may depend only on its arguments"), "{reports}");
+}
+
+#[tokio::test]
+async fn declining_is_an_answer_and_a_timer_that_ran_out_meanwhile_came_first() {
+    let source = r#"
+        const form = { message: "m", schema: { type: "object", properties: {} } };
+        let calls = 0;
+        export default async (args, ctx) => {
+            // Fresh in every round, or the call could not be replayed.
+            if (calls++ > 0) await ctx.sleep(1);
+            const answer = ctx.elicit("k", form);
+            const first = await Promise.race([answer.then((a) => a.action), ctx.sleep(args.ms).then(() => "timer")]);
+            return `${first} ${(await answer).action}`;
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let app = App::new(folder.path());
+    let decline = |_: &str, _: &Value| json!({ "action": "decline" });
+    let rounds = call_stateless(|_| &app, "t", r#"{"ms":600000}"#, decline).await;
+    assert_eq!(rounds.result["content"][0]["text"], "decline decline", "{}", rounds.result);
+    let wait = |_: &str, _: &Value| {
+        std::thread::sleep(Duration::from_millis(5));
+        json!({ "action": "decline" })
+    };
+    let rounds = call_stateless(|_| &app, "t", r#"{"ms":1}"#, wait).await;
+    assert_eq!(rounds.result["content"][0]["text"], "timer decline", "{}", rounds.result);
+}
+
+#[tokio::test]
+async fn questions_of_a_called_tool_become_questions_of_the_call() {
+    let inner = r#"
+        const form = { message: "inner", schema: { type: "object", properties: { value: { type: "string" } } } };
+        export default async (args, ctx) => {
+            const a = await ctx.fetch("https://api.example.com/inner");
+            const one = await ctx.elicit("one", form), two = await ctx.elicit("two", form);
+            return `${await a.text()} ${one.content.value} ${two.content.value}`;
+        };
+    "#;
+    let outer = r#"
+        export default async (args, ctx) => {
+            const both = await Promise.all([ctx.tool("inner"), ctx.tool("inner")]);
+            return both.map((result) => result.content[0].text).join(" | ");
+        };
+    "#;
+    let folder = folder(&[("tools/inner.js", inner), ("tools/outer.js", outer)]);
+    let keys = folder.path().join("keys");
+    let network = Arc::new(CountingNetwork::default());
+    let apps: Vec<App> = (0..4).map(|_| app_with(folder.path(), &network, &keys)).collect();
+    let answer = |key: &str, _: &Value| json!({ "action": "accept", "content": { "value": key } });
+    let rounds = call_stateless(|round| &apps[round as usize], "outer", "{}", answer).await;
+    let text = rounds.result["content"][0]["text"].as_str().unwrap_or_default();
+    let mut parts: Vec<_> = text
+        .split(" | ")
+        .map(|part| part.split(" after ").nth(1).unwrap_or_default()[2..].to_owned())
+        .collect();
+    parts.sort();
+    assert_eq!(parts, ["tool-0:one tool-0:two", "tool-1:one tool-1:two"], "{}", rounds.result);
+    assert_eq!(network.0.lock().expect("no panic before").len(), 2, "each inner call requests once");
+}
+
+/// Polls once.
+async fn is_pending(mut future: Pin<&mut impl Future>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+/// A call that is dropped while it waits ends: its thread takes the next one, and its effects stop.
+#[tokio::test]
+async fn a_cancelled_call_frees_its_place() {
+    let source = r#"
+        export default async (args, ctx) => {
+            if (args.quick) return "quick";
+            ctx.signal.addEventListener("abort", () => { for (;;) {} });
+            await new Promise(() => setInterval(() => {}, 5));
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let limits =
+        EngineLimits { threads: 1, calls_per_thread_max: 2, cpu_ms_max: 200, ..EngineLimits::default() };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    for _ in 0..4 {
+        let waiting = tokio::time::timeout(Duration::from_millis(100), app.call("t", "{}")).await;
+        assert!(waiting.is_err(), "it waits: {waiting:?}");
+        assert_eq!(app.text("t", r#"{"quick":true}"#).await, "quick");
+    }
+    // Two calls that wait are all that the thread takes.
+    let two = async { tokio::join!(app.call("t", "{}"), app.call("t", "{}")) };
+    let mut two = std::pin::pin!(tokio::time::timeout(Duration::from_secs(1), two));
+    assert!(is_pending(two.as_mut()).await, "both have begun");
+    let busy = app.call("t", r#"{"quick":true}"#).await;
+    assert_eq!(busy["structuredContent"]["code"], "rate_limited", "{busy}");
+}
+
+#[test]
+fn a_reload_reports_what_changed() {
+    let folder = folder(&[
+        ("tools/a.ts", "export default (args: { x: string }) => 1;"),
+        ("tools/b.ts", "export default () => 1;"),
+        ("tools/c.ts", "import { v } from '../lib/v'; export default () => v;"),
+        ("lib/v.ts", "export const v = 1;"),
+    ]);
+    let app = App::new(folder.path());
+    let first = build(folder.path());
+    let unchanged = app.provider.reload(&first);
+    assert!(!unchanged.changes_catalog() && unchanged.changed_code.is_empty(), "{unchanged:?}");
+    write(folder.path(), "lib/v.ts", "export const v = 2;");
+    let second = first.rebuild(folder.path(), &BundleOptions::default());
+    let code = app.provider.reload(&second);
+    assert_eq!(code.changed_code, ["c"]);
+    assert!(!code.changes_catalog(), "{code:?}");
+    write(folder.path(), "tools/a.ts", "export default (args: { y: string }) => 1;");
+    write(folder.path(), "tools/d.ts", "export default () => 1;");
+    std::fs::remove_file(folder.path().join("tools/b.ts")).expect("removed");
+    let report = app.provider.reload(&second.rebuild(folder.path(), &BundleOptions::default()));
+    assert!(report.changes_catalog());
+    assert_eq!(
+        (report.added, report.removed, report.changed_definition),
+        (vec!["d".into()], vec!["b".into()], vec!["a".into()])
+    );
+}
