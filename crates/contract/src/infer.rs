@@ -7,11 +7,14 @@
 use json::{ParseLimits, parse};
 use spile_core::calendar::Temporal;
 
+mod format;
 mod near_miss;
 
 use crate::data_type::DataType;
 use crate::source::NearMiss;
 use near_miss::NearMissCounts;
+
+pub use format::{DeclaredFormats, FormatInference, FormatOutcome};
 
 /// The types that every text of a column fits so far.
 #[derive(Debug, Clone)]
