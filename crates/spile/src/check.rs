@@ -15,6 +15,7 @@ use json::Json;
 use json::write::{self, ObjectWriter};
 
 use crate::client::output_style::OutputStyle;
+use crate::data_profile::{CollectionProfile, profile};
 use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::report::{
     argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
@@ -55,15 +56,18 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let findings = lint_findings(&scan);
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let is_ok = contract.is_some() && !is_lock_violated;
+    let compiled = scan.compiled.as_ref();
+    let data =
+        compiled.map(|compiled| profile(&compiled.contract, &compiled.backends.readers)).unwrap_or_default();
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
-        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &all).as_str())))?;
+        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &data, &all).as_str())))?;
     } else if let Some(contract) = contract {
         let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
         let notes: Vec<&Diagnostic> =
             scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
-        print(&report(contract, &scan.source_summaries, &notes, &OutputStyle::stdout()))?;
+        print(&report(contract, &scan.source_summaries, &data, &notes, &OutputStyle::stdout()))?;
         print_diagnostics(&errors);
     } else {
         print_diagnostics(&scan.diagnostics);
@@ -85,7 +89,7 @@ fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     findings
 }
 
-fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
+fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Diagnostic]) -> Json {
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
     let tools = contract.map_or(&[][..], |contract| &contract.tools);
@@ -118,6 +122,7 @@ fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
             });
             o.end();
         });
+        o.array("data", data, |out, profile| profile.write_json(out));
         o.array("unavailable", &scan.unavailable, |out, source| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &source.name).str("reason", &source.reason).bool("readable", source.is_readable);

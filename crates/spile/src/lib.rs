@@ -4,6 +4,7 @@ mod atomic_file;
 mod banner;
 pub mod check;
 pub mod client;
+mod data_profile;
 pub mod dev;
 pub mod diff;
 pub mod init;

@@ -327,7 +327,7 @@ impl DateFormat {
                     }
                 }
                 DatePart::Year4 | DatePart::Year2 | DatePart::Minute | DatePart::Second => {
-                    drop(numbers.next())
+                    let _ = numbers.next();
                 }
                 DatePart::MonthName(style, _) => {
                     let styles = name.as_deref().map(styles_of).unwrap_or_default();

@@ -39,11 +39,6 @@ impl DeclaredFormats {
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
-
-    /// These, and those of the table where a column declares none.
-    pub fn or(&self, table: &Self) -> Self {
-        if self.is_empty() { table.clone() } else { self.clone() }
-    }
 }
 
 /// Observes the texts of one column.
@@ -121,6 +116,11 @@ impl FormatInference {
                 self.words = None;
             }
         }
+    }
+
+    /// Whether the format is a number with a decimal comma.
+    pub fn is_decimal_comma(format: &ColumnFormat) -> bool {
+        matches!(format, ColumnFormat::Number(number) if number.decimal == ',')
     }
 
     /// Whether nothing that could be observed would make it a format.

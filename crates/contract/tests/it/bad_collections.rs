@@ -49,15 +49,25 @@ fn rejects_a_sheet_of_a_json_lines_file() {
 }
 
 #[test]
-fn rejects_a_header_row_of_a_csv_file() {
-    assert_snapshot!(diagnostics_of("crm.csv", "header_row = 2"), @r"
-    error: `header_row` is only for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
+fn rejects_a_header_row_of_a_json_file() {
+    assert_snapshot!(diagnostics_of("crm.json", "header_row = 2"), @r"
+    error: `header_row` is only for sources of the kind `csv`, `xlsx`, `xls` or `ods`, and this one is `json`
      --> spile.toml:4:1
       |
     4 | header_row = 2
       | ^^^^^^^^^^
-      = help: remove it: the first line of a csv file has the column names
+      = help: remove it
     ");
+}
+
+#[test]
+fn rejects_formats_that_nothing_could_be_read_with() {
+    assert_snapshot!(diagnostics_of("crm.csv", "number_format = '12,34'\ndate_format = 'dd.mm.jjjj'\nboolean_format = 'ja'"), @"");
+}
+
+#[test]
+fn rejects_formats_of_a_database() {
+    assert_snapshot!(diagnostics_of("crm.db", "number_format = '1.234,50'\nstop_at = 'Total'"), @"");
 }
 
 #[test]

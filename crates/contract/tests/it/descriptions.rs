@@ -138,6 +138,7 @@ fn near_miss(name: &str, data_type: DataType, exact: u64, similar: u64, first: &
         total: 500,
         exact_texts: 0,
         first_value: first.to_owned(),
+        exceptions: Vec::new(),
         is_only_exception: false,
         first_location: "C10".to_owned(),
     };
@@ -247,15 +248,22 @@ fn near_misses_name_texts_missing_values_and_unnamed_columns() {
         .iter()
         .map(|one| format!("{}; {}", one.message, one.help.as_deref().unwrap_or_default()))
         .collect();
-    let null = "if this means that there is no value, set `null = \"#N/A\"` for the column, or accept it with `as = \"text\"`";
+    let null = |key: &str| {
+        format!(
+            "if this means that there is no value, set `{key} = {{ null = \"#N/A\" }}`, or accept it with \
+             `{key} = {{ as = \"text\" }}`"
+        )
+    };
+    let (missing, unnamed) = (null("missing"), null("\" \""));
     assert_eq!(
         lines,
         [
             "`orders`: `digits` is not of one type: 375 of 500 values are numbers and 125 are texts of digits, C10 is the \
-             text `#N/A`; it sorts as text; declare `as = \"decimal\"`, or accept it with `as = \"text\"`"
+             text `#N/A`; it sorts as text; set `digits = { as = \"decimal\" }`, or accept it with \
+             `digits = { as = \"text\" }`"
                 .to_owned(),
-            format!("`orders`: `missing` is not of one type: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
-            format!("`orders`: `column_4` is text: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
+            format!("`orders`: `missing` is not of one type: 499 of 500 values are numbers, C10 is `#N/A`; {missing}"),
+            format!("`orders`: `column_4` is text: 499 of 500 values are numbers, C10 is `#N/A`; {unnamed}"),
         ]
     );
 }
