@@ -63,6 +63,12 @@ const ROWS_NAMED_MAX: usize = 5;
 /// A note quotes at most this much of a row.
 const QUOTED_CHARS_MAX: usize = 40;
 
+impl SketchedCell {
+    fn is_year(&self) -> bool {
+        self.text.trim().parse().is_ok_and(|year: u32| (1900..2100).contains(&year))
+    }
+}
+
 impl SketchedRow {
     pub(crate) fn get(&self, column: usize) -> Option<&SketchedCell> {
         let at = self.cells.binary_search_by_key(&column, |cell| cell.column).ok()?;
@@ -75,11 +81,12 @@ impl SketchedRow {
 
     /// Whether every cell may be the name of a column: a text, or a year.
     fn has_names_only(&self) -> bool {
-        let is_year = |cell: &SketchedCell| {
-            cell.text.trim().parse().is_ok_and(|year: u32| (1900..2100).contains(&year))
-        };
         self.cells.iter().any(|cell| cell.class == TextClass::Other)
-            && self.cells.iter().all(|cell| cell.class == TextClass::Other || is_year(cell))
+            && self.cells.iter().all(|cell| cell.class == TextClass::Other || cell.is_year())
+    }
+
+    fn has_years_only(&self) -> bool {
+        !self.cells.is_empty() && self.cells.iter().all(SketchedCell::is_year)
     }
 
     /// `Account:` and its value, above a table.
@@ -102,7 +109,13 @@ pub(crate) fn find_header(
     unit: &str,
     is_merged: impl Fn(u32, usize) -> bool,
 ) -> Option<HeaderLayout> {
-    let first = rows.iter().position(|row| row.number > declared.skip_rows.unwrap_or(0) && has_name(row))?;
+    let is_first = |(at, row): &(usize, &SketchedRow)| {
+        // Years above names, as in a table by year and quarter.
+        let is_above_names =
+            row.has_years_only() && rows.get(at + 1).is_some_and(SketchedRow::has_names_only);
+        row.number > declared.skip_rows.unwrap_or(0) && (has_name(row) || is_above_names)
+    };
+    let (first, _) = rows.iter().enumerate().find(is_first)?;
     let mut layout = match declared.header_row {
         Some(number) => {
             let at = rows.iter().position(|row| row.number == number && has_name(row))?;
@@ -117,6 +130,7 @@ pub(crate) fn find_header(
         Some(count) => count as usize,
         None if declared.header_row.is_none() && has_two_header_rows(rows, layout.at, is_merged) => {
             let (first, second) = (rows[layout.at].number, rows[layout.at + 1].number);
+            layout.likely_row = None;
             layout.notes.push(LayoutNote {
                 kind: LayoutNoteKind::LeftOut,
                 message: format!(

@@ -148,9 +148,9 @@ case(
         "Type:text|Product:text|Started Date:local_timestamp|Completed Date:local_timestamp|Description:text"
         "|Amount:decimal|Fee:decimal|Currency:text|State:text|Balance:decimal",
         [
-            ["CARD_PAYMENT", "Current", "2026-02-13T10:30:05", "2026-02-14T08:00:00", "Lidl", "-12.40", "0.00", "EUR",
+            ["CARD_PAYMENT", "Current", "2026-02-13 10:30:05", "2026-02-14 08:00:00", "Lidl", "-12.40", "0.00", "EUR",
              "COMPLETED", "87.60"],
-            ["TOPUP", "Current", "2026-02-15T09:00:00", None, "Top-Up", "100.00", "0.00", "EUR", "PENDING", None],
+            ["TOPUP", "Current", "2026-02-15 09:00:00", None, "Top-Up", "100.00", "0.00", "EUR", "PENDING", None],
         ],
     ),
 )
@@ -623,7 +623,7 @@ case(
         "Id,Name,Amount", "1,Anna,5.00", "2,Bo,7.50", "3,Cy,1.25", "Rows: 3", "Exported 2026-02-13 by admin",
     ),
     table("Id:integer Name:text Amount:decimal", [[1, "Anna", "5.00"], [2, "Bo", "7.50"], [3, "Cy", "1.25"]]),
-    named=["has 2 lines below the table (from line 5: `Rows: 3`)"],
+    named=["has 2 rows below the table (from line 5: `Rows: 3`)"],
 )
 case(
     "footer_padded.csv",

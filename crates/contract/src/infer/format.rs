@@ -50,6 +50,8 @@ pub struct FormatInference {
     /// The distinct texts, as long as there are at most two.
     words: Option<Vec<String>>,
     has_values: bool,
+    /// Whether some text is not in the notation of a type: otherwise no format is needed.
+    has_other_notation: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -88,12 +90,14 @@ impl FormatInference {
             dates: DateInference::Unseen,
             words: Some(Vec::new()),
             has_values: false,
+            has_other_notation: false,
         }
     }
 
     /// Observes a text. Texts that mean NULL must not be passed.
     pub fn observe(&mut self, text: &str) {
         self.has_values = true;
+        self.has_other_notation |= candidate_types(text.as_bytes()) == 0;
         self.declared.retain_mut(|(format, types)| match format.parse(text) {
             Some(canonical) => {
                 *types &= candidate_types(canonical.as_bytes());
@@ -148,8 +152,12 @@ impl FormatInference {
         {
             return FormatOutcome::Inferred(ColumnFormat::Boolean(format), DataType::Boolean);
         }
-        match self.numbers.map_or(FormatOutcome::None, NumberInference::finish) {
+        let found = match self.numbers.map_or(FormatOutcome::None, NumberInference::finish) {
             FormatOutcome::None => self.dates.finish(),
+            found => found,
+        };
+        match found {
+            FormatOutcome::Inferred(..) if !self.has_other_notation => FormatOutcome::None,
             found => found,
         }
     }
