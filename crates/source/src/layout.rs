@@ -175,7 +175,10 @@ fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> H
         begins_with_text && (is_title(row) || row.cells.len() < found.cells.len())
     });
     // In a CSV file, a title is a line without the delimiters of the table.
-    let has_other_width = found.width > 0 && above.iter().all(|row| row.width != found.width);
+    let below = rows.get(at + 1);
+    let has_other_width = found.width > 0
+        && below.is_some_and(|below| below.width == found.width)
+        && above.iter().all(|row| row.width != found.width);
     let is_clear =
         found.follows_gap || has_other_width || has_contrast(rows, at) || (above.len() >= 2 && are_titles);
     if !is_clear || !may_be_titles {
@@ -478,7 +481,8 @@ fn find_footer(rows: &impl DataRows, end: usize, width: usize, unit: &str, found
         }
         let lower = only.text.trim().to_lowercase();
         let is_note = NOTE_WORDS.iter().any(|word| lower.starts_with(word));
-        let contradicts = is_typed(&head[..head.len().min(at)], only.column);
+        // In two columns, it may as well be a row with a missing value.
+        let contradicts = width > 2 && is_typed(&head[..head.len().min(at)], only.column);
         start = at;
         is_clear |= row.follows_gap || is_note || contradicts;
         if row.follows_gap {

@@ -165,7 +165,7 @@ fn whole_numbers_that_are_stored_as_text_are_reported_with_their_type() {
     let (_, found) =
         try_compile(&source_facts("orders", 500, vec![column]), "orders.xlsx", "[collections.orders]\n");
     let help = found[0].help.as_deref().unwrap_or_default();
-    assert!(help.contains("declare `as = \"integer\"`"), "{help}");
+    assert!(help.contains("set `qty = { as = \"integer\" }`"), "{help}");
 }
 
 #[test]
@@ -187,28 +187,28 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `amount = { as = "text" }`
 
     warning: `orders`: `betrag` is text: 500 of 500 values look like numbers but are not plain numbers, first `989,79` in C10
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `betrag = { as = "text" }`
 
     warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 looks like a number, C10 is `10.5 `
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `price = { as = "text" }`
 
     warning: `orders`: `stored as text` is text: 500 of 500 values are numbers, C10 is `1.50`
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text; declare `as = "decimal"`, or accept it with `as = "text"`
+      = help: it sorts as text; set `"stored as text" = { as = "decimal" }`, or accept it with `"stored as text" = { as = "text" }`
     "#);
     let settled = "[collections.orders.fields]\namount = { as = 'text' }\nbetrag = { hidden = true }\n\
                    price = { sensitive = true }\n'stored as text' = { as = 'decimal' }\n";
@@ -219,7 +219,7 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |
     3 | [collections.orders.fields]
       |              ^^^^^^
-      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `price = { as = "text" }`
     "#);
 }
 

@@ -509,7 +509,9 @@ impl RowScanner<'_> {
             let is_blank = filled == 0 && header > 1;
             if is_blank {
                 pass.blank.push(row);
-            } else if fields != header && !(fields > header && self.has_blank_rest(from, header)) {
+            } else if fields != header
+                && !(fields > header && header > 1 && self.has_blank_rest(from, header))
+            {
                 pass.ragged.push((row, fields));
                 if pass.ragged.len() > RAGGED_ROWS_MAX {
                     return Err(self.ragged_error(&pass, 0));

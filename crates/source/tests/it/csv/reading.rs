@@ -79,7 +79,7 @@ fn the_delimiter_is_detected_from_the_first_records() {
     check("x.csv", "a\tb\n1\t2\n", two, &[&["1", "2"]], &[tab]);
     check("x.csv", "a|b\n1|2\n", two, &[&["1", "2"]], &[pipe]);
     check("x.csv", "a;b\n1,5;2,5\n", two, &[&["1.5", "2.5"]], &[semicolon]);
-    check("x.csv", "a;b,c;d\n1;2,5;3\n", &["a", "b,c", "d"], &[&["1", "2,5", "3"]], &[semicolon]);
+    check("x.csv", "a;b,c;d\n1;2,5;3\n", &["a", "b,c", "d"], &[&["1", "2.5", "3"]], &[semicolon]);
     check("x.csv", "a,b\n1;2;3,4\n", two, &[&["1;2;3", "4"]], none);
     check("x.csv", "a,b\n1|2,3|4\n", two, &[&["1|2", "3|4"]], none);
     check("x.csv", "a;b\n\"x,y\n,z\";2\n", two, &[&["x,y\n,z", "2"]], &[semicolon]);

@@ -202,7 +202,7 @@ fn declared_types_decide_how_values_are_read() {
         ("2", DataType::Boolean),
         (r#""x""#, DataType::Blob),
         (r#""AP8""#, DataType::Blob),
-        (r#""1.2.2026""#, DataType::Date),
+        (r#""1/2/2026""#, DataType::Date),
     ] {
         let disk = TestFile::new(JsonLayout::Lines, format!("{{\"v\":{value}}}"));
         let json = disk.json();
