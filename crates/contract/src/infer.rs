@@ -7,11 +7,14 @@
 use json::{ParseLimits, parse};
 use spile_core::calendar::Temporal;
 
+mod format;
 mod near_miss;
 
 use crate::data_type::DataType;
 use crate::source::NearMiss;
 use near_miss::NearMissCounts;
+
+pub use format::{DeclaredFormats, FormatInference, FormatOutcome};
 
 /// The types that every text of a column fits so far.
 #[derive(Debug, Clone)]
@@ -85,6 +88,21 @@ impl TypeInference {
         best.map_or(DataType::Text, |(_, data_type)| *data_type)
     }
 
+    /// Whether the texts may be in a [format](crate::ColumnFormat) that is not the notation of their type: then a
+    /// [`FormatInference`] that observes them all decides.
+    pub fn may_have_format(&self) -> bool {
+        let are_words = self.distinct_values.as_ref().is_some_and(|values| values.len() == 2);
+        self.data_type() == DataType::Text && (are_words || self.near_misses.may_have_format())
+    }
+
+    /// Like [`Self::may_have_format`], for a source that has numbers of its own: texts of plain digits are codes there,
+    /// and not numbers.
+    pub fn may_have_own_format(&self) -> bool {
+        let are_words =
+            self.distinct_values.as_ref().is_some_and(|values| values.len() == 2 || values.len() == 3);
+        are_words || self.near_misses.may_have_own_format()
+    }
+
     /// What the column almost is, if most values are numbers or dates, or look like it, and others are not.
     /// `native_numbers` and `native_others` count the values that the source does not store as text. `locate` names the
     /// place of a row for the owner of the data.
@@ -120,6 +138,29 @@ fn is_number(text: &str) -> bool {
     let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     let whole = !exponent.is_empty() && exponent.bytes().all(|c| c.is_ascii_digit());
     whole && number_types(digits.as_bytes()) != 0 && text.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+/// What a text looks like, in any notation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextClass {
+    Blank,
+    Number,
+    Date,
+    Other,
+}
+
+impl TextClass {
+    pub fn of(text: &str) -> Self {
+        if text.trim().is_empty() {
+            Self::Blank
+        } else if matches_type(DataType::Decimal, text) || near_miss::looks_like_number(text) {
+            Self::Number
+        } else if temporal_types(text.as_bytes()) != 0 || near_miss::looks_like_date(text) {
+            Self::Date
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// The types that a text fits.

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::compile::DEFAULT_FIELDS_MAX;
+use crate::compile::{DEFAULT_FIELDS_MAX, null_setting};
 use crate::humanize::pluralize;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
@@ -163,11 +163,11 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         SourceKind::Sqlite => *out += &format!("table = {}\n", toml_string(&table.name)),
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
             *out += &format!("sheet = {}\n", toml_string(&table.name));
-            *out += "# The row with the column names, counted from 1, if it was detected wrongly.\n";
-            *out += "#header_row = 1\n";
+            render_layout(out, table, "row");
         }
+        SourceKind::Csv => render_layout(out, table, "line"),
         // Such a file is one table.
-        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
+        SourceKind::Json | SourceKind::JsonLines => {}
     }
     let has_key = render_key(out, table, &columns);
     *out += "# What one row is, in one sentence. Models choose their tools by it.\n";
@@ -190,9 +190,28 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     *out += "# The maximum number of rows and bytes on one page.\n";
     *out += &format!("#rows_max = {ROWS_MAX_DEFAULT}\n");
     *out += &format!("#bytes_max = {BYTES_MAX_DEFAULT}\n");
-    *out += "# The text that means NULL.\n";
-    *out += "#null = \"n/a\"\n";
+    *out += "# The text that means NULL, or several.\n";
+    *out += "#null = [\"-\", \"n/a\"]\n";
+    if kind != SourceKind::Sqlite {
+        *out += "# How numbers, dates and booleans are written, for columns whose every value fits.\n";
+        *out +=
+            "#number_format = \"1.234,50\"\n#date_format = \"dd/mm/yyyy\"\n#boolean_format = \"ja/nein\"\n";
+    }
     render_fields(out, name, &columns);
+}
+
+/// Writes where the table was found, and what else is on the sheet or in the file.
+fn render_layout(out: &mut String, table: &TableFacts, unit: &str) {
+    let header = table.header.map_or(1, |header| header.first);
+    *out += &format!("# The {unit} with the column names, counted from 1, if it was detected wrongly.\n");
+    *out += &format!("#header_row = {header}\n");
+    if let Some(header) = table.header.filter(|header| header.count > 1) {
+        *out += &format!("# How many rows the column names take.\n#header_rows = {}\n", header.count);
+    }
+    for note in &table.layout_notes {
+        *out += &format!("# The table {}. To change that:\n", comment_text(&note.message));
+        *out += &format!("#{}\n", comment_text(&note.setting));
+    }
 }
 
 /// Writes the key, and returns whether there is one.
@@ -226,13 +245,33 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
         }
         let kind = column.data_type.as_str();
         if columns.has_unique_header(column) {
-            *out += &format!("#{} = {{ as = {} }}", toml_key(&column.name), toml_string(kind));
+            *out += &field_comments(column);
+            let format = column.format.as_ref().map_or_else(String::new, |format| {
+                format!(", {} = {}", format.key(), toml_string(&format.to_string()))
+            });
+            *out += &format!("#{} = {{ as = {}{format} }}", toml_key(&column.name), toml_string(kind));
         } else {
             let (name, header) = (&columns.names[at], toml_string(&column.name));
             *out += &format!("# {name}: {kind}, one of several columns named {header}");
         }
         out.push('\n');
     }
+}
+
+/// What is doubtful about a column, with the lines that decide.
+fn field_comments(column: &ColumnFacts) -> String {
+    let mut out = String::new();
+    let key = toml_key(&column.name);
+    if let Some(ambiguous) = &column.ambiguous_format {
+        out += "# Its values have several readings. Choose one:\n";
+        for format in &ambiguous.formats {
+            out += &format!("#{key} = {{ {} = {} }}\n", format.key(), toml_string(&format.to_string()));
+        }
+    }
+    if let Some(null) = column.near_miss.as_ref().and_then(null_setting) {
+        out += &format!("# If this means that there is no value:\n#{key} = {{ null = {null} }}\n");
+    }
+    out
 }
 
 /// The columns of a table, with the names that a manifest uses.

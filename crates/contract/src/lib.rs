@@ -12,6 +12,7 @@
 
 pub mod bind;
 mod canonical;
+pub mod column_format;
 pub mod compatibility;
 pub mod compile;
 pub mod confirmation;
@@ -44,6 +45,7 @@ mod validate;
 mod validation_budget;
 mod value;
 
+pub use column_format::ColumnFormat;
 pub use contract::{
     Argument, ArgumentRole, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport,
     RateLimit, Returns, Statement, Tool, ToolOperation, VERSION_FIELD, Versioning, WritePolicy,

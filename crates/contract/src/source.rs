@@ -11,8 +11,11 @@ mod transaction;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::column_format::ColumnFormat;
 use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
+use crate::infer::DeclaredFormats;
+use crate::manifest::DeclaredLayout;
 use crate::value::{Value, ValueRef};
 
 pub use capabilities::{WriteCapabilities, WriteSupport};
@@ -69,6 +72,9 @@ pub struct SourceFacts {
     pub skipped_tables: Vec<SkippedTable>,
     /// The ASCII character between the fields of a CSV file.
     pub delimiter: Option<u8>,
+    /// Whether the source is a file whose texts may be numbers, dates and booleans in a
+    /// [format](crate::ColumnFormat).
+    pub reads_texts: bool,
 }
 
 /// A table that cannot be read.
@@ -100,8 +106,81 @@ pub struct TableFacts {
     pub search: SearchFacts,
     /// The row that probably names the columns, if the header row looks like a title.
     pub likely_header_row: Option<u32>,
+    /// Where the column names are, on a sheet or in a CSV file.
+    pub header: Option<HeaderRows>,
+    /// Rows that were left out, and what is doubtful about the others.
+    pub layout_notes: Vec<LayoutNote>,
     /// Whether a write may invalidate values of this table, which [`Reader::notice`] then says.
     pub may_be_outdated: bool,
+}
+
+/// The rows with the names of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderRows {
+    /// Counted from 1; in a CSV file, the line.
+    pub first: u32,
+    pub count: u32,
+}
+
+/// How a table was found among other rows, for the owner of the data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayoutNote {
+    pub kind: LayoutNoteKind,
+    /// A clause after the table's name: ``has a title above the table (row 1: `Report`), which is left out``.
+    pub message: String,
+    /// The setting of the collection that says otherwise, or that decides: `footer_rows = 0`.
+    pub setting: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayoutNoteKind {
+    /// The rows are not read.
+    LeftOut,
+    /// The rows are read, and perhaps should not be.
+    Doubt,
+}
+
+/// How to read one table of a file, where its author knows more than the file tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableOptions {
+    pub layout: DeclaredLayout,
+    /// The texts that mean NULL in every column.
+    pub null_texts: Vec<String>,
+    /// Formats for the columns whose every value fits.
+    pub formats: DeclaredFormats,
+    pub columns: Vec<ColumnOptions>,
+}
+
+/// How to read one column.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ColumnOptions {
+    pub name: String,
+    /// The texts that mean NULL. `None`: those of the table.
+    pub null_texts: Option<Vec<String>>,
+    pub formats: DeclaredFormats,
+}
+
+impl TableOptions {
+    fn column(&self, name: &str) -> Option<&ColumnOptions> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The texts that mean NULL in a column.
+    pub fn null_texts(&self, column: &str) -> &[String] {
+        let own = self.column(column).and_then(|column| column.null_texts.as_deref());
+        own.unwrap_or(&self.null_texts)
+    }
+
+    /// The formats to try for a column that is of a type without them. Those of the table are for texts, and for
+    /// numbers that may have another meaning.
+    pub fn formats(&self, column: &str, data_type: DataType) -> DeclaredFormats {
+        let own = self.column(column).map(|column| &column.formats).filter(|formats| !formats.is_empty());
+        match data_type {
+            _ if own.is_some() => own.cloned().unwrap_or_default(),
+            DataType::Text | DataType::Decimal => self.formats.clone(),
+            _ => DeclaredFormats::default(),
+        }
+    }
 }
 
 /// How a table can be searched.
@@ -138,6 +217,20 @@ pub struct ColumnFacts {
     pub possible_types: Option<PossibleTypes>,
     /// What the column almost is.
     pub near_miss: Option<NearMiss>,
+    /// How the file writes the values, if not in the notation of their type.
+    pub format: Option<ColumnFormat>,
+    /// Why a text column has no format: every value fits several.
+    pub ambiguous_format: Option<AmbiguousFormat>,
+}
+
+/// Formats that every value of a column fits, with different meanings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmbiguousFormat {
+    /// At least two.
+    pub formats: Vec<ColumnFormat>,
+    /// The first value, and where it is.
+    pub first_value: String,
+    pub first_location: String,
 }
 
 /// A column most of whose values are of a type, or look like it, while others are not: it sorts in an order that its
@@ -157,6 +250,8 @@ pub struct NearMiss {
     pub first_value: String,
     /// Whether every value that is not of the type is this text, as `#N/A` often is.
     pub is_only_exception: bool,
+    /// The distinct values that neither are of the type nor look like it, if there are few.
+    pub exceptions: Vec<String>,
     /// Where that value is: `C10`, `line 12`.
     pub first_location: String,
 }
@@ -219,6 +314,8 @@ impl TableFacts {
             write_support: WriteSupport::Supported(WriteCapabilities::ALL),
             search: SearchFacts::Scan,
             likely_header_row: None,
+            header: None,
+            layout_notes: Vec::new(),
             may_be_outdated: false,
         }
     }
@@ -244,6 +341,8 @@ impl ColumnFacts {
             is_base64: false,
             possible_types: None,
             near_miss: None,
+            format: None,
+            ambiguous_format: None,
         }
     }
 }
@@ -271,8 +370,12 @@ impl TableShape {
             part(column.name.as_bytes());
             part(column.data_type.as_str().as_bytes());
             part(&[u8::from(column.nullable), u8::from(column.mixed)]);
-            part(column.null_text.as_deref().unwrap_or_default().as_bytes());
-            part(&[u8::from(column.null_text.is_some())]);
+            part(column.null_texts.first().map_or("", String::as_str).as_bytes());
+            part(&[u8::from(!column.null_texts.is_empty())]);
+            column.null_texts.iter().skip(1).for_each(|text| part(text.as_bytes()));
+            if let Some(format) = &column.format {
+                part(format.to_string().as_bytes());
+            }
         }
         for index in &self.key {
             part(&(*index as u64).to_be_bytes());
@@ -291,8 +394,10 @@ pub struct ColumnShape {
     pub data_type: DataType,
     pub nullable: bool,
     pub mixed: bool,
-    /// The text that means NULL.
-    pub null_text: Option<String>,
+    /// The texts that mean NULL. A write uses the first.
+    pub null_texts: Vec<String>,
+    /// How the file writes the values, if not in the notation of their type.
+    pub format: Option<ColumnFormat>,
 }
 
 /// Reads one table. Values come in the order of the shape's columns.

@@ -164,7 +164,8 @@ fn open(kind: &str, path: &Path) -> Fallible<(File, TableShape, Arc<dyn Reader>)
         data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     });
     let shape = TableShape { table: table.name, columns: columns.collect(), key: table.key };
     let reader = file.source().reader(&shape)?;

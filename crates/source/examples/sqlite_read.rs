@@ -94,7 +94,8 @@ fn columns(source: &Sqlite) -> Result<Vec<ColumnShape>, Box<dyn std::error::Erro
         data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     });
     Ok(columns.collect())
 }

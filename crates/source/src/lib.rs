@@ -6,6 +6,7 @@ pub mod csv;
 mod error_text;
 pub mod json;
 mod key_index;
+mod layout;
 mod location;
 mod progress;
 pub mod sheets;
@@ -17,4 +18,4 @@ mod test_write;
 mod text_search;
 mod watch;
 
-pub use tables::TableFile;
+pub use tables::{TableFile, TablesOptions};

@@ -16,6 +16,7 @@ use json::write::{self, ObjectWriter};
 
 use crate::author_folder::Author;
 use crate::client::output_style::OutputStyle;
+use crate::data_profile::{CollectionProfile, profile};
 use crate::layout;
 use crate::project::{Project, Scan, SourceFailurePolicy};
 use crate::report::{
@@ -57,16 +58,19 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let findings = lint_findings(&scan);
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let is_ok = contract.is_some() && !is_lock_violated;
+    let compiled = scan.compiled.as_ref();
+    let data =
+        compiled.map(|compiled| profile(&compiled.contract, &compiled.backends.readers)).unwrap_or_default();
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
-        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &all).as_str())))?;
+        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &data, &all).as_str())))?;
     } else if let Some(contract) = contract {
         let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
         let notes: Vec<&Diagnostic> =
             scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
         let style = OutputStyle::stdout();
-        print(&report(contract, &scan.source_summaries, &notes, &style))?;
+        print(&report(contract, &scan.source_summaries, &data, &notes, &style))?;
         if let Some(author) = &scan.author {
             print(&author_section(author, &style))?;
         }
@@ -79,8 +83,12 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 /// What the folder offers besides data.
 fn author_section(author: &Author, style: &OutputStyle) -> String {
+    let lines = author.summary();
+    if lines.is_empty() {
+        return String::new();
+    }
     let mut out = String::from("\ncode, prompts and resources\n");
-    for line in author.summary() {
+    for line in lines {
         out += &layout::hanging("  ", &sanitize::escape_line(&line), style.columns);
     }
     out
@@ -100,7 +108,7 @@ fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     findings
 }
 
-fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
+fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Diagnostic]) -> Json {
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
     let tools = contract.map_or(&[][..], |contract| &contract.tools);
@@ -135,6 +143,7 @@ fn as_json(is_ok: bool, scan: &Scan, findings: &[&Diagnostic]) -> Json {
         });
         let author_tools = scan.author.iter().flat_map(|author| author.tools());
         o.array("code_tools", author_tools, |out, tool| write::string(out, &tool.name));
+        o.array("data", data, |out, profile| profile.write_json(out));
         o.array("unavailable", &scan.unavailable, |out, source| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &source.name).str("reason", &source.reason).bool("readable", source.is_readable);

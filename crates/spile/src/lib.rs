@@ -5,6 +5,7 @@ mod author_folder;
 mod banner;
 pub mod check;
 pub mod client;
+mod data_profile;
 pub mod dev;
 pub mod diff;
 pub mod init;

@@ -10,6 +10,7 @@ use contract::{Contract, Tool, ToolOperation, tokens};
 
 use crate::banner::is_color_enabled;
 use crate::client::output_style::OutputStyle;
+use crate::data_profile::{CollectionProfile, data_section};
 use crate::layout::{self, ColumnFit, Table};
 use crate::notice;
 use crate::sanitize;
@@ -27,6 +28,7 @@ const NOTES_WITHOUT_CODE_MAX: usize = 12;
 pub(crate) fn report(
     contract: &Contract,
     sources: &[SourceSummary],
+    data: &[CollectionProfile],
     notes: &[&Diagnostic],
     style: &OutputStyle,
 ) -> String {
@@ -51,6 +53,9 @@ pub(crate) fn report(
         for line in &source.lines {
             out += &layout::hanging("    ", &sanitize::escape_line(line), style.columns);
         }
+    }
+    if !data.is_empty() {
+        let _ = write!(out, "\ndata\n{}", data_section(data, style));
     }
     let statements: Vec<String> =
         contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
@@ -321,7 +326,7 @@ mod tests {
         let tools: usize = contract.tools.iter().map(token_cost).sum();
         let instructions = instructions_cost(&contract);
         assert!(instructions > 0);
-        let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
+        let report = report(&contract, &[], &[], &[], &OutputStyle::of_width(80));
         assert!(report.contains(&format!("about {} tokens", tools + instructions)), "{report}");
         assert!(report.contains("\n  instructions"), "{report}");
     }
@@ -344,7 +349,7 @@ mod tests {
             [IntrospectedSource { statements: &statements, ..IntrospectedSource::new("crm", &facts) }];
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
-        let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
+        let report = report(&contract, &[], &[], &[], &OutputStyle::of_width(80));
         let statements = report.split("\nSQL tools").nth(1).and_then(|rest| rest.split("\n\n").next());
         insta::assert_snapshot!(statements.expect("a section of statements"), @r"
 

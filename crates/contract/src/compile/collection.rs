@@ -3,6 +3,7 @@
 use super::field::ColumnInputs;
 use super::writes::WritableFields;
 use super::{Compiler, DEFAULT_FIELDS_MAX, suggest};
+use crate::column_format::ColumnFormat;
 use crate::contract::{Collection, NoticeSupport};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
@@ -10,7 +11,7 @@ use crate::field::Field;
 use crate::humanize::{join_truncated, pluralize};
 use crate::manifest::{self, FieldSelection, Operation};
 use crate::names;
-use crate::source::{ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
+use crate::source::{ColumnFacts, ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
 
 /// The fields that a collection's tools offer, by index.
 pub(super) struct ToolFields {
@@ -41,6 +42,11 @@ impl<'m> Compiler<'m> {
     ) -> Option<(Collection, ToolFields)> {
         let table = self.find_table(declared, facts)?;
         let errors = self.error_count();
+        if !facts.reads_texts && declared.null_texts.len() > 1 {
+            let message = format!("`{}` has several texts that mean NULL", declared.name.value);
+            let help = "a database has one at most; correct the values, or write one text";
+            self.error(&declared.name.location, message, help.into());
+        }
         for field in &declared.fields {
             self.check_column(&field.column, table);
         }
@@ -51,12 +57,15 @@ impl<'m> Compiler<'m> {
             facts: &table.columns,
             names: &names,
             row_count: table.row_count,
-            null_text: declared.null_text.as_deref(),
+            null_texts: &declared.null_texts,
+            reads_texts: facts.reads_texts,
             has_native_numbers: table.columns.iter().any(|column| column.possible_types.is_some()),
         });
         let key = self.resolve_key(declared, table, &fields);
+        self.report_layout(declared, table);
+        self.report_ambiguous_formats(declared, table, &names);
         self.report_near_misses(declared, table, &names);
-        let columns = column_shapes(&fields, &declared.fields, declared.null_text.as_deref());
+        let columns = column_shapes(&fields, &declared.fields, &table.columns, &declared.null_texts);
         let shape = TableShape { table: table.name.clone(), columns, key };
         let missing_key_reason = missing_key_reason(table, &fields);
         let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
@@ -309,7 +318,8 @@ fn missing_key_reason(table: &TableFacts, fields: &[(usize, Field)]) -> String {
 pub(super) fn column_shapes(
     fields: &[(usize, Field)],
     declared: &[manifest::Field],
-    null: Option<&str>,
+    facts: &[ColumnFacts],
+    null_texts: &[String],
 ) -> Vec<ColumnShape> {
     let column = |(at, field): &(usize, Field)| ColumnShape {
         source_index: *at,
@@ -317,17 +327,29 @@ pub(super) fn column_shapes(
         data_type: field.data_type,
         nullable: field.nullable,
         mixed: field.mixed,
-        null_text: null_text(declared, null, &field.column),
+        null_texts: null_texts_of(declared, null_texts, &field.column).to_vec(),
+        format: column_format(declared, &facts[*at], field.data_type),
     };
     fields.iter().map(column).collect()
 }
 
-/// The text that means NULL in a column.
-pub(super) fn null_text(
-    declared: &[manifest::Field],
-    table_null_text: Option<&str>,
+/// The texts that mean NULL in a column.
+pub(super) fn null_texts_of<'a>(
+    declared: &'a [manifest::Field],
+    of_table: &'a [String],
     column: &str,
-) -> Option<String> {
+) -> &'a [String] {
     let field = declared.iter().find(|field| field.column.value == column);
-    field.and_then(|field| field.null_text.clone()).or_else(|| table_null_text.map(str::to_owned))
+    field.and_then(|field| field.null_texts.as_deref()).unwrap_or(of_table)
+}
+
+/// The format of a column: the declared one, else the inferred one, if values of the field's type can be in it.
+fn column_format(
+    declared: &[manifest::Field],
+    facts: &ColumnFacts,
+    data_type: DataType,
+) -> Option<ColumnFormat> {
+    let field = declared.iter().find(|field| field.column.value == facts.name);
+    let own = field.and_then(|field| field.formats.as_ref()).and_then(|formats| formats.value.iter().next());
+    own.or_else(|| facts.format.clone()).filter(|format| format.is_for(data_type))
 }

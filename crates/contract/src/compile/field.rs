@@ -3,7 +3,7 @@
 use json::Json;
 
 use super::Compiler;
-use super::collection::null_text;
+use super::collection::null_texts_of;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
@@ -17,8 +17,10 @@ pub(super) struct ColumnInputs<'a> {
     /// The generated name of each column.
     pub(super) names: &'a [String],
     pub(super) row_count: Option<u64>,
-    /// The text that means NULL.
-    pub(super) null_text: Option<&'a str>,
+    /// The texts that mean NULL.
+    pub(super) null_texts: &'a [String],
+    /// Whether the source reads texts in formats.
+    pub(super) reads_texts: bool,
     /// Whether the source stores numbers as numbers, whatever the field's type is.
     pub(super) has_native_numbers: bool,
 }
@@ -42,10 +44,21 @@ impl Compiler<'_> {
             }
             let name = own.map_or(name, |own| &own.value);
             let declared_type = declared.and_then(|declared| declared.data_type.as_ref());
-            let data_type = declared_type.map_or(column.data_type, |data_type| data_type.value);
+            let format = declared.and_then(|declared| declared.formats.as_ref());
+            let format = format.and_then(|formats| formats.value.iter().next());
+            // A format that not every value has is an error when the reader is created, which names the value.
+            let formatted_type = match &format {
+                Some(format) if column.format.as_ref() != Some(format) => format.default_type(),
+                Some(_) | None => column.data_type,
+            };
+            let data_type = declared_type.map_or(formatted_type, |data_type| data_type.value);
             let mut field = Field::new(name, &column.name, data_type);
-            field.nullable =
-                column.nullable || null_text(columns.declared, columns.null_text, &column.name).is_some();
+            // Callers see the number alone, and should know what it counts.
+            let unit_format =
+                format.as_ref().or(column.format.as_ref()).filter(|format| format.is_for(data_type));
+            field.description = unit_format.and_then(|format| format.unit()).map(unit_description);
+            field.nullable = column.nullable
+                || !null_texts_of(columns.declared, columns.null_texts, &column.name).is_empty();
             // A column of a declared type is never mixed: a value that does not fit is an error. Only numbers in a
             // column that is declared text are written as text.
             field.mixed = match data_type {
@@ -70,7 +83,9 @@ impl Compiler<'_> {
         column: &ColumnFacts,
         columns: &ColumnInputs<'_>,
     ) {
-        field.description.clone_from(&declared.description);
+        if declared.description.is_some() {
+            field.description.clone_from(&declared.description);
+        }
         field.sensitive = declared.sensitive;
         field.format = declared.format.as_ref().map(|format| format.value.to_owned());
         if let Some(format) = &declared.format
@@ -80,9 +95,10 @@ impl Compiler<'_> {
             let help = "only text has a format; remove it, or add `as = \"text\"`";
             self.error(&format.location, message, help.into());
         }
+        self.check_formats(field, declared, columns);
         if let Some(data_type) = &declared.data_type {
-            let null = null_text(columns.declared, columns.null_text, &column.name);
-            self.check_type(field, data_type, column, null.as_deref(), columns.row_count);
+            let null = null_texts_of(columns.declared, columns.null_texts, &column.name);
+            self.check_type(field, data_type, column, null.first().map(String::as_str), columns.row_count);
         }
         let unlisted = column.distinct_values.iter().find(|value| {
             let is_listed = |literal: &Located<Literal>| match &literal.value {
@@ -107,6 +123,40 @@ impl Compiler<'_> {
                 let help = "it is for text columns with at most 12 different values, none of them long";
                 self.diagnostics.push(Diagnostic::note(message).at(location).help(help));
             }
+        }
+    }
+
+    /// Reports formats that the source or the field's type has no use for.
+    fn check_formats(&mut self, field: &Field, declared: &manifest::Field, columns: &ColumnInputs<'_>) {
+        let null_texts = declared.null_texts.as_deref().unwrap_or(columns.null_texts);
+        if !columns.reads_texts && null_texts.len() > 1 {
+            let message = format!("`{}` has several texts that mean NULL", field.column);
+            let help = "a database has one at most; correct the values, or write one text";
+            self.error(&declared.column.location, message, help.into());
+        }
+        let Some(formats) = &declared.formats else { return };
+        let mut all = formats.value.iter();
+        let Some(format) = all.next() else { return };
+        if !columns.reads_texts {
+            let message =
+                format!("`{}` has a `{}`, and its source is not a file of texts", field.column, format.key());
+            self.error(
+                &formats.location,
+                message,
+                "remove it; a database and a statement have typed values".into(),
+            );
+        } else if let Some(other) = all.next() {
+            let message = format!("`{}` has both `{}` and `{}`", field.column, format.key(), other.key());
+            self.error(&formats.location, message, "a column has one format; remove the others".into());
+        } else if !format.is_for(field.data_type) {
+            let message = format!(
+                "`{}` is {}, which has no `{}`",
+                field.column,
+                field.data_type.as_str(),
+                format.key()
+            );
+            let help = format!("remove one of them, or write `as = \"{}\"`", format.default_type().as_str());
+            self.error(&formats.location, message, help);
         }
     }
 
@@ -198,6 +248,14 @@ fn is_convertible(found: DataType, declared: DataType) -> bool {
                 | (Number, Decimal)
                 | (Boolean, Integer | Int64)
         ),
+    }
+}
+
+/// `In €.`
+fn unit_description(unit: &str) -> String {
+    match unit {
+        "%" => "In percent.".into(),
+        unit => format!("In {unit}."),
     }
 }
 

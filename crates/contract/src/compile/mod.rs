@@ -5,10 +5,12 @@ mod collection;
 mod field;
 mod instructions;
 mod near_miss;
+mod reading;
 mod statement;
 mod tools;
 mod writes;
 
+pub(crate) use near_miss::null_setting;
 use ring::digest;
 use spile_core::text::hex;
 

@@ -7,6 +7,7 @@ use crate::humanize::group_digits;
 use crate::init::toml_string;
 use crate::manifest;
 use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
+use crate::toml_text::toml_key;
 
 pub(super) const CODE: &str = "near_miss";
 
@@ -20,8 +21,10 @@ impl Compiler<'_> {
         names: &[String],
     ) {
         let field = |column: &str| declared.fields.iter().find(|field| field.column.value == column);
-        let is_settled =
-            |column: &str| field(column).is_some_and(|one| one.hidden || one.data_type.is_some());
+        let is_settled = |column: &str| {
+            let is_decided = |one: &manifest::Field| one.data_type.is_some() || one.formats.is_some();
+            field(column).is_some_and(|one| one.hidden || is_decided(one))
+        };
         let found: Vec<(&ColumnFacts, &str, &NearMiss)> = table
             .columns
             .iter()
@@ -86,11 +89,11 @@ fn near_miss_message(
 }
 
 fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool) -> String {
-    if means_null(near_miss) && !is_sensitive {
-        let value = toml_string(&near_miss.first_value);
-        return format!(
-            "if this means that there is no value, set `null = {value}` for the column, or accept it with `as = \"text\"`"
-        );
+    let declared = |setting: &str| field_setting(&column.name, setting);
+    let text = declared("as = \"text\"");
+    if let Some(value) = null_setting(near_miss).filter(|_| !is_sensitive) {
+        let null = declared(&format!("null = {value}"));
+        return format!("if this means that there is no value, set `{null}`, or accept it with `{text}`");
     }
     let (form, what) = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => ("`1234.5`", "numbers"),
@@ -102,17 +105,41 @@ fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool
     };
     let is_native_text = near_miss.exact == near_miss.total;
     let declare = match (is_native_text, near_miss.looks_like) {
-        (true, NearMissType::Number) => "declare `as = \"decimal\"`, or accept it with `as = \"text\"`",
-        (true, NearMissType::Integer) => "declare `as = \"integer\"`, or accept it with `as = \"text\"`",
-        (_, _) => "or accept it with `as = \"text\"`",
+        (true, NearMissType::Number) => {
+            format!("set `{}`, or accept it with `{text}`", declared("as = \"decimal\""))
+        }
+        (true, NearMissType::Integer) => {
+            format!("set `{}`, or accept it with `{text}`", declared("as = \"integer\""))
+        }
+        (_, _) => format!("or accept it with `{text}`"),
     };
     if is_native_text { format!("it sorts as text; {declare}") } else { format!("{effect}, {declare}") }
 }
 
-/// Whether the only exception probably means that there is no value: it comes several times, or people write it for that.
-fn means_null(near_miss: &NearMiss) -> bool {
-    const NULL_WORDS: [&str; 6] = ["na", "null", "none", "nan", "nil", "missing"];
-    let letters: String = near_miss.first_value.chars().filter(|c| c.is_alphanumeric()).collect();
-    let is_word = letters.is_empty() || NULL_WORDS.contains(&letters.to_lowercase().as_str());
-    near_miss.is_only_exception && (is_word || near_miss.total - near_miss.exact > 1)
+/// The line of `[collections.NAME.fields]` with a setting of one column.
+pub(super) fn field_setting(header: &str, setting: &str) -> String {
+    format!("{} = {{ {setting} }}", toml_key(header))
+}
+
+/// The value of `null`, if the exceptions probably mean that there is no value: people write them for that, or the
+/// only one comes several times.
+pub(crate) fn null_setting(near_miss: &NearMiss) -> Option<String> {
+    let is_repeated = near_miss.is_only_exception && near_miss.total - near_miss.exact > 1;
+    match near_miss.exceptions.as_slice() {
+        [] => (is_repeated || near_miss.is_only_exception && is_null_word(&near_miss.first_value))
+            .then(|| toml_string(&near_miss.first_value)),
+        [one] => (is_repeated || is_null_word(one)).then(|| toml_string(one)),
+        several => several.iter().all(|one| is_null_word(one)).then(|| {
+            let texts: Vec<String> = several.iter().map(|one| toml_string(one)).collect();
+            format!("[{}]", texts.join(", "))
+        }),
+    }
+}
+
+/// Whether people write this where there is no value: `-`, `n/a`, `#N/A`, `k. A.`
+fn is_null_word(text: &str) -> bool {
+    const NULL_WORDS: [&str; 12] =
+        ["na", "null", "none", "nan", "nil", "missing", "nv", "ka", "nc", "nd", "tbd", "unknown"];
+    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).collect();
+    letters.is_empty() || NULL_WORDS.contains(&letters.to_lowercase().as_str())
 }

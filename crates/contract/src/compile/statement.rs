@@ -326,7 +326,7 @@ impl<'m> Compiler<'m> {
             };
             let column = facts.columns.iter().find(|column| column.name == field.column.value);
             let Some(column) = column.filter(|column| column.data_type == DataType::Text) else { continue };
-            let null = field.null_text.as_deref();
+            let null = field.null_texts.iter().flatten().next().map(String::as_str);
             if column.possible_types.as_ref().is_none_or(|types| types.includes(kind.value, null)) {
                 continue;
             }
@@ -379,14 +379,15 @@ impl<'m> Compiler<'m> {
             facts: &columns,
             names: &names,
             row_count: None,
-            null_text: None,
+            null_texts: &[],
+            reads_texts: false,
             has_native_numbers: true,
         });
         if fields.is_empty() && !facts.columns.is_empty() {
             let message = format!("`{}` has no visible field", tool.name.value);
             self.error(&tool.name.location, message, "remove `hidden = true` from one of its columns".into());
         }
-        let columns = super::collection::column_shapes(&fields, &declared.fields, None);
+        let columns = super::collection::column_shapes(&fields, &declared.fields, &facts.columns, &[]);
         (columns, fields.into_iter().map(|(_, field)| field).collect())
     }
 }

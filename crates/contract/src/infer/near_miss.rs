@@ -1,13 +1,17 @@
 //! Counts values that are almost numbers or dates, to tell the owner of the data why a column is text.
 
 use super::{DATE, DECIMAL, LOCAL_TIMESTAMP, TIMESTAMP, is_number, number_types};
+use crate::column_format::DateFormat;
 use crate::source::{NearMiss, NearMissType};
 
 /// A longer value is truncated in a message.
 const VALUE_CHARS_MAX: usize = 40;
+const EXCEPTIONS_MAX: usize = 4;
+/// The longest name of a month, and a blank.
+const DIGIT_BYTES_MAX: usize = 12;
 
 /// Counts of the texts of one column.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct NearMissCounts {
     total: u64,
     numbers: SpellingCounts,
@@ -19,6 +23,23 @@ pub(super) struct NearMissCounts {
     /// The shortest and the longest of the numbers, in bytes.
     lengths: Option<(usize, usize)>,
     first: Option<RowText>,
+    /// The distinct texts that neither are numbers or dates nor look like it; `None` if there are too many.
+    exceptions: Option<Vec<String>>,
+}
+
+impl Default for NearMissCounts {
+    fn default() -> Self {
+        Self {
+            total: 0,
+            numbers: SpellingCounts::default(),
+            dates: SpellingCounts::default(),
+            fractions: 0,
+            codes: 0,
+            lengths: None,
+            first: None,
+            exceptions: Some(Vec::new()),
+        }
+    }
 }
 
 /// How many texts are of a type, and how many only look like it.
@@ -89,20 +110,56 @@ impl NearMissCounts {
         } else {
             self.dates.observe_other(row, text);
         }
+        if is_number || is_date {
+            return;
+        }
         // Most texts have no digit near their start, and cost no more than this.
-        if !is_number && !is_date && text.bytes().take(8).any(|byte| byte.is_ascii_digit()) {
-            self.observe_similar(text);
+        let has_digit = text.bytes().take(DIGIT_BYTES_MAX).any(|byte| byte.is_ascii_digit());
+        if !has_digit || !self.observe_similar(text) {
+            self.observe_exception(text);
         }
     }
 
-    fn observe_similar(&mut self, text: &str) {
+    /// Returns whether the text looks like something.
+    fn observe_similar(&mut self, text: &str) -> bool {
         if is_code(text) {
             self.codes += 1;
         } else if looks_like_number(text) {
             self.numbers.similar += 1;
         } else if looks_like_date(text) {
             self.dates.similar += 1;
+        } else {
+            return false;
         }
+        true
+    }
+
+    #[inline]
+    fn observe_exception(&mut self, text: &str) {
+        let Some(exceptions) = &mut self.exceptions else { return };
+        if exceptions.iter().any(|one| one == text) {
+            return;
+        }
+        if exceptions.len() == EXCEPTIONS_MAX || text.len() > VALUE_CHARS_MAX {
+            self.exceptions = None;
+        } else {
+            exceptions.push(text.to_owned());
+        }
+    }
+
+    /// Whether every text that is not blank is a number or a date or looks like one, and some are in another notation.
+    pub(super) fn may_have_own_format(&self) -> bool {
+        let has_similar = self.numbers.similar + self.dates.similar > 0;
+        let blanks =
+            self.exceptions.as_ref().is_some_and(|all| all.iter().all(|text| text.trim().is_empty()));
+        has_similar && blanks && self.codes == 0
+    }
+
+    /// Whether every text is a number or a date, or looks like one: then the column may have a format.
+    pub(super) fn may_have_format(&self) -> bool {
+        let numbers = self.numbers.exact + self.numbers.similar;
+        let dates = self.dates.exact + self.dates.similar;
+        self.total > 0 && (numbers == self.total || dates == self.total)
     }
 
     pub(super) fn near_miss(
@@ -138,6 +195,7 @@ impl NearMissCounts {
             exact_texts,
             is_only_exception: counts.has_only_exception() && exact_texts == 0 && native_others == 0,
             first_value: first.text.clone(),
+            exceptions: self.exceptions.clone().unwrap_or_default(),
             first_location: locate(first.row),
         })
     }
@@ -159,7 +217,7 @@ fn is_code(text: &str) -> bool {
 
 /// A number in another notation than `-1234.5`: with blanks around it, a currency, a percent sign, parentheses,
 /// thousands separators or a decimal comma.
-fn looks_like_number(text: &str) -> bool {
+pub(super) fn looks_like_number(text: &str) -> bool {
     const CURRENCY_CODES: [&str; 8] = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "kr"];
     let is_affix =
         |c: char| c.is_whitespace() || matches!(c, '$' | '€' | '£' | '¥' | '₹' | '₽' | '%' | '+' | '-' | '−');
@@ -199,8 +257,12 @@ fn has_separators(text: &str) -> bool {
     *whole <= 3 && are_groups && (is_last_group || is_fraction) || thousands.is_empty() && is_decimal_point
 }
 
-/// `1/2/2026`, `11.02.26`, `2026/2/11`, with or without a time.
-fn looks_like_date(text: &str) -> bool {
+/// `1/2/2026`, `11.02.26`, `2026/2/11`, `13 Feb 2026`, with or without a time.
+pub(super) fn looks_like_date(text: &str) -> bool {
+    looks_like_numeric_date(text) || !DateFormat::candidates(text).is_empty()
+}
+
+fn looks_like_numeric_date(text: &str) -> bool {
     let date = text.trim().split([' ', 'T']).next().unwrap_or_default();
     let parts: Vec<&str> = date.split(['/', '.', '-']).collect();
     let number = |part: &str, digits: std::ops::RangeInclusive<usize>, max: u32| {
@@ -276,7 +338,15 @@ mod tests {
 
     #[test]
     fn dates_in_other_notations_are_recognized() {
-        for text in ["1/2/2026", "31.12.2025", "11.02.26", "2026/2/11", "12-31-2025 10:00"] {
+        for text in [
+            "1/2/2026",
+            "31.12.2025",
+            "11.02.26",
+            "2026/2/11",
+            "12-31-2025 10:00",
+            "13 Feb 2026",
+            "September 3, 2026",
+        ] {
             assert!(looks_like_date(text), "{text}");
         }
         for text in ["1.2.3", "32.13.2025", "192.168.1.1", "tbd", "1/2", "555-123-4567"] {

@@ -4,11 +4,13 @@ use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, sugge
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
 use super::sources::{DeclaredSources, reject_misplaced_keys, resolve_source};
 use super::{
-    BYTES_MAX_DEFAULT, Collection, Confirm, FORMATS, Field, Operation, ROWS_MAX_DEFAULT,
+    BYTES_MAX_DEFAULT, Collection, Confirm, DeclaredLayout, FORMATS, Field, Operation, ROWS_MAX_DEFAULT,
     SEARCH_ROWS_MAX_DEFAULT, SourceKind,
 };
+use crate::column_format::{BooleanFormat, DateFormat, NumberFormat};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, Located};
+use crate::infer::DeclaredFormats;
 use crate::names;
 
 pub(super) fn parse_collection(
@@ -27,7 +29,13 @@ pub(super) fn parse_collection(
     let keys = OperationKeys::locate(t);
     let table_name = reader.text(t, "table");
     let sheet = reader.text(t, "sheet");
-    let header_row = reader.integer(t, "header_row");
+    let layout = DeclaredLayout {
+        header_row: reader.integer(t, "header_row"),
+        header_rows: reader.integer(t, "header_rows"),
+        skip_rows: reader.integer(t, "skip_rows"),
+        footer_rows: reader.integer(t, "footer_rows"),
+        stop_at: text_value(reader.text(t, "stop_at")),
+    };
     let key: Vec<Located<String>> =
         reader.columns(t, "key").unwrap_or_default().into_iter().map(located_text).collect();
     let description = text_value(reader.text(t, "description"));
@@ -38,7 +46,8 @@ pub(super) fn parse_collection(
     let search_rows_max = reader.integer(t, "search_rows_max");
     let rows_max = reader.integer(t, "rows_max");
     let bytes_max = reader.integer(t, "bytes_max");
-    let null = text_value(reader.text(t, "null"));
+    let null_texts = reader.texts(t, "null").unwrap_or_default();
+    let formats = parse_formats(reader, t);
     let version = reader.text(t, "version").map(located_text);
     let version_required = reader.boolean(t, "version_required");
     let confirm = parse_confirm(reader, t);
@@ -50,7 +59,7 @@ pub(super) fn parse_collection(
         name: name?,
         source: source?,
         table: table_name.or(sheet).map(located_text),
-        header_row,
+        layout,
         key,
         description,
         operations,
@@ -58,7 +67,8 @@ pub(super) fn parse_collection(
         sort,
         rows_max: rows_max.unwrap_or(ROWS_MAX_DEFAULT),
         bytes_max: bytes_max.unwrap_or(BYTES_MAX_DEFAULT),
-        null_text: null,
+        null_texts,
+        formats: formats.map(|formats| formats.value).unwrap_or_default(),
         fields,
         search,
         search_rows_max: search_rows_max.unwrap_or(SEARCH_ROWS_MAX_DEFAULT),
@@ -247,7 +257,8 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         allowed: reader.literals(t, "enum").unwrap_or_default(),
         description: text_value(reader.text(t, "description")),
         name: reader.text(t, "name").and_then(|text| parse_field_name(reader, text)),
-        null_text: text_value(reader.text(t, "null")),
+        null_texts: reader.texts(t, "null"),
+        formats: parse_formats(reader, t),
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
         sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
         show_values: show_values.then_some(show_values_location).flatten(),
@@ -299,6 +310,47 @@ pub(super) fn parse_format(
         }
     }
     Some(text.located(format?))
+}
+
+/// The formats of a column or of a whole table, at the location of the first.
+fn parse_formats(
+    reader: &mut ManifestReader<'_>,
+    table: &mut TomlTable<'_>,
+) -> Option<Located<DeclaredFormats>> {
+    let (mut formats, mut location) = (DeclaredFormats::default(), None);
+    let mut parse = |name: &str, set: &mut dyn FnMut(&str) -> bool, help: &str| {
+        let Some(text) = reader.text(table, name) else { return };
+        location.get_or_insert_with(|| text.location.clone());
+        if !set(&text.value) {
+            let what = name.replace('_', " ");
+            reader.error(&text.location, format!("{} is not a {what}", text.quoted()), help);
+        }
+    };
+    parse(
+        "number_format",
+        &mut |text| {
+            formats.number = NumberFormat::from_example(text);
+            formats.number.is_some()
+        },
+        "write 1234 or 1234.50 as the file would: `1.234,50`, `1 234,5 €`, `$1,234.50`, `(1,234.50)`, `1234,5 %`",
+    );
+    parse(
+        "date_format",
+        &mut |text| {
+            formats.date = DateFormat::from_pattern(text);
+            formats.date.is_some()
+        },
+        "use `dd`, `mm` or `mmm`, `yyyy` or `yy`, and `hh:mm:ss`: `dd/mm/yyyy`, `d. mmmm yyyy (de)`, `m/d/yyyy h:mm AM`",
+    );
+    parse(
+        "boolean_format",
+        &mut |text| {
+            formats.boolean = BooleanFormat::from_pattern(text);
+            formats.boolean.is_some()
+        },
+        "write the two words with a `/` between them, the one for true first: `ja/nein`",
+    );
+    location.map(|location| Located::new(formats, location))
 }
 
 /// Reports an unknown type, and suggests ours for the names that other tools and databases use.

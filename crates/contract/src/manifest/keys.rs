@@ -5,7 +5,7 @@
 
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
-    HEADER_ROW_LIMIT, Operation, ROWS_MAX_LIMIT, SEARCH_ROWS_MAX_LIMIT, SourceKind,
+    HEADER_HEIGHT_LIMIT, HEADER_ROW_LIMIT, Operation, ROWS_MAX_LIMIT, SEARCH_ROWS_MAX_LIMIT, SourceKind,
 };
 use crate::data_type::DataType;
 use crate::names;
@@ -53,10 +53,12 @@ pub enum ValueType {
     Rate,
     /// The name of a column, or an array of them.
     Columns,
+    /// A text, or an array of distinct texts. May be empty.
+    Texts,
     /// `true`, `false`, or an array of field names.
     FieldSelection,
-    /// An array of texts.
-    Texts,
+    /// An array of names.
+    Names,
     /// An array of texts or of integers.
     Literals,
     /// A text, a number, `true` or `false`.
@@ -162,6 +164,42 @@ const ROWS: ValueType = ValueType::Integer { min: 1, max: ROWS_MAX_LIMIT as u64 
 const BYTES: ValueType = ValueType::Integer { min: BYTES_MAX_MINIMUM as u64, max: BYTES_MAX_LIMIT as u64 };
 const WORKBOOKS: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Xlsx, SourceKind::Xls, SourceKind::Ods]);
 const CSV: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Csv]);
+/// Files whose rows people lay out themselves.
+const SHEETS: AppliesTo =
+    AppliesTo::SourceKinds(&[SourceKind::Csv, SourceKind::Xlsx, SourceKind::Xls, SourceKind::Ods]);
+const FILES: AppliesTo = AppliesTo::SourceKinds(&[
+    SourceKind::Csv,
+    SourceKind::Xlsx,
+    SourceKind::Xls,
+    SourceKind::Ods,
+    SourceKind::Json,
+    SourceKind::JsonLines,
+]);
+const NULL_ALIASES: &[&str] = &["nulls", "na_values", "null_values", "missing"];
+const PATTERN: ValueType = ValueType::Text(TextLength::NonBlank(100));
+const NUMBER_FORMAT: Key = Key::new(
+    "number_format",
+    PATTERN,
+    "How numbers are written, by an example: 1234, or 1234 and a half. `1.234,50 €`, `$1,234.50`, `12` with `%` as \
+     `1234,5 %`, `(1,234.50)` for negative numbers in parentheses.",
+)
+.default_text("inferred, if every value fits one format only")
+.example("\"1.234,50 €\"")
+.aliases(&["decimal", "decimal_separator", "thousands", "locale"]);
+const DATE_FORMAT: Key = Key::new(
+    "date_format",
+    PATTERN,
+    "How dates are written: `d` or `dd`, `m` or `mm`, `mmm` or `mmmm` for names, `yy` or `yyyy`, then perhaps `hh:mm`, \
+     `hh:mm:ss` or `h:mm AM`. The language of names other than English comes last: `d. mmmm yyyy (de)`, `(fr)`, `(es)`.",
+)
+.default_text("inferred, if every value fits one format only")
+.example("\"dd/mm/yyyy\"")
+.aliases(&["dateformat", "dayfirst", "day_first", "datetime_format", "timestamp_format"]);
+const BOOLEAN_FORMAT: Key =
+    Key::new("boolean_format", PATTERN, "The words for true and false, with a `/` between them.")
+        .default_text("inferred, if every value is one of two known words")
+        .example("\"ja/nein\"")
+        .aliases(&["true_values", "false_values", "boolean"]);
 const _: () = assert!(BYTES_MAX_DEFAULT == 65_536, "the default text of `bytes_max` says so");
 
 pub static ROOT: Section = Section {
@@ -199,27 +237,27 @@ pub static PERMISSIONS: Section = Section {
     keys: &[
         Key::new(
             "network",
-            ValueType::Texts,
+            ValueType::Names,
             "Hosts that `ctx.fetch` may reach, over https unless `http://` is written: `api.example.com`, \
              `*.example.com`, `http://localhost:3000`.",
         )
         .default_text("none")
         .example("[\"api.example.com\"]")
         .aliases(&["hosts", "net", "fetch"]),
-        Key::new("files", ValueType::Texts, "Folders, inside this one, that `ctx.files` may read.")
+        Key::new("files", ValueType::Names, "Folders, inside this one, that `ctx.files` may read.")
             .default_text("none")
             .example("[\"data\"]")
             .aliases(&["read"]),
-        Key::new("writable_files", ValueType::Texts, "Folders that `ctx.files` may also write to.")
+        Key::new("writable_files", ValueType::Names, "Folders that `ctx.files` may also write to.")
             .default_text("none")
             .example("[\"out\"]")
             .aliases(&["write"]),
-        Key::new("env", ValueType::Texts, "Environment variables that `ctx.env` has.")
+        Key::new("env", ValueType::Names, "Environment variables that `ctx.env` has.")
             .default_text("none")
             .example("[\"REGION\"]"),
         Key::new(
             "secrets",
-            ValueType::Texts,
+            ValueType::Names,
             "Environment variables that `ctx.secret` returns. They never appear in logs.",
         )
         .default_text("none")
@@ -294,7 +332,10 @@ pub static SOURCE: Section = Section {
         .example("\"shift_jis\"")
         .aliases(&["charset", "codepage", "character_set"])
         .applies_to(CSV),
-        Key::new("null", VALUE, "The text that means NULL.").example("\"n/a\"").applies_to(CSV),
+        Key::new("null", ValueType::Texts, "The text that means NULL, or several.")
+            .example("[\"-\", \"n/a\"]")
+            .aliases(NULL_ALIASES)
+            .applies_to(CSV),
         Key::new(
             "formulas",
             ValueType::OneOf(|| vec!["refuse", "keep"]),
@@ -337,12 +378,46 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "header_row",
             ValueType::Integer { min: 1, max: HEADER_ROW_LIMIT as u64 },
-            "The row with the column names, counted from 1.",
+            "The row with the column names, counted from 1; in a CSV file, its line.",
         )
-        .default_text("the first row that is not empty")
+        .default_text("the first row that is not empty, after titles")
         .example("3")
         .aliases(&["header", "headers"])
-        .applies_to(WORKBOOKS),
+        .applies_to(SHEETS),
+        Key::new(
+            "header_rows",
+            ValueType::Integer { min: 1, max: HEADER_HEIGHT_LIMIT as u64 },
+            "How many rows the column names take. Names above each other are joined, and a name above several columns \
+             counts for each of them.",
+        )
+        .default_text("1, or 2 where the rows show it")
+        .example("2")
+        .applies_to(SHEETS),
+        Key::new(
+            "skip_rows",
+            ValueType::Integer { min: 0, max: HEADER_ROW_LIMIT as u64 },
+            "How many rows at the top are not part of the table; in a CSV file, lines.",
+        )
+        .default_text("titles and notes above the table")
+        .example("4")
+        .aliases(&["skiprows", "skip", "skip_lines"])
+        .applies_to(SHEETS),
+        Key::new(
+            "footer_rows",
+            ValueType::Integer { min: 0, max: HEADER_ROW_LIMIT as u64 },
+            "How many rows at the end are not part of the table. 0 keeps every row, also rows with totals.",
+        )
+        .default_text("totals and notes below the table")
+        .example("2")
+        .aliases(&["skipfooter", "skip_footer", "footer"])
+        .applies_to(SHEETS),
+        Key::new(
+            "stop_at",
+            ValueType::Text(TextLength::NonBlank(COLUMN_CHARS_MAX)),
+            "The table ends before the first row that begins with this text.",
+        )
+        .example("\"Total\"")
+        .applies_to(SHEETS),
         Key::new("key", ValueType::Columns, "The column, or the columns together, that identify a row.")
             .default_text("the primary key, or a column with a unique value in every row")
             .example("\"email\"")
@@ -388,7 +463,12 @@ pub static COLLECTION: Section = Section {
             .default_text("65536")
             .example("32768")
             .aliases(&["max_bytes"]),
-        Key::new("null", VALUE, "The text that means NULL, in every column.").example("\"n/a\""),
+        Key::new("null", ValueType::Texts, "The text that means NULL in every column, or several.")
+            .example("[\"-\", \"n/a\"]")
+            .aliases(NULL_ALIASES),
+        NUMBER_FORMAT.applies_to(FILES),
+        DATE_FORMAT.applies_to(FILES),
+        BOOLEAN_FORMAT.applies_to(FILES),
         Key::new(
             "version",
             COLUMN,
@@ -439,7 +519,12 @@ pub static FIELD: Section = Section {
             .default_text("generated from the column's name")
             .example("\"signup\"")
             .aliases(&["rename", "alias", "title"]),
-        Key::new("null", VALUE, "The text that means NULL.").example("\"-\""),
+        Key::new("null", ValueType::Texts, "The text that means NULL, or several.")
+            .example("\"-\"")
+            .aliases(NULL_ALIASES),
+        NUMBER_FORMAT,
+        DATE_FORMAT,
+        BOOLEAN_FORMAT,
         Key::new("hidden", ValueType::Boolean, "Hides the column from callers.")
             .default_text("`false`")
             .example("true")

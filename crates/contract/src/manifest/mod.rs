@@ -25,6 +25,7 @@ use toml::de::DeTable;
 
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
+use crate::infer::DeclaredFormats;
 use crate::source::{SourceLocation, WriteCapabilities};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
@@ -49,6 +50,8 @@ pub const CHANGES_MAX_DEFAULT: u32 = 1;
 pub const CHANGES_MAX_LIMIT: u32 = 100_000;
 /// The number of rows of the largest sheet.
 pub const HEADER_ROW_LIMIT: u32 = 1_048_576;
+/// No more rows than this have names of columns.
+pub const HEADER_HEIGHT_LIMIT: u32 = 5;
 
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
@@ -101,7 +104,7 @@ pub enum SourceSettings {
         /// `None` to detect it.
         encoding: Option<&'static Encoding>,
         /// The text that means NULL.
-        null_text: Option<String>,
+        null_texts: Vec<String>,
         formulas: FormulaPolicy,
     },
     /// A workbook: XLSX, XLS or ODS.
@@ -215,8 +218,7 @@ pub struct Collection {
     pub source: Located<String>,
     /// `table` or `sheet`. `None`: the collection's name, or the only table.
     pub table: Option<Located<String>>,
-    /// The row of a sheet with the column names, from 1. `None`: the first row that is not empty.
-    pub header_row: Option<u32>,
+    pub layout: DeclaredLayout,
     /// Columns; empty if the author omits it.
     pub key: Vec<Located<String>>,
     pub description: Option<String>,
@@ -226,8 +228,10 @@ pub struct Collection {
     pub sort: FieldSelection,
     pub rows_max: u32,
     pub bytes_max: u32,
-    /// The text that means NULL.
-    pub null_text: Option<String>,
+    /// The texts that mean NULL in every column.
+    pub null_texts: Vec<String>,
+    /// How the values of columns are written. A column that does not fit stays text.
+    pub formats: DeclaredFormats,
     pub fields: Vec<Field>,
     pub search: FieldSelection,
     /// The maximum number of rows that a search without an index scans.
@@ -238,6 +242,21 @@ pub struct Collection {
     pub version_required: bool,
     /// Whether the user must approve `update` and `delete`.
     pub confirm: Confirm,
+}
+
+/// Where the table is on a sheet or in a CSV file. What the author omits is detected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeclaredLayout {
+    /// The first row with column names, from 1; in a CSV file, its line.
+    pub header_row: Option<u32>,
+    /// How many rows the column names take.
+    pub header_rows: Option<u32>,
+    /// How many rows or lines before the table are not part of it.
+    pub skip_rows: Option<u32>,
+    /// How many rows at the end are not part of it.
+    pub footer_rows: Option<u32>,
+    /// The table ends before the first row that begins with this text.
+    pub stop_at: Option<String>,
 }
 
 /// Whether the user must approve a write.
@@ -312,8 +331,10 @@ pub struct Field {
     pub show_values: Option<FileLocation>,
     /// The name that callers use.
     pub name: Option<Located<String>>,
-    /// The text that means NULL.
-    pub null_text: Option<String>,
+    /// The texts that mean NULL. `None`: those of the collection.
+    pub null_texts: Option<Vec<String>>,
+    /// How its values are written, at the location of the first of the keys. Every value must fit.
+    pub formats: Option<Located<DeclaredFormats>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

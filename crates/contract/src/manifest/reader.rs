@@ -386,11 +386,28 @@ impl<'e> ManifestReader<'e> {
     }
 
     /// Distinct texts; none if the key is missing.
-    pub(super) fn texts(&mut self, table: &mut TomlTable<'_>, name: &str) -> Vec<TextValue> {
+    pub(super) fn names(&mut self, table: &mut TomlTable<'_>, name: &str) -> Vec<TextValue> {
         let (key, entry) = table.take(name);
-        let ValueType::Texts = key.value_type else { unreachable!("`{name}` is texts") };
+        let ValueType::Names = key.value_type else { unreachable!("`{name}` is names") };
         let Some(entry) = entry else { return Vec::new() };
         self.distinct_texts(&entry, "an array of strings", COLUMN_CHARS_MAX).unwrap_or_default()
+    }
+
+    /// Distinct texts: an array, or a single one. Any of them may be empty.
+    pub(super) fn texts(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<String>> {
+        let (key, entry) = table.take(name);
+        let ValueType::Texts = key.value_type else { unreachable!("`{name}` is texts") };
+        let (entry, length) = (entry?, TextLength::Any(COLUMN_CHARS_MAX));
+        if let DeValue::String(_) = entry.value.get_ref() {
+            return self.entry_text(&entry, length).map(|one| vec![one.value]);
+        }
+        let items = self.items(&entry, "a string or an array of strings")?;
+        let texts: Vec<TextValue> = items.iter().filter_map(|item| self.entry_text(item, length)).collect();
+        let values: Vec<(&str, &FileLocation)> =
+            texts.iter().map(|text| (text.value.as_str(), &text.location)).collect();
+        let duplicates = duplicate_errors(&values);
+        self.diagnostics.extend(duplicates);
+        Some(texts.into_iter().map(|text| text.value).collect())
     }
 
     /// At least one distinct text. The caller checks whether they are among the known words.

@@ -114,8 +114,9 @@ fn describe_value_type(key: &Key) -> String {
             format!("calls, `/` and `s`, `min`, `h` or `day`; at most {} calls", rate::CALLS_LIMIT)
         }
         ValueType::Columns => "column name, or an array of them".into(),
+        ValueType::Texts => "string, or an array of them".into(),
         ValueType::FieldSelection => "`true` (all), `false` (none) or an array of names".into(),
-        ValueType::Texts => "array of texts".into(),
+        ValueType::Names => "array of texts".into(),
         ValueType::Literals => "array of texts or of integers".into(),
         ValueType::Literal => "text, number, `true` or `false`".into(),
         ValueType::Table(_) => "table".into(),

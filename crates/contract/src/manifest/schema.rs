@@ -57,8 +57,12 @@ fn key_schema(key: &'static Key) -> Value {
             json!({ "anyOf": [{ "type": "string", "pattern": rate::PATTERN }, variable_schema()] })
         }
         ValueType::Columns => json!({ "anyOf": [text_schema(TextLength::NonEmpty(0)), names_schema(1)] }),
+        ValueType::Texts => json!({ "anyOf": [
+            text_schema(TextLength::Any(0)),
+            { "type": "array", "items": text_schema(TextLength::Any(0)), "minItems": 1, "uniqueItems": true },
+        ] }),
         ValueType::FieldSelection => json!({ "anyOf": [{ "type": "boolean" }, names_schema(0)] }),
-        ValueType::Texts => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
+        ValueType::Names => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         ValueType::Literals => json!({
             "type": "array",
             "minItems": 1,

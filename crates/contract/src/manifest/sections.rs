@@ -36,7 +36,7 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
 fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {
     let Some((_, mut table)) = reader.table(root, "permissions") else { return Permissions::default() };
     let t = &mut table;
-    let mut texts = |name| reader.texts(t, name).into_iter().map(located_text).collect();
+    let mut texts = |name| reader.names(t, name).into_iter().map(located_text).collect();
     let permissions = Permissions {
         network: texts("network"),
         files: texts("files"),

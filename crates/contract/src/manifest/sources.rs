@@ -4,7 +4,7 @@ use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, X_USER_DEFINED};
 
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
-use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown, text_value};
+use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown};
 use super::{FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat};
 use crate::diagnostic::{FileLocation, Located};
 use crate::source::SourceLocation;
@@ -71,14 +71,14 @@ fn parse_settings(
 ) -> SourceSettings {
     let delimiter = parse_delimiter(reader, t);
     let encoding = parse_encoding(reader, t);
-    let null = text_value(reader.text(t, "null"));
+    let null_texts = reader.texts(t, "null").unwrap_or_default();
     let formulas = reader.one_of(t, "formulas").map(|(_, word)| word);
     let at = reader.text(t, "at").and_then(|text| parse_pointer(reader, text));
     match kind {
         SourceKind::Sqlite => SourceSettings::Sqlite,
         SourceKind::Csv => {
             let formulas = if formulas == Some("keep") { FormulaPolicy::Keep } else { FormulaPolicy::Refuse };
-            SourceSettings::Csv { delimiter, encoding, null_text: null, formulas }
+            SourceSettings::Csv { delimiter, encoding, null_texts, formulas }
         }
         SourceKind::Xlsx => SourceSettings::Workbook(WorkbookFormat::Xlsx),
         SourceKind::Xls => SourceSettings::Workbook(WorkbookFormat::Xls),
@@ -112,7 +112,6 @@ pub(super) fn reject_misplaced_keys(
             ("table", kind) if kind.is_workbook() => "write `sheet` instead",
             ("sheet", SourceKind::Sqlite) => "write `table` instead",
             ("table" | "sheet", _) => "remove it: such a file is one table",
-            ("header_row", SourceKind::Csv) => "remove it: the first line of a csv file has the column names",
             ("at", SourceKind::JsonLines) => "remove it: each line is a row",
             ("null", _) => "move it to the collection, or to one of its fields",
             _ => "remove it",

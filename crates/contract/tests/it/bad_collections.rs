@@ -49,14 +49,59 @@ fn rejects_a_sheet_of_a_json_lines_file() {
 }
 
 #[test]
-fn rejects_a_header_row_of_a_csv_file() {
-    assert_snapshot!(diagnostics_of("crm.csv", "header_row = 2"), @r"
-    error: `header_row` is only for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
+fn rejects_a_header_row_of_a_json_file() {
+    assert_snapshot!(diagnostics_of("crm.json", "header_row = 2"), @r"
+    error: `header_row` is only for sources of the kind `csv`, `xlsx`, `xls` or `ods`, and this one is `json`
      --> spile.toml:4:1
       |
     4 | header_row = 2
       | ^^^^^^^^^^
-      = help: remove it: the first line of a csv file has the column names
+      = help: remove it
+    ");
+}
+
+#[test]
+fn rejects_formats_that_nothing_could_be_read_with() {
+    assert_snapshot!(diagnostics_of("crm.csv", "number_format = '12,34'\ndate_format = 'dd.mm.jjjj'\nboolean_format = 'ja'"), @r"
+    error: `12,34` is not a number format
+     --> spile.toml:4:17
+      |
+    4 | number_format = '12,34'
+      |                 ^^^^^^^
+      = help: write 1234 or 1234.50 as the file would: `1.234,50`, `1 234,5 €`, `$1,234.50`, `(1,234.50)`, `1234,5 %`
+
+    error: `dd.mm.jjjj` is not a date format
+     --> spile.toml:5:15
+      |
+    5 | date_format = 'dd.mm.jjjj'
+      |               ^^^^^^^^^^^^
+      = help: use `dd`, `mm` or `mmm`, `yyyy` or `yy`, and `hh:mm:ss`: `dd/mm/yyyy`, `d. mmmm yyyy (de)`, `m/d/yyyy h:mm AM`
+
+    error: `ja` is not a boolean format
+     --> spile.toml:6:18
+      |
+    6 | boolean_format = 'ja'
+      |                  ^^^^
+      = help: write the two words with a `/` between them, the one for true first: `ja/nein`
+    ");
+}
+
+#[test]
+fn rejects_formats_of_a_database() {
+    assert_snapshot!(diagnostics_of("crm.db", "number_format = '1.234,50'\nstop_at = 'Total'"), @r"
+    error: `number_format` is only for sources of the kind `csv`, `xlsx`, `xls`, `ods`, `json` or `jsonl`, and this one is `sqlite`
+     --> spile.toml:4:1
+      |
+    4 | number_format = '1.234,50'
+      | ^^^^^^^^^^^^^
+      = help: remove it
+
+    error: `stop_at` is only for sources of the kind `csv`, `xlsx`, `xls` or `ods`, and this one is `sqlite`
+     --> spile.toml:5:1
+      |
+    5 | stop_at = 'Total'
+      | ^^^^^^^
+      = help: remove it
     ");
 }
 

@@ -138,6 +138,7 @@ fn near_miss(name: &str, data_type: DataType, exact: u64, similar: u64, first: &
         total: 500,
         exact_texts: 0,
         first_value: first.to_owned(),
+        exceptions: Vec::new(),
         is_only_exception: false,
         first_location: "C10".to_owned(),
     };
@@ -164,7 +165,7 @@ fn whole_numbers_that_are_stored_as_text_are_reported_with_their_type() {
     let (_, found) =
         try_compile(&source_facts("orders", 500, vec![column]), "orders.xlsx", "[collections.orders]\n");
     let help = found[0].help.as_deref().unwrap_or_default();
-    assert!(help.contains("declare `as = \"integer\"`"), "{help}");
+    assert!(help.contains("set `qty = { as = \"integer\" }`"), "{help}");
 }
 
 #[test]
@@ -186,28 +187,28 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `amount = { as = "text" }`
 
     warning: `orders`: `betrag` is text: 500 of 500 values look like numbers but are not plain numbers, first `989,79` in C10
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `as = "text"`
+      = help: it sorts as text and has no range filters; write numbers like `1234.5`, or accept it with `betrag = { as = "text" }`
 
     warning: `orders`: `price` is not of one type: 499 of 500 values are numbers and 1 looks like a number, C10 is `10.5 `
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `price = { as = "text" }`
 
     warning: `orders`: `stored as text` is text: 500 of 500 values are numbers, C10 is `1.50`
      --> spile.toml:3:14
       |
     3 | [collections.orders]
       |              ^^^^^^
-      = help: it sorts as text; declare `as = "decimal"`, or accept it with `as = "text"`
+      = help: it sorts as text; set `"stored as text" = { as = "decimal" }`, or accept it with `"stored as text" = { as = "text" }`
     "#);
     let settled = "[collections.orders.fields]\namount = { as = 'text' }\nbetrag = { hidden = true }\n\
                    price = { sensitive = true }\n'stored as text' = { as = 'decimal' }\n";
@@ -218,7 +219,7 @@ fn columns_that_are_almost_numbers_are_reported_with_count_and_first_exception()
       |
     3 | [collections.orders.fields]
       |              ^^^^^^
-      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `as = "text"`
+      = help: the exceptions sort after all numbers; write them like `1234.5`, or accept it with `price = { as = "text" }`
     "#);
 }
 
@@ -247,15 +248,22 @@ fn near_misses_name_texts_missing_values_and_unnamed_columns() {
         .iter()
         .map(|one| format!("{}; {}", one.message, one.help.as_deref().unwrap_or_default()))
         .collect();
-    let null = "if this means that there is no value, set `null = \"#N/A\"` for the column, or accept it with `as = \"text\"`";
+    let null = |key: &str| {
+        format!(
+            "if this means that there is no value, set `{key} = {{ null = \"#N/A\" }}`, or accept it with \
+             `{key} = {{ as = \"text\" }}`"
+        )
+    };
+    let (missing, unnamed) = (null("missing"), null("\" \""));
     assert_eq!(
         lines,
         [
             "`orders`: `digits` is not of one type: 375 of 500 values are numbers and 125 are texts of digits, C10 is the \
-             text `#N/A`; it sorts as text; declare `as = \"decimal\"`, or accept it with `as = \"text\"`"
+             text `#N/A`; it sorts as text; set `digits = { as = \"decimal\" }`, or accept it with \
+             `digits = { as = \"text\" }`"
                 .to_owned(),
-            format!("`orders`: `missing` is not of one type: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
-            format!("`orders`: `column_4` is text: 499 of 500 values are numbers, C10 is `#N/A`; {null}"),
+            format!("`orders`: `missing` is not of one type: 499 of 500 values are numbers, C10 is `#N/A`; {missing}"),
+            format!("`orders`: `column_4` is text: 499 of 500 values are numbers, C10 is `#N/A`; {unnamed}"),
         ]
     );
 }

@@ -94,7 +94,7 @@ fn every_key_is_parsed() {
         SourceSettings::Csv {
             delimiter: Some(b'\t'),
             encoding: None,
-            null_text: Some("n/a".into()),
+            null_texts: vec!["n/a".into()],
             formulas: FormulaPolicy::Refuse
         }
     );
@@ -119,7 +119,8 @@ fn every_key_is_parsed() {
     let [email, plan, level, date, notes] = customers.fields.as_slice() else { panic!("five fields") };
     assert_eq!(email.format.as_ref().map(|format| format.value), Some("email"));
     assert_eq!(plan.allowed[1].value, Literal::Text("emerald".into()));
-    assert_eq!((plan.null_text.as_deref(), customers.null_text.as_deref()), (Some("-"), Some("")));
+    assert_eq!(plan.null_texts.as_deref(), Some(&["-".to_owned()][..]));
+    assert_eq!(customers.null_texts, [""]);
     assert_eq!(level.allowed[0].value, Literal::Integer(1));
     assert_eq!(date.data_type.as_ref().map(|kind| kind.value), Some(DataType::Date));
     assert_eq!(date.name.as_ref().map(|name| name.value.as_str()), Some("signup"));
@@ -223,7 +224,7 @@ fn every_kind_of_source_has_its_own_settings() {
             SourceSettings::Csv {
                 delimiter: None,
                 encoding: None,
-                null_text: None,
+                null_texts: Vec::new(),
                 formulas: FormulaPolicy::Keep,
             },
         ),
@@ -232,7 +233,7 @@ fn every_kind_of_source_has_its_own_settings() {
             SourceSettings::Csv {
                 delimiter: None,
                 encoding: None,
-                null_text: None,
+                null_texts: Vec::new(),
                 formulas: FormulaPolicy::Refuse,
             },
         ),
@@ -263,7 +264,7 @@ fn sheet_is_an_alias_of_table() {
     let manifest = parse_manifest(text);
     let [b] = manifest.collections.as_slice() else { panic!("one") };
     assert_eq!(b.table.as_ref().map(|table| table.value.as_str()), Some("Q1 2026"));
-    assert_eq!(b.header_row, Some(3));
+    assert_eq!(b.layout.header_row, Some(3));
 }
 
 #[test]

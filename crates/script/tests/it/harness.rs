@@ -15,7 +15,7 @@ use script::{
 use serde_json::Value;
 use spile_core::{ClientCapabilities, Limits, Principal, Provider};
 use tempfile::TempDir;
-use wire::{Decoded, Defaults, Peer, Version};
+use wire::{Decoded, MessageContext, Peer, Version};
 
 const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
 
@@ -170,11 +170,12 @@ fn stateless_call(tool: &str, arguments: &str, params: &str) -> String {
 
 pub async fn respond(server: &Arc<Server>, message: &str) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
-    let Decoded::Request(request) = server.decode(message.as_bytes().to_vec(), Defaults::Pipe(Some(peer)))
+    let Decoded::Request(request) =
+        server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::Stateless) {
+    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Call(in_flight) => finish(PendingResponse::Single(in_flight)).await,
         Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => body,
         Dispatched::Subscription(_) => panic!("a call"),
@@ -212,12 +213,17 @@ impl PipeClient {
         let message = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":7}}}}}}"#
         );
-        let Decoded::Request(request) = self.server.decode(message.into_bytes(), Defaults::Pipe(Some(peer)))
-        else {
+        let Decoded::Request(request) = self.server.decode(
+            message.into_bytes(),
+            MessageContext::Pipe(Some(peer)),
+            &self.server.snapshot(),
+        ) else {
             panic!("a request")
         };
         let channel = ReplyChannel::Pipe(self.connection.clone());
-        let Dispatched::Call(in_flight) = self.server.dispatch(request, &ANONYMOUS, channel) else {
+        let Dispatched::Call(in_flight) =
+            self.server.dispatch(request, &ANONYMOUS, channel, self.server.snapshot())
+        else {
             panic!("a call")
         };
         let mut pending = PendingResponse::Single(in_flight);

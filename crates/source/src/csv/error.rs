@@ -19,6 +19,10 @@ use crate::watch::FileError;
 pub(super) enum CsvError {
     File(FileError),
     Empty,
+    /// The declared line of the header is beyond the end, or blank.
+    NoHeader {
+        line: usize,
+    },
     WrongFormat(ForeignFormat),
     Nul {
         location: TextLocation,
@@ -131,6 +135,7 @@ impl CsvError {
             | Self::MissingKey { location, .. } => Some(location),
             Self::File(_)
             | Self::Empty
+            | Self::NoHeader { .. }
             | Self::WrongFormat(_)
             | Self::InvalidUtf16
             | Self::OtherEncoding { .. }
@@ -170,6 +175,10 @@ impl CsvError {
                 (problem, "split it, or load it into SQLite".into())
             }
             Self::File(file_error) => file_error.error_text(file, "CSV file"),
+            Self::NoHeader { line } => (
+                format!("`{file}` has no column names on line {line}"),
+                "correct `header_row` or `skip_rows` in the manifest".into(),
+            ),
             Self::Empty => (format!("`{file}` is empty"), "name the columns in its first line".into()),
             Self::WrongFormat(format) => {
                 let (problem, help) = format.description_and_help();

@@ -4,22 +4,24 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
-use contract::infer::TypeInference;
-use contract::source::SourceError;
+use contract::infer::{DeclaredFormats, FormatInference, FormatOutcome, TextClass, TypeInference};
+use contract::manifest::DeclaredLayout;
+use contract::source::{AmbiguousFormat, HeaderRows, LayoutNote, LayoutNoteKind, SourceError, TableOptions};
+use contract::{ColumnFormat, DataType};
 
 use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
 use super::error::{CsvError, RaggedCause};
 use super::formula_guard::LeadingSigns;
-use super::index::CsvKeyIndex;
+use super::index::{CsvKeyIndex, KeyField};
 use super::location::{TextLocation, line_at};
 use super::sniff::{self, FileExtension};
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 use super::table::{CsvColumnProfile, CsvTable};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
 use crate::key_index::{DuplicateKey, KeyCandidate, find_key_column};
+use crate::layout::{self, DataRows, HEAD_ROWS_MAX, HeaderLayout, LeftOutRows, SketchedCell, SketchedRow};
 use crate::watch::{FileError, FileLoader};
 
 /// Loads files of delimiter-separated text.
@@ -100,7 +102,8 @@ impl CsvSnapshot {
         let long: Vec<u32> =
             (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
         let is_candidate = |profile: &CsvColumnProfile| {
-            KeyCandidate::is_key_type(profile.data_type) && !profile.has_empty && !profile.has_null
+            let is_plain = KeyCandidate::is_key_type(profile.data_type) && profile.format.is_none();
+            is_plain && !profile.has_empty && !profile.has_null
         };
         let columns = table.header.iter().zip(&table.profiles).enumerate();
         let candidates = columns
@@ -109,13 +112,15 @@ impl CsvSnapshot {
         let is_long =
             |position: usize| long.iter().any(|row| table.field_text(*row, position).len() > KEY_BYTES_MAX);
         find_key_column(candidates, table.len(), |position, rows| match rows == table.len() {
-            true => !is_long(position) && self.index(&[position]).is_ok(),
-            false => !is_long(position) && CsvKeyIndex::build(table, &[position], rows).is_ok(),
+            true => !is_long(position) && self.index(vec![KeyField::plain(position)]).is_ok(),
+            false => {
+                !is_long(position) && CsvKeyIndex::build(table, vec![KeyField::plain(position)], rows).is_ok()
+            }
         })
     }
 
     /// The index over these columns; built once.
-    pub(super) fn index(&self, columns: &[usize]) -> Result<Arc<CsvKeyIndex>, DuplicateKey> {
+    pub(super) fn index(&self, columns: Vec<KeyField>) -> Result<Arc<CsvKeyIndex>, DuplicateKey> {
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = indexes.iter().find(|index| index.columns == columns) {
             return Ok(index.clone());
@@ -156,8 +161,15 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         other => notes.push(format!("fields are separated by `{}`", other.escape_ascii())),
     }
     let splitter = FieldSplitter::new(delimiter);
-    let header_at = skip_blank_lines(text.as_bytes(), start);
-    let (header, at) = parse_header(&text, start, &splitter)?;
+    let found = find_header(&text, start, &splitter, &options.table.layout)?;
+    let Header {
+        names: header,
+        rows_start,
+        last_row_start,
+        rows: header_rows,
+        likely_row,
+        notes: mut layout_notes,
+    } = found;
     if let [only] = &header[..]
         && only.starts_with('#')
     {
@@ -166,49 +178,189 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
                 .to_owned(),
         );
     }
-    let (rows, columns) = parse_rows(&text, at, &splitter, header.len(), options.null_text.as_deref())?;
+    let scanner = RowScanner {
+        text: &text,
+        at: rows_start,
+        splitter: &splitter,
+        header: &header,
+        options: &options.table,
+    };
+    let rows = scanner.scan()?;
+    layout_notes.extend(rows.notes);
     Ok(CsvTable {
+        row_starts: rows.starts,
+        profiles: rows.profiles,
+        read_only_reason: rows.read_only_reason,
         text,
         encoding,
         splitter,
-        row_starts: rows,
-        header_start: header_at,
+        header_start: last_row_start,
         header,
-        profiles: columns,
+        header_rows,
+        likely_header_row: likely_row,
+        layout_notes,
         notes,
     })
 }
 
-/// The column names, and where the rows start.
-fn parse_header(
-    text: &str,
+/// The names of columns, and where the rows start.
+struct Header {
+    names: Vec<String>,
+    /// The byte at which the last row with names starts.
+    last_row_start: usize,
+    rows_start: usize,
+    rows: HeaderRows,
+    likely_row: Option<u32>,
+    notes: Vec<LayoutNote>,
+}
+
+/// One record of the file, for finding the table.
+struct SketchedRecord {
     start: usize,
+    next: usize,
+    row: SketchedRow,
+}
+
+/// Reads the record that starts at `at`.
+fn sketch_record(
+    text: &str,
+    at: usize,
+    line: usize,
+    follows_gap: bool,
     splitter: &FieldSplitter,
-) -> Result<(Vec<String>, usize), CsvError> {
+) -> Result<SketchedRecord, CsvError> {
     let bytes = text.as_bytes();
-    let mut at = skip_blank_lines(bytes, start);
-    if text[at..].trim().is_empty() {
-        return Err(CsvError::Empty);
-    }
-    let mut names = Vec::new();
+    let (start, mut at) = (at, at);
+    let mut cells = Vec::new();
+    let mut width = 0;
     loop {
         let field = splitter.field_at(bytes, at);
-        if names.len() < COLUMNS_MAX {
-            names.push(field.text(text).into_owned());
-        } else if field.terminator == Terminator::RecordEnd {
-            return Err(CsvError::TooManyColumns(count_fields(
-                bytes,
-                skip_blank_lines(bytes, start),
-                splitter,
-            )));
+        let value = field.text(text);
+        if !value.trim().is_empty() && width < COLUMNS_MAX {
+            let class = TextClass::of(&value);
+            cells.push(SketchedCell { column: width, text: value.into_owned(), class });
         }
+        width += 1;
         match field.terminator {
             Terminator::Delimiter => at = field.next,
-            Terminator::RecordEnd => return Ok((names, skip_blank_lines(bytes, field.next))),
+            Terminator::RecordEnd => {
+                let number = u32::try_from(line).unwrap_or(u32::MAX);
+                let row = SketchedRow { number, follows_gap, width, cells };
+                return Ok(SketchedRecord { start, next: field.next, row });
+            }
             Terminator::UnclosedQuote => {
                 return Err(CsvError::UnclosedQuote { location: TextLocation::new(text, at..field.next) });
             }
         }
+    }
+}
+
+/// The byte after so many lines.
+fn after_lines(text: &str, start: usize, lines: u32) -> usize {
+    let mut at = start;
+    for _ in 0..lines {
+        let rest = &text.as_bytes()[at..];
+        let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else { return text.len() };
+        at += end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 };
+    }
+    at
+}
+
+fn find_header(
+    text: &str,
+    start: usize,
+    splitter: &FieldSplitter,
+    declared: &DeclaredLayout,
+) -> Result<Header, CsvError> {
+    let bytes = text.as_bytes();
+    let skipped = declared.header_row.map(|row| row.saturating_sub(1)).or(declared.skip_rows);
+    // Lines are counted from the start of the file.
+    let start = skipped.map_or(start, |lines| after_lines(text, 0, lines).max(start));
+    if text[start..].trim().is_empty() {
+        return Err(match skipped {
+            Some(lines) if lines > 0 => CsvError::NoHeader { line: lines as usize + 1 },
+            Some(_) | None => CsvError::Empty,
+        });
+    }
+    let mut records: Vec<SketchedRecord> = Vec::new();
+    let mut at = start;
+    let mut line = line_at(bytes, start);
+    while records.len() < HEAD_ROWS_MAX {
+        let from = skip_blank_lines(bytes, at);
+        if from >= bytes.len() {
+            break;
+        }
+        line += count_lines(&bytes[at..from]);
+        let is_gap = !records.is_empty() && from > at;
+        let record = match sketch_record(text, from, line, is_gap, splitter) {
+            Ok(record) => record,
+            // A quote that is not closed further below is reported when the rows are read.
+            Err(error) if records.is_empty() => return Err(error),
+            Err(_) => break,
+        };
+        line += count_lines(&bytes[from..record.next]);
+        at = record.next;
+        records.push(record);
+    }
+    let follows_blank = |at: usize| at > 0 && records[at - 1].row.cells.is_empty();
+    let gaps: Vec<bool> =
+        (0..records.len()).map(|at| records[at].row.follows_gap || follows_blank(at)).collect();
+    let mut sketches = Vec::with_capacity(records.len());
+    let mut positions = Vec::with_capacity(records.len());
+    // A declared header may be blank, or be all that there is.
+    let is_header = |at: usize| at == 0 && (declared.header_row.is_some() || records.len() == 1);
+    let shown = |(at, record): &(usize, &SketchedRecord)| !record.row.cells.is_empty() || is_header(*at);
+    for (at, record) in records.iter().enumerate().filter(shown) {
+        sketches.push(SketchedRow { follows_gap: gaps[at], ..record.row.clone() });
+        positions.push(at);
+    }
+    let wanted = match skipped {
+        // The place is declared.
+        Some(_) => DeclaredLayout {
+            skip_rows: Some(0),
+            header_rows: declared.header_rows.or(declared.header_row.map(|_| 1)),
+            ..DeclaredLayout::default()
+        },
+        None => declared.clone(),
+    };
+    let layout = layout::find_header(&sketches, &wanted, "line", |_, _| false);
+    let as_before = HeaderLayout { at: 0, count: 1, likely_row: None, notes: Vec::new() };
+    // A header of numbers is a header, too.
+    let layout = layout.filter(|layout| skipped.is_none() || layout.at == 0).unwrap_or(as_before);
+    let count = layout.count.min(positions.len() - layout.at).max(1);
+    let (first, last) = (positions[layout.at], positions[layout.at + count - 1]);
+    let width = records[last].row.width.max(records[first].row.width);
+    if width > COLUMNS_MAX {
+        return Err(CsvError::TooManyColumns(count_fields(bytes, records[last].start, splitter)));
+    }
+    let names = match count {
+        // The names are exactly what the file says.
+        1 => field_texts(text, records[last].start, splitter),
+        _ => layout::join_names(&sketches[layout.at..layout.at + count], 0..width, |_, _, _| true),
+    };
+    Ok(Header {
+        names,
+        last_row_start: records[last].start,
+        rows_start: skip_blank_lines(bytes, records[last].next),
+        rows: HeaderRows { first: records[first].row.number, count: count as u32 },
+        likely_row: layout.likely_row,
+        notes: layout.notes,
+    })
+}
+
+fn count_lines(bytes: &[u8]) -> usize {
+    line_at(bytes, bytes.len()) - 1
+}
+
+fn field_texts(text: &str, mut at: usize, splitter: &FieldSplitter) -> Vec<String> {
+    let mut texts = Vec::new();
+    loop {
+        let field = splitter.field_at(text.as_bytes(), at);
+        texts.push(field.text(text).into_owned());
+        if field.terminator != Terminator::Delimiter {
+            return texts;
+        }
+        at = field.next;
     }
 }
 
@@ -227,57 +379,366 @@ fn count_fields(bytes: &[u8], mut at: usize, splitter: &FieldSplitter) -> usize 
 /// A column's profile while its fields are read.
 #[derive(Clone, Default)]
 struct ColumnProfiler {
+    null_texts: Vec<String>,
     inference: TypeInference,
+    has_values: bool,
     has_empty: bool,
     has_null: bool,
     leading_signs: LeadingSigns,
 }
 
-fn parse_rows(
-    text: &str,
-    mut at: usize,
-    splitter: &FieldSplitter,
-    header: usize,
-    null: Option<&str>,
-) -> Result<(Vec<u32>, Vec<CsvColumnProfile>), CsvError> {
-    let bytes = text.as_bytes();
-    let mut rows = Vec::new();
-    let mut columns = vec![ColumnProfiler::default(); header];
-    let mut scratch = String::new();
-    while at < bytes.len() {
-        let from = at;
-        rows.push(u32::try_from(from).expect("files above 32 bits are refused"));
-        let mut fields = 0;
-        loop {
-            let field = splitter.field_at(bytes, at);
-            if field.terminator == Terminator::UnclosedQuote {
-                return Err(CsvError::UnclosedQuote { location: TextLocation::new(text, at..field.next) });
+/// Reads the rows below the header.
+struct RowScanner<'a> {
+    text: &'a str,
+    at: usize,
+    splitter: &'a FieldSplitter,
+    header: &'a [String],
+    options: &'a TableOptions,
+}
+
+struct ScannedRows {
+    starts: Vec<u32>,
+    profiles: Vec<CsvColumnProfile>,
+    notes: Vec<LayoutNote>,
+    read_only_reason: Option<String>,
+}
+
+/// One pass over the rows.
+struct RowPass {
+    starts: Vec<u32>,
+    columns: Vec<ColumnProfiler>,
+    /// Positions in `starts` of rows that may not be data.
+    ragged: Vec<(usize, usize)>,
+    blank: Vec<usize>,
+    repeated_headers: Vec<usize>,
+    total_candidates: Vec<usize>,
+}
+
+/// More ragged rows than this are not notes below a table.
+const RAGGED_ROWS_MAX: usize = 64;
+
+impl RowScanner<'_> {
+    fn scan(&self) -> Result<ScannedRows, CsvError> {
+        let first = self.pass(&[])?;
+        let left_out = self.find_left_out(&first)?;
+        let pass = match left_out.rows.is_empty() {
+            true => first,
+            false => {
+                let excluded: Vec<u32> = left_out.rows.iter().map(|row| first.starts[*row]).collect();
+                drop(first);
+                self.pass(&excluded)?
             }
-            if let Some(column) = columns.get_mut(fields) {
-                match field.as_plain(text) {
-                    Some(text) => column.observe(rows.len() as u64 - 1, text, null),
+        };
+        let RowPass { mut starts, columns, .. } = pass;
+        starts.shrink_to_fit();
+        let formats = self.infer_formats(&starts, &columns);
+        let bytes = self.text.as_bytes();
+        let locate = |row: u64| format!("line {}", line_at(bytes, starts[row as usize] as usize));
+        let columns = columns.into_iter().zip(formats);
+        let profiles = columns.map(|(column, format)| column.finish(format, locate)).collect();
+        Ok(ScannedRows {
+            profiles,
+            starts,
+            notes: left_out.notes,
+            read_only_reason: left_out.read_only_reason,
+        })
+    }
+
+    /// Reads all rows but those that start at `excluded`.
+    fn pass(&self, excluded: &[u32]) -> Result<RowPass, CsvError> {
+        let (text, splitter, header) = (self.text, self.splitter, self.header.len());
+        let bytes = text.as_bytes();
+        let profiler = |name: &String| ColumnProfiler {
+            null_texts: self.options.null_texts(name).to_vec(),
+            ..ColumnProfiler::default()
+        };
+        let mut pass = RowPass {
+            starts: Vec::new(),
+            columns: self.header.iter().map(profiler).collect(),
+            ragged: Vec::new(),
+            blank: Vec::new(),
+            repeated_headers: Vec::new(),
+            total_candidates: Vec::new(),
+        };
+        let mut scratch = String::new();
+        let mut at = self.at;
+        let mut excluded = excluded.iter().copied().peekable();
+        while at < bytes.len() {
+            let from = at;
+            let start = u32::try_from(from).expect("files above 32 bits are refused");
+            let is_excluded = excluded.next_if_eq(&start).is_some();
+            let row = pass.starts.len();
+            let (mut fields, mut filled, mut names) = (0, 0, 0);
+            loop {
+                let field = splitter.field_at(bytes, at);
+                if field.terminator == Terminator::UnclosedQuote {
+                    return Err(CsvError::UnclosedQuote {
+                        location: TextLocation::new(text, at..field.next),
+                    });
+                }
+                let value = match field.as_plain(text) {
+                    Some(value) => value,
                     None => {
                         scratch.clear();
                         field.unescape(text, &mut scratch);
-                        column.observe(rows.len() as u64 - 1, &scratch, null);
+                        &scratch
                     }
+                };
+                if !is_excluded && let Some(column) = pass.columns.get_mut(fields) {
+                    column.observe(row as u64, value);
+                    if !value.is_empty() {
+                        filled += 1;
+                        names += usize::from(*value == self.header[fields]);
+                        if filled == 1 && may_be_total(value) {
+                            pass.total_candidates.push(row);
+                        }
+                    }
+                } else if !value.trim().is_empty() {
+                    filled += 1;
+                }
+                fields += 1;
+                at = field.next;
+                if field.terminator == Terminator::RecordEnd {
+                    break;
                 }
             }
-            fields += 1;
-            at = field.next;
-            if field.terminator == Terminator::RecordEnd {
+            at = skip_blank_lines(bytes, at);
+            if is_excluded {
+                continue;
+            }
+            let is_blank = filled == 0 && header > 1;
+            if is_blank {
+                pass.blank.push(row);
+            } else if fields != header
+                && !(fields > header && header > 1 && self.has_blank_rest(from, header))
+            {
+                pass.ragged.push((row, fields));
+                if pass.ragged.len() > RAGGED_ROWS_MAX {
+                    return Err(self.ragged_error(&pass, 0));
+                }
+            } else if names == filled && names == header && header > 1 {
+                pass.repeated_headers.push(row);
+            }
+            pass.starts.push(start);
+        }
+        Ok(pass)
+    }
+
+    /// Whether all fields of a record beyond the header are empty: some programs write a delimiter after the last one.
+    fn has_blank_rest(&self, mut at: usize, header: usize) -> bool {
+        for position in 0.. {
+            let field = self.splitter.field_at(self.text.as_bytes(), at);
+            if position >= header && field.text_start < field.text_end {
+                return false;
+            }
+            if field.terminator != Terminator::Delimiter {
                 break;
             }
+            at = field.next;
         }
-        if fields != header {
-            return Err(ragged_row_error(text, from, splitter, fields, header));
-        }
-        at = skip_blank_lines(bytes, at);
+        true
     }
-    rows.shrink_to_fit();
-    let locate = |row: u64| format!("line {}", line_at(bytes, rows[row as usize] as usize));
-    let columns = columns.into_iter().map(|column| column.finish(locate)).collect();
-    Ok((rows, columns))
+
+    fn ragged_error(&self, pass: &RowPass, at: usize) -> CsvError {
+        let (row, fields) = pass.ragged[at];
+        let from = pass.starts.get(row).map_or(self.text.len(), |start| *start as usize);
+        ragged_row_error(self.text, from, self.splitter, fields, self.header.len())
+    }
+
+    /// Which rows are not data. A row with another number of fields must be among them.
+    fn find_left_out(&self, pass: &RowPass) -> Result<LeftOutRows, CsvError> {
+        let declared = &self.options.layout;
+        let rows = CsvRows { scanner: self, pass };
+        let mut left_out = layout::find_left_out(&rows, self.header, declared, "line");
+        let is_declared = declared.footer_rows.is_some() || declared.stop_at.is_some();
+        let ragged_end = || {
+            // Notes below the table: single texts at the very end, fewer than there are rows.
+            let (first, _) = *pass.ragged.first()?;
+            let is_note = |(row, fields): &(usize, usize)| {
+                *fields == 1
+                    && self.header.len() > 2
+                    && rows.cells(*row).first().is_some_and(|cell| cell.class == TextClass::Other)
+            };
+            let behind = (first..pass.starts.len()).filter(|row| !pass.blank.contains(row)).count();
+            (pass.ragged.iter().all(is_note) && behind == pass.ragged.len() && first > behind)
+                .then_some(first)
+        };
+        if let Some(first) = ragged_end().filter(|first| !is_declared && !left_out.rows.contains(first)) {
+            let row = rows.row(first);
+            let count = pass.ragged.len();
+            let message = format!(
+                "has {} below the table (from line {}: `{}`), which {} left out",
+                contract::humanize::pluralize(count as u64, "line"),
+                row.number,
+                row.cells.first().map_or("", |cell| cell.text.trim()),
+                if count == 1 { "is" } else { "are" }
+            );
+            let setting = "footer_rows = 0".to_owned();
+            left_out.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
+            left_out.rows.extend(pass.ragged.iter().map(|(row, _)| *row));
+        }
+        let keeps_all = declared.footer_rows == Some(0);
+        if !pass.repeated_headers.is_empty() && !keeps_all {
+            let lines: Vec<String> =
+                pass.repeated_headers.iter().take(5).map(|row| rows.row(*row).number.to_string()).collect();
+            left_out.notes.push(LayoutNote {
+                kind: LayoutNoteKind::LeftOut,
+                message: format!("repeats its column names (line {}), which are left out", lines.join(", ")),
+                setting: "footer_rows = 0".to_owned(),
+            });
+            left_out.rows.extend(&pass.repeated_headers);
+        }
+        if !keeps_all {
+            left_out.rows.extend(&pass.blank);
+        }
+        left_out.rows.sort_unstable();
+        left_out.rows.dedup();
+        let is_data = |(row, _): &(usize, usize)| left_out.rows.binary_search(row).is_err();
+        match pass.ragged.iter().position(is_data) {
+            Some(at) => Err(self.ragged_error(pass, at)),
+            None => Ok(left_out),
+        }
+    }
+
+    /// Reads the columns that may have a format once more.
+    fn infer_formats(&self, starts: &[u32], columns: &[ColumnProfiler]) -> Vec<InferredFormat> {
+        let mut formats: Vec<InferredFormat> = vec![InferredFormat::default(); columns.len()];
+        let candidate = |(at, column): (usize, &ColumnProfiler)| {
+            let declared = self.options.formats(&self.header[at], column.inference.data_type());
+            let is_candidate = column.inference.may_have_format() || !declared.is_empty();
+            (is_candidate && column.has_values).then(|| (at, FormatInference::new(&declared)))
+        };
+        let open = columns.iter().enumerate().filter_map(candidate).collect();
+        self.observe_columns(starts, columns, open, &mut formats);
+        let has_comma = |format: &InferredFormat| matches!(format, InferredFormat::Format(format, _) if FormatInference::is_decimal_comma(format));
+        if formats.iter().any(has_comma) {
+            // In a file with decimal commas, the points of `1.234` may separate thousands.
+            let is_decimal = |(at, column): &(usize, &ColumnProfiler)| {
+                column.inference.data_type() == DataType::Decimal
+                    && matches!(formats[*at], InferredFormat::None)
+            };
+            let decimals = columns.iter().enumerate().filter(is_decimal);
+            let open =
+                decimals.map(|(at, _)| (at, FormatInference::new(&DeclaredFormats::default()))).collect();
+            let mut found = vec![InferredFormat::default(); columns.len()];
+            self.observe_columns(starts, columns, open, &mut found);
+            for (format, found) in formats.iter_mut().zip(found) {
+                if let InferredFormat::Ambiguous(_) = found {
+                    *format = found;
+                }
+            }
+        }
+        formats
+    }
+
+    /// `open` are columns, ascending.
+    fn observe_columns(
+        &self,
+        starts: &[u32],
+        columns: &[ColumnProfiler],
+        mut open: Vec<(usize, FormatInference)>,
+        formats: &mut [InferredFormat],
+    ) {
+        let mut scratch = String::new();
+        for start in starts {
+            if open.is_empty() {
+                return;
+            }
+            let (mut at, mut position) = (*start as usize, 0);
+            for (wanted, inference) in &mut open {
+                let field = loop {
+                    let field = self.splitter.field_at(self.text.as_bytes(), at);
+                    if position == *wanted {
+                        break field;
+                    }
+                    at = field.next;
+                    position += 1;
+                };
+                let value = field.text_with_scratch(self.text, &mut scratch);
+                if !value.trim().is_empty() && !columns[*wanted].null_texts.iter().any(|null| null == value) {
+                    inference.observe(value);
+                }
+            }
+            open.retain(|(_, inference)| !inference.is_hopeless());
+        }
+        let first_value = |column: usize| {
+            let find = |start: &u32| {
+                let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
+                Some((line_at(self.text.as_bytes(), *start as usize), cell.text))
+            };
+            starts.iter().find_map(find)
+        };
+        for (at, inference) in open {
+            formats[at] = match inference.finish() {
+                FormatOutcome::Inferred(format, data_type) => InferredFormat::Format(format, data_type),
+                FormatOutcome::Ambiguous(formats) => {
+                    let (line, first_value) = first_value(at).unwrap_or_default();
+                    let first_location = format!("line {line}");
+                    InferredFormat::Ambiguous(AmbiguousFormat { formats, first_value, first_location })
+                }
+                FormatOutcome::None => InferredFormat::None,
+            };
+        }
+    }
+
+    /// The cells of the record that starts here.
+    fn cells(&self, start: u32) -> Vec<SketchedCell> {
+        let record = sketch_record(self.text, start as usize, 0, false, self.splitter);
+        record.map(|record| record.row.cells).unwrap_or_default()
+    }
+}
+
+/// Most first fields are ruled out by the first letters of their first and last word.
+fn may_be_total(text: &str) -> bool {
+    let is_candidate = |word: &str| match word.bytes().next() {
+        Some(first) if first.is_ascii() => b"tsgzei".contains(&first.to_ascii_lowercase()),
+        Some(_) => true,
+        None => false,
+    };
+    let text = text.trim();
+    let last = text.rfind(' ').map_or("", |at| &text[at + 1..]);
+    (is_candidate(text) || is_candidate(last)) && layout::is_total_label(text)
+}
+
+/// The rows of one pass, for deciding which are data.
+struct CsvRows<'a> {
+    scanner: &'a RowScanner<'a>,
+    pass: &'a RowPass,
+}
+
+impl DataRows for CsvRows<'_> {
+    fn len(&self) -> usize {
+        self.pass.starts.len()
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        let line = line_at(self.scanner.text.as_bytes(), self.pass.starts[at] as usize);
+        u32::try_from(line).unwrap_or(u32::MAX)
+    }
+
+    fn follows_gap(&self, at: usize) -> bool {
+        let before = &self.scanner.text.as_bytes()[..self.pass.starts[at] as usize];
+        let is_blank_line =
+            before.ends_with(b"\n\n") || before.ends_with(b"\n\r\n") || before.ends_with(b"\r\r");
+        is_blank_line || (at > 0 && self.pass.blank.binary_search(&(at - 1)).is_ok())
+    }
+
+    fn cells(&self, at: usize) -> Vec<SketchedCell> {
+        self.scanner.cells(self.pass.starts[at])
+    }
+
+    fn total_candidates(&self) -> Vec<usize> {
+        self.pass.total_candidates.clone()
+    }
+}
+
+/// What a second look at a column found out.
+#[derive(Clone, Default)]
+enum InferredFormat {
+    #[default]
+    None,
+    Format(ColumnFormat, DataType),
+    Ambiguous(AmbiguousFormat),
 }
 
 /// Points at the first surplus field, or after the last field if fields are missing.
@@ -350,27 +811,42 @@ fn lines_around_table(text: &str, splitter: &FieldSplitter) -> Option<RaggedCaus
 
 impl ColumnProfiler {
     #[inline]
-    fn observe(&mut self, row: u64, text: &str, null: Option<&str>) {
-        if null.is_some_and(|null| null == text) {
+    fn observe(&mut self, row: u64, text: &str) {
+        if self.null_texts.iter().any(|null| null == text) {
             self.has_null = true;
         } else if text.is_empty() {
             self.has_empty = true;
         } else {
+            self.has_values = true;
             self.leading_signs.observe(text);
             self.inference.observe(row, text);
         }
     }
 
     /// `locate` names the line of a row.
-    fn finish(self, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
-        let kind = self.inference.data_type();
-        let near_miss = if kind == DataType::Text { self.inference.near_miss(0, 0, locate) } else { None };
-        let mut values = self.inference.distinct_values();
+    fn finish(self, format: InferredFormat, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
+        let (format, ambiguous_format) = match format {
+            InferredFormat::None => (None, None),
+            InferredFormat::Format(format, data_type) => (Some((format, data_type)), None),
+            InferredFormat::Ambiguous(ambiguous) => (None, Some(ambiguous)),
+        };
+        let data_type = match (&format, &ambiguous_format) {
+            (Some((_, data_type)), _) => *data_type,
+            (None, Some(_)) => DataType::Text,
+            (None, None) => self.inference.data_type(),
+        };
+        let is_text = data_type == DataType::Text && ambiguous_format.is_none();
+        let near_miss = if is_text { self.inference.near_miss(0, 0, locate) } else { None };
+        let mut values = if format.is_some() { Vec::new() } else { self.inference.distinct_values() };
         if self.has_empty && !values.is_empty() {
             values.push(String::new());
         }
         CsvColumnProfile {
-            data_type: kind,
+            data_type,
+            format: format.map(|(format, _)| format),
+            ambiguous_format,
+            null_texts: self.null_texts,
+            has_values: self.has_values,
             has_empty: self.has_empty,
             has_null: self.has_null,
             distinct_values: values,

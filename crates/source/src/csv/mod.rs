@@ -31,7 +31,8 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::manifest::FormulaPolicy;
 use contract::source::{
-    ColumnFacts, Reader, Source, SourceError, SourceFacts, TableFacts, TableShape, WriteSupport, Writer,
+    ColumnFacts, Reader, Source, SourceError, SourceFacts, TableFacts, TableOptions, TableShape,
+    WriteSupport, Writer,
 };
 use encoding_rs::Encoding;
 
@@ -39,6 +40,7 @@ use crate::location;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
 use load::{CsvLoader, CsvSnapshot};
+use table::CsvTable;
 use writer::CsvWriter;
 
 /// Positions in a file have 32 bits.
@@ -52,8 +54,8 @@ pub struct Options {
     pub delimiter: Option<u8>,
     /// Detected if not given.
     pub encoding: Option<&'static Encoding>,
-    /// Text that means "no value" in every column.
-    pub null_text: Option<String>,
+    /// How to read the table, where the file itself does not tell.
+    pub table: TableOptions,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
     /// Whether to write a text that a spreadsheet would take for a formula.
@@ -65,7 +67,7 @@ impl Default for Options {
         Self {
             delimiter: None,
             encoding: None,
-            null_text: None,
+            table: TableOptions::default(),
             poll_interval_ms: 20,
             formulas: FormulaPolicy::default(),
         }
@@ -117,7 +119,11 @@ impl Source for Csv {
 
 fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> SourceFacts {
     let table = &snapshot.table;
-    let columns = table.header.iter().zip(&table.profiles).map(|(name, profile)| ColumnFacts {
+    let shown = shown_columns(table);
+    let columns = shown.iter().map(|at| (&table.header[*at], &table.profiles[*at]));
+    let columns = columns.map(|(name, profile)| ColumnFacts {
+        format: profile.format.clone(),
+        ambiguous_format: profile.ambiguous_format.clone(),
         nullable: profile.has_null || (profile.has_empty && profile.empty_is_null()),
         distinct_values: profile.distinct_values.clone(),
         near_miss: profile.near_miss.clone(),
@@ -125,12 +131,31 @@ fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> Sou
         has_default: profile.has_empty && !profile.empty_is_null(),
         ..ColumnFacts::new(name, profile.data_type)
     });
+    let key =
+        snapshot.key_columns().iter().filter_map(|field| shown.iter().position(|at| at == field)).collect();
     let table = TableFacts {
-        key: snapshot.key_columns(),
+        key,
         row_count: Some(u64::from(table.len())),
-        write_support: WriteSupport::transactional_unless(read_only),
+        write_support: WriteSupport::transactional_unless(
+            read_only.or_else(|| table.read_only_reason.clone()),
+        ),
+        header: Some(table.header_rows),
+        likely_header_row: table.likely_header_row,
+        layout_notes: table.layout_notes.clone(),
         ..TableFacts::new(name, columns.collect())
     };
     let (notes, delimiter) = (snapshot.table.notes.clone(), Some(snapshot.table.splitter.delimiter));
-    SourceFacts { tables: vec![table], notes, delimiter, ..SourceFacts::default() }
+    SourceFacts { tables: vec![table], notes, delimiter, reads_texts: true, ..SourceFacts::default() }
+}
+
+/// The columns with a name or a value. A blank column between others is shown if names are repeated, because then
+/// columns are told apart by their position.
+fn shown_columns(table: &CsvTable) -> Vec<usize> {
+    let is_blank = |at: usize| table.header[at].trim().is_empty() && !table.profiles[at].has_values;
+    let last = (0..table.header.len()).rev().find(|at| !is_blank(*at)).unwrap_or(0);
+    let mut names: Vec<&str> =
+        (0..=last).filter(|at| !is_blank(*at)).map(|at| table.header[at].as_str()).collect();
+    names.sort_unstable();
+    let has_repeated_names = names.windows(2).any(|pair| pair[0] == pair[1]);
+    (0..=last).filter(|at| has_repeated_names || !is_blank(*at)).collect()
 }

@@ -88,7 +88,14 @@ impl snapshot_reader::ReadableTable for CsvView {
         let mut fields = self.table.fields(row);
         prepared.iter().all(|filter| {
             let field = fields.seek(filter.column.field_index);
-            filter.matches(field.text_with_scratch(&self.table.text, &mut scratch.text))
+            let text = field.text_with_scratch(&self.table.text, &mut scratch.text);
+            match filter.column.format {
+                None => filter.matches(text),
+                Some(_) => {
+                    !filter.column.is_null(text)
+                        && filter.matches(&filter.column.canonical(Cow::Borrowed(text)))
+                }
+            }
         })
     }
 
@@ -135,9 +142,18 @@ impl CsvView {
                     (&text[from..], ValueSpan::Scratch { from, to: text.len() })
                 }
             };
-            if !self.columns[*at].is_null(value_text) {
-                spans[*at] = span;
+            let column = &self.columns[*at];
+            if column.is_null(value_text) {
+                continue;
             }
+            spans[*at] = match column.format.as_ref().and_then(|format| format.parse(value_text)) {
+                None => span,
+                Some(canonical) => {
+                    let from = text.len();
+                    text.push_str(&canonical);
+                    ValueSpan::Scratch { from, to: text.len() }
+                }
+            };
         }
     }
 }

@@ -7,17 +7,17 @@ use std::borrow::Cow;
 
 use contract::infer::matches_type;
 use contract::manifest::FormulaPolicy;
-use contract::{DataType, ValueRef};
+use contract::{ColumnFormat, DataType, ValueRef};
 
 use super::formula_guard;
 use super::table::CsvTable;
-use super::view::CsvColumnMapping;
+use super::view::{CsvColumnMapping, is_null};
 use crate::error_text::expected_type;
 
 impl CsvColumnMapping {
     /// Whether a text means "no value".
     fn is_null(&self, text: &str) -> bool {
-        (text.is_empty() && self.data_type != DataType::Text) || self.null_text.as_deref() == Some(text)
+        is_null(text, self.data_type, &self.null_texts, self.format.is_some())
     }
 
     /// The text for a value in the column `field` of the file, or the reason why there is none.
@@ -43,6 +43,10 @@ impl CsvColumnMapping {
             ValueRef::Blob(_) => return Err("a CSV file cannot hold bytes".into()),
         };
         self.check_text(&text, formulas, table, field)?;
+        let text = match &self.format {
+            None => text,
+            Some(format) => Cow::Owned(self.format_text(format, &text)?),
+        };
         match table.encoding.encode(&text) {
             Ok(_) => Ok(text),
             Err(c) => Err(format!(
@@ -51,6 +55,16 @@ impl CsvColumnMapping {
                 table.encoding.name()
             )),
         }
+    }
+
+    /// A value in the format of the column.
+    fn format_text(&self, format: &ColumnFormat, text: &str) -> Result<String, String> {
+        let rendered = format.render(text);
+        let rendered = rendered.ok_or_else(|| format!("the column's format `{format}` cannot express it"))?;
+        if self.is_null(&rendered) {
+            return Err(format!("`{rendered}` would read back as null"));
+        }
+        Ok(rendered)
     }
 
     fn check_text(
@@ -91,7 +105,7 @@ impl CsvColumnMapping {
 
     /// The text for "no value".
     fn render_null(&self) -> Result<&str, String> {
-        match (&self.null_text, self.data_type) {
+        match (self.null_texts.first(), self.data_type) {
             _ if !self.nullable => Err("expected a value".into()),
             (Some(null), _) => Ok(null),
             (None, DataType::Text) => {
@@ -107,7 +121,7 @@ impl CsvColumnMapping {
     pub(super) fn default_text(&self) -> Result<&str, String> {
         match (self.nullable, self.data_type) {
             (false, DataType::Text) if !self.is_null("") => Ok(""),
-            (true, DataType::Text) if self.null_text.is_none() => Ok(""),
+            (true, DataType::Text) if self.null_texts.is_empty() => Ok(""),
             _ => self.render_null(),
         }
     }

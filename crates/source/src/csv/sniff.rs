@@ -36,6 +36,9 @@ struct DelimiterScore {
     records: usize,
     /// How many of them have as many fields as the header.
     matching_records: usize,
+    /// How many records have the most common number of fields above one, and that number.
+    table_records: usize,
+    table_fields: usize,
 }
 
 pub(super) fn sniff(text: &[u8], extension: FileExtension) -> u8 {
@@ -47,7 +50,14 @@ pub(super) fn sniff(text: &[u8], extension: FileExtension) -> u8 {
         return tab.delimiter;
     }
     let [first, rest @ ..] = &scores;
-    rest.iter().fold(first, |best, next| if next.is_better_than(best) { next } else { best }).delimiter
+    let best = rest.iter().fold(first, |best, next| if next.is_better_than(best) { next } else { best });
+    if best.is_consistent() || best.matching_records * 2 > best.records && best.header_fields > 1 {
+        return best.delimiter;
+    }
+    // The first lines may be a title: the delimiter is the one that makes the longest table of the rest.
+    let table = |score: &DelimiterScore| (score.table_records, score.table_fields);
+    let longest = rest.iter().fold(first, |best, next| if table(next) > table(best) { next } else { best });
+    if longest.table_records > 1 { longest.delimiter } else { best.delimiter }
 }
 
 /// Excel writes `sep=;` as a first line. Returns the delimiter and the length of that line without its end.
@@ -82,7 +92,15 @@ impl DelimiterScore {
 fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
     let split = FieldSplitter::new(delimiter);
     let sample = &text[..text.len().min(SAMPLE_BYTES_MAX)];
-    let mut score = DelimiterScore { delimiter, header_fields: 1, records: 0, matching_records: 0 };
+    let mut score = DelimiterScore {
+        delimiter,
+        header_fields: 1,
+        records: 0,
+        matching_records: 0,
+        table_records: 0,
+        table_fields: 0,
+    };
+    let mut counts: Vec<usize> = Vec::new();
     let mut at = skip_blank_lines(sample, 0);
     while at < sample.len() && score.records < RECORDS_MAX {
         let mut fields = 1;
@@ -103,8 +121,16 @@ fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
             score.header_fields = fields;
         }
         score.records += 1;
+        counts.push(fields);
         score.matching_records += usize::from(fields == score.header_fields);
         at = skip_blank_lines(sample, at);
+    }
+    counts.retain(|fields| *fields > 1);
+    counts.sort_unstable();
+    for run in counts.chunk_by(|a, b| a == b) {
+        if run.len() >= score.table_records {
+            (score.table_records, score.table_fields) = (run.len(), run[0]);
+        }
     }
     score
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use contract::DataType;
-use contract::source::NearMiss;
+use contract::source::{AmbiguousFormat, HeaderRows, LayoutNote, NearMiss};
+use contract::{ColumnFormat, DataType};
 
 use super::encode::TextEncoding;
 use super::formula_guard::LeadingSigns;
@@ -17,9 +17,15 @@ pub(super) struct CsvTable {
     pub(super) splitter: FieldSplitter,
     /// The byte at which each row starts.
     pub(super) row_starts: Vec<u32>,
-    /// The byte at which the header starts.
+    /// The byte at which the last row of the header starts.
     pub(super) header_start: usize,
     pub(super) header: Vec<String>,
+    pub(super) header_rows: HeaderRows,
+    /// The line that probably has the column names, if the header looks like a title.
+    pub(super) likely_header_row: Option<u32>,
+    pub(super) layout_notes: Vec<LayoutNote>,
+    /// Why a write would make the file wrong.
+    pub(super) read_only_reason: Option<String>,
     pub(super) profiles: Vec<CsvColumnProfile>,
     pub(super) notes: Vec<String>,
 }
@@ -27,6 +33,11 @@ pub(super) struct CsvTable {
 /// The values of one column.
 pub(super) struct CsvColumnProfile {
     pub(super) data_type: DataType,
+    pub(super) format: Option<ColumnFormat>,
+    pub(super) ambiguous_format: Option<AmbiguousFormat>,
+    /// The texts that mean "no value", with which the profile was made.
+    pub(super) null_texts: Vec<String>,
+    pub(super) has_values: bool,
     pub(super) has_empty: bool,
     /// Whether some field is the text that means "no value".
     pub(super) has_null: bool,

@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use contract::infer::matches_type;
-use contract::order::SortRank;
+use contract::order::{self, SortRank};
 use contract::source::TableShape;
-use contract::{DataType, ValueRef};
+use contract::{ColumnFormat, DataType, ValueRef};
 
 use super::error::CsvError;
-use super::index::CsvKeyIndex;
+use super::index::{CsvKeyIndex, KeyField};
 use super::load::{CsvLoader, CsvSnapshot};
 use super::table::CsvTable;
 use crate::key_index::DuplicateKey;
@@ -33,7 +33,8 @@ pub(super) struct CsvColumnMapping {
     pub(super) data_type: DataType,
     pub(super) nullable: bool,
     pub(super) mixed: bool,
-    pub(super) null_text: Option<String>,
+    pub(super) null_texts: Vec<String>,
+    pub(super) format: Option<ColumnFormat>,
 }
 
 /// One snapshot of the file, ready to be read.
@@ -52,12 +53,18 @@ pub(super) struct CsvColumn {
     /// The position in the file.
     pub(super) field_index: usize,
     pub(super) data_type: DataType,
-    null_text: Option<String>,
+    null_texts: Vec<String>,
+    pub(super) format: Option<ColumnFormat>,
 }
 
 impl CsvColumnMapping {
     fn at_field(&self, field: usize) -> CsvColumn {
-        CsvColumn { field_index: field, data_type: self.data_type, null_text: self.null_text.clone() }
+        CsvColumn {
+            field_index: field,
+            data_type: self.data_type,
+            null_texts: self.null_texts.clone(),
+            format: self.format.clone(),
+        }
     }
 }
 
@@ -65,11 +72,26 @@ impl CsvColumn {
     /// Whether a text means "no value".
     #[inline]
     pub(super) fn is_null(&self, text: &str) -> bool {
-        (text.is_empty() && self.data_type != DataType::Text)
-            || self.null_text.as_deref().is_some_and(|null| null == text)
+        is_null(text, self.data_type, &self.null_texts, self.format.is_some())
     }
 
-    /// A caller's value as the file would spell it.
+    /// A field's text in the notation of the column's type. A text that is not in the column's format stays as it is.
+    #[inline]
+    pub(super) fn canonical<'a>(&self, text: Cow<'a, str>) -> Cow<'a, str> {
+        match &self.format {
+            None => text,
+            Some(format) => format.parse(&text).map_or(text, Cow::Owned),
+        }
+    }
+
+    /// Whether two texts in the column's format mean the same value.
+    pub(super) fn is_same_value(&self, a: &str, b: &str) -> bool {
+        let canonical = |text| self.canonical(Cow::Borrowed(text));
+        let (a, b) = (canonical(a), canonical(b));
+        a == b || matches!((order::decimal_parts(&a), order::decimal_parts(&b)), (Some(a), Some(b)) if a == b)
+    }
+
+    /// A caller's value in the notation of its type.
     pub(super) fn to_field_text<'a>(&self, cell: ValueRef<'a>) -> Option<Cow<'a, str>> {
         match cell {
             ValueRef::Text(text) => Some(Cow::Borrowed(text)),
@@ -83,12 +105,19 @@ impl CsvColumn {
     }
 }
 
+/// Whether a text means "no value". In a column with a format, blanks alone are no value.
+pub(super) fn is_null(text: &str, data_type: DataType, null_texts: &[String], has_format: bool) -> bool {
+    (text.is_empty() && data_type != DataType::Text)
+        || (has_format && text.trim().is_empty())
+        || null_texts.iter().any(|null| null == text)
+}
+
 impl TableLoader for CsvLoader {
     type Mapping = CsvMapping;
     type View = CsvView;
 
     fn map_columns(&self, shape: &TableShape, snapshot: &CsvSnapshot) -> CsvMapping {
-        CsvMapping::new(shape, &snapshot.table, self.options.null_text.as_deref())
+        CsvMapping::new(shape, &snapshot.table, &self.options.table.null_texts)
     }
 
     fn open_view(mapping: &CsvMapping, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
@@ -107,8 +136,8 @@ impl TableLoader for CsvLoader {
 
     fn duplicate_error(mapping: &CsvMapping, view: &CsvView, row: u32) -> Option<CsvError> {
         let second = *view.violations.duplicates.get(&row)?;
-        let key: Vec<usize> =
-            mapping.key_columns.iter().map(|position| view.columns[*position].field_index).collect();
+        let key: Vec<KeyField> =
+            mapping.key_columns.iter().map(|position| KeyField::of(&view.columns[*position])).collect();
         Some(mapping.duplicate_error(&view.table, &key, DuplicateKey { first: row, second }))
     }
 }
@@ -168,6 +197,7 @@ impl SortableTable for CsvView {
     fn value_at(&self, position: u32, column: &CsvColumn) -> CowValue<'_> {
         match self.table.field_text_at(position) {
             text if column.is_null(&text) => CowValue::Borrowed(ValueRef::Null),
+            text if column.format.is_some() => CowValue::Text(column.canonical(text).into_owned()),
             Cow::Borrowed(text) => CowValue::Borrowed(ValueRef::Text(text)),
             Cow::Owned(text) => CowValue::Text(text),
         }
@@ -175,19 +205,23 @@ impl SortableTable for CsvView {
 }
 
 impl CsvMapping {
-    fn new(shape: &TableShape, table: &CsvTable, null: Option<&str>) -> Self {
+    fn new(shape: &TableShape, table: &CsvTable, null_texts: &[String]) -> Self {
         let columns = shape.columns.iter().map(|column| CsvColumnMapping {
             name: column.name.clone(),
             occurrence: column_lookup::occurrence_of(column, &table.header),
             data_type: column.data_type,
             nullable: column.nullable,
             mixed: column.mixed,
-            null_text: column.null_text.clone().or_else(|| null.map(str::to_owned)),
+            null_texts: match column.null_texts.as_slice() {
+                [] => null_texts.to_vec(),
+                own => own.to_vec(),
+            },
+            format: column.format.clone(),
         });
         Self {
             columns: columns.collect(),
             key_columns: shape.key.clone(),
-            null_text: null.map(str::to_owned),
+            null_text: null_texts.first().cloned(),
         }
     }
 
@@ -217,8 +251,7 @@ impl CsvMapping {
             None => self.build_index(&fields, snapshot)?,
             Some(_) if self.key_columns.is_empty() => None,
             Some(violations) => {
-                let (index, duplicates) =
-                    CsvKeyIndex::build_with_duplicates(table, &self.key_fields(&fields));
+                let (index, duplicates) = CsvKeyIndex::build_with_duplicates(table, self.key_fields(&fields));
                 violations.duplicates = duplicates;
                 Some(Arc::new(index))
             }
@@ -239,8 +272,12 @@ impl CsvMapping {
         })
     }
 
-    fn key_fields(&self, fields: &[usize]) -> Vec<usize> {
-        self.key_columns.iter().map(|position| fields[*position]).collect()
+    fn key_fields(&self, fields: &[usize]) -> Vec<KeyField> {
+        let key_field = |position: &usize| KeyField {
+            field_index: fields[*position],
+            format: self.columns[*position].format.clone(),
+        };
+        self.key_columns.iter().map(key_field).collect()
     }
 
     fn find_field(&self, wanted: &CsvColumnMapping, table: &CsvTable) -> Result<usize, CsvError> {
@@ -255,11 +292,11 @@ impl CsvMapping {
     fn check_column(&self, position: usize, field: usize, table: &CsvTable) -> Result<(), CsvError> {
         let (wanted, requirement) = (&self.columns[position], self.requirement(position));
         let profile = &table.profiles[field];
-        let same_null = wanted.null_text == self.null_text;
-        let knows_kind = same_null || self.null_text.is_none();
+        let same_null = wanted.null_texts == profile.null_texts;
+        let knows_kind = same_null || profile.null_texts.is_empty();
         let fits = wanted.mixed
             || wanted.data_type == DataType::Text
-            || (knows_kind && wanted.data_type == profile.data_type);
+            || (knows_kind && wanted.data_type == profile.data_type && wanted.format == profile.format);
         let no_empty =
             !profile.has_empty || (requirement == Requirement::Value && wanted.data_type == DataType::Text);
         if fits && (requirement == Requirement::Optional || (same_null && !profile.has_null && no_empty)) {
@@ -294,7 +331,11 @@ impl CsvMapping {
             }
             Requirement::Key | Requirement::Value | Requirement::Optional => {}
         }
-        if !is_absent && !wanted.mixed && !matches_type(wanted.data_type, &text) {
+        let fits = || match &wanted.format {
+            Some(format) => format.parse(&text).is_some_and(|text| matches_type(wanted.data_type, &text)),
+            None => matches_type(wanted.data_type, &text),
+        };
+        if !is_absent && !wanted.mixed && !fits() {
             let (data_type, text) = (wanted.data_type, text.into_owned());
             return Err(CsvError::TypeMismatch { location: location(), column: name(), data_type, text });
         }
@@ -311,14 +352,15 @@ impl CsvMapping {
         }
         let key = self.key_fields(fields);
         let index = snapshot
-            .index(&key)
+            .index(key.clone())
             .map_err(|duplicate| self.duplicate_error(&snapshot.table, &key, duplicate))?;
         Ok(Some(index))
     }
 
-    fn duplicate_error(&self, table: &CsvTable, key: &[usize], duplicate: DuplicateKey) -> CsvError {
+    fn duplicate_error(&self, table: &CsvTable, key: &[KeyField], duplicate: DuplicateKey) -> CsvError {
         let names = self.key_columns.iter().map(|position| self.columns[*position].name.clone());
-        let values = key.iter().map(|field| table.field_text(duplicate.second, *field).into_owned());
+        let values =
+            key.iter().map(|field| table.field_text(duplicate.second, field.field_index).into_owned());
         CsvError::DuplicateKey {
             lines: [table.row_line(duplicate.first), table.row_line(duplicate.second)],
             columns: names.collect(),

@@ -173,7 +173,10 @@ impl CsvWriter {
             .map(|position| &*texts[view.columns[*position].field_index])
             .collect();
         self.check_key(&key)?;
-        let key: Vec<ValueRef<'_>> = key.into_iter().map(ValueRef::Text).collect();
+        let key_columns = self.mapping.key_columns.iter().map(|position| &view.columns[*position]);
+        let key: Vec<Cow<'_, str>> =
+            key_columns.zip(key).map(|(column, text)| column.canonical(Cow::Borrowed(text))).collect();
+        let key: Vec<ValueRef<'_>> = key.iter().map(|text| ValueRef::Text(text)).collect();
         if !key.is_empty() && view.find(&key).is_some() {
             return Err(WriteError::AlreadyExists);
         }
@@ -195,7 +198,11 @@ impl CsvWriter {
             let column = &view.columns[*position];
             let is = view.table.field_text(row, column.field_index);
             let is_same_number = || column.data_type == DataType::Number && is_same_number(&is, text);
-            !(is == *text || (column.is_null(&is) && column.is_null(text)) || is_same_number())
+            let is_same_value = || column.format.is_some() && column.is_same_value(&is, text);
+            !(is == *text
+                || (column.is_null(&is) && column.is_null(text))
+                || is_same_number()
+                || is_same_value())
         };
         rendered.retain(is_news);
         let key = rendered.iter().filter(|(position, _)| self.mapping.key_columns.contains(position));
@@ -300,6 +307,7 @@ impl CsvWriter {
             | CsvError::MissingKey { column, .. } => because(column),
             CsvError::File(_)
             | CsvError::Empty
+            | CsvError::NoHeader { .. }
             | CsvError::WrongFormat(_)
             | CsvError::Nul { .. }
             | CsvError::InvalidUtf8 { .. }

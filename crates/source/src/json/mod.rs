@@ -15,7 +15,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::tables::{FileFormat, TableFile};
+use contract::source::TableOptions;
+
+use crate::tables::{FileFormat, TableFile, TablesOptions};
 use document::JsonDocument;
 use lines::JsonLines;
 
@@ -23,6 +25,8 @@ use lines::JsonLines;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: JsonLayout,
+    /// How to read the records, where the file itself does not tell.
+    pub table: TableOptions,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
 }
@@ -37,7 +41,7 @@ pub enum JsonLayout {
 
 impl Options {
     pub fn new(layout: JsonLayout) -> Self {
-        Self { layout, poll_interval_ms: 20 }
+        Self { layout, table: TableOptions::default(), poll_interval_ms: 20 }
     }
 }
 
@@ -51,7 +55,8 @@ pub fn open(path: &Path, options: Options) -> TableFile {
         JsonLayout::Lines => Box::new(JsonLines { name }),
         JsonLayout::Document { pointer: at } => Box::new(JsonDocument { name, pointer: at }),
     };
-    TableFile::open(path, format, options.poll_interval_ms)
+    let tables = TablesOptions { named: Vec::new(), others: options.table };
+    TableFile::open(path, format, tables, options.poll_interval_ms)
 }
 
 /// The JSON pointer to the records of a document, if it is not an array itself and contains exactly one. If the file

@@ -3,10 +3,13 @@
 use std::ops::RangeInclusive;
 
 use contract::humanize::pluralize;
-use contract::infer::SAFE_INTEGER_MAX;
+use contract::infer::{SAFE_INTEGER_MAX, TextClass};
+use contract::manifest::DeclaredLayout;
+use contract::source::{HeaderRows, LayoutNote, LayoutNoteKind};
 
 use super::address::{CellAddress, CellRange, column_letters};
 use super::budget::{Budget, COLUMNS_MAX};
+use crate::layout::{self, DataRows, HEAD_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow};
 use crate::tables::{ParseError, StoredValue, Table};
 
 /// Cells with a value, by row and column, both ascending. Sparse: a cell far away costs no more than one nearby.
@@ -16,6 +19,8 @@ pub(super) struct Grid {
     /// The range of the only Excel table on the sheet, without its totals; `None` if there are none or several.
     pub(super) table_range: Option<CellRange>,
     pub(super) merged_ranges: Vec<CellRange>,
+    /// Rows that are hidden, ascending.
+    pub(super) hidden_rows: Vec<u32>,
     /// Whether some formula may depend on another sheet, so that a write there can make its value stale.
     pub(super) depends_on_other_sheets: bool,
 }
@@ -56,13 +61,116 @@ pub(super) type SharedStrings = [Box<str>];
 /// Where the table on a sheet is.
 #[derive(Debug)]
 pub(super) struct TableLayout {
-    /// The number of the header row.
+    /// The number of the last row with column names, and of the first.
     pub(super) header_row: u32,
+    pub(super) first_header_row: u32,
     /// Columns of the sheet, by position in the table.
     pub(super) columns: Vec<u32>,
     pub(super) header: Vec<String>,
     /// Positions in [`Grid::rows`].
     pub(super) rows: Vec<usize>,
+    pub(super) likely_header_row: Option<u32>,
+    /// Whether there are rows below that are not part of the table.
+    pub(super) has_rows_below: bool,
+    pub(super) notes: Vec<LayoutNote>,
+    /// Why a write would make the sheet wrong.
+    pub(super) read_only_reason: Option<String>,
+}
+
+/// The rows with column names, as positions in [`Grid::rows`].
+struct SheetHeader {
+    rows: Vec<usize>,
+    likely_row: Option<u32>,
+    notes: Vec<LayoutNote>,
+}
+
+/// The rows below the header.
+struct SheetRows<'a> {
+    grid: &'a Grid,
+    texts: &'a SharedStrings,
+    rows: &'a [usize],
+}
+
+impl DataRows for SheetRows<'_> {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        self.grid.rows[self.rows[at]].number
+    }
+
+    fn follows_gap(&self, at: usize) -> bool {
+        at > 0 && self.number(at - 1) + 1 < self.number(at)
+    }
+
+    fn cells(&self, at: usize) -> Vec<SketchedCell> {
+        sketch_cells(&self.grid.rows[self.rows[at]], self.texts)
+    }
+
+    fn total_candidates(&self) -> Vec<usize> {
+        let is_candidate = |at: &usize| {
+            let first =
+                self.grid.rows[self.rows[*at]].cells.iter().find(|cell| !cell.value.is_blank(self.texts));
+            match first.map(|cell| cell.value.to_stored(self.texts)) {
+                Some(StoredValue::Text(text)) => layout::is_total_label(text),
+                _ => false,
+            }
+        };
+        (0..self.rows.len()).filter(is_candidate).collect()
+    }
+}
+
+impl SheetRows<'_> {
+    /// Rows that have the same texts as the header in all of its columns.
+    fn repeated_headers(&self, header: &GridRow) -> Vec<usize> {
+        let names = || header.cells.iter().filter(|cell| !cell.value.is_blank(self.texts));
+        let is_same = |at: &usize| {
+            let row = &self.grid.rows[self.rows[*at]];
+            names().count() > 1
+                && names().all(|name| {
+                    let own = row.get(name.column).map(|cell| cell.value.to_stored(self.texts));
+                    own == Some(name.value.to_stored(self.texts))
+                })
+        };
+        (0..self.rows.len()).filter(is_same).collect()
+    }
+}
+
+fn with_repeated_headers(
+    mut left_out: LeftOutRows,
+    repeated: Vec<usize>,
+    rows: &SheetRows<'_>,
+) -> LeftOutRows {
+    if let Some(first) = repeated.first() {
+        left_out.notes.push(LayoutNote {
+            kind: LayoutNoteKind::LeftOut,
+            message: format!(
+                "repeats its column names (first in row {}), which are left out",
+                rows.number(*first)
+            ),
+            setting: "footer_rows = 0".into(),
+        });
+        left_out.rows.extend(repeated);
+        left_out.rows.sort_unstable();
+        left_out.rows.dedup();
+    }
+    left_out
+}
+
+/// The cells of a row that do not look empty.
+fn sketch_cells(row: &GridRow, texts: &SharedStrings) -> Vec<SketchedCell> {
+    let cells = row.cells.iter().filter_map(|cell| {
+        let stored = cell.value.to_stored(texts);
+        let text = column_name(stored);
+        let class = match stored {
+            StoredValue::DateTime(_) => TextClass::Date,
+            StoredValue::Integer(_) | StoredValue::Real(_) | StoredValue::Boolean(_) => TextClass::Number,
+            _ => TextClass::of(&text),
+        };
+        (class != TextClass::Blank).then_some(SketchedCell { column: cell.column as usize, text, class })
+    });
+    cells.collect()
 }
 
 impl CellValue {
@@ -102,70 +210,163 @@ impl Grid {
     pub(super) fn find_table(
         &self,
         texts: &SharedStrings,
-        header_row: Option<u32>,
+        declared: &DeclaredLayout,
     ) -> Result<TableLayout, String> {
-        let region = self.table_range.filter(|region| header_row.is_none_or(|row| row == region.first.row));
-        let wanted = header_row.or(region.map(|region| region.first.row));
-        let is_name = |cell: &GridCell| match cell.value.to_stored(texts) {
-            StoredValue::Text(text) => !text.trim().is_empty(),
-            _ => false,
+        let is_region = |region: &CellRange| match declared.header_row {
+            Some(row) => row == region.first.row,
+            None => declared.skip_rows.is_none_or(|rows| rows < region.first.row),
         };
-        let is_header = |row: &GridRow| match wanted {
-            Some(number) => row.number == number,
-            None => row.cells.iter().any(is_name),
-        };
-        let at = self.rows.iter().position(is_header);
-        let header = at.map(|at| &self.rows[at]).filter(|row| row.cells.iter().any(is_name));
-        let (at, header) = match (at.zip(header), wanted) {
-            (Some(found), _) => found,
-            (None, Some(number)) => return Err(format!("its row {number} has no column names")),
-            (None, None) => return Err("it has no header row".into()),
-        };
+        let region = self.table_range.filter(is_region);
+        let header = self.find_header(texts, declared, region)?;
+        let at = header.rows[header.rows.len() - 1];
         let span = region.map_or(0..=u32::MAX, |region| region.first.column..=region.last.column);
         let last = region.map_or(u32::MAX, |region| region.last.row);
         let is_ours = |cell: &&GridCell| span.contains(&cell.column) && !cell.value.is_blank(texts);
-        let rows: Vec<usize> = (at + 1..self.rows.len())
+        let mut rows: Vec<usize> = (at + 1..self.rows.len())
             .filter(|at| {
                 self.rows[*at].number <= last && self.rows[*at].cells.iter().any(|cell| is_ours(&cell))
             })
             .collect();
-        let columns = self.find_columns(header, &rows, &span, texts)?;
-        let name = |column: &u32| {
-            header.get(*column).map_or(String::new(), |cell| column_name(cell.value.to_stored(texts)))
+        let mut left_out = match region {
+            // Excel knows where its table ends.
+            Some(_) => LeftOutRows::default(),
+            None => {
+                let names: Vec<String> =
+                    self.rows[at].cells.iter().map(|cell| column_name(cell.value.to_stored(texts))).collect();
+                let sketched = SheetRows { grid: self, texts, rows: &rows };
+                let left_out = layout::find_left_out(&sketched, &names, declared, "row");
+                let repeated = match declared.footer_rows {
+                    Some(0) => Vec::new(),
+                    Some(_) | None => sketched.repeated_headers(&self.rows[at]),
+                };
+                with_repeated_headers(left_out, repeated, &sketched)
+            }
         };
+        let has_rows_below = left_out.rows.iter().max().is_some_and(|row| row + 1 == rows.len());
+        let mut at = 0;
+        rows.retain(|_| {
+            at += 1;
+            left_out.rows.binary_search(&(at - 1)).is_err()
+        });
+        let header_rows: Vec<&GridRow> = header.rows.iter().map(|at| &self.rows[*at]).collect();
+        let columns = self.find_columns(&header_rows, &rows, &span, texts)?;
+        let mut notes = header.notes;
+        notes.append(&mut left_out.notes);
         Ok(TableLayout {
-            header_row: header.number,
-            header: columns.iter().map(name).collect(),
+            first_header_row: header_rows[0].number,
+            header_row: header_rows[header_rows.len() - 1].number,
+            header: self.column_names(&header_rows, &columns, texts),
             columns,
             rows,
+            likely_header_row: header.likely_row,
+            has_rows_below,
+            notes,
+            read_only_reason: left_out.read_only_reason,
         })
     }
 
-    /// The row that probably names the columns, if the header row has a single text above several columns, as a title
-    /// has: the first row below with several texts and nothing else.
-    fn likely_header_row(&self, layout: &TableLayout, texts: &SharedStrings) -> Option<u32> {
-        let is_named = |name: &&String| !name.trim().is_empty();
-        if layout.columns.len() < 2 || layout.header.iter().filter(is_named).count() != 1 {
-            return None;
-        }
-        let is_text = |cell: &&GridCell| matches!(cell.value.to_stored(texts), StoredValue::Text(text) if !text.trim().is_empty());
-        let is_header = |row: &&GridRow| {
-            let filled = row.cells.iter().filter(|cell| !cell.value.is_blank(texts));
-            row.cells.iter().filter(is_text).count() >= 2 && filled.clone().all(|cell| is_text(&cell))
+    /// The rows with the names of columns.
+    fn find_header(
+        &self,
+        texts: &SharedStrings,
+        declared: &DeclaredLayout,
+        region: Option<CellRange>,
+    ) -> Result<SheetHeader, String> {
+        let wanted = region.map(|region| region.first.row).or(declared.header_row);
+        let sketched: Vec<(usize, SketchedRow)> = match wanted {
+            Some(number) => {
+                let is_near = |row: &GridRow| (number..number + HEAD_ROWS_MAX as u32).contains(&row.number);
+                self.sketch_rows(texts, is_near)
+            }
+            None => self.sketch_rows(texts, |row| row.number > declared.skip_rows.unwrap_or(0)),
         };
-        layout.rows.iter().map(|at| &self.rows[*at]).find(is_header).map(|row| row.number)
+        let rows: Vec<SketchedRow> = sketched.iter().map(|(_, row)| row.clone()).collect();
+        let place = DeclaredLayout {
+            header_row: wanted,
+            header_rows: region.map(|_| 1).or(declared.header_rows),
+            ..declared.clone()
+        };
+        let is_merged = |row: u32, column: usize| self.merged_from(row, column).is_some();
+        let found = layout::find_header(&rows, &place, "row", is_merged);
+        let found = found.ok_or_else(|| match wanted {
+            Some(number) => format!("its row {number} has no column names"),
+            None => "it has no header row".into(),
+        })?;
+        let count = found.count.min(rows.len() - found.at);
+        let rows = sketched[found.at..found.at + count].iter().map(|(at, _)| *at).collect();
+        Ok(SheetHeader { rows, likely_row: found.likely_row, notes: found.notes })
+    }
+
+    /// The last column of the merged cells that begin here and are side by side.
+    fn merged_from(&self, row: u32, column: usize) -> Option<u32> {
+        let is_here = |range: &&CellRange| {
+            (range.first.row..=range.last.row).contains(&row)
+                && range.first.column as usize == column
+                && range.last.column > range.first.column
+        };
+        self.merged_ranges.iter().find(is_here).map(|range| range.last.column)
+    }
+
+    /// The first rows with a value, each with its position.
+    fn sketch_rows(
+        &self,
+        texts: &SharedStrings,
+        is_wanted: impl Fn(&GridRow) -> bool,
+    ) -> Vec<(usize, SketchedRow)> {
+        let mut rows: Vec<(usize, SketchedRow)> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| is_wanted(row)) {
+            let cells = sketch_cells(row, texts);
+            if cells.is_empty() {
+                continue;
+            }
+            let follows_gap = rows.last().is_some_and(|(_, before)| before.number + 1 < row.number);
+            rows.push((at, SketchedRow { number: row.number, follows_gap, width: 0, cells }));
+            if rows.len() == HEAD_ROWS_MAX {
+                break;
+            }
+        }
+        rows
+    }
+
+    fn column_names(&self, header: &[&GridRow], columns: &[u32], texts: &SharedStrings) -> Vec<String> {
+        if let [only] = header {
+            let name = |column: &u32| {
+                only.get(*column).map_or(String::new(), |cell| column_name(cell.value.to_stored(texts)))
+            };
+            return columns.iter().map(name).collect();
+        }
+        let rows: Vec<SketchedRow> = header
+            .iter()
+            .map(|row| SketchedRow {
+                number: row.number,
+                follows_gap: false,
+                width: 0,
+                cells: sketch_cells(row, texts),
+            })
+            .collect();
+        let has_merges = |row: &SketchedRow| {
+            row.cells.iter().any(|cell| self.merged_from(row.number, cell.column).is_some())
+        };
+        let extends_to = |row: &SketchedRow, from: usize, to: usize| match has_merges(row) {
+            true => self.merged_from(row.number, from).is_some_and(|last| to <= last as usize),
+            false => true,
+        };
+        layout::join_names(&rows, columns.iter().map(|column| *column as usize), extends_to)
     }
 
     /// The columns that have a name or a value.
     fn find_columns(
         &self,
-        header: &GridRow,
+        header: &[&GridRow],
         rows: &[usize],
         span: &RangeInclusive<u32>,
         texts: &SharedStrings,
     ) -> Result<Vec<u32>, String> {
         let is_there = |cell: &&GridCell| !cell.value.is_blank(texts);
-        let mut columns: Vec<u32> = header.cells.iter().filter(is_there).map(|cell| cell.column).collect();
+        let named = header.iter().flat_map(|row| &row.cells).filter(is_there);
+        let mut columns: Vec<u32> = named.map(|cell| cell.column).collect();
+        columns.sort_unstable();
+        columns.dedup();
         for row in rows {
             // Most rows add no column.
             for cell in self.rows[*row].cells.iter().filter(is_there) {
@@ -191,7 +392,13 @@ impl Grid {
     ) -> Result<(Table, Vec<String>), ParseError> {
         let mut table = Table::new(name, layout.header.clone());
         table.column_letters = layout.columns.iter().map(|column| column_letters(*column)).collect();
-        table.likely_header_row = self.likely_header_row(layout, texts);
+        table.likely_header_row = layout.likely_header_row;
+        table.header_rows = Some(HeaderRows {
+            first: layout.first_header_row,
+            count: layout.header_row - layout.first_header_row + 1,
+        });
+        table.layout_notes.clone_from(&layout.notes);
+        table.read_only_reason.clone_from(&layout.read_only_reason);
         let mut warnings = CellWarnings::default();
         // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
@@ -224,6 +431,14 @@ impl Grid {
         }
         table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();
         let mut notes = warnings.notes(name);
+        let is_hidden = |at: &&usize| self.hidden_rows.binary_search(&self.rows[**at].number).is_ok();
+        let hidden: Vec<u32> = layout.rows.iter().filter(is_hidden).map(|at| self.rows[*at].number).collect();
+        if let Some(first) = hidden.first() {
+            let rows = pluralize(hidden.len() as u64, "hidden row");
+            notes.push(format!(
+                "`{name}` has {rows} (row {first} first), which a filter may hide: they are read"
+            ));
+        }
         let is_inside = |range: &&CellRange| range.last.row > layout.header_row;
         if let Some(range) = self.merged_ranges.iter().find(is_inside) {
             notes.push(format!(

@@ -25,41 +25,38 @@ mod xlsx;
 mod xml;
 mod zip;
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use contract::manifest::WorkbookFormat;
+use contract::manifest::{DeclaredLayout, WorkbookFormat};
 use contract::source::{SourceError, WriteError};
 
-use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, TableFile};
+use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, TableFile, TablesOptions};
 use budget::{Budget, FILE_BYTES_MAX, too_large_error};
 
 /// How to read a workbook, and how often to check it for changes.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub format: WorkbookFormat,
-    /// The header row by sheet, from 1. Without an entry, the first row with a text in it.
-    pub header_rows: HashMap<String, u32>,
-    /// The header row of the sheets that `header_rows` does not name.
-    pub header_row: Option<u32>,
+    /// How to read each sheet, where the workbook itself does not tell.
+    pub tables: TablesOptions,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
 }
 
 impl Options {
-    fn header_row_for(&self, sheet: &str) -> Option<u32> {
-        self.header_rows.get(sheet).copied().or(self.header_row)
+    fn layout_of(&self, sheet: &str) -> &DeclaredLayout {
+        &self.tables.of_table(sheet).layout
     }
 
     pub fn new(format: WorkbookFormat) -> Self {
-        Self { format, header_rows: HashMap::new(), header_row: None, poll_interval_ms: 20 }
+        Self { format, tables: TablesOptions::default(), poll_interval_ms: 20 }
     }
 }
 
 /// A workbook. Each visible sheet with a header row is a table. Does not read the file yet.
 pub fn open(path: &Path, options: Options) -> TableFile {
-    let look_every_ms = options.poll_interval_ms;
-    TableFile::open(path, Box::new(options), look_every_ms)
+    let (tables, poll_interval_ms) = (options.tables.clone(), options.poll_interval_ms);
+    TableFile::open(path, Box::new(options), tables, poll_interval_ms)
 }
 
 /// The number of rows of each table, or why the workbook cannot be read. For fuzzing.

@@ -40,7 +40,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             skip("it is hidden in the workbook".into());
             continue;
         }
-        match sheet.grid.find_table(&[], options.header_row_for(&sheet.name)) {
+        match sheet.grid.find_table(&[], options.layout_of(&sheet.name)) {
             Ok(layout) => {
                 let (table, notes) = sheet.grid.build_table(&sheet.name, &layout, &[], reader.budget)?;
                 parsed.tables.push(table);

@@ -21,6 +21,7 @@ pub(super) enum SheetEvent<'a> {
         tag: Range<usize>,
         number_span: Option<Range<usize>>,
         is_empty: bool,
+        is_hidden: bool,
     },
     RowEnd {
         tag: Range<usize>,
@@ -138,7 +139,14 @@ impl RowScanner<'_, '_> {
                     let span = self.xml.span();
                     let number_span =
                         tag.attribute_value_span("r").map(|at| at.start + span.start..at.end + span.start);
-                    handle(SheetEvent::Row { number: self.row, tag: span, number_span, is_empty })?;
+                    let is_hidden = tag.is_true("hidden")?;
+                    handle(SheetEvent::Row {
+                        number: self.row,
+                        tag: span,
+                        number_span,
+                        is_empty,
+                        is_hidden,
+                    })?;
                     if !is_empty {
                         self.scan_cells(handle)?;
                         handle(SheetEvent::RowEnd { tag: self.xml.span() })?;
@@ -315,7 +323,10 @@ pub(super) fn read_sheet(
     let (memory_left, memory_error) = (budget.memory_left(), budget.memory_error());
     scan_sheet(text, book, budget, &mut |event| {
         match event {
-            SheetEvent::Row { number, is_empty: false, .. } => {
+            SheetEvent::Row { number, is_empty: false, is_hidden, .. } => {
+                if is_hidden {
+                    sheet.grid.hidden_rows.push(number);
+                }
                 sheet.grid.rows.push(GridRow { number, cells: Vec::new() });
             }
             SheetEvent::Cell(SheetCell { address: at, is_formula, value: Some(value), .. }) => {

@@ -92,7 +92,7 @@ impl SheetXml {
         let memory_error = budget.memory_error();
         scan_sheet(text, book, budget, &mut |event| {
             match event {
-                SheetEvent::Row { number, tag, number_span, is_empty: _ } => {
+                SheetEvent::Row { number, tag, number_span, is_empty: _, is_hidden: _ } => {
                     let cells = sheet_xml.cells.len()..sheet_xml.cells.len();
                     sheet_xml.rows.push(RowXml { number, tag, number_span, close: None, cells });
                 }

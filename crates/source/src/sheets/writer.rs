@@ -130,6 +130,12 @@ impl SheetWriter<'_> {
                  program, or turn the table into a range there",
             ));
         }
+        if self.layout.has_rows_below {
+            return Err(rejected(
+                "the sheet has rows below the table, which a new row would have to push down; add it in a \
+                 spreadsheet program",
+            ));
+        }
         let is_used =
             |row: &&RowXml| sheet_xml.cells(row).iter().any(|cell| cell.has_value || cell.is_formula);
         let last =

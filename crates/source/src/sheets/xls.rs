@@ -81,7 +81,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             continue;
         }
         let grid = globals.read_sheet(&stream, bound.offset, budget)?;
-        match grid.find_table(&globals.shared_strings, options.header_row_for(&bound.name)) {
+        match grid.find_table(&globals.shared_strings, options.layout_of(&bound.name)) {
             Ok(layout) => {
                 let (table, notes) =
                     grid.build_table(&bound.name, &layout, &globals.shared_strings, budget)?;

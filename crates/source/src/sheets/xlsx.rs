@@ -36,7 +36,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
         if sheet.needs_recalculation {
             changed.push(sheet_index);
         }
-        match sheet.grid.find_table(&book.shared_strings, options.header_row_for(name)) {
+        match sheet.grid.find_table(&book.shared_strings, options.layout_of(name)) {
             Ok(layout) => {
                 let (mut table, notes) =
                     sheet.grid.build_table(name, &layout, &book.shared_strings, budget)?;
@@ -96,8 +96,8 @@ pub(super) fn rewrite(
         let bytes = archive.read(*part_position, budget).map_err(parse_to_write_error)?;
         let text = utf8_text(&bytes).map_err(parse_to_write_error)?;
         let sheet = load_sheet(&book, at, text, budget).map_err(parse_to_write_error)?;
-        let header_row = options.header_row_for(&part.name);
-        let Ok(layout) = sheet.grid.find_table(&book.shared_strings, header_row) else { continue };
+        let declared = options.layout_of(&part.name);
+        let Ok(layout) = sheet.grid.find_table(&book.shared_strings, declared) else { continue };
         if tables == table {
             let writer = SheetWriter {
                 archive: &archive,

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::infer::{self, SAFE_INTEGER_MAX};
 use contract::order::SortRank;
-use contract::{DataType, ValueRef};
+use contract::{ColumnFormat, DataType, ValueRef};
 
 use super::table::{StoredValue, Table};
 use crate::snapshot_reader::{CowValue, SortableColumn};
@@ -19,8 +19,10 @@ pub(super) struct TableColumn {
     pub(super) column_index: Option<usize>,
     pub(super) data_type: DataType,
     pub(super) mixed: bool,
-    /// The text that means "no value".
-    pub(super) null_text: Option<String>,
+    /// The texts that mean "no value".
+    pub(super) null_texts: Vec<String>,
+    /// How the file writes values as texts.
+    pub(super) format: Option<ColumnFormat>,
     /// Whether a text in a JSON column is a JSON string rather than JSON source.
     pub(super) has_nested_json: bool,
 }
@@ -44,8 +46,16 @@ impl TableColumn {
     pub(super) fn to_value<'a>(&self, stored: StoredValue<'a>) -> CowValue<'a> {
         match stored {
             StoredValue::Null => CowValue::Borrowed(ValueRef::Null),
-            StoredValue::Text(text) if self.null_text.as_deref() == Some(text) => {
-                CowValue::Borrowed(ValueRef::Null)
+            StoredValue::Text(text) if self.is_null(text) => CowValue::Borrowed(ValueRef::Null),
+            StoredValue::Text(text) if self.format.is_some() => {
+                let canonical = self.format.as_ref().and_then(|format| format.parse(text));
+                match (canonical, self.data_type) {
+                    (None, _) => CowValue::Borrowed(ValueRef::Text(text)),
+                    (Some(canonical), DataType::Boolean) => {
+                        CowValue::Borrowed(ValueRef::Integer((canonical == "true").into()))
+                    }
+                    (Some(canonical), _) => CowValue::Text(canonical),
+                }
             }
             StoredValue::Text(text) if self.data_type == DataType::Json && self.has_nested_json => {
                 let mut out = Vec::with_capacity(text.len() + 2);
@@ -77,6 +87,11 @@ impl TableColumn {
             }
             StoredValue::NumberText(digits) => CowValue::Borrowed(ValueRef::Text(digits)),
         }
+    }
+
+    /// Whether a text means "no value". In a column with a format, blanks alone are no value.
+    pub(super) fn is_null(&self, text: &str) -> bool {
+        self.null_texts.iter().any(|null| null == text) || (self.format.is_some() && text.trim().is_empty())
     }
 
     /// Whether numbers are read as numbers. In a mixed boolean column, 1 and 0 are not booleans.

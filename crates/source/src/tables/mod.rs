@@ -8,6 +8,7 @@ mod column;
 mod error;
 mod index;
 mod new_value;
+mod options;
 mod profile;
 mod read;
 mod snapshot;
@@ -30,6 +31,7 @@ use error::TableError;
 use snapshot::{FileSnapshot, FormatLoader};
 use writer::TableWriter;
 
+pub use options::TablesOptions;
 pub(crate) use table::{StoredValue, Table};
 
 /// A file format.
@@ -93,8 +95,13 @@ pub struct TableFile(Arc<WatchedFile<FormatLoader>>);
 
 impl TableFile {
     /// Does not read the file yet.
-    pub(crate) fn open(path: &Path, format: Box<dyn FileFormat>, poll_interval_ms: u64) -> Self {
-        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format), poll_interval_ms)))
+    pub(crate) fn open(
+        path: &Path,
+        format: Box<dyn FileFormat>,
+        options: TablesOptions,
+        poll_interval_ms: u64,
+    ) -> Self {
+        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format, options), poll_interval_ms)))
     }
 
     /// Waits until a reload in the background has finished.

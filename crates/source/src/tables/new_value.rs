@@ -3,7 +3,7 @@
 use contract::field::Field;
 use contract::infer;
 use contract::source::WriteError;
-use contract::{DataType, Value, ValueRef};
+use contract::{ColumnFormat, DataType, Value, ValueRef};
 
 use super::column::{TableColumn, decode_base64};
 use super::profile::{DateTimeShare, StorageClass};
@@ -16,6 +16,8 @@ pub(super) struct NewValue {
     pub(super) column: usize,
     pub(super) value: Value,
     representation: Representation,
+    /// The value in the format of the column.
+    formatted: Option<String>,
 }
 
 /// How the file should store the value.
@@ -39,7 +41,11 @@ impl NewValue {
     ) -> Result<Self, WriteError> {
         let refused =
             |reason: &str| Err(WriteError::Rejected { column: Some(position), reason: reason.into() });
-        let new_value = |value: Value, form| Ok(Self { column: position, value, representation: form });
+        let new_value =
+            |value: Value, form| Ok(Self { column: position, value, representation: form, formatted: None });
+        if let (Some(format), false) = (&column.format, cell == ValueRef::Null) {
+            return Self::in_format(position, column, format, cell);
+        }
         match (column.data_type, cell) {
             (_, ValueRef::Null) => new_value(Value::Null, Representation::Unchanged),
             (DataType::Blob, ValueRef::Text(text)) => match decode_base64(text) {
@@ -122,6 +128,26 @@ impl NewValue {
         }
     }
 
+    /// A value for a column of texts in a format. It is compared as it reads back, with the zeros that the format adds.
+    fn in_format(
+        position: usize,
+        column: &TableColumn,
+        format: &ColumnFormat,
+        cell: ValueRef<'_>,
+    ) -> Result<Self, WriteError> {
+        let refused = |reason: String| WriteError::Rejected { column: Some(position), reason };
+        let canonical =
+            column.to_text(cell).ok_or_else(|| refused("this column cannot hold bytes".into()))?;
+        let text = format.render(&canonical);
+        let text =
+            text.ok_or_else(|| refused(format!("the column's format `{format}` cannot express it")))?;
+        if column.is_null(&text) {
+            return Err(refused(format!("`{text}` would read back as null")));
+        }
+        let value = column.to_value(StoredValue::Text(&text)).as_value_ref().to_value();
+        Ok(Self { column: position, value, representation: Representation::Text, formatted: Some(text) })
+    }
+
     /// `text` is a buffer for values that have to be formatted.
     pub(super) fn to_stored<'a>(
         &'a self,
@@ -145,6 +171,9 @@ impl NewValue {
     }
 
     fn to_stored_plain<'a>(&'a self, text: &'a mut String) -> StoredValue<'a> {
+        if let Some(formatted) = &self.formatted {
+            return StoredValue::Text(formatted);
+        }
         let cell = self.value.as_value_ref();
         match (self.representation, cell) {
             (Representation::Boolean, ValueRef::Integer(n)) => StoredValue::Boolean(n != 0),

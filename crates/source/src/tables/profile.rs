@@ -2,7 +2,7 @@
 
 use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
-use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
+use contract::infer::{self, DeclaredFormats, SAFE_INTEGER_MAX, TypeInference};
 use contract::source::{ColumnFacts, NearMiss};
 
 use super::column::decode_base64;
@@ -16,6 +16,8 @@ pub(super) struct TableColumnProfile {
     texts: u64,
     /// Texts of length zero.
     empty_texts: u64,
+    /// Whether some text has nothing but blanks.
+    has_blanks: bool,
     /// Whether some text is not base64.
     has_non_base64: bool,
     /// Texts too long for a key.
@@ -90,6 +92,7 @@ impl TableColumnProfile {
     fn observe_text(&mut self, row: u64, text: &str) {
         self.texts += 1;
         self.empty_texts += u64::from(text.is_empty());
+        self.has_blanks |= text.trim().is_empty();
         self.has_non_base64 = self.has_non_base64 || decode_base64(text).is_none();
         self.long_texts += u64::from(text.len() > KEY_BYTES_MAX);
         self.inference.observe(row, text);
@@ -129,6 +132,17 @@ impl TableColumnProfile {
             all if all == self.booleans => StorageClass::Booleans,
             _ => StorageClass::Other,
         }
+    }
+
+    /// Whether every value is a text, and they may be in a format. Texts of digits alone are codes.
+    pub(super) fn may_have_format(&self, declared: &DeclaredFormats) -> bool {
+        let texts = self.texts - self.date_times;
+        texts > 0 && texts == self.non_null && (!declared.is_empty() || self.inference.may_have_own_format())
+    }
+
+    /// Whether some text is blank. Whether it has blanks only is decided where values are read.
+    pub(super) fn has_blank_texts(&self) -> bool {
+        self.has_blanks
     }
 
     pub(super) fn is_base64(&self) -> bool {

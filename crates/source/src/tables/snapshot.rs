@@ -11,7 +11,7 @@ use super::column::TableColumn;
 use super::error::TableError;
 use super::index::TableKeyIndex;
 use super::table::Table;
-use super::{FileFormat, ParsedFile};
+use super::{FileFormat, ParsedFile, TablesOptions};
 use crate::key_index::{KeyCandidate, find_key_column};
 use crate::watch::FileLoader;
 
@@ -37,12 +37,13 @@ struct ContentFingerprint {
 /// Loads files of one format.
 pub(super) struct FormatLoader {
     pub(super) format: Box<dyn FileFormat>,
+    options: TablesOptions,
     hasher: RandomState,
 }
 
 impl FormatLoader {
-    pub(super) fn new(format: Box<dyn FileFormat>) -> Self {
-        Self { format, hasher: RandomState::default() }
+    pub(super) fn new(format: Box<dyn FileFormat>, options: TablesOptions) -> Self {
+        Self { format, options, hasher: RandomState::default() }
     }
 
     fn fingerprint(&self, bytes: &[u8]) -> ContentFingerprint {
@@ -55,7 +56,10 @@ impl FormatLoader {
         if tables.iter().any(Table::is_over_limit) {
             return Err(TableError::TooLarge);
         }
-        tables.iter_mut().for_each(Table::shrink_to_fit);
+        for table in &mut tables {
+            table.infer_formats(self.options.of_table(&table.name));
+            table.shrink_to_fit();
+        }
         Ok(FileSnapshot {
             tables: tables.into_iter().map(Arc::new).collect(),
             notes,
@@ -118,18 +122,28 @@ impl FileSnapshot {
             row_count: Some(u64::from(table.len())),
             write_support: WriteSupport::transactional_unless(table.read_only_reason.clone()),
             likely_header_row: table.likely_header_row,
+            header: table.header_rows,
+            layout_notes: table.layout_notes.clone(),
             may_be_outdated: !table.may_be_outdated.is_empty(),
             ..TableFacts::new(&table.name, table.column_facts())
         });
         let (notes, skipped) = (self.notes.clone(), self.skipped_tables.clone());
-        SourceFacts { tables: tables.collect(), notes, skipped_tables: skipped, ..SourceFacts::default() }
+        SourceFacts {
+            tables: tables.collect(),
+            notes,
+            skipped_tables: skipped,
+            reads_texts: true,
+            ..SourceFacts::default()
+        }
     }
 }
 
 /// The first column whose values are unique, if there is one.
 fn detect_key_column(table: &Table) -> Option<usize> {
     let columns = table.header.iter().enumerate();
-    let candidates = columns.filter(|(position, _)| table.profile(*position).is_key_candidate(table.len()));
+    let candidates = columns.filter(|(position, _)| {
+        table.format(*position).is_none() && table.profile(*position).is_key_candidate(table.len())
+    });
     let candidates = candidates.map(|(position, name)| KeyCandidate {
         position,
         name,
@@ -141,7 +155,8 @@ fn detect_key_column(table: &Table) -> Option<usize> {
             column_index: Some(position),
             data_type: table.profile(position).data_type().0,
             mixed: false,
-            null_text: None,
+            null_texts: Vec::new(),
+            format: None,
             has_nested_json: table.has_nested_json,
         };
         TableKeyIndex::build(table, &[&column], rows).is_ok()

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use contract::ValueRef;
-use contract::source::ColumnFacts;
+use contract::infer::{DeclaredFormats, FormatInference, FormatOutcome};
+use contract::source::{AmbiguousFormat, ColumnFacts, HeaderRows, LayoutNote, TableOptions};
+use contract::{ColumnFormat, DataType, ValueRef};
 
 use super::profile::TableColumnProfile;
 
@@ -50,6 +51,9 @@ pub(crate) struct Table {
     pub(crate) notice: Option<Arc<str>>,
     /// The row that probably names the columns, if the header row looks like a title.
     pub(crate) likely_header_row: Option<u32>,
+    /// Where the column names are, on a sheet.
+    pub(crate) header_rows: Option<HeaderRows>,
+    pub(crate) layout_notes: Vec<LayoutNote>,
     /// What a row's number counts: `line`, `row`.
     pub(crate) row_unit: &'static str,
     /// The letters of each column on a sheet; empty for other files.
@@ -73,6 +77,10 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct ColumnData {
     profile: TableColumnProfile,
+    /// The texts that mean "no value", with which the profile was made.
+    null_texts: Vec<String>,
+    format: Option<(ColumnFormat, DataType)>,
+    ambiguous_format: Option<AmbiguousFormat>,
     first_row: u32,
     tags: Vec<ValueTag>,
     /// A number itself, or the start and the length of a text.
@@ -111,6 +119,8 @@ impl Table {
             may_be_outdated: Vec::new(),
             notice: None,
             likely_header_row: None,
+            header_rows: None,
+            layout_notes: Vec::new(),
             row_unit: "row",
             column_letters: Vec::new(),
             is_schemaless: false,
@@ -270,6 +280,97 @@ impl Table {
         self.row_numbers[row as usize]
     }
 
+    /// Takes the declared texts for "no value" into account, and finds out which texts are in a format.
+    pub(crate) fn infer_formats(&mut self, options: &TableOptions) {
+        let mut found = Vec::with_capacity(self.columns.len());
+        for (at, name) in self.header.iter().enumerate() {
+            let null_texts = options.null_texts(name).to_vec();
+            let profile = (!null_texts.is_empty()).then(|| self.profile_without(at, &null_texts));
+            let profile = profile.unwrap_or_else(|| self.columns[at].profile.clone());
+            let declared = options.formats(name, profile.data_type().0);
+            let outcome = match profile.may_have_format(&declared) {
+                true => self.infer_format(at, &null_texts, &declared),
+                false => FormatOutcome::None,
+            };
+            found.push((profile, null_texts, outcome));
+        }
+        for (at, (profile, null_texts, outcome)) in found.into_iter().enumerate() {
+            let first = self.first_text(at, &null_texts);
+            let column = &mut self.columns[at];
+            (column.profile, column.null_texts) = (profile, null_texts);
+            match outcome {
+                FormatOutcome::Inferred(format, data_type) => column.format = Some((format, data_type)),
+                FormatOutcome::Ambiguous(formats) => {
+                    let (first_value, first_location) = first.unwrap_or_default();
+                    column.ambiguous_format = Some(AmbiguousFormat { formats, first_value, first_location });
+                }
+                FormatOutcome::None => {}
+            }
+        }
+    }
+
+    /// The profile of a column without the texts that mean "no value".
+    fn profile_without(&self, column: usize, null_texts: &[String]) -> TableColumnProfile {
+        let mut profile = TableColumnProfile::default();
+        for row in 0..self.len() {
+            match self.value(row, column) {
+                StoredValue::Text(text) if null_texts.iter().any(|null| null == text) => {}
+                stored => profile.observe(u64::from(row), stored),
+            }
+        }
+        profile
+    }
+
+    fn infer_format(
+        &self,
+        column: usize,
+        null_texts: &[String],
+        declared: &DeclaredFormats,
+    ) -> FormatOutcome {
+        let mut inference = FormatInference::new(declared);
+        for row in 0..self.len() {
+            match self.value(row, column) {
+                StoredValue::Text(text)
+                    if text.trim().is_empty() || null_texts.iter().any(|null| null == text) => {}
+                StoredValue::Text(text) => inference.observe(text),
+                _ => {}
+            }
+            if inference.is_hopeless() {
+                return FormatOutcome::None;
+            }
+        }
+        inference.finish()
+    }
+
+    /// The first text of a column, and where it is.
+    fn first_text(&self, column: usize, null_texts: &[String]) -> Option<(String, String)> {
+        (0..self.len()).find_map(|row| match self.value(row, column) {
+            StoredValue::Text(text)
+                if !text.trim().is_empty() && !null_texts.iter().any(|null| null == text) =>
+            {
+                Some((text.to_owned(), self.cell_name(row, column)))
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn format(&self, column: usize) -> Option<&ColumnFormat> {
+        self.columns[column].format.as_ref().map(|(format, _)| format)
+    }
+
+    pub(super) fn null_texts(&self, column: usize) -> &[String] {
+        &self.columns[column].null_texts
+    }
+
+    /// The type of most values, and whether there are others.
+    pub(super) fn data_type(&self, column: usize) -> (DataType, bool) {
+        let column = &self.columns[column];
+        column
+            .format
+            .as_ref()
+            .map_or_else(|| column.profile.data_type(), |(_, data_type)| (*data_type, false))
+    }
+
     pub(super) fn profile(&self, column: usize) -> &TableColumnProfile {
         &self.columns[column].profile
     }
@@ -289,8 +390,15 @@ impl Table {
             let computed = self.computed.iter().find(|(one, _)| *one == at);
             let facts =
                 column.profile.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
+            let has_blanks = column.format.is_some() && column.profile.has_blank_texts();
+            let is_settled = column.format.is_some() || column.ambiguous_format.is_some();
             ColumnFacts {
-                nullable: facts.nullable || self.may_be_outdated.contains(&at),
+                data_type: column.format.as_ref().map_or(facts.data_type, |(_, data_type)| *data_type),
+                distinct_values: if column.format.is_some() { Vec::new() } else { facts.distinct_values },
+                near_miss: facts.near_miss.filter(|_| !is_settled),
+                format: column.format.as_ref().map(|(format, _)| format.clone()),
+                ambiguous_format: column.ambiguous_format.clone(),
+                nullable: has_blanks || facts.nullable || self.may_be_outdated.contains(&at),
                 read_only_reason: computed.map(|(_, reason)| reason.clone()),
                 has_default: computed.is_some(),
                 is_base64: self.has_nested_json && column.profile.is_base64(),

@@ -6,7 +6,9 @@ use contract::source::{ColumnShape, RowChange, Source, SourceError, TableShape, 
 use contract::{Value, ValueRef};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
-use super::{CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile};
+use super::{
+    CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile, TablesOptions,
+};
 
 /// Each table starts with a line such as `= people`; the next line names its columns.
 struct ToyFormat;
@@ -110,7 +112,8 @@ impl TestFile {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("toy"), FILE).expect("a file");
-        let rows = TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), 0);
+        let rows =
+            TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), TablesOptions::default(), 0);
         Self { folder, rows }
     }
 
@@ -126,7 +129,8 @@ impl TestFile {
             data_type: column.data_type,
             nullable: column.nullable,
             mixed: column.mixed,
-            null_text: None,
+            null_texts: Vec::new(),
+            format: None,
         });
         TableShape { table: table.name, columns: columns.collect(), key: table.key }
     }

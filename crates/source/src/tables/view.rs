@@ -118,7 +118,8 @@ impl TableMapping {
                 column_index: None,
                 data_type: column.data_type,
                 mixed: column.mixed,
-                null_text: column.null_text.clone(),
+                null_texts: column.null_texts.clone(),
+                format: column.format.clone(),
                 has_nested_json: false,
             },
         });
@@ -195,7 +196,7 @@ impl TableMapping {
 
     fn requirement(&self, position: usize) -> Requirement {
         let wanted = &self.columns[position];
-        let nullable = wanted.nullable || wanted.column.null_text.is_some();
+        let nullable = wanted.nullable || !wanted.column.null_texts.is_empty();
         Requirement::of(self.key_columns.contains(&position), nullable)
     }
 
@@ -243,10 +244,12 @@ fn check_column(
 ) -> Result<(), TableError> {
     if let Some(field) = column.column_index {
         let profile = table.profile(field);
-        let (kind, mixed) = profile.data_type();
-        let fits = column.mixed || (kind == column.data_type && !mixed);
+        let (kind, mixed) = table.data_type(field);
+        let knows_nulls = table.null_texts(field).is_empty() || table.null_texts(field) == column.null_texts;
+        let is_known = knows_nulls && table.format(field) == column.format.as_ref();
+        let fits = column.mixed || (is_known && kind == column.data_type && !mixed);
         let has_all = requirement == Requirement::Optional
-            || (!profile.has_nulls(table.len()) && column.null_text.is_none());
+            || (!profile.has_nulls(table.len()) && column.null_texts.is_empty());
         if fits && has_all && !(requirement == Requirement::Key && profile.has_invalid_keys()) {
             return Ok(());
         }

@@ -13,7 +13,8 @@ pub fn columns(facts: &[ColumnFacts]) -> Vec<ColumnShape> {
         data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: column.format.clone(),
     };
     facts.iter().enumerate().map(column).collect()
 }

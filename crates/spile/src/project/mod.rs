@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use contract::compile::{DescribedStatement, IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
-use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
+use contract::source::{ColumnFacts, ColumnOptions, SourceError, SourceFacts, SourceLocation, TableOptions};
 use contract::{Collection, Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::json;
@@ -34,7 +34,7 @@ use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
 use sources::{
-    LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
+    DeclaredTable, LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
     fallback_settings,
 };
 pub use unavailable::SourceFailurePolicy;
@@ -399,7 +399,7 @@ impl Project {
                 location: &location,
                 display_name: &display_name,
                 settings: &one.settings,
-                header_rows: header_rows(&manifest, &one.name.value),
+                tables: table_options(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
@@ -451,7 +451,7 @@ impl Project {
                     location: &location,
                     display_name: &display_name,
                     settings,
-                    header_rows: Vec::new(),
+                    tables: Vec::new(),
                     declared_columns: Vec::new(),
                 };
                 opener
@@ -574,14 +574,31 @@ fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The header rows that collections declare for the sheets of a source.
-fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>, u32)> {
+/// How collections declare the tables of a source to be read.
+fn table_options<'m>(manifest: &'m Manifest, source: &str) -> Vec<DeclaredTable<'m>> {
     let collections = manifest.collections.iter().filter(|one| one.source.value == source);
-    let declared = collections.filter_map(|one| {
-        let sheet = one.table.as_ref().map(|table| table.value.as_str());
-        Some((sheet, one.header_row?))
+    let options = |one: &manifest::Collection| TableOptions {
+        layout: one.layout.clone(),
+        null_texts: one.null_texts.clone(),
+        formats: one.formats.clone(),
+        columns: one.fields.iter().filter_map(column_options).collect(),
+    };
+    let declared = collections.map(|one| DeclaredTable {
+        table: one.table.as_ref().map(|table| table.value.as_str()),
+        collection: &one.name.value,
+        options: options(one),
     });
     declared.collect()
+}
+
+/// How a column is declared to be read, if that is said at all.
+fn column_options(field: &manifest::Field) -> Option<ColumnOptions> {
+    let is_declared = field.null_texts.is_some() || field.formats.is_some();
+    is_declared.then(|| ColumnOptions {
+        name: field.column.value.clone(),
+        null_texts: field.null_texts.clone(),
+        formats: field.formats.as_ref().map(|formats| formats.value.clone()).unwrap_or_default(),
+    })
 }
 
 /// The typed columns that collections declare for a source; none if a part of a key has no type. Every column counts as

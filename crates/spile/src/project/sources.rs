@@ -8,11 +8,11 @@ use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
     ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
-    StatementShape, TableFacts, TableShape, Writer,
+    StatementShape, TableFacts, TableOptions, TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
-use source::{csv, json, sheets, sqlite};
+use source::{TablesOptions, csv, json, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
 use super::{file_name, not_found};
@@ -37,7 +37,7 @@ pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
         SourceKind::Csv => SourceSettings::Csv {
             delimiter: None,
             encoding: None,
-            null_text: None,
+            null_texts: Vec::new(),
             formulas: FormulaPolicy::default(),
         },
         SourceKind::Xlsx => SourceSettings::Workbook(WorkbookFormat::Xlsx),
@@ -69,10 +69,18 @@ pub(super) struct SourceSpec<'a> {
     /// The name that the user knows it by.
     pub(super) display_name: &'a str,
     pub(super) settings: &'a SourceSettings,
-    /// Header rows that collections declare: the sheet, if given, and the row.
-    pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
+    /// How collections declare their tables to be read.
+    pub(super) tables: Vec<DeclaredTable<'a>>,
     /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
+}
+
+/// A table as a collection declares it to be read.
+pub(super) struct DeclaredTable<'a> {
+    /// `table` or `sheet`. `None`: the collection's name, or the only table.
+    pub(super) table: Option<&'a str>,
+    pub(super) collection: &'a str,
+    pub(super) options: TableOptions,
 }
 
 /// The open sources. A reload reuses them: two sources on one file would see each other's writes late, and would hold
@@ -119,7 +127,7 @@ struct StatementBackend {
 struct SourceKey {
     location: SourceLocation,
     settings: SourceSettings,
-    header_rows: Vec<(Option<String>, u32)>,
+    tables: TablesOptions,
 }
 
 impl Sources {
@@ -258,11 +266,10 @@ impl Sources {
 
 impl SourceKey {
     fn from_spec(spec: &SourceSpec<'_>) -> Self {
-        let rows = spec.header_rows.iter();
         Self {
             location: spec.location.clone(),
             settings: spec.settings.clone(),
-            header_rows: rows.map(|(sheet, row)| (sheet.map(str::to_owned), *row)).collect(),
+            tables: tables_options(spec),
         }
     }
 }
@@ -276,11 +283,15 @@ fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
 
 fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     match spec.settings {
-        SourceSettings::Csv { delimiter, encoding, null_text, formulas } => {
+        SourceSettings::Csv { delimiter, encoding, null_texts, formulas } => {
+            let mut table = only_table_options(spec);
+            if table.null_texts.is_empty() {
+                table.null_texts.clone_from(null_texts);
+            }
             let options = csv::Options {
                 delimiter: *delimiter,
                 encoding: *encoding,
-                null_text: null_text.clone(),
+                table,
                 formulas: *formulas,
                 ..csv::Options::default()
             };
@@ -289,21 +300,38 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
         SourceSettings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
         SourceSettings::Json { pointer } => {
             let layout = json::JsonLayout::Document { pointer: pointer.clone() };
-            Arc::new(json::open(path, json::Options::new(layout)))
+            let options = json::Options { table: only_table_options(spec), ..json::Options::new(layout) };
+            Arc::new(json::open(path, options))
         }
-        SourceSettings::JsonLines => Arc::new(json::open(path, json::Options::new(json::JsonLayout::Lines))),
+        SourceSettings::JsonLines => {
+            let layout = json::JsonLayout::Lines;
+            let options = json::Options { table: only_table_options(spec), ..json::Options::new(layout) };
+            Arc::new(json::open(path, options))
+        }
         SourceSettings::Workbook(workbook) => {
             let mut options = sheets::Options::new(*workbook);
-            for (sheet, row) in &spec.header_rows {
-                match sheet {
-                    Some(sheet) => drop(options.header_rows.insert((*sheet).to_owned(), *row)),
-                    // A workbook with several sheets is refused later if the sheet is not named.
-                    None => options.header_row = Some(*row),
-                }
-            }
+            options.tables = tables_options(spec);
             Arc::new(sheets::open(path, options))
         }
     }
+}
+
+/// The options of a file that is one table. If several collections use it, the first with options decides.
+fn only_table_options(spec: &SourceSpec<'_>) -> TableOptions {
+    let mut declared = spec.tables.iter().map(|table| &table.options);
+    declared.find(|options| **options != TableOptions::default()).cloned().unwrap_or_default()
+}
+
+/// The options of each table, by the name that its collection refers to it with.
+fn tables_options(spec: &SourceSpec<'_>) -> TablesOptions {
+    let named =
+        spec.tables.iter().map(|one| (one.table.unwrap_or(one.collection).to_owned(), one.options.clone()));
+    // Without a name, it is the only table, whatever that is called.
+    let others = match &spec.tables[..] {
+        [one] if one.table.is_none() => one.options.clone(),
+        _ => TableOptions::default(),
+    };
+    TablesOptions { named: named.collect(), others }
 }
 
 /// Suggests the kind that the extension names, if the manifest names another.

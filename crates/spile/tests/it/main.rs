@@ -8,6 +8,7 @@ mod client;
 #[path = "../../../testkit/clients/mod.rs"]
 mod clients;
 mod commands;
+mod exports;
 mod golden;
 mod harness;
 mod hostile_names;

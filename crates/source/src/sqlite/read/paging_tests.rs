@@ -148,7 +148,8 @@ fn paging_fixture(
         data_type,
         nullable: index > 1,
         mixed: index > 1,
-        null_text: null.map(Into::into),
+        null_texts: null.into_iter().map(Into::into).collect(),
+        format: None,
     };
     let columns = vec![
         column(2, "s", data_type, null),
@@ -242,7 +243,8 @@ fn a_view_cannot_be_scanned_in_chunks() {
         data_type: DataType::Integer,
         nullable: true,
         mixed: false,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     };
     let shape = TableShape { table: "v".into(), columns: vec![column], key: vec![] };
     let pool = Arc::new(ConnectionPool::new(&path, 2));

@@ -33,7 +33,7 @@ impl ServedTables {
         let columns = shape.columns.iter().filter(|column| !column.mixed).map(|column| ServedColumn {
             name: column.name.clone(),
             data_type: column.data_type,
-            null_text: column.null_text.clone(),
+            null_text: column.null_texts.first().cloned(),
         });
         let served = Arc::new(ServedTable { table: shape.table.clone(), columns: columns.collect() });
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -299,7 +299,8 @@ mod tests {
                 data_type: kind,
                 nullable: at > 0,
                 mixed: false,
-                null_text: None,
+                null_texts: Vec::new(),
+                format: None,
             };
             let columns = vec![column(0, "id", DataType::Integer), column(1, "v", DataType::Text)];
             let shape = TableShape { table: "t".into(), columns, key: vec![0] };

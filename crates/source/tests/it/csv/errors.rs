@@ -2,7 +2,7 @@
 
 use contract::source::{Source, SourceError};
 
-use super::kit::TestFile;
+use super::kit::{TestFile, table};
 
 fn error_text(disk: &TestFile, delimiter: Option<u8>) -> String {
     match disk.csv_with(delimiter, None).introspect() {
@@ -112,8 +112,8 @@ fn rows_that_do_not_fit_the_header_name_their_line() {
     let first =
         "remove line 1 if it is a comment (it begins with `#`), so that the first line names the columns";
     check(
-        "# people\nid,name\n1,Ann\n",
-        &format!("`people.csv` line 2 has 2 fields, the header has 1; {first}"),
+        "# people\nid,name\n1,Ann\n2,Bob,x\n",
+        &format!("`people.csv` line 4 has 3 fields, the header has 2; {first}"),
     );
     check(
         "id,name\n# old\n1,Ann\n",
@@ -141,17 +141,27 @@ fn rows_that_do_not_fit_the_header_name_their_line() {
 #[test]
 fn lines_before_and_after_a_table_are_named() {
     let rows = |rows: usize| (1..=rows).map(|n| format!("{n};x;\"{n},50\"\r\n")).collect::<String>();
-    check(
+    let left_out = |content: String, rows: u64, expected: &str| {
+        let table = table(&content);
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!((names, table.row_count), (vec!["day", "text", "amount"], Some(rows)), "{content}");
+        let notes: Vec<&str> = table.layout_notes.iter().map(|note| note.message.as_str()).collect();
+        assert_eq!(notes, [expected], "{content}");
+    };
+    left_out(
         format!("\"Account:\";\"DE12\"\r\n\r\n\"From:\";\"1.1.2026\"\r\nday;text;amount\r\n{}", rows(9)),
-        "`people.csv` line 4 has 3 fields, the header has 2; the table seems to begin in line 4; remove the lines before it",
+        9,
+        "has 2 rows above the table (lines 1 to 3, first `Account:`), which are left out",
     );
-    check(
+    left_out(
         format!("EXTF;700;21;Batch;13;;\r\nday;text;amount\r\n{}", rows(3)),
-        "`people.csv` line 2 has 3 fields, the header has 7; the table seems to begin in line 2; remove the lines before it",
+        3,
+        "has a title above the table (line 1: `EXTF`), which is left out",
     );
-    check(
+    left_out(
         format!("day;text;amount\r\n{}\r\n\"By stage\"\r\n\"Copyright\"\r\n", rows(5)),
-        "`people.csv` line 8 has 1 field, the header has 3; the table seems to end in line 6; remove the lines after it",
+        5,
+        "has 2 rows below the table (from line 8: `By stage`), which are left out",
     );
     // One bad line in a table is neither.
     let fewer = "add what is missing, with `;` for each empty field";

@@ -87,8 +87,13 @@ impl Dialect {
     fn lines(&self, table: &[Vec<Field>]) -> Vec<String> {
         let row = |(number, fields): (usize, &Vec<Field>)| {
             let key = if number == 0 { "key".to_owned() } else { format!("k{number}é") };
+            // A column without a name and a value is left out.
+            let named = |(text, is_quoted): &Field| match number {
+                0 => (format!("h{text}"), *is_quoted),
+                _ => (text.clone(), *is_quoted),
+            };
             let fields: Vec<String> =
-                [key].into_iter().chain(fields.iter().map(|field| self.field(field))).collect();
+                [key].into_iter().chain(fields.iter().map(|field| self.field(&named(field)))).collect();
             fields.join(&self.delimiter.to_string())
         };
         table.iter().enumerate().map(row).collect()

@@ -138,7 +138,7 @@ fn a_null_text_is_not_a_key() {
     let csv = disk.csv();
     let mut shape = shape(&csv);
     assert_eq!((shape.columns[0].data_type, &shape.key[..]), (DataType::Text, &[0][..]));
-    shape.columns[0].null_text = Some("NA".to_owned());
+    shape.columns[0].null_texts = vec!["NA".to_owned()];
     let Err(error) = csv.reader(&shape) else { panic!("`NA` is no key") };
     assert_eq!(
         error.to_string(),

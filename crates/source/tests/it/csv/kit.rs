@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::ValueRef;
 use contract::source::{
-    Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape, Total,
+    Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableOptions, TableShape, Total,
 };
 use source::csv::{Csv, Options};
 use tempfile::TempDir;
@@ -37,11 +37,9 @@ impl TestFile {
     }
 
     pub fn csv_with(&self, delimiter: Option<u8>, null: Option<&str>) -> Csv {
-        let null = null.map(str::to_owned);
-        Csv::open(
-            &self.path,
-            Options { delimiter, null_text: null, poll_interval_ms: 0, ..Options::default() },
-        )
+        let null_texts = null.map(str::to_owned).into_iter().collect();
+        let table = TableOptions { null_texts, ..TableOptions::default() };
+        Csv::open(&self.path, Options { delimiter, table, poll_interval_ms: 0, ..Options::default() })
     }
 }
 

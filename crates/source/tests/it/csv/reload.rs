@@ -260,7 +260,7 @@ fn a_contract_may_accept_more_than_was_inferred() {
     let mut shape = shape(&csv);
     shape.columns[1].data_type = DataType::Decimal;
     shape.columns[2].data_type = DataType::Date;
-    shape.columns[2].null_text = Some("NA".to_owned());
+    shape.columns[2].null_texts = vec!["NA".to_owned()];
     shape.columns[2].nullable = true;
     let wide = csv.reader(&shape).unwrap();
     assert_eq!(all_rows(wide.as_ref()), rows(&[&["1", "10", "-"], &["2", "-", "2026-02-28"]]));
@@ -299,7 +299,7 @@ fn a_nullable_column_may_lose_values_later() {
     let csv = disk.csv();
     let mut shape = shape(&csv);
     // What `null = ""` in a manifest makes of a column.
-    (shape.columns[2].null_text, shape.columns[2].nullable) = (Some(String::new()), true);
+    (shape.columns[2].null_texts, shape.columns[2].nullable) = (vec![String::new()], true);
     let reader = csv.reader(&shape).unwrap();
     disk.write("id,name,age\n1,Ann,30\n2,Bob,\n");
     assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "Ann", "30"], &["2", "Bob", "-"]]));

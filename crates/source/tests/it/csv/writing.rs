@@ -385,7 +385,7 @@ fn null_and_empty_text_are_distinguished_or_rejected() {
         let csv = disk.csv();
         let mut shape = shape(&csv);
         shape.columns[1].nullable = true;
-        shape.columns[1].null_text = null.map(str::to_owned);
+        shape.columns[1].null_texts = null.map(str::to_owned).into_iter().collect();
         let writer = csv.writer(&shape).unwrap();
         let cells = [(1, cell)];
         let message = write_outcome(

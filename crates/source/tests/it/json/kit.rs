@@ -53,7 +53,7 @@ impl TestFile {
     }
 
     pub fn json_with_poll_interval(&self, look_every_ms: u64) -> TableFile {
-        json::open(&self.path, Options { layout: self.form.clone(), poll_interval_ms: look_every_ms })
+        json::open(&self.path, Options { poll_interval_ms: look_every_ms, ..Options::new(self.form.clone()) })
     }
 }
 
@@ -81,7 +81,7 @@ pub fn row_json(shape: &TableShape, cells: &[ValueRef<'_>]) -> String {
     assert_eq!(shape.columns.len(), cells.len());
     let members = shape.columns.iter().zip(cells).map(|(column, cell)| {
         let mut field = Field::new(&column.name, &column.name, column.data_type);
-        (field.nullable, field.mixed) = (column.nullable || column.null_text.is_some(), column.mixed);
+        (field.nullable, field.mixed) = (column.nullable || !column.null_texts.is_empty(), column.mixed);
         let mut out = Vec::new();
         field.write_member(&mut out, *cell).unwrap_or_else(|_| panic!("`{}`: {cell:?}", column.name));
         String::from_utf8(out).unwrap()

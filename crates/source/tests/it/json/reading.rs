@@ -202,7 +202,7 @@ fn declared_types_decide_how_values_are_read() {
         ("2", DataType::Boolean),
         (r#""x""#, DataType::Blob),
         (r#""AP8""#, DataType::Blob),
-        (r#""1.2.2026""#, DataType::Date),
+        (r#""1/2/2026""#, DataType::Date),
     ] {
         let disk = TestFile::new(JsonLayout::Lines, format!("{{\"v\":{value}}}"));
         let json = disk.json();
@@ -218,7 +218,7 @@ fn a_declared_text_reads_as_null() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"v\":\"2026-02-28\"}\n{\"v\":\"n/a\"}");
     let json = disk.json();
     let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
-    (shape.columns[0].data_type, shape.columns[0].null_text) = (DataType::Date, Some("n/a".to_owned()));
+    (shape.columns[0].data_type, shape.columns[0].null_texts) = (DataType::Date, vec!["n/a".to_owned()]);
     let read = list(reader(&json, &shape).as_ref(), &shape, &query_all());
     assert_eq!(read.unwrap().0, [r#"{"v":"2026-02-28"}"#, r#"{"v":null}"#]);
 }

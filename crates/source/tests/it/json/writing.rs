@@ -288,7 +288,7 @@ fn the_null_text_cannot_be_written_as_a_value() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":2,\"v\":\"x\"}\n");
     let json = disk.json();
     let mut shape = shape(&json);
-    shape.columns[1].null_text = Some("n/a".to_owned());
+    shape.columns[1].null_texts = vec!["n/a".to_owned()];
     let error = write(&json, &shape, set(&[(1, ValueRef::Text("n/a"))])).err().unwrap();
     assert_eq!(error.to_string(), "the value would not read back unchanged");
 }

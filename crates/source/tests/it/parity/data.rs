@@ -56,7 +56,8 @@ pub fn shape(is_keyed: bool) -> TableShape {
         data_type: column.kind,
         nullable: column.nullable,
         mixed: false,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     });
     TableShape {
         table: TABLE.to_owned(),

@@ -124,7 +124,8 @@ fn shape() -> TableShape {
         data_type: *kind,
         nullable: false,
         mixed: false,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     });
     TableShape { table: "t".to_owned(), columns: columns.collect(), key: vec![0] }
 }

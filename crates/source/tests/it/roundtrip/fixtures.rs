@@ -4,7 +4,7 @@ use std::path::Path;
 
 use contract::DataType;
 use contract::manifest::{FormulaPolicy, WorkbookFormat};
-use contract::source::Source;
+use contract::source::{Source, TableOptions};
 use rust_xlsxwriter::{Format, Workbook as OtherBook};
 use source::csv::{self, Csv};
 use source::json::{self, JsonLayout};
@@ -57,7 +57,14 @@ impl Store {
                 let null = variant.null.map(str::to_owned);
                 Box::new(Csv::open(
                     path,
-                    csv::Options { formulas, null_text: null, ..csv::Options::default() },
+                    csv::Options {
+                        formulas,
+                        table: TableOptions {
+                            null_texts: null.into_iter().collect(),
+                            ..TableOptions::default()
+                        },
+                        ..csv::Options::default()
+                    },
                 ))
             }
             Self::Xlsx => Box::new(sheets::open(path, sheets::Options::new(WorkbookFormat::Xlsx))),

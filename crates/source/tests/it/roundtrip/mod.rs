@@ -60,7 +60,8 @@ impl<'a> StoreFixture<'a> {
             data_type: DataType::Text,
             nullable: false,
             mixed: false,
-            null_text: None,
+            null_texts: Vec::new(),
+            format: None,
         };
         TableShape { table: TABLE.to_owned(), columns: vec![key, column], key: vec![0] }
     }
@@ -74,7 +75,8 @@ impl<'a> StoreFixture<'a> {
             data_type: kind,
             nullable: true,
             mixed: false,
-            null_text: null,
+            null_texts: null.into_iter().collect(),
+            format: None,
         })
     }
 
@@ -89,7 +91,8 @@ impl<'a> StoreFixture<'a> {
             data_type: column.data_type,
             nullable: column.nullable,
             mixed: column.mixed,
-            null_text: self.variant.null.map(str::to_owned),
+            null_texts: self.variant.null.map(str::to_owned).into_iter().collect(),
+            format: column.format.clone(),
         }))
     }
 

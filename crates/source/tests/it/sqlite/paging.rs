@@ -159,7 +159,8 @@ fn table(case: &Case) -> (TestDb, std::sync::Arc<dyn Reader>) {
         data_type: kind,
         nullable: at == 2,
         mixed: at == 2,
-        null_text: None,
+        null_texts: Vec::new(),
+        format: None,
     };
     let columns = vec![
         column(0, "k", DataType::Text),

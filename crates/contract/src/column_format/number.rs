@@ -1,0 +1,296 @@
+//! Numbers as people write them: separators, currency signs, percent, negative numbers in parentheses.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// The notation of a column's numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NumberFormat {
+    /// `.` or `,`
+    pub(crate) decimal: char,
+    /// Between groups of three digits.
+    pub(crate) group: Option<char>,
+    /// A rendered number has at least this many digits after the decimal separator.
+    pub(crate) decimals_min: usize,
+    /// Before the digits, with the blank: `€ `.
+    pub(crate) prefix: String,
+    /// After the digits, with the blank: ` %`.
+    pub(crate) suffix: String,
+    pub(crate) negative: NegativeStyle,
+    /// Whether positive numbers have a `+`.
+    pub(crate) has_plus: bool,
+}
+
+/// How a negative number is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum NegativeStyle {
+    /// `-5`, `-$5`
+    #[default]
+    Minus,
+    /// `$-5`
+    MinusAfterPrefix,
+    /// `−5`, with the minus sign of typography.
+    UnicodeMinus,
+    /// `5-`
+    TrailingMinus,
+    /// `(5)`
+    Parentheses,
+}
+
+const GROUPS: [char; 7] = ['.', ',', ' ', '\u{a0}', '\u{202f}', '\'', '’'];
+const UNITS: [&str; 42] = [
+    "$", "€", "£", "¥", "₹", "₽", "₩", "₺", "₴", "₪", "%", "US$", "A$", "C$", "R$", "kr", "kr.", "zł", "Kč",
+    "Ft", "Fr.", "SFr.", "USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK",
+    "HUF", "CAD", "AUD", "BRL", "MXN", "TRY", "RUB", "‰",
+];
+/// A unit in a manifest is at most this long.
+const UNIT_CHARS_MAX: usize = 12;
+const DECIMALS_MAX: usize = 30;
+const NUMBER_BYTES_MAX: usize = 120;
+
+/// The parts of a number as it is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NumberSpelling<'a> {
+    /// Digits and separators.
+    pub(crate) body: &'a str,
+    pub(crate) prefix: &'a str,
+    pub(crate) suffix: &'a str,
+    pub(crate) negative: Option<NegativeStyle>,
+    pub(crate) has_plus: bool,
+}
+
+/// A number, if its digits are read with one of the two decimal separators.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NumberReading {
+    /// Without a sign, with `.` as the decimal separator.
+    pub(crate) digits: String,
+    /// The separator between groups, if there is one.
+    pub(crate) group: Option<char>,
+    pub(crate) decimals: usize,
+}
+
+impl<'a> NumberSpelling<'a> {
+    /// Finds the digits in a text. Anything may be around them; a caller checks the unit.
+    pub(crate) fn of(text: &'a str) -> Option<Self> {
+        let text = text.trim();
+        if text.len() > NUMBER_BYTES_MAX {
+            return None;
+        }
+        let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+        let mut negative = inner.map(|_| NegativeStyle::Parentheses);
+        let text = inner.unwrap_or(text).trim();
+        let first_digit = text.find(|c: char| c.is_ascii_digit())?;
+        // `.5`
+        let starts_with_separator = text[..first_digit].ends_with(['.', ','])
+            && !text[..first_digit - 1].ends_with(|c: char| c.is_alphanumeric());
+        let start = if starts_with_separator { first_digit - 1 } else { first_digit };
+        let end = text.rfind(|c: char| c.is_ascii_digit())? + 1;
+        let (mut prefix, body, mut suffix) = (&text[..start], &text[start..end], &text[end..]);
+        let mut has_plus = false;
+        let mut set_negative = |style| negative.replace(style).is_none();
+        if let Some(rest) = prefix.strip_prefix('-') {
+            (prefix, _) = (rest, set_negative(NegativeStyle::Minus).then_some(())?);
+        } else if let Some(rest) = prefix.strip_prefix('−') {
+            (prefix, _) = (rest, set_negative(NegativeStyle::UnicodeMinus).then_some(())?);
+        } else if let Some(rest) = prefix.strip_suffix('-') {
+            (prefix, _) = (rest, set_negative(NegativeStyle::MinusAfterPrefix).then_some(())?);
+        } else if let Some(rest) = prefix.strip_prefix('+') {
+            (prefix, has_plus) = (rest, true);
+        }
+        if let Some(rest) = suffix.strip_suffix('-') {
+            (suffix, _) = (rest, set_negative(NegativeStyle::TrailingMinus).then_some(())?);
+        }
+        if has_plus && negative.is_some() {
+            return None;
+        }
+        Some(Self { body, prefix, suffix, negative, has_plus })
+    }
+
+    /// Whether what is around the digits is a known unit on one side, or nothing.
+    pub(crate) fn has_known_unit(&self) -> bool {
+        let is_unit = |affix: &str| UNITS.contains(&affix.trim());
+        match (self.prefix, self.suffix) {
+            ("", "") => true,
+            (prefix, "") => is_unit(prefix),
+            ("", suffix) => is_unit(suffix),
+            (_, _) => false,
+        }
+    }
+
+    /// The digits, with `.` or `,` as the decimal separator.
+    pub(crate) fn read(&self, decimal: char) -> Option<NumberReading> {
+        // `192.168.100.101` would be twelve digits with three separators.
+        if self.body.parse::<Ipv4Addr>().is_ok() {
+            return None;
+        }
+        let (whole, fraction) = match self.body.split_once(decimal) {
+            Some((whole, fraction)) => (whole, Some(fraction)),
+            None => (self.body, None),
+        };
+        if fraction.is_some_and(|digits| digits.is_empty() || !is_digits(digits)) {
+            return None;
+        }
+        let group = whole.chars().find(|c| !c.is_ascii_digit());
+        if group.is_some_and(|group| group == decimal || !GROUPS.contains(&group)) {
+            return None;
+        }
+        let mut digits = String::with_capacity(self.body.len());
+        let is_grouped = match group {
+            None => {
+                digits.push_str(whole);
+                is_digits(whole) || (whole.is_empty() && fraction.is_some())
+            }
+            Some(separator) => {
+                let mut groups = whole.split(separator);
+                let first = groups.next().unwrap_or_default();
+                digits.push_str(first);
+                let is_first = (1..=3).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
+                is_first
+                    && groups.all(|group| {
+                        digits.push_str(group);
+                        group.len() == 3 && is_digits(group)
+                    })
+            }
+        };
+        // A code such as `007` is not a number.
+        if !is_grouped || (digits.len() > 1 && digits.starts_with('0')) {
+            return None;
+        }
+        if digits.is_empty() {
+            digits.push('0');
+        }
+        let decimals = fraction.map_or(0, str::len);
+        if let Some(fraction) = fraction {
+            digits.push('.');
+            digits.push_str(fraction);
+        }
+        Some(NumberReading { digits, group, decimals })
+    }
+
+    /// The sign of the canonical text.
+    pub(crate) fn sign(&self) -> &'static str {
+        if self.negative.is_some() { "-" } else { "" }
+    }
+}
+
+impl NumberFormat {
+    /// Parses an example: `1234`, with a group separator or without, and `5` and zeros after the decimal separator.
+    /// At least two digits after it are the fewest that a rendered number has.
+    pub fn from_example(example: &str) -> Option<Self> {
+        let spelling = NumberSpelling::of(example)?;
+        let mut rest = spelling.body.strip_prefix('1')?;
+        let group = rest.chars().next().filter(|c| !c.is_ascii_digit());
+        if let Some(group) = group {
+            rest = &rest[group.len_utf8()..];
+        }
+        rest = rest.strip_prefix("234")?;
+        let (decimal, decimals) = match rest.chars().next() {
+            None => (if group == Some('.') { ',' } else { '.' }, 0),
+            Some(decimal @ ('.' | ',')) => {
+                let digits = &rest[1..];
+                let is_example = digits.starts_with('5') && digits[1..].bytes().all(|byte| byte == b'0');
+                (decimal, is_example.then_some(digits.len())?)
+            }
+            Some(_) => return None,
+        };
+        let is_group = group.is_none_or(|group| GROUPS.contains(&group) && group != decimal);
+        let is_affix = |affix: &str| {
+            affix.chars().count() <= UNIT_CHARS_MAX
+                && !affix.contains(|c: char| c.is_control() || "()+-−".contains(c))
+        };
+        let is_valid = is_group
+            && decimals <= DECIMALS_MAX
+            && is_affix(spelling.prefix)
+            && is_affix(spelling.suffix)
+            && (spelling.prefix.is_empty() || !spelling.prefix.trim().is_empty())
+            && (spelling.suffix.is_empty() || !spelling.suffix.trim().is_empty());
+        is_valid.then(|| Self {
+            decimal,
+            group,
+            decimals_min: if decimals < 2 { 0 } else { decimals },
+            prefix: spelling.prefix.to_owned(),
+            suffix: spelling.suffix.to_owned(),
+            negative: spelling.negative.unwrap_or_default(),
+            has_plus: spelling.has_plus,
+        })
+    }
+
+    /// `€`, `%`
+    pub(super) fn unit(&self) -> Option<&str> {
+        [self.prefix.trim(), self.suffix.trim()].into_iter().find(|unit| !unit.is_empty())
+    }
+
+    pub(super) fn parse(&self, text: &str) -> Option<String> {
+        let spelling = NumberSpelling::of(text)?;
+        let is_ours = spelling.prefix == self.prefix
+            && spelling.suffix == self.suffix
+            && spelling.negative.is_none_or(|style| style == self.negative)
+            && (self.has_plus || !spelling.has_plus);
+        let reading = spelling.read(self.decimal).filter(|_| is_ours)?;
+        if reading.group.is_some() && reading.group != self.group {
+            return None;
+        }
+        Some(format!("{}{}", spelling.sign(), reading.digits))
+    }
+
+    pub(super) fn render(&self, canonical: &str) -> Option<String> {
+        let (is_negative, digits) = match canonical.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, canonical),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if !is_digits(whole) || !(fraction.is_empty() || is_digits(fraction)) {
+            return None;
+        }
+        let mut body = String::with_capacity(canonical.len() + 8);
+        for (at, digit) in whole.char_indices() {
+            if let Some(group) = self.group.filter(|_| at > 0 && (whole.len() - at) % 3 == 0) {
+                body.push(group);
+            }
+            body.push(digit);
+        }
+        let decimals = fraction.len().max(self.decimals_min);
+        if decimals > 0 {
+            body.push(self.decimal);
+            body.push_str(fraction);
+            body.extend(std::iter::repeat_n('0', decimals - fraction.len()));
+        }
+        Some(self.decorate(&body, is_negative))
+    }
+
+    /// Adds the sign and the unit.
+    fn decorate(&self, body: &str, is_negative: bool) -> String {
+        let (prefix, suffix) = (&self.prefix, &self.suffix);
+        match (is_negative, self.negative) {
+            (false, _) if self.has_plus => format!("+{prefix}{body}{suffix}"),
+            (false, _) => format!("{prefix}{body}{suffix}"),
+            (true, NegativeStyle::Minus) => format!("-{prefix}{body}{suffix}"),
+            (true, NegativeStyle::MinusAfterPrefix) => format!("{prefix}-{body}{suffix}"),
+            (true, NegativeStyle::UnicodeMinus) => format!("−{prefix}{body}{suffix}"),
+            (true, NegativeStyle::TrailingMinus) => format!("{prefix}{body}{suffix}-"),
+            (true, NegativeStyle::Parentheses) => format!("({prefix}{body}{suffix})"),
+        }
+    }
+}
+
+/// The example that [`NumberFormat::from_example`] reads as this format.
+impl fmt::Display for NumberFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut body = String::from("1");
+        body.extend(self.group);
+        body.push_str("234");
+        // Without a fraction, the example would not show that the decimal separator is a comma.
+        let is_clear =
+            self.decimals_min == 0 && self.decimal == if self.group == Some('.') { ',' } else { '.' };
+        if !is_clear {
+            body.push(self.decimal);
+            body.push('5');
+            body.extend(std::iter::repeat_n('0', self.decimals_min.saturating_sub(1)));
+        }
+        f.write_str(&self.decorate(&body, self.negative != NegativeStyle::Minus && !self.has_plus))
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

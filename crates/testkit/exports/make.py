@@ -1,0 +1,920 @@
+"""Makes the corpus of messy exports: `python make.py` writes `files/` and `expected/`.
+
+Each file is what some program really exports, made small. Beside it, as JSON, is what a careful person reads from it:
+
+- `tables`: for each collection the columns with their types, and the rows, read without a manifest;
+- `named`: texts that `spile check` must say, one for each doubtful thing;
+- `fix` and `fixed`: for a file that is not read right by itself, the lines for the manifest that `check` proposes,
+  under `collection` or under `fields`, and the tables that result.
+
+The files are committed, so that tests need no Python. Needs openpyxl, xlsxwriter and pandas to run.
+"""
+
+import io
+import json
+import pathlib
+
+import openpyxl
+import pandas
+import xlsxwriter
+from openpyxl.utils import get_column_letter
+
+HERE = pathlib.Path(__file__).parent
+CASES = []
+
+
+def table(columns, rows):
+    """`columns` is `name:type name:type`, with `|` between them where names have blanks."""
+    parts = columns.split("|") if "|" in columns else columns.split()
+    split = [part.strip().rsplit(":", 1) for part in parts]
+    return {"columns": [[name, kind] for name, kind in split], "rows": rows}
+
+
+def case(name, data, tables, named=(), fix=None, fixed=None):
+    if isinstance(data, str):
+        data = data.encode()
+    CASES.append(name)
+    (HERE / "files" / name).write_bytes(data)
+    expected = {"tables": tables if isinstance(tables, list) else [tables], "named": list(named)}
+    if fix:
+        expected["fix"] = fix
+        expected["fixed"] = [fixed]
+    (HERE / "expected" / f"{name}.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")
+
+
+def lines(*rows, end="\r\n"):
+    return end.join(rows) + end
+
+
+def xlsx(build):
+    """A workbook by xlsxwriter, which can give formulas their computed values."""
+    out = io.BytesIO()
+    book = xlsxwriter.Workbook(out, {"in_memory": True})
+    book.set_properties({"created": __import__("datetime").datetime(2026, 1, 1)})
+    build(book)
+    book.close()
+    return out.getvalue()
+
+
+def openpyxl_book(build):
+    book = openpyxl.Workbook()
+    book.properties.created = book.properties.modified = __import__("datetime").datetime(2026, 1, 1)
+    build(book)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def write_rows(sheet, rows, start=0):
+    for at, row in enumerate(rows):
+        for column, value in enumerate(row):
+            if value is not None:
+                sheet.write(start + at, column, value)
+
+
+# Banks ---------------------------------------------------------------------------------------------------------------
+
+case(
+    "sparkasse.csv",
+    lines(
+        '"Auftragskonto";"Buchungstag";"Valutadatum";"Buchungstext";"Verwendungszweck";"Betrag";"Waehrung"',
+        '"DE02120300000000202051";"13.02.26";"13.02.26";"KARTENZAHLUNG";"REWE SAGT DANKE";"-12,50";"EUR"',
+        '"DE02120300000000202051";"02.03.26";"03.03.26";"LOHN GEHALT";"Gehalt Mörz";"2.345,00";"EUR"',
+        '"DE02120300000000202051";"04.03.26";"04.03.26";"DAUERAUFTRAG";"Miete";"-980,00";"EUR"',
+    ).encode("cp1252"),
+    table(
+        "Auftragskonto:text Buchungstag:date Valutadatum:date Buchungstext:text Verwendungszweck:text Betrag:decimal "
+        "Waehrung:text",
+        [
+            ["DE02120300000000202051", "2026-02-13", "2026-02-13", "KARTENZAHLUNG", "REWE SAGT DANKE", "-12.50", "EUR"],
+            ["DE02120300000000202051", "2026-03-02", "2026-03-03", "LOHN GEHALT", "Gehalt Mörz", "2345.00", "EUR"],
+            ["DE02120300000000202051", "2026-03-04", "2026-03-04", "DAUERAUFTRAG", "Miete", "-980.00", "EUR"],
+        ],
+    ),
+)
+case(
+    "dkb.csv",
+    lines(
+        '"Girokonto";"DE02120300000000202051"',
+        '""',
+        '"Kontostand vom 13.02.2026:";"1.234,56 €"',
+        '""',
+        '"Buchungsdatum";"Zahlungspflichtige*r";"Verwendungszweck";"Betrag (€)";"Status"',
+        '"13.02.26";"Stadtwerke";"Abschlag Strom";"-78,00";"Gebucht"',
+        '"01.02.26";"Arbeitgeber GmbH";"Gehalt";"3.210,99";"Gebucht"',
+        end="\n",
+    ),
+    table(
+        "Buchungsdatum:date|Zahlungspflichtige*r:text|Verwendungszweck:text|Betrag (€):decimal|Status:text",
+        [
+            ["2026-02-13", "Stadtwerke", "Abschlag Strom", "-78.00", "Gebucht"],
+            ["2026-02-01", "Arbeitgeber GmbH", "Gehalt", "3210.99", "Gebucht"],
+        ],
+    ),
+    named=["above the table"],
+)
+case(
+    "ing.csv",
+    lines(
+        "Umsatzanzeige;Datei erstellt am: 14.02.2026 10:11",
+        "",
+        "IBAN;DE02 1203 0000 0000 2020 51",
+        "Kontoname;Girokonto",
+        "Zeitraum;01.01.2026 - 14.02.2026",
+        "Saldo;1.234,56;EUR",
+        "",
+        "Buchung;Wertstellungsdatum;Auftraggeber/Empfänger;Buchungstext;Saldo;Währung;Betrag;Währung",
+        "13.02.2026;13.02.2026;BVG;Lastschrift;1.234,56;EUR;-86,00;EUR",
+        "12.02.2026;12.02.2026;Anna Berg;Gutschrift;1.320,56;EUR;100,00;EUR",
+    ).encode("cp1252"),
+    table(
+        "Buchung:date|Wertstellungsdatum:date|Auftraggeber/Empfänger:text|Buchungstext:text|Saldo:decimal|Währung:text"
+        "|Betrag:decimal|Währung:text",
+        [
+            ["2026-02-13", "2026-02-13", "BVG", "Lastschrift", "1234.56", "EUR", "-86.00", "EUR"],
+            ["2026-02-12", "2026-02-12", "Anna Berg", "Gutschrift", "1320.56", "EUR", "100.00", "EUR"],
+        ],
+    ),
+    named=["above the table", "are named `Währung`"],
+)
+case(
+    "revolut.csv",
+    lines(
+        "Type,Product,Started Date,Completed Date,Description,Amount,Fee,Currency,State,Balance",
+        "CARD_PAYMENT,Current,2026-02-13 10:30:05,2026-02-14 08:00:00,Lidl,-12.40,0.00,EUR,COMPLETED,87.60",
+        "TOPUP,Current,2026-02-15 09:00:00,,Top-Up,100.00,0.00,EUR,PENDING,",
+    ),
+    table(
+        "Type:text|Product:text|Started Date:local_timestamp|Completed Date:local_timestamp|Description:text"
+        "|Amount:decimal|Fee:decimal|Currency:text|State:text|Balance:decimal",
+        [
+            ["CARD_PAYMENT", "Current", "2026-02-13 10:30:05", "2026-02-14 08:00:00", "Lidl", "-12.40", "0.00", "EUR",
+             "COMPLETED", "87.60"],
+            ["TOPUP", "Current", "2026-02-15 09:00:00", None, "Top-Up", "100.00", "0.00", "EUR", "PENDING", None],
+        ],
+    ),
+)
+case(
+    "paypal_de.csv",
+    "\ufeff"
+    + lines(
+        '"Datum","Uhrzeit","Zeitzone","Name","Brutto","Gebühr","Netto"',
+        '"13/02/2026","10:11:12","CET","Anna Berg","1.234,50","-35,20","1.199,30"',
+        '"01/03/2026","08:00:00","CET","Bo Ek","-12,00","0,00","-12,00"',
+    ),
+    table(
+        "Datum:date Uhrzeit:text Zeitzone:text Name:text Brutto:decimal Gebühr:decimal Netto:decimal",
+        [
+            ["2026-02-13", "10:11:12", "CET", "Anna Berg", "1234.50", "-35.20", "1199.30"],
+            ["2026-03-01", "08:00:00", "CET", "Bo Ek", "-12.00", "0.00", "-12.00"],
+        ],
+    ),
+)
+case(
+    "paypal_ambiguous.csv",
+    lines(
+        '"Date","Time","Name","Gross"',
+        '"01/02/2026","10:11:12","Anna Berg","1,234.50"',
+        '"03/04/2026","08:00:00","Bo Ek","-12.00"',
+    ),
+    table(
+        "Date:text Time:text Name:text Gross:decimal",
+        [["01/02/2026", "10:11:12", "Anna Berg", "1234.50"], ["03/04/2026", "08:00:00", "Bo Ek", "-12.00"]],
+    ),
+    named=["`Date` is text: its values have two readings"],
+    fix={"fields": ['Date = { date_format = "dd/mm/yyyy" }']},
+    fixed=table(
+        "Date:date Time:text Name:text Gross:decimal",
+        [["2026-02-01", "10:11:12", "Anna Berg", "1234.50"], ["2026-04-03", "08:00:00", "Bo Ek", "-12.00"]],
+    ),
+)
+case(
+    "mt940.csv",
+    lines(
+        "Kontonummer;Valuta;S/H;Betrag;Zweck",
+        "202051;260213;S;1234,50;Rechnung 17",
+        "202051;260214;H;99,00;Erstattung",
+    ),
+    table(
+        "Kontonummer:integer Valuta:integer S/H:text Betrag:decimal Zweck:text",
+        [[202051, 260213, "S", "1234.50", "Rechnung 17"], [202051, 260214, "H", "99.00", "Erstattung"]],
+    ),
+    fix={"fields": ['Valuta = { date_format = "yymmdd" }'], "is_free": True},
+    fixed=table(
+        "Kontonummer:integer Valuta:date S/H:text Betrag:decimal Zweck:text",
+        [[202051, "2026-02-13", "S", "1234.50", "Rechnung 17"], [202051, "2026-02-14", "H", "99.00", "Erstattung"]],
+    ),
+)
+case(
+    "french_bank.csv",
+    lines(
+        "Compte courant n° 00012345678",
+        "Solde au 13/02/2026 : 1 234,50 €",
+        "",
+        "Date;Libellé;Débit;Crédit",
+        "13/02/2026;CB CARREFOUR;-45,90 €;",
+        "01/02/2026;VIREMENT SALAIRE;;2\u00a0345,00 €",
+        "28/01/2026;LOYER;-1\u00a0100,00 €;",
+    ),
+    table(
+        "Date:date Libellé:text Débit:decimal Crédit:decimal",
+        [
+            ["2026-02-13", "CB CARREFOUR", "-45.90", None],
+            ["2026-02-01", "VIREMENT SALAIRE", None, "2345.00"],
+            ["2026-01-28", "LOYER", "-1100.00", None],
+        ],
+    ),
+    named=["above the table"],
+)
+case(
+    "swiss_bank.csv",
+    lines(
+        "Datum;Text;Betrag;Saldo",
+        "13.02.2026;Migros;-45.90;CHF 1'234.50",
+        "14.02.2026;Lohn;5400.00;CHF 6'634.50",
+    ),
+    table(
+        "Datum:date Text:text Betrag:decimal Saldo:decimal",
+        [["2026-02-13", "Migros", "-45.90", "1234.50"], ["2026-02-14", "Lohn", "5400.00", "6634.50"]],
+    ),
+)
+
+# Shops ---------------------------------------------------------------------------------------------------------------
+
+case(
+    "shopify_orders.csv",
+    lines(
+        "Name,Email,Financial Status,Paid at,Accepts Marketing,Currency,Subtotal,Total,Lineitem quantity,Lineitem name",
+        "#1001,anna@example.com,paid,2026-02-13 10:30:00 -0500,yes,USD,30.00,35.50,1,Mug",
+        "#1001,anna@example.com,,,,,,,2,Plate",
+        "#1002,bo@example.com,refunded,2026-02-14 09:00:00 -0500,no,USD,12.00,12.00,1,Mug",
+    ),
+    table(
+        "Name:text|Email:text|Financial Status:text|Paid at:timestamp|Accepts Marketing:boolean|Currency:text"
+        "|Subtotal:decimal|Total:decimal|Lineitem quantity:integer|Lineitem name:text",
+        [
+            ["#1001", "anna@example.com", "paid", "2026-02-13T10:30:00-05:00", True, "USD", "30.00", "35.50", 1, "Mug"],
+            ["#1001", "anna@example.com", "", None, None, "", None, None, 2, "Plate"],
+            ["#1002", "bo@example.com", "refunded", "2026-02-14T09:00:00-05:00", False, "USD", "12.00", "12.00", 1,
+             "Mug"],
+        ],
+    ),
+)
+case(
+    "stripe_payments.csv",
+    lines(
+        "id,Created (UTC),Amount,Amount Refunded,Currency,Captured,Status",
+        'ch_1,2026-02-13 10:30,"1,234.50",0.00,usd,true,Paid',
+        "ch_2,2026-02-13 11:05,20.00,20.00,usd,true,Refunded",
+        "ch_3,2026-02-14 00:15,7.00,0.00,usd,false,Failed",
+    ),
+    table(
+        "id:text|Created (UTC):local_timestamp|Amount:decimal|Amount Refunded:decimal|Currency:text|Captured:boolean"
+        "|Status:text",
+        [
+            ["ch_1", "2026-02-13T10:30:00", "1234.50", "0.00", "usd", True, "Paid"],
+            ["ch_2", "2026-02-13T11:05:00", "20.00", "20.00", "usd", True, "Refunded"],
+            ["ch_3", "2026-02-14T00:15:00", "7.00", "0.00", "usd", False, "Failed"],
+        ],
+    ),
+)
+case(
+    "amazon_settlement.csv",
+    lines(
+        '"Includes Amazon Marketplace, Fulfillment by Amazon (FBA), and Amazon Webstore transactions"',
+        '"All amounts in USD, unless specified"',
+        '"Definitions:"',
+        '"Sales tax collected: Includes sales tax collected from buyers for product sales."',
+        '"date/time","settlement id","type","order id","quantity","product sales","total"',
+        '"Feb 13, 2026 1:05:22 AM","18437","Order","112-1","1","1,019.99","865.12"',
+        '"Dec 3, 2025 11:15:00 PM","18437","Refund","112-2","1","-19.99","-17.00"',
+    ),
+    table(
+        "date/time:local_timestamp|settlement id:integer|type:text|order id:text|quantity:integer"
+        "|product sales:decimal|total:decimal",
+        [
+            ["2026-02-13T01:05:22", 18437, "Order", "112-1", 1, "1019.99", "865.12"],
+            ["2025-12-03T23:15:00", 18437, "Refund", "112-2", 1, "-19.99", "-17.00"],
+        ],
+    ),
+    named=["has 4 rows above the table"],
+)
+case(
+    "amazon_orders.tsv",
+    lines(
+        "order-id\tpurchase-date\tquantity-shipped\titem-price\tis-business-order",
+        "112-1\t2026-02-13T10:30:00+00:00\t1\t19.99\tfalse",
+        "112-2\t2026-02-14T09:00:00+00:00\t2\t5.00\ttrue",
+    ),
+    table(
+        "order-id:text purchase-date:timestamp quantity-shipped:integer item-price:decimal is-business-order:boolean",
+        [
+            ["112-1", "2026-02-13T10:30:00+00:00", 1, "19.99", False],
+            ["112-2", "2026-02-14T09:00:00+00:00", 2, "5.00", True],
+        ],
+    ),
+)
+
+# Business software ---------------------------------------------------------------------------------------------------
+
+case(
+    "hubspot_contacts.csv",
+    lines(
+        "Record ID,First Name,Email,Create Date,Lifecycle Stage,Email,Marketing contact status,",
+        "101,Anna,anna@example.com,2026-02-13 10:30,Lead,anna@work.example,Yes,",
+        "102,Bo,bo@example.com,2026-02-14 09:00,Customer,,No,",
+    ),
+    table(
+        "Record ID:integer|First Name:text|Email:text|Create Date:local_timestamp|Lifecycle Stage:text|Email:text"
+        "|Marketing contact status:boolean",
+        [
+            [101, "Anna", "anna@example.com", "2026-02-13T10:30:00", "Lead", "anna@work.example", True],
+            [102, "Bo", "bo@example.com", "2026-02-14T09:00:00", "Customer", "", False],
+        ],
+    ),
+    named=["are named `Email`"],
+)
+case(
+    "jira.csv",
+    lines(
+        "Summary,Issue key,Issue id,Status,Created,Labels,Labels,Labels,Story Points",
+        "Fix login,WEB-12,10012,Done,13/Feb/26 9:05 AM,auth,urgent,,3.0",
+        '"Ship it, now",WEB-13,10013,To Do,01/Mar/26 4:30 PM,,,,5.0',
+    ),
+    table(
+        "Summary:text|Issue key:text|Issue id:integer|Status:text|Created:local_timestamp|Labels:text|Labels:text"
+        "|Labels:text|Story Points:decimal",
+        [
+            ["Fix login", "WEB-12", 10012, "Done", "2026-02-13T09:05:00", "auth", "urgent", "", "3.0"],
+            ["Ship it, now", "WEB-13", 10013, "To Do", "2026-03-01T16:30:00", "", "", "", "5.0"],
+        ],
+    ),
+    named=["are named `Labels`"],
+)
+case(
+    "google_forms.csv",
+    lines(
+        'Timestamp,"What is your name?","How satisfied are you?\n(1 = not at all, 5 = very)",May we contact you?',
+        "2/13/2026 10:30:00,Anna,5,Yes",
+        "2/3/2026 9:05:59,Bo,3,No",
+        end="\n",
+    ),
+    table(
+        "Timestamp:local_timestamp|What is your name?:text|How satisfied are you?\n(1 = not at all, 5 = very):integer"
+        "|May we contact you?:boolean",
+        [["2026-02-13T10:30:00", "Anna", 5, True], ["2026-02-03T09:05:59", "Bo", 3, False]],
+    ),
+)
+case(
+    "google_forms_de.csv",
+    lines(
+        "Zeitstempel,Name,Teilnahme,Anzahl Personen",
+        "13.02.2026 10:30:00,Anna,Ja,2",
+        "14.02.2026 09:05:59,Bo,Nein,",
+    ),
+    table(
+        "Zeitstempel:local_timestamp|Name:text|Teilnahme:boolean|Anzahl Personen:integer",
+        [["2026-02-13T10:30:00", "Anna", True, 2], ["2026-02-14T09:05:59", "Bo", False, None]],
+    ),
+)
+case(
+    "sap_list.csv",
+    lines(
+        "Einzelpostenliste Kreditoren",
+        "Stand: 28.02.2026",
+        "",
+        "Belegnr;Buch.dat.;Betrag in HW;Währg;Text",
+        "1900000001;13.02.2026;1.234,50-;EUR;Rechnung",
+        "1900000002;20.02.2026;20,00;EUR;Gutschrift",
+        "1900000003;27.02.2026;7,10-;EUR;Skonto",
+    ),
+    table(
+        "Belegnr:integer|Buch.dat.:date|Betrag in HW:decimal|Währg:text|Text:text",
+        [
+            [1900000001, "2026-02-13", "-1234.50", "EUR", "Rechnung"],
+            [1900000002, "2026-02-20", "20.00", "EUR", "Gutschrift"],
+            [1900000003, "2026-02-27", "-7.10", "EUR", "Skonto"],
+        ],
+    ),
+    named=["has 2 rows above the table"],
+)
+case(
+    "datev.csv",
+    lines(
+        '"EXTF";700;21;"Buchungsstapel";13;20260228103000000;;"RE";"Muster";;1001;10001',
+        "Umsatz (ohne Soll/Haben-Kz);Soll/Haben-Kennzeichen;WKZ Umsatz;Konto;Gegenkonto;Belegdatum;Belegfeld 1",
+        '1234,50;"S";"EUR";4400;10001;1302;"RE-17"',
+        '20,00;"H";"EUR";4400;10002;0103;"RE-18"',
+        '7,10;"S";"EUR";4930;1200;2802;"B-3"',
+    ).encode("cp1252"),
+    table(
+        "Umsatz (ohne Soll/Haben-Kz):decimal|Soll/Haben-Kennzeichen:text|WKZ Umsatz:text|Konto:integer"
+        "|Gegenkonto:integer|Belegdatum:text|Belegfeld 1:text",
+        [
+            ["1234.50", "S", "EUR", 4400, 10001, "1302", "RE-17"],
+            ["20.00", "H", "EUR", 4400, 10002, "0103", "RE-18"],
+            ["7.10", "S", "EUR", 4930, 1200, "2802", "B-3"],
+        ],
+    ),
+    named=["above the table"],
+)
+case(
+    "ledger.csv",
+    lines(
+        "Account,Opening,Movement,Closing",
+        'Cash,"12,500.00","(1,234.50)","11,265.50"',
+        'Receivables,"3,000.00",250.00,"3,250.00"',
+        'Payables,"(900.00)","(100.00)","(1,000.00)"',
+    ),
+    table(
+        "Account:text Opening:decimal Movement:decimal Closing:decimal",
+        [
+            ["Cash", "12500.00", "-1234.50", "11265.50"],
+            ["Receivables", "3000.00", "250.00", "3250.00"],
+            ["Payables", "-900.00", "-100.00", "-1000.00"],
+        ],
+    ),
+)
+case(
+    "dollars.csv",
+    lines("Item,Price,Change", 'Desk,"$1,299.00",+2.5%', "Lamp,$39.90,-0.5%", "Chair,-$5.00,+1.0%"),
+    table(
+        "Item:text Price:decimal Change:decimal",
+        [["Desk", "1299.00", "2.5"], ["Lamp", "39.90", "-0.5"], ["Chair", "-5.00", "1.0"]],
+    ),
+)
+case(
+    "percent_de.csv",
+    lines("Jahr;Anteil;Wachstum", "2024;12,5 %;-0,3 %", "2025;13,0 %;0,5 %"),
+    table("Jahr:integer Anteil:decimal Wachstum:decimal", [[2024, "12.5", "-0.3"], [2025, "13.0", "0.5"]]),
+)
+
+# Doubtful values -----------------------------------------------------------------------------------------------------
+
+case(
+    "nulls.csv",
+    lines("Station,Temperatur,Wind", "A,12.5,3", "B,-,n/a", "C,9.0,5", "D,n/a,#N/A", "E,10.1,7", "F,8.8,2"),
+    table(
+        "Station:text Temperatur:text Wind:text",
+        [["A", "12.5", "3"], ["B", "-", "n/a"], ["C", "9.0", "5"], ["D", "n/a", "#N/A"], ["E", "10.1", "7"],
+         ["F", "8.8", "2"]],
+    ),
+    named=["`Temperatur` is text: 4 of 6 values are numbers", "`Wind` is text: 4 of 6 values are numbers"],
+    fix={"fields": ['Temperatur = { null = ["-", "n/a"] }', 'Wind = { null = ["n/a", "#N/A"] }']},
+    fixed=table(
+        "Station:text Temperatur:decimal Wind:integer",
+        [["A", "12.5", 3], ["B", None, None], ["C", "9.0", 5], ["D", None, None], ["E", "10.1", 7], ["F", "8.8", 2]],
+    ),
+)
+case(
+    "nulls_formatted.csv",
+    lines("Artikel;Preis", "A;1.234,50", "B;-", "C;17,00", "D;9,90"),
+    table("Artikel:text Preis:text", [["A", "1.234,50"], ["B", "-"], ["C", "17,00"], ["D", "9,90"]]),
+    named=["`Preis` is text"],
+    fix={"fields": ['Preis = { null = "-" }']},
+    fixed=table("Artikel:text Preis:decimal", [["A", "1234.50"], ["B", None], ["C", "17.00"], ["D", "9.90"]]),
+)
+case(
+    "thousands.csv",
+    lines("City,Population", 'Ulm,"128,928"', 'Bonn,"336,465"'),
+    table("City:text Population:text", [["Ulm", "128,928"], ["Bonn", "336,465"]]),
+    named=["`Population` is text: its values have two readings"],
+    fix={"fields": ['Population = { number_format = "1,234" }']},
+    fixed=table("City:text Population:integer", [["Ulm", 128928], ["Bonn", 336465]]),
+)
+case(
+    "thousands_de.csv",
+    lines("Ort;Einwohner;Fläche", "Ulm;128.928;118,69", "Bonn;336.465;141,06"),
+    table("Ort:text Einwohner:text Fläche:decimal", [["Ulm", "128.928", "118.69"], ["Bonn", "336.465", "141.06"]]),
+    named=["`Einwohner` is text: its values have two readings"],
+    fix={"fields": ['Einwohner = { number_format = "1.234" }']},
+    fixed=table("Ort:text Einwohner:integer Fläche:decimal", [["Ulm", 128928, "118.69"], ["Bonn", 336465, "141.06"]]),
+)
+case(
+    "file_wide_format.csv",
+    lines("Ort;Einwohner;Haushalte", "Ulm;128.928;67.110", "Bonn;336.465;180.020"),
+    table("Ort:text Einwohner:decimal Haushalte:decimal", [["Ulm", "128.928", "67.110"], ["Bonn", "336.465", "180.020"]]),
+    fix={"collection": ['number_format = "1.234"'], "is_free": True},
+    fixed=table("Ort:text Einwohner:integer Haushalte:integer", [["Ulm", 128928, 67110], ["Bonn", 336465, 180020]]),
+)
+case(
+    "mixed.csv",
+    lines("Artikel;Preis", "Tisch;199,00", "Lampe;auf Anfrage", "Stuhl;49,90", "Regal;89,00"),
+    table(
+        "Artikel:text Preis:text",
+        [["Tisch", "199,00"], ["Lampe", "auf Anfrage"], ["Stuhl", "49,90"], ["Regal", "89,00"]],
+    ),
+    named=["`Preis` is text"],
+    fix={"fields": ['Preis = { null = "auf Anfrage" }'], "is_free": True},
+    fixed=table(
+        "Artikel:text Preis:decimal",
+        [["Tisch", "199.00"], ["Lampe", None], ["Stuhl", "49.90"], ["Regal", "89.00"]],
+    ),
+)
+case(
+    "codes.csv",
+    lines(
+        "PLZ;Telefon;IP;Version;Kundennr",
+        "01067;+49 151 2345678;192.168.100.101;1.2.3;0017",
+        "10115;+49 30 123456;192.168.100.102;1.10.0;0018",
+    ),
+    table(
+        "PLZ:text Telefon:text IP:text Version:text Kundennr:text",
+        [
+            ["01067", "+49 151 2345678", "192.168.100.101", "1.2.3", "0017"],
+            ["10115", "+49 30 123456", "192.168.100.102", "1.10.0", "0018"],
+        ],
+    ),
+)
+case(
+    "two_date_orders.csv",
+    lines("Id,Due", "1,13/02/2026", "2,02/13/2026", "3,05/01/2026"),
+    table("Id:integer Due:text", [[1, "13/02/2026"], [2, "02/13/2026"], [3, "05/01/2026"]]),
+    named=["`Due` is text: 3 of 3 values look like dates"],
+    fix={"fields": ['Due = { as = "text" }']},
+    fixed=table("Id:integer Due:text", [[1, "13/02/2026"], [2, "02/13/2026"], [3, "05/01/2026"]]),
+)
+case(
+    "us_dates.csv",
+    lines("Invoice,Issued,Paid", "1,1/5/2026,Y", "2,2/13/2026,N", "3,12/31/2025,Y"),
+    table(
+        "Invoice:integer Issued:date Paid:boolean",
+        [[1, "2026-01-05", True], [2, "2026-02-13", False], [3, "2025-12-31", True]],
+    ),
+)
+case(
+    "month_names.csv",
+    lines(
+        "Nr;Datum;Fecha;Échéance",
+        "1;13. Februar 2026;13 de febrero de 2026;13 févr. 2026",
+        "2;1. März 2026;1 de marzo de 2026;01 mars 2026",
+    ),
+    table(
+        "Nr:integer Datum:date Fecha:date Échéance:date",
+        [[1, "2026-02-13", "2026-02-13", "2026-02-13"], [2, "2026-03-01", "2026-03-01", "2026-03-01"]],
+    ),
+)
+case(
+    "words.csv",
+    lines("Nom;Actif;Activo;Aktiv", "A;oui;sí;wahr", "B;non;no;falsch", "C;oui;no;wahr"),
+    table(
+        "Nom:text Actif:boolean Activo:boolean Aktiv:boolean",
+        [["A", True, True, True], ["B", False, False, False], ["C", True, False, True]],
+    ),
+)
+case(
+    "padded.csv",
+    lines("Name ,Menge ,Preis", "Schraube , 12 , 0.05", "Mutter ,  7 , 0.03", "Bolzen , 120 , 1.10"),
+    table(
+        "Name |Menge |Preis:decimal".replace("Name |Menge |", "Name :text|Menge :integer|"),
+        [["Schraube ", 12, "0.05"], ["Mutter ", 7, "0.03"], ["Bolzen ", 120, "1.10"]],
+    ),
+)
+
+# Rows that are not data ----------------------------------------------------------------------------------------------
+
+case(
+    "total_row.csv",
+    lines("Region,Orders,Revenue", "North,12,1200.50", "South,8,799.50", "West,5,500.00", "Total,25,2500.00"),
+    table(
+        "Region:text Orders:integer Revenue:decimal",
+        [["North", 12, "1200.50"], ["South", 8, "799.50"], ["West", 5, "500.00"]],
+    ),
+    named=["has a row of totals (line 5: `Total`)"],
+    fix={"collection": ["footer_rows = 0"]},
+    fixed=table(
+        "Region:text Orders:integer Revenue:decimal",
+        [["North", 12, "1200.50"], ["South", 8, "799.50"], ["West", 5, "500.00"], ["Total", 25, "2500.00"]],
+    ),
+)
+case(
+    "total_that_is_data.csv",
+    lines("Product,Brand,Price", "Cereal,Total,4.99", "Soap,Dove,1.99", "Total,Kellogg,5.49"),
+    table(
+        "Product:text Brand:text Price:decimal",
+        [["Cereal", "Total", "4.99"], ["Soap", "Dove", "1.99"], ["Total", "Kellogg", "5.49"]],
+    ),
+    named=["may be a total and is read as data (line 4: `Total`)"],
+    fix={"collection": ['stop_at = "Total"']},
+    fixed=table("Product:text Brand:text Price:decimal", [["Cereal", "Total", "4.99"], ["Soap", "Dove", "1.99"]]),
+)
+case(
+    "subtotals.csv",
+    lines(
+        "Filiale;Monat;Umsatz",
+        "Berlin;Januar;1.000,00",
+        "Berlin;Februar;500,50",
+        "Summe Berlin;;1.500,50",
+        "Ulm;Januar;200,00",
+        "Ulm;Februar;100,00",
+        "Summe Ulm;;300,00",
+        "Gesamtsumme;;1.800,50",
+    ),
+    table(
+        "Filiale:text Monat:text Umsatz:decimal",
+        [["Berlin", "Januar", "1000.00"], ["Berlin", "Februar", "500.50"], ["Ulm", "Januar", "200.00"],
+         ["Ulm", "Februar", "100.00"]],
+    ),
+    named=["has 3 rows of totals (lines 4, 7, 8"],
+)
+case(
+    "footer.csv",
+    lines(
+        "Id,Name,Amount", "1,Anna,5.00", "2,Bo,7.50", "3,Cy,1.25", "Rows: 3", "Exported 2026-02-13 by admin",
+    ),
+    table("Id:integer Name:text Amount:decimal", [[1, "Anna", "5.00"], [2, "Bo", "7.50"], [3, "Cy", "1.25"]]),
+    named=["has 2 rows below the table (from line 5: `Rows: 3`)"],
+)
+case(
+    "footer_padded.csv",
+    lines(
+        "Date;Customer;Amount", "2026-02-13;Anna;5.00", "2026-02-14;Bo;7.50", ";;", "* preliminary figures;;",
+    ),
+    table("Date:date Customer:text Amount:decimal", [["2026-02-13", "Anna", "5.00"], ["2026-02-14", "Bo", "7.50"]]),
+    named=["has a note below the table"],
+)
+case(
+    "titles_padded.csv",
+    lines(
+        "Sales report 2026,,,", ",,,", "Region,Q1,Q2,Q3", "North,10,20,30", "South,1,2,3",
+    ),
+    table("Region:text Q1:integer Q2:integer Q3:integer", [["North", 10, 20, 30], ["South", 1, 2, 3]]),
+    named=["has a title above the table (line 1: `Sales report 2026`)"],
+    fix={"collection": ["header_row = 3"], "is_free": True},
+    fixed=table("Region:text Q1:integer Q2:integer Q3:integer", [["North", 10, 20, 30], ["South", 1, 2, 3]]),
+)
+case(
+    "two_row_header.csv",
+    lines(
+        "Region,2025,,2026,", ",Q3,Q4,Q1,Q2", "North,10,20,30,40", "South,1,2,3,4",
+    ),
+    table(
+        "Region:integer|2025 Q3:integer|2025 Q4:integer|2026 Q1:integer|2026 Q2:integer".replace(
+            "Region:integer", "Region:text"
+        ),
+        [["North", 10, 20, 30, 40], ["South", 1, 2, 3, 4]],
+    ),
+    named=["names of columns in two rows"],
+)
+case(
+    "units_row.csv",
+    lines("Time,Speed,Mass", "(s),(m/s),(kg)", "0,1.5,10", "1,2.5,9", "2,3.0,8"),
+    table(
+        "Time (s):integer|Speed (m/s):decimal|Mass (kg):integer",
+        [[0, "1.5", 10], [1, "2.5", 9], [2, "3.0", 8]],
+    ),
+    named=["names of columns in two rows"],
+)
+case(
+    "repeated_header.csv",
+    lines("Nr;Name;Ort", "1;Anna;Ulm", "2;Bo;Bonn", "Nr;Name;Ort", "3;Cy;Köln"),
+    table("Nr:integer Name:text Ort:text", [[1, "Anna", "Ulm"], [2, "Bo", "Bonn"], [3, "Cy", "Köln"]]),
+    named=["repeats its column names (line 4)"],
+)
+case(
+    "blank_columns.csv",
+    lines(",Name,,Amount,,", ",Anna,,5,,", ",Bo,,7,,"),
+    table("Name:text Amount:integer", [["Anna", 5], ["Bo", 7]]),
+)
+case(
+    "trailing_delimiter.csv",
+    lines("Name;Amount", "Anna;5;", "Bo;7;"),
+    table("Name:text Amount:integer", [["Anna", 5], ["Bo", 7]]),
+)
+case(
+    "sep_line.csv",
+    lines("sep=;", "Name;Betrag", "Anna;5,5", "Bo;7,25"),
+    table("Name:text Betrag:decimal", [["Anna", "5.5"], ["Bo", "7.25"]]),
+)
+case(
+    "excel_unicode_text.csv",
+    lines("Name\tBetrag\tDatum", "Änna\t1.234,50\t13.02.2026", "Bø\t7,00\t14.02.2026").encode("utf-16"),
+    table("Name:text Betrag:decimal Datum:date", [["Änna", "1234.50", "2026-02-13"], ["Bø", "7.00", "2026-02-14"]]),
+)
+case(
+    "notes_in_cells.csv",
+    lines('Id,Note,Amount', '1,"first\nsecond, with comma",5.00', '2,"say ""hi""",7.00'),
+    table("Id:integer Note:text Amount:decimal", [[1, "first\nsecond, with comma", "5.00"], [2, 'say "hi"', "7.00"]]),
+)
+frame = pandas.DataFrame({"name": ["Anna", "Bo"], "ok": [True, False], "score": [1.5, float("nan")]})
+case(
+    "pandas_index.csv",
+    frame.to_csv(),
+    table(":integer|name:text|ok:boolean|score:decimal", [[0, "Anna", True, "1.5"], [1, "Bo", False, None]]),
+    named=["has no name"],
+)
+
+# Workbooks -----------------------------------------------------------------------------------------------------------
+
+
+def title_rows(book):
+    sheet = book.add_worksheet("Umsatz")
+    bold = book.add_format({"bold": True})
+    sheet.merge_range("A1:D1", "Umsatzbericht 2026", bold)
+    sheet.write("A2", "Stand: 28.02.2026")
+    write_rows(sheet, [["Kunde", "Rechnung", "Betrag", "Bezahlt"], ["Anna", "R-1", 120.5, "ja"], ["Bo", "R-2", 80, "nein"]], 3)
+    sheet.write("A7", "Summe")
+    sheet.write_formula("C7", "=SUM(C5:C6)", None, 200.5)
+
+
+case(
+    "title_rows.xlsx",
+    xlsx(title_rows),
+    table("Kunde:text Rechnung:text Betrag:number Bezahlt:boolean", [["Anna", "R-1", 120.5, True], ["Bo", "R-2", 80, False]]),
+    named=["has 2 rows above the table", "has a row of totals (row 7: `Summe`)"],
+)
+
+
+def merged_header(book):
+    sheet = book.add_worksheet("Plan")
+    sheet.merge_range("A1:A2", "Region")
+    sheet.merge_range("B1:C1", "2025")
+    sheet.merge_range("D1:E1", "2026")
+    write_rows(sheet, [[None, "Plan", "Ist", "Plan", "Ist"], ["Nord", 10, 11, 12, 13], ["Süd", 20, 21, 22, 23]], 1)
+
+
+case(
+    "merged_header.xlsx",
+    xlsx(merged_header),
+    table(
+        "Region:text|2025 Plan:integer|2025 Ist:integer|2026 Plan:integer|2026 Ist:integer",
+        [["Nord", 10, 11, 12, 13], ["Süd", 20, 21, 22, 23]],
+    ),
+    named=["names of columns in two rows"],
+)
+
+
+def text_amounts(book):
+    sheet = book.add_worksheet("Export")
+    rows = [["Datum", "Betrag", "PLZ"], ["13.02.2026", "1.234,50 €", "01067"], ["14.02.2026", "7,00 €", "10115"]]
+    for at, row in enumerate(rows):
+        for column, value in enumerate(row):
+            sheet.write_string(at, column, value)
+
+
+case(
+    "text_amounts.xlsx",
+    xlsx(text_amounts),
+    table("Datum:date Betrag:decimal PLZ:text", [["2026-02-13", "1234.50", "01067"], ["2026-02-14", "7.00", "10115"]]),
+)
+
+
+def pivot(book):
+    sheet = book.add_worksheet("Pivot")
+    rows = [
+        ["Summe von Umsatz", "Spaltenbeschriftungen"],
+        ["Zeilenbeschriftungen", "Jan", "Feb", "Gesamtergebnis"],
+        ["Nord", 10, 20, 30],
+        ["Süd", 5, 6, 11],
+        ["Gesamtergebnis", 15, 26, 41],
+    ]
+    write_rows(sheet, rows, 2)
+
+
+case(
+    "pivot.xlsx",
+    xlsx(pivot),
+    table(
+        "Zeilenbeschriftungen:text|Jan:integer|Feb:integer|Gesamtergebnis:integer",
+        [["Nord", 10, 20, 30], ["Süd", 5, 6, 11]],
+    ),
+    named=["above the table", "has a row of totals (row 7: `Gesamtergebnis`)"],
+)
+
+
+def hidden_rows(book):
+    sheet = book.active
+    sheet.title = "Stock"
+    for row in [["Item", "Stock"], ["Mug", 5], ["Plate", 0], ["Cup", 7]]:
+        sheet.append(row)
+    sheet.row_dimensions[3].hidden = True
+
+
+case(
+    "hidden_rows.xlsx",
+    openpyxl_book(hidden_rows),
+    table("Item:text Stock:integer", [["Mug", 5], ["Plate", 0], ["Cup", 7]]),
+    named=["1 hidden row"],
+)
+
+
+def stacked(book):
+    sheet = book.active
+    sheet.title = "Report"
+    rows = [["Region", "Orders"], ["North", 12], ["South", 8], [], ["Returns"], ["Region", "Items"], ["North", 1], ["South", 2]]
+    for at, row in enumerate(rows, 1):
+        for column, value in enumerate(row, 1):
+            sheet[f"{get_column_letter(column)}{at}"] = value
+
+
+case(
+    "stacked_tables.xlsx",
+    openpyxl_book(stacked),
+    table("Region:text Orders:integer", [["North", 12], ["South", 8]]),
+    named=["has a second table from row 5"],
+    fix={"collection": ["header_row = 6"]},
+    fixed=table("Region:text Items:integer", [["North", 1], ["South", 2]]),
+)
+
+
+def several_sheets(book):
+    orders = book.active
+    orders.title = "Bestellungen"
+    for row in [["Nr", "Kunde", "Summe"], [1, "K1", 10.5], [2, "K2", 20.25]]:
+        orders.append(row)
+    customers = book.create_sheet("Kunden")
+    for row in [["Kunde", "Name"], ["K1", "Anna"], ["K2", "Bo"]]:
+        customers.append(row)
+    book.create_sheet("Leer")
+
+
+case(
+    "several_sheets.xlsx",
+    openpyxl_book(several_sheets),
+    [
+        table("Nr:integer Kunde:text Summe:number", [[1, "K1", 10.5], [2, "K2", 20.25]]),
+        table("Kunde:text Name:text", [["K1", "Anna"], ["K2", "Bo"]]),
+    ],
+)
+
+
+def excel_table(book):
+    sheet = book.add_worksheet("Data")
+    sheet.write("A1", "Inventory 2026")
+    columns = [{"header": "Item", "total_string": "Total"}, {"header": "Count", "total_function": "sum", "total_value": 12}]
+    sheet.add_table("B3:C6", {"data": [["Mug", 5], ["Cup", 7]], "total_row": True, "columns": columns, "name": "Items"})
+
+
+case("excel_table.xlsx", xlsx(excel_table), table("Item:text Count:integer", [["Mug", 5], ["Cup", 7]]))
+
+
+def sheet_subtotals(book):
+    sheet = book.add_worksheet("Hours")
+    rows = [
+        ["Team", "Person", "Hours"],
+        ["A", "Anna", 3],
+        ["A", "Bo", 5],
+        ["A Total", None, 8],
+        ["B", "Cy", 2],
+        ["B", "Di", 4],
+        ["B Total", None, 6],
+        ["Grand Total", None, 14],
+    ]
+    write_rows(sheet, rows)
+
+
+case(
+    "subtotals.xlsx",
+    xlsx(sheet_subtotals),
+    table("Team:text Person:text Hours:integer", [["A", "Anna", 3], ["A", "Bo", 5], ["B", "Cy", 2], ["B", "Di", 4]]),
+    named=["has 3 rows of totals (rows 4, 7, 8"],
+)
+
+columns = pandas.MultiIndex.from_product([["2025", "2026"], ["Plan", "Ist"]])
+frame = pandas.DataFrame([[1, 2, 3, 4], [5, 6, 7, 8]], columns=columns, index=pandas.Index(["Nord", "Süd"]))
+out = io.BytesIO()
+with pandas.ExcelWriter(out, engine="openpyxl") as writer:
+    frame.to_excel(writer, sheet_name="Frame")
+case(
+    "pandas_multiindex.xlsx",
+    out.getvalue(),
+    table(
+        ":text|2025 Plan:integer|2025 Ist:integer|2026 Plan:integer|2026 Ist:integer",
+        [["Nord", 1, 2, 3, 4], ["Süd", 5, 6, 7, 8]],
+    ),
+    named=["names of columns in two rows", "has no name"],
+)
+
+# JSON ----------------------------------------------------------------------------------------------------------------
+
+case(
+    "export.json",
+    json.dumps(
+        [
+            {"nr": "R-1", "betrag": "1.234,50 €", "datum": "13.02.2026", "bezahlt": "ja"},
+            {"nr": "R-2", "betrag": "-7,00 €", "datum": "01.03.2026", "bezahlt": "nein"},
+        ],
+        ensure_ascii=False,
+        indent=2,
+    ),
+    table("nr:text betrag:decimal datum:date bezahlt:boolean", [["R-1", "1234.50", "2026-02-13", True], ["R-2", "-7.00", "2026-03-01", False]]),
+)
+case(
+    "events.jsonl",
+    lines(
+        '{"at":"2/13/2026 1:05 PM","size":"1,024.5","user":"anna"}',
+        '{"at":"2/3/2026 11:15 AM","size":"12.0","user":null}',
+        end="\n",
+    ),
+    table("at:local_timestamp size:decimal user:text", [["2026-02-13T13:05:00", "1024.5", "anna"], ["2026-02-03T11:15:00", "12.0", None]]),
+)
+case(
+    "ambiguous.json",
+    json.dumps([{"id": 1, "due": "01/02/2026", "qty": "1,234"}, {"id": 2, "due": "03/04/2026", "qty": "2,500"}]),
+    table("id:integer due:text qty:text", [[1, "01/02/2026", "1,234"], [2, "03/04/2026", "2,500"]]),
+    named=["`due` is text: its values have two readings", "`qty` is text: its values have two readings"],
+    fix={"fields": ['due = { date_format = "mm/dd/yyyy" }', 'qty = { number_format = "1,234" }']},
+    fixed=table("id:integer due:date qty:integer", [[1, "2026-01-02", 1234], [2, "2026-03-04", 2500]]),
+)
+
+print(f"{len(CASES)} files")
