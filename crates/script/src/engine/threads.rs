@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::worker::{CallNumber, Message, STACK_HEADROOM_BYTES, Worker};
 use super::{End, EngineLimits, Input, Limit, Start, StateOwner, Step};
@@ -47,7 +47,7 @@ struct WatchdogState {
 
 /// One thread, seen from outside.
 struct Slot {
-    messages: Sender<Message>,
+    messages: SyncSender<Message>,
     state: Mutex<SlotState>,
     calls: AtomicUsize,
     is_given_up: Arc<AtomicBool>,
@@ -57,8 +57,15 @@ struct Slot {
 struct SlotState {
     /// The call whose code is running, since when.
     running: Option<(CallNumber, Instant)>,
-    calls: HashMap<CallNumber, UnboundedSender<Step>>,
+    calls: HashMap<CallNumber, Sender<Step>>,
 }
+
+/// Steps that wait for their reader: the answer to the last message, and that the thread was given up.
+const STEPS_PENDING_MAX: usize = 4;
+
+/// Messages of one call that may wait: its start, one delivery, and its end; and as much again, because calls are counted
+/// without a lock.
+const MESSAGES_PER_CALL_MAX: usize = 6;
 
 /// How often the watchdog looks while calls run.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -71,7 +78,7 @@ pub(crate) struct Busy;
 pub(crate) struct Session {
     call: CallNumber,
     slot: Arc<Slot>,
-    steps: UnboundedReceiver<Step>,
+    steps: Receiver<Step>,
     has_ended: bool,
 }
 
@@ -99,7 +106,7 @@ impl Engine {
 
     pub(crate) fn start(&self, start: Start) -> Result<Session, Busy> {
         let slot = self.shared.choose_slot(&start).ok_or(Busy)?;
-        let (sender, steps) = unbounded_channel();
+        let (sender, steps) = channel(STEPS_PENDING_MAX);
         let call = self.shared.next_call.fetch_add(1, Ordering::Relaxed);
         slot.lock().calls.insert(call, sender.clone());
         slot.calls.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +192,7 @@ impl Shared {
     }
 
     fn spawn_worker(&self) -> Option<Arc<Slot>> {
-        let (messages, receiver) = channel();
+        let (messages, receiver) = sync_channel(MESSAGES_PER_CALL_MAX * self.limits.calls_per_thread_max);
         let is_given_up = Arc::new(AtomicBool::new(false));
         let slot = Arc::new(Slot {
             messages,
@@ -292,9 +299,12 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread that ended takes no messages; its calls have been told.
+    /// A thread that ended takes no messages; its calls have been told. The queue has room for all messages of all
+    /// calls, so this never waits.
     fn send(&self, message: Message) {
-        let _ = self.messages.send(message);
+        if let Err(TrySendError::Full(_)) = self.messages.try_send(message) {
+            tracing::error!("the queue of a script thread is full");
+        }
     }
 
     /// Tells all calls if the thread has been inside author code for too long.
@@ -308,7 +318,7 @@ impl Slot {
         for (call, steps) in state.calls.drain() {
             let end = if call == culprit { End::LimitExceeded(Limit::Cpu) } else { End::Lost };
             // The caller may be gone.
-            let _ = steps.send(Step { end: Some(end), ..Step::default() });
+            let _ = steps.try_send(Step { end: Some(end), ..Step::default() });
         }
         self.calls.store(0, Ordering::Relaxed);
         true

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 
 use super::sandbox::{LoadError, Sandbox};
 use super::threads::SlotView;
@@ -23,7 +23,7 @@ pub(super) struct Message {
     pub(super) call: CallNumber,
     pub(super) input: Input,
     /// With the first message of a call: where its steps go.
-    pub(super) steps: Option<UnboundedSender<Step>>,
+    pub(super) steps: Option<Sender<Step>>,
 }
 
 pub(super) struct Worker {
@@ -37,7 +37,7 @@ pub(super) struct Worker {
 
 struct RunningCall {
     sandbox: Sandbox,
-    steps: UnboundedSender<Step>,
+    steps: Sender<Step>,
 }
 
 impl Worker {
@@ -71,7 +71,7 @@ impl Worker {
             }
             if let Some((steps, step)) = answer {
                 // The caller may be gone; then its cancellation follows.
-                let _ = steps.send(step);
+                let _ = steps.try_send(step);
             }
             if let Some((program, now_ms)) = prepares {
                 self.prepare(&program, now_ms);
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    fn handle(&mut self, message: Message) -> Option<(UnboundedSender<Step>, Step)> {
+    fn handle(&mut self, message: Message) -> Option<(Sender<Step>, Step)> {
         let call = message.call;
         let (step, steps) = match message.input {
             Input::Start(start) => {
