@@ -6,6 +6,7 @@ pub mod check;
 pub mod client;
 pub mod dev;
 pub mod diff;
+pub mod history;
 pub mod init;
 pub mod install;
 pub mod keys;

@@ -482,3 +482,8 @@ fn rejects_sections_of_a_later_version() {
     "
     );
 }
+
+#[test]
+fn rejects_backups_that_are_neither_on_nor_off() {
+    assert_snapshot!(render_diagnostics("[server]\nbackups = \"daily\"\n"), @"");
+}

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::backups::BackupPolicy;
 use crate::tables::{FileFormat, TableFile};
 use document::JsonDocument;
 use lines::JsonLines;
@@ -25,6 +26,7 @@ pub struct Options {
     pub layout: JsonLayout,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
+    pub backups: BackupPolicy,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub enum JsonLayout {
 
 impl Options {
     pub fn new(layout: JsonLayout) -> Self {
-        Self { layout, poll_interval_ms: 20 }
+        Self { layout, poll_interval_ms: 20, backups: BackupPolicy::default() }
     }
 }
 
@@ -51,7 +53,7 @@ pub fn open(path: &Path, options: Options) -> TableFile {
         JsonLayout::Lines => Box::new(JsonLines { name }),
         JsonLayout::Document { pointer: at } => Box::new(JsonDocument { name, pointer: at }),
     };
-    TableFile::open(path, format, options.poll_interval_ms)
+    TableFile::open(path, format, options.poll_interval_ms, options.backups)
 }
 
 /// The JSON pointer to the records of a document, if it is not an array itself and contains exactly one. If the file

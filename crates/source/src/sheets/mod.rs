@@ -9,6 +9,7 @@ mod biff;
 mod budget;
 mod cfb;
 mod encode;
+mod excel_table;
 mod grid;
 mod ods;
 mod references;
@@ -31,6 +32,7 @@ use std::path::Path;
 use contract::manifest::WorkbookFormat;
 use contract::source::{SourceError, WriteError};
 
+use crate::backups::BackupPolicy;
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, TableFile};
 use budget::{Budget, FILE_BYTES_MAX, too_large_error};
 
@@ -44,6 +46,7 @@ pub struct Options {
     pub header_row: Option<u32>,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
+    pub backups: BackupPolicy,
 }
 
 impl Options {
@@ -52,14 +55,20 @@ impl Options {
     }
 
     pub fn new(format: WorkbookFormat) -> Self {
-        Self { format, header_rows: HashMap::new(), header_row: None, poll_interval_ms: 20 }
+        Self {
+            format,
+            header_rows: HashMap::new(),
+            header_row: None,
+            poll_interval_ms: 20,
+            backups: BackupPolicy::default(),
+        }
     }
 }
 
 /// A workbook. Each visible sheet with a header row is a table. Does not read the file yet.
 pub fn open(path: &Path, options: Options) -> TableFile {
-    let look_every_ms = options.poll_interval_ms;
-    TableFile::open(path, Box::new(options), look_every_ms)
+    let (poll_interval_ms, backups) = (options.poll_interval_ms, options.backups);
+    TableFile::open(path, Box::new(options), poll_interval_ms, backups)
 }
 
 /// The number of rows of each table, or why the workbook cannot be read. For fuzzing.

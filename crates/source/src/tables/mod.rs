@@ -23,6 +23,7 @@ use contract::source::{
     Reader, SkippedTable, Source, SourceError, SourceFacts, TableShape, WriteError, WriteSupport, Writer,
 };
 
+use crate::backups::BackupPolicy;
 use crate::location::TextLocation;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
@@ -93,8 +94,14 @@ pub struct TableFile(Arc<WatchedFile<FormatLoader>>);
 
 impl TableFile {
     /// Does not read the file yet.
-    pub(crate) fn open(path: &Path, format: Box<dyn FileFormat>, poll_interval_ms: u64) -> Self {
-        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format), poll_interval_ms)))
+    pub(crate) fn open(
+        path: &Path,
+        format: Box<dyn FileFormat>,
+        poll_interval_ms: u64,
+        backups: BackupPolicy,
+    ) -> Self {
+        let file = WatchedFile::new(path, FormatLoader::new(format), poll_interval_ms);
+        Self(Arc::new(file.with_backups(backups)))
     }
 
     /// Waits until a reload in the background has finished.

@@ -7,6 +7,7 @@ use contract::{Value, ValueRef};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
 use super::{CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile};
+use crate::backups::BackupPolicy;
 
 /// Each table starts with a line such as `= people`; the next line names its columns.
 struct ToyFormat;
@@ -110,7 +111,7 @@ impl TestFile {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("toy"), FILE).expect("a file");
-        let rows = TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), 0);
+        let rows = TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), 0, BackupPolicy::Off);
         Self { folder, rows }
     }
 

@@ -25,6 +25,7 @@ use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, SourceError, SourceFacts, SourceLocation};
 use contract::{Collection, Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
+use source::backups::BackupPolicy;
 use source::json;
 
 use crate::layout;
@@ -33,9 +34,9 @@ use crate::report::SourceSummary;
 use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
+pub(crate) use sources::error_message;
 use sources::{
-    LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
-    fallback_settings,
+    LoadedSource, SourceSpec, default_settings, describe_source, explain_error, fallback_settings,
 };
 pub use unavailable::SourceFailurePolicy;
 use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
@@ -280,6 +281,7 @@ impl Project {
         }
         if let (Some(contract), Some(backends)) = (contract, backends) {
             sources.keep_backends(&contract, &backends);
+            scan.diagnostics.extend(sources.without_backups(&contract));
             let call_timeout_ms = manifest.server.call_timeout_ms;
             scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, sources });
         }
@@ -397,6 +399,10 @@ impl Project {
                 settings: &one.settings,
                 header_rows: header_rows(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
+                backups: match manifest.server.backups {
+                    Some(false) => BackupPolicy::Off,
+                    Some(true) | None => BackupPolicy::Daily,
+                },
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -449,6 +455,7 @@ impl Project {
                     settings,
                     header_rows: Vec::new(),
                     declared_columns: Vec::new(),
+                    backups: BackupPolicy::Daily,
                 };
                 opener
                     .open(&spec, self.source_failures)

@@ -13,10 +13,11 @@ use contract::source::{
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
+use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{csv, json, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
-use super::{file_name, not_found};
+use super::{file_name, is_collection_written, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -74,6 +75,7 @@ pub(super) struct SourceSpec<'a> {
     pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
     /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
+    pub(super) backups: BackupPolicy,
 }
 
 /// The open sources. A reload reuses them: two sources on one file would see each other's writes late, and would hold
@@ -112,6 +114,7 @@ struct SourceKey {
     location: SourceLocation,
     settings: SourceSettings,
     header_rows: Vec<(Option<String>, u32)>,
+    backups: BackupPolicy,
 }
 
 impl Sources {
@@ -224,6 +227,22 @@ impl Sources {
         found
     }
 
+    /// Notes about databases that are written, and are too large for a copy before that.
+    pub(super) fn without_backups(&self, contract: &Contract) -> Vec<Diagnostic> {
+        let is_written = |name: &str| {
+            let collections = contract.collections.iter().enumerate();
+            collections.clone().any(|(at, one)| one.source == name && is_collection_written(contract, at))
+                || contract.statements.iter().any(|one| one.source == name && one.shape.writes)
+        };
+        let is_large = |one: &&OpenSource| {
+            one.key.settings == SourceSettings::Sqlite
+                && one.key.backups == BackupPolicy::Daily
+                && one.key.location.size_bytes().is_some_and(|bytes| bytes > FILE_BYTES_MAX)
+        };
+        let large = self.open.iter().filter(is_large).filter(|one| is_written(&one.name));
+        large.map(|one| without_backups_note(&one.display_name)).collect()
+    }
+
     pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&CollectionBackends> {
         let identity = collection_identity(collection);
         self.collections.iter().find(|one| one.identity == identity)
@@ -233,6 +252,13 @@ impl Sources {
         let identity = statement_identity(statement);
         self.statements.iter().find(|(one, _)| *one == identity).map(|(_, prepared)| Arc::clone(prepared))
     }
+}
+
+fn without_backups_note(file: &str) -> Diagnostic {
+    let max_mb = FILE_BYTES_MAX >> 20;
+    let message = format!("`{file}` is larger than {max_mb} MB, so no copy is kept before it is written");
+    let help = "back it up yourself; `[server] backups = false` silences this note";
+    Diagnostic::note(message).code("no_backup").help(help)
 }
 
 fn collection_identity(collection: &Collection) -> String {
@@ -257,6 +283,7 @@ impl SourceKey {
             location: spec.location.clone(),
             settings: spec.settings.clone(),
             header_rows: rows.map(|(sheet, row)| (sheet.map(str::to_owned), *row)).collect(),
+            backups: spec.backups,
         }
     }
 }
@@ -269,6 +296,7 @@ fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
 }
 
 fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
+    let backups = spec.backups;
     match spec.settings {
         SourceSettings::Csv { delimiter, encoding, null_text, formulas } => {
             let options = csv::Options {
@@ -276,18 +304,24 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
                 encoding: *encoding,
                 null_text: null_text.clone(),
                 formulas: *formulas,
+                backups,
                 ..csv::Options::default()
             };
             Arc::new(csv::Csv::open(path, options))
         }
-        SourceSettings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
+        SourceSettings::Sqlite => {
+            Arc::new(sqlite::Sqlite::new(path, sqlite::Options { backups, ..sqlite::Options::default() }))
+        }
         SourceSettings::Json { pointer } => {
             let layout = json::JsonLayout::Document { pointer: pointer.clone() };
-            Arc::new(json::open(path, json::Options::new(layout)))
+            Arc::new(json::open(path, json::Options { backups, ..json::Options::new(layout) }))
         }
-        SourceSettings::JsonLines => Arc::new(json::open(path, json::Options::new(json::JsonLayout::Lines))),
+        SourceSettings::JsonLines => {
+            let options = json::Options { backups, ..json::Options::new(json::JsonLayout::Lines) };
+            Arc::new(json::open(path, options))
+        }
         SourceSettings::Workbook(workbook) => {
-            let mut options = sheets::Options::new(*workbook);
+            let mut options = sheets::Options { backups, ..sheets::Options::new(*workbook) };
             for (sheet, row) in &spec.header_rows {
                 match sheet {
                     Some(sheet) => drop(options.header_rows.insert((*sheet).to_owned(), *row)),
@@ -325,7 +359,7 @@ pub(super) fn explain_error(
 }
 
 /// An error as the operator sees it, with the name of the file, which callers do not get.
-pub(super) fn error_message(error: &SourceError, file: &str) -> String {
+pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
     match error {
         SourceError::Busy { .. } => {
             format!("`{file}` is locked by another program; try again when that program has finished")

@@ -9,6 +9,7 @@ mod clients;
 mod commands;
 mod golden;
 mod harness;
+mod history;
 mod hostile_names;
 mod inspector;
 mod install;
