@@ -45,8 +45,9 @@ fn sheet_shape(source: &TableFile, name: &str) -> TableShape {
     TableShape { key: vec![0], ..crate::shape::shape_of(table) }
 }
 
+/// All rows, in the order of the sheet.
 fn rows(source: &TableFile, name: &str) -> Vec<String> {
-    let shape = sheet_shape(source, name);
+    let shape = TableShape { key: Vec::new(), ..sheet_shape(source, name) };
     list(&*source.reader(&shape).unwrap(), &shape, &query_all()).unwrap().0
 }
 
