@@ -15,7 +15,7 @@ use crate::column_format::ColumnFormat;
 use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::infer::DeclaredFormats;
-use crate::manifest::DeclaredLayout;
+use crate::manifest::{DeclaredLayout, Operation};
 use crate::value::{Value, ValueRef};
 
 pub use capabilities::{WriteCapabilities, WriteSupport};
@@ -103,6 +103,9 @@ pub struct TableFacts {
     pub key_is_declared: bool,
     pub row_count: Option<u64>,
     pub write_support: WriteSupport,
+    /// Writing operations that can never succeed although the table can be written, each with the reason: a clause for
+    /// the owner of the data.
+    pub refused_operations: Vec<(Operation, String)>,
     pub search: SearchFacts,
     /// The row that probably names the columns, if the header row looks like a title.
     pub likely_header_row: Option<u32>,
@@ -312,12 +315,19 @@ impl TableFacts {
             key_is_declared: false,
             row_count: None,
             write_support: WriteSupport::Supported(WriteCapabilities::ALL),
+            refused_operations: Vec::new(),
             search: SearchFacts::Scan,
             likely_header_row: None,
             header: None,
             layout_notes: Vec::new(),
             may_be_outdated: false,
         }
+    }
+
+    /// Why an operation can never succeed: a clause for the owner of the data.
+    pub fn refusal(&self, operation: Operation) -> Option<&str> {
+        let refused = self.refused_operations.iter().find(|(refused, _)| *refused == operation);
+        refused.map(|(_, reason)| reason.as_str())
     }
 
     /// Why the table cannot be written: a clause for the owner of the data.

@@ -144,7 +144,13 @@ impl ToolResult {
 
     /// Adds a text block after the others: something to know about the result that is not part of it.
     #[must_use]
-    pub fn with_notice(mut self, notice: &str) -> Self {
+    pub fn with_notice(self, notice: &str) -> Self {
+        self.with_block(ContentBlock::Text(notice.to_owned()))
+    }
+
+    /// Adds a block after the others.
+    #[must_use]
+    pub fn with_block(mut self, block: ContentBlock) -> Self {
         let mut blocks = match self.content {
             ToolContent::Structured => {
                 let json = self.structured.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -153,7 +159,7 @@ impl ToolResult {
             ToolContent::Text(text) => vec![ContentBlock::Text(text)],
             ToolContent::Blocks(blocks) => blocks,
         };
-        blocks.push(ContentBlock::Text(notice.to_owned()));
+        blocks.push(block);
         self.content = ToolContent::Blocks(blocks);
         self
     }

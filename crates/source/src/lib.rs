@@ -2,6 +2,7 @@
 //! [`contract::source::Source`].
 
 mod atomic_file;
+pub mod backups;
 pub mod csv;
 mod error_text;
 pub mod json;

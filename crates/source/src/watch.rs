@@ -14,6 +14,7 @@ use contract::source::{IdempotencyKey, SourceError, TransactionOptions, WriteErr
 use file_watch::{FileChange, FileStamp, ReadStamp};
 
 use crate::atomic_file::{AtomicFile, FileTransaction};
+use crate::backups::BackupPolicy;
 use crate::error_text::ErrorText;
 
 /// A file up to this size is read again within the call that notices the change.
@@ -96,6 +97,10 @@ impl<C: FileLoader> WatchedFile<C> {
             observers: Mutex::default(),
             background_load: Mutex::default(),
         }
+    }
+
+    pub(crate) fn with_backups(self, backups: BackupPolicy) -> Self {
+        Self { atomic_file: self.atomic_file.with_backups(backups), ..self }
     }
 
     pub(crate) fn source_error(&self, error: &C::Error) -> SourceError {

@@ -154,7 +154,7 @@ fn parse_duration_ms(text: &str) -> Result<u64, String> {
 }
 
 /// In the largest unit that fits at least once.
-fn format_duration(ms: u64) -> String {
+pub(crate) fn format_duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0..60 => pluralize(seconds, "second"),

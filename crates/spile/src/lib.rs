@@ -8,6 +8,7 @@ pub mod client;
 mod data_profile;
 pub mod dev;
 pub mod diff;
+pub mod history;
 pub mod init;
 pub mod install;
 pub mod keys;

@@ -10,6 +10,7 @@ use contract::diagnostic::Diagnostic;
 use spile::check::{CheckArgs, check};
 use spile::dev::dev;
 use spile::diff::{DiffArgs, diff};
+use spile::history::{HistoryArgs, RestoreArgs, history, restore};
 use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
@@ -74,6 +75,10 @@ enum Command {
     Install(InstallArgs),
     /// Remove a server from an MCP client's settings
     Uninstall(UninstallArgs),
+    /// List the earlier versions of a data file that Spile has written
+    History(HistoryArgs),
+    /// Bring back an earlier version of a data file
+    Restore(RestoreArgs),
     /// Show or rotate the keys that seal sessions, cursors and open questions
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -86,13 +91,14 @@ enum Command {
 }
 
 /// The commands as `spile --help` groups them.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Serve data", &["serve", "init", "check", "dev"]),
     ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
     (
         "Call a server",
         &["tools", "call", "resources", "read", "prompts", "prompt", "complete", "ping", "trace"],
     ),
+    ("Undo writes", &["history", "restore"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -163,6 +169,8 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => install::uninstall(&args),
+        Command::History(args) => history(&args),
+        Command::Restore(args) => restore(&args),
         Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),

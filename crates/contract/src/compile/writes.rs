@@ -113,6 +113,11 @@ impl Compiler<'_> {
         writable: &WritableFields,
     ) {
         let name = &collection.name;
+        if let Some(reason) = table.refusal(operation.value) {
+            let shown = operation.value.as_str();
+            let message = format!("the operation `{shown}` of `{name}` can never succeed: {reason}");
+            self.error(&operation.location, message, format!("remove the operation `{shown}`"));
+        }
         match operation.value {
             Operation::Create => {
                 let is_visible =

@@ -299,6 +299,15 @@ pub static SERVER: Section = Section {
         .default_text("no limit")
         .example("\"600/min\"")
         .aliases(&["rate", "limit", "throttle"]),
+        Key::new(
+            "backups",
+            ValueType::Boolean,
+            "Whether Spile keeps a copy of a file before the first write of a day. `spile history` lists the copies, \
+             `spile restore` brings one back.",
+        )
+        .default_text("true")
+        .example("false")
+        .aliases(&["backup", "history", "undo"]),
     ],
 };
 

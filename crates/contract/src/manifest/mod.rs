@@ -84,6 +84,8 @@ pub struct Server {
     pub call_timeout_ms: Option<u64>,
     /// For all callers and tools together.
     pub rate_limit: Option<RateLimit>,
+    /// `None`: on.
+    pub backups: Option<bool>,
 }
 
 /// `[sources.NAME]`

@@ -80,6 +80,7 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         instructions: text_value(reader.text(t, "instructions")),
         call_timeout_ms: reader.integer(t, "call_timeout_ms"),
         rate_limit: reader.rate_limit(t, "rate_limit"),
+        backups: reader.boolean(t, "backups"),
     };
     reader.finish(table);
     server

@@ -1,5 +1,6 @@
 //! Turns rows into tool results: structured content within row and byte limits, and text for people and models.
 
+mod export;
 mod items;
 mod page;
 mod write_result;
@@ -15,6 +16,7 @@ use crate::field::{BLOB_BYTES_MAX, Field};
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
 
+pub use export::{ExportError, ExportFormat, ExportLimits, ExportWriter};
 pub use items::RowList;
 pub use page::Page;
 pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};

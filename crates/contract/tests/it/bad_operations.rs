@@ -2,6 +2,7 @@
 
 use contract::DataType;
 use contract::diagnostic::render_all;
+use contract::manifest::Operation;
 use contract::source::{
     AcceptedValues, ColumnAssignment, ColumnFacts, StatementError, StatementFacts, TableFacts,
     WriteCapabilities, WriteSupport,
@@ -35,6 +36,20 @@ fn rejects_writing_to_a_read_only_table() {
     4 | operations = ["get", "create", "delete"]
       |                      ^^^^^^^^
       = help: remove "create", "delete" from its operations
+    "#);
+}
+
+#[test]
+fn rejects_an_operation_that_can_never_succeed() {
+    let refused = vec![(Operation::Delete, "rows would move, and D9 has a formula".to_owned())];
+    let table = TableFacts { refused_operations: refused, ..people_table() };
+    assert_snapshot!(diagnostics_of_table(table, "operations = [\"get\", \"create\", \"delete\"]"), @r#"
+    error: the operation `delete` of `people` can never succeed: rows would move, and D9 has a formula
+     --> spile.toml:4:32
+      |
+    4 | operations = ["get", "create", "delete"]
+      |                                ^^^^^^^^
+      = help: remove the operation `delete`
     "#);
 }
 

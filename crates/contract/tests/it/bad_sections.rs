@@ -482,3 +482,15 @@ fn rejects_sections_of_a_later_version() {
     "
     );
 }
+
+#[test]
+fn rejects_backups_that_are_neither_on_nor_off() {
+    assert_snapshot!(render_diagnostics("[server]\nbackups = \"no\"\n"), @r#"
+    error: `backups`: expected `true` or `false`, found a string
+     --> spile.toml:2:11
+      |
+    2 | backups = "no"
+      |           ^^^^
+      = help: write `false`
+    "#);
+}

@@ -6,6 +6,7 @@
 
 mod confirm;
 mod error;
+mod export;
 mod progress;
 mod read;
 mod statement;
@@ -20,11 +21,11 @@ use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Write
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
-    Call, CallContext, CallError, Caller, Catalog, ItemKind, Journal, Outcome, Platform, Provider, Run,
-    ToolError,
+    Call, CallContext, CallError, CallTarget, Caller, Catalog, ContentBlock, ItemKind, Journal, Outcome,
+    Platform, Provider, Run, ToolError,
 };
 
-use self::read::ListRequest;
+use self::read::{ListPage, ListRequest};
 use state::keyring::Keyring;
 
 /// A contract together with its readers, writers and statements.
@@ -55,7 +56,10 @@ impl ContractProvider {
     pub fn new(contract: Contract, backends: ContractBackends, keyring: Arc<Keyring>) -> Self {
         let tool_index =
             contract.tools.iter().enumerate().map(|(index, tool)| (tool.name.as_str().into(), index));
+        let has_lists =
+            contract.tools.iter().any(|tool| matches!(tool.operation, ToolOperation::List { .. }));
         let catalog = Catalog {
+            resource_templates: has_lists.then(export::resource_template).into_iter().collect(),
             tools: contract.tools.iter().map(|tool| tool.to_catalog_tool(&contract)).collect(),
             list_changed: true,
             instructions: contract.instructions.clone(),
@@ -89,6 +93,9 @@ impl Provider for ContractProvider {
     }
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        if call.target == CallTarget::Resource {
+            return self.read_export(call, cx);
+        }
         let name = call.name();
         let Some(index) = self.0.tool_index.get(&*name).copied() else {
             return Run::now(CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() });
@@ -96,7 +103,7 @@ impl Provider for ContractProvider {
         if self.0.contract.tools[index].long_running && cx.events.wants_progress() {
             return self.run_blocking(index, call, cx);
         }
-        match self.0.execute(index, call, None, &**cx.platform) {
+        match self.0.execute(index, call, cx.caller, None, &**cx.platform) {
             Ok(Some(outcome)) => Run::Now(outcome),
             Ok(None) => self.run_blocking(index, call, cx),
             Err(error) => Run::now(*error),
@@ -113,19 +120,15 @@ impl ContractProvider {
     /// arguments are bound again there.
     fn run_blocking(&self, index: usize, call: &Call, cx: &CallContext<'_>) -> Run {
         let (inner, call, platform) = (self.0.clone(), call.clone(), cx.platform.clone());
-        let blocking = Arc::new(BlockingContext {
-            cancelled: CancelFlag::default(),
-            rows_scanned: AtomicU64::new(0),
-            caller: cx.caller.clone(),
-            journal: cx.journal.clone(),
-        });
+        let blocking = Arc::new(BlockingContext::new(cx));
         let cancel_on_drop = CancelOnDrop(blocking.clone());
         let long_running = self.0.contract.tools[index].long_running;
         let events = cx.events.clone();
         Run::later(async move {
             let context = blocking.clone();
-            let work =
-                tokio::task::spawn_blocking(move || inner.execute(index, &call, Some(&context), &*platform));
+            let work = tokio::task::spawn_blocking(move || {
+                inner.execute(index, &call, &context.caller, Some(&context), &*platform)
+            });
             let joined =
                 progress::await_with_progress(work, &events, &blocking.rows_scanned, long_running).await;
             drop(cancel_on_drop);
@@ -150,6 +153,17 @@ struct BlockingContext {
     journal: Journal,
 }
 
+impl BlockingContext {
+    fn new(cx: &CallContext<'_>) -> Self {
+        Self {
+            cancelled: CancelFlag::default(),
+            rows_scanned: AtomicU64::new(0),
+            caller: cx.caller.clone(),
+            journal: cx.journal.clone(),
+        }
+    }
+}
+
 struct CancelOnDrop(Arc<BlockingContext>);
 
 impl Drop for CancelOnDrop {
@@ -166,6 +180,7 @@ impl ProviderInner {
         &self,
         index: usize,
         call: &Call,
+        caller: &Caller,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
     ) -> Result<Option<Outcome>, Box<ToolError>> {
@@ -190,7 +205,18 @@ impl ProviderInner {
                 if blocking.is_none() && !reader.can_run_inline(&ReadRequest::List(&request.query(None))) {
                     return Ok(None);
                 }
-                self.list_page(tool, collection, reader, request, blocking, platform)
+                let is_first = request.after.is_none();
+                let page = self.list_page(tool, collection, reader, request, blocking, platform);
+                page.map(|page| match page {
+                    ListPage::Cut(result) if is_first => {
+                        match self.export_link(index, call, caller, platform) {
+                            Some(link) => result.with_block(ContentBlock::ResourceLink(link)).into(),
+                            None => result.into(),
+                        }
+                    }
+                    ListPage::Cut(result) | ListPage::Last(result) => result.into(),
+                    ListPage::Failed(outcome) => outcome,
+                })
             }
             operation => match (operation, blocking) {
                 (ToolOperation::Statement { statement }, blocking) => {

@@ -33,6 +33,14 @@ impl ListRequest<'_> {
     }
 }
 
+/// A page of a list.
+pub(super) enum ListPage {
+    /// There are more rows.
+    Cut(ToolResult),
+    Last(ToolResult),
+    Failed(Outcome),
+}
+
 /// The fields that a search looks at, and how many rows it scans.
 pub(super) struct SearchScope<'a> {
     pub(super) fields: &'a [usize],
@@ -73,7 +81,7 @@ impl ProviderInner {
         Some(match (read, result) {
             (Err(SourceError::WouldBlock), _) if blocking.is_none() => return None,
             (Err(error), _) => source_error_outcome(&error, collection, platform),
-            (Ok(_), Some(Ok(result))) => with_notice(result, reader, collection, NOTICES_FIELD),
+            (Ok(_), Some(Ok(result))) => add_notice(result, reader, collection, NOTICES_FIELD).into(),
             (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
             (Ok(_), None) => {
                 let mut error = not_found_error(collection, key);
@@ -93,7 +101,7 @@ impl ProviderInner {
         mut request: ListRequest<'_>,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
-    ) -> Option<Outcome> {
+    ) -> Option<ListPage> {
         let projection = request.listing.projection.take();
         let sort = request.listing.sort;
         let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
@@ -105,15 +113,22 @@ impl ProviderInner {
         let total = match read {
             Ok(total) => total,
             Err(SourceError::WouldBlock) if blocking.is_none() => return None,
-            Err(error) => return Some(source_error_outcome(&error, collection, platform)),
+            Err(error) => {
+                return Some(ListPage::Failed(source_error_outcome(&error, collection, platform)));
+            }
         };
+        let mut is_cut = false;
         let binding = self.cursor_binding(tool, &request.listing);
         let seal = |position: &CursorPosition| {
+            is_cut = true;
             self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
         };
         Some(match page.finish(total, seal) {
-            Ok(result) => with_notice(result, reader, collection, NOTICES_MEMBER),
-            Err(error) => record_error_outcome(&error, collection, platform),
+            Ok(result) => {
+                let result = add_notice(result, reader, collection, NOTICES_MEMBER);
+                if is_cut { ListPage::Cut(result) } else { ListPage::Last(result) }
+            }
+            Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),
         })
     }
 
@@ -143,7 +158,7 @@ impl ProviderInner {
         match reader.search(&search, &mut |cells| rows.push(cells)) {
             Err(error) => source_error_outcome(&error, collection, platform),
             Ok(outcome) => match rows.into_search_result(outcome, scope.scan_rows_max) {
-                Ok(result) => with_notice(result, reader, collection, NOTICES_MEMBER),
+                Ok(result) => add_notice(result, reader, collection, NOTICES_MEMBER).into(),
                 Err(error) => record_error_outcome(&error, collection, platform),
             },
         }
@@ -186,11 +201,11 @@ const NOT_A_CURSOR: &str =
     "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort";
 
 /// The result, with the reader's notice about the data if it has one.
-fn with_notice(result: ToolResult, reader: &dyn Reader, collection: &Collection, member: &str) -> Outcome {
+fn add_notice(result: ToolResult, reader: &dyn Reader, collection: &Collection, member: &str) -> ToolResult {
     match reader.notice() {
         Some(notice) => {
-            results::with_notices(result, &[&notice], collection.notices.in_reads.then_some(member)).into()
+            results::with_notices(result, &[&notice], collection.notices.in_reads.then_some(member))
         }
-        None => result.into(),
+        None => result,
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the host through its public interface, and invariants under random input. `cargo xtask fuzz` runs the same
 //! invariants for longer.
 
+mod exports;
 mod http_reply;
 mod in_flight;
 mod pair;

@@ -1,7 +1,7 @@
 //! Writes through the whole host, on an in-memory table: results, conflicts, confirmations, idempotency, progress.
 
-mod client;
-mod table;
+pub mod client;
+pub mod table;
 
 use std::sync::atomic::Ordering;
 

@@ -14,7 +14,33 @@ pub(super) fn write_error(target: &TargetFile, metadata: &str, error: &io::Error
 
 pub(super) fn io_write_error(file: &str, path: &Path, metadata: &str, error: &io::Error) -> SourceError {
     let log = format!("{}: {metadata}: {error}", path.display());
+    let Some(reason) = reason(error) else { return SourceError::Busy { detail: log } };
+    SourceError::Unavailable {
+        message: format!("cannot write `{file}`, nothing was changed: {reason}"),
+        detail: log,
+    }
+}
+
+/// A write waits for its copy: without one, it could not be undone.
+pub(crate) fn backup_error(file: &str, path: &Path, error: &io::Error) -> SourceError {
+    let log = format!("{}: keeping a copy: {error}", path.display());
     let reason = match error.kind() {
+        ErrorKind::NotADirectory => "there is a file or a link in place of its folder",
+        _ => match reason(error) {
+            Some(reason) => reason,
+            None => return SourceError::Busy { detail: log },
+        },
+    };
+    let message = format!(
+        "cannot keep a copy of `{file}` from before this write, nothing was changed: {reason}; \
+         `[server] backups = false` in the manifest switches copies off"
+    );
+    SourceError::Unavailable { message, detail: log }
+}
+
+/// `None` if it may work soon.
+fn reason(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "the disk is full; the server's owner must make room"
         }
@@ -26,14 +52,10 @@ pub(super) fn io_write_error(file: &str, path: &Path, metadata: &str, error: &io
         ErrorKind::NotFound => "it was not found; the server's owner can check its name, or put it back",
         ErrorKind::NotADirectory | ErrorKind::IsADirectory => "it is not a file",
         ErrorKind::ResourceBusy | ErrorKind::WouldBlock | ErrorKind::Interrupted => {
-            return SourceError::Busy { detail: log };
+            return None;
         }
         _ => "the server's log has the reason under `ref`",
-    };
-    SourceError::Unavailable {
-        message: format!("cannot write `{file}`, nothing was changed: {reason}"),
-        detail: log,
-    }
+    })
 }
 
 /// The file was replaced, but a power cut may undo that.

@@ -1,7 +1,8 @@
 //! Replaces a file atomically: under a lock, completely or not at all, once per idempotency key.
 //!
 //! All of this happens in the file's own folder. Next to the file, under names that begin with a dot, are the lock
-//! during a write, the new file until it replaces the old one, and the idempotency log, which stays.
+//! during a write, the new file until it replaces the old one, the idempotency log, which stays, and the folder of
+//! [`crate::backups`].
 //! [`AtomicFile::begin`] and [`FileTransaction`] tell the whole story. The next writer cleans up after a process that was killed.
 //!
 //! Deliberately absent: knowing what the bytes mean, and keeping them in memory.
@@ -21,9 +22,12 @@ use std::time::{Duration, Instant};
 
 use contract::source::{SourceError, TransactionOptions, WriteError};
 
+use crate::backups::BackupPolicy;
+pub(crate) use error::backup_error;
 use idempotency::{IdempotencyIndex, IdempotencyLog};
 use lock::FileLock;
 use target::TargetFile;
+pub(crate) use temp_file::create;
 pub(crate) use transaction::FileTransaction;
 
 /// A write holds the file in memory several times.
@@ -38,6 +42,7 @@ const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Writes one file, one change at a time, together with other threads and processes.
 pub(crate) struct AtomicFile {
     path: PathBuf,
+    backups: BackupPolicy,
     /// The writers of this process queue here instead of competing for the file lock.
     state: Mutex<WriterState>,
     turn_ended: Condvar,
@@ -83,7 +88,12 @@ impl AtomicFile {
             is_cleaned_up: false,
             yield_until: None,
         };
-        Self { path: path.to_owned(), state: Mutex::new(state), turn_ended: Condvar::new() }
+        let (path, backups) = (path.to_owned(), BackupPolicy::Off);
+        Self { path, backups, state: Mutex::new(state), turn_ended: Condvar::new() }
+    }
+
+    pub(crate) fn with_backups(self, backups: BackupPolicy) -> Self {
+        Self { backups, ..self }
     }
 
     /// Why the file cannot be written, if it cannot. Does not try to write.

@@ -149,6 +149,10 @@ fn content_equals(file: &mut File, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    platform::sync_folder(folder)
+}
+
 /// Refuses links for files next to the data file.
 pub(super) fn no_follow(options: &mut OpenOptions) {
     platform::no_follow(options);

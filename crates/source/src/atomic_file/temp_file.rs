@@ -45,6 +45,11 @@ impl TempFile {
         self.rename_to(target.path()).map_err(|error| error::write_error(target, "replacing it", &error))
     }
 
+    /// Leaves the file where it is.
+    pub(super) fn leave(mut self) {
+        self.is_committed = true;
+    }
+
     pub(super) fn rename_to(mut self, to: &Path) -> io::Result<()> {
         std::fs::rename(&self.path, to)?;
         self.is_committed = true;
@@ -59,6 +64,23 @@ impl Drop for TempFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Creates a file that is not there, with the metadata of another one: durably, and never in part.
+pub(crate) fn create(path: &Path, like: &Path, bytes: &[u8]) -> Result<(), SourceError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let create = || {
+        let file = File::open(like)?;
+        let old = FileState { bytes: Vec::new(), metadata: file.metadata()?, file };
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let temp_file = folder.join(format!(".{name}.spile-{:016x}{SUFFIX}", random_u64()));
+        let temp_file = TempFile::create(temp_file, &old, |file| file.write_all(bytes))?;
+        // Unlike a rename, a link does not replace a file that another program has created meanwhile.
+        std::fs::hard_link(&temp_file.path, path)?;
+        drop(temp_file);
+        super::target::sync_folder(folder)
+    };
+    create().map_err(|error| error::io_write_error(&name, path, "creating it", &error))
 }
 
 /// Readable by no one else until it gets the metadata of the old file.

@@ -1,11 +1,15 @@
 //! The replacement of a file as a transaction: read, edit in memory, replace.
 
-use contract::source::{IdempotencyKey, TransactionOptions, WriteError};
+use std::io::Write;
+use std::path::Path;
+
+use contract::source::{IdempotencyKey, SourceError, TransactionOptions, WriteError};
 
 use super::idempotency::{EntryOutcome, IdempotencyIndex, IdempotencyLog, IdempotencyLookup};
 use super::target::{FileState, TargetFile};
 use super::temp_file::TempFile;
 use super::{AtomicFile, RESPONSE_BYTES_MAX, WRITABLE_BYTES_MAX, WriteTurn, error};
+use crate::backups::{BackupFolder, BackupPolicy, PublishedVersion};
 
 /// A transaction on one file. Dropping it leaves the file as it was.
 pub(crate) struct FileTransaction<'f> {
@@ -86,8 +90,22 @@ impl<'f> FileTransaction<'f> {
     }
 
     /// Replaces the file: durably before this returns, and never in part.
-    pub(crate) fn commit(mut self) -> Result<(), WriteError> {
-        let Some(turn) = &mut self.turn else { return Ok(()) };
+    pub(crate) fn commit(self) -> Result<(), WriteError> {
+        let when = match self.file.backups {
+            BackupPolicy::Off => BackupTime::Never,
+            BackupPolicy::Daily => BackupTime::FirstOfDay,
+        };
+        self.replace(when).map(drop)
+    }
+
+    /// The same, and keeps a copy of the old contents whatever the policy is. Returns its version, if the contents
+    /// differ.
+    pub(crate) fn commit_with_backup(self) -> Result<Option<String>, WriteError> {
+        self.replace(BackupTime::Now)
+    }
+
+    fn replace(mut self, backup: BackupTime) -> Result<Option<String>, WriteError> {
+        let Some(turn) = &mut self.turn else { return Ok(None) };
         let mut log = turn.open_log(&self.target);
         let (options, record) = (&self.options, self.record.as_ref());
         options.check_cancelled()?;
@@ -95,12 +113,17 @@ impl<'f> FileTransaction<'f> {
             if let Some(record) = record {
                 log.record_unchanged(record, &self.before, options.now_ms)?;
             }
-            return Ok(());
+            return Ok(None);
         };
         let temp_file = TempFile::write(&self.target, &self.before, after)?;
         options.check_cancelled()?;
+        let version = keep_version(&self.target, &self.before, backup, options.now_ms)?;
         if let Some(record) = record {
-            log.begin(record, &self.before, after, options.now_ms)?;
+            let begun = log.begin(record, &self.before, after, options.now_ms);
+            if let Err(error) = begun {
+                version.map(PublishedVersion::discard);
+                return Err(error.into());
+            }
         }
         // From here on the entry is in the log. If it stays pending, the next writer compares the file.
         let same = self.target.check_unchanged(&self.file.path, &self.before);
@@ -110,14 +133,45 @@ impl<'f> FileTransaction<'f> {
             if record.is_some() {
                 log.finish(EntryOutcome::NotApplied);
             }
+            if let Some(version) = version {
+                version.discard();
+            }
             return Err(error.into());
         }
         self.target.sync_folder().map_err(|error| error::unconfirmed_error(&self.target, &error))?;
         if record.is_some() {
             log.finish(EntryOutcome::Applied);
         }
-        Ok(())
+        Ok(version.map(PublishedVersion::keep))
     }
+}
+
+/// Whether a copy of the old contents is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BackupTime {
+    Never,
+    FirstOfDay,
+    Now,
+}
+
+fn keep_version(
+    target: &TargetFile,
+    before: &FileState,
+    when: BackupTime,
+    now_ms: u64,
+) -> Result<Option<PublishedVersion>, SourceError> {
+    let folder = BackupFolder::next_to(target.path());
+    let is_due = match when {
+        BackupTime::Never => Ok(false),
+        BackupTime::FirstOfDay => folder.is_due(now_ms),
+        BackupTime::Now => Ok(true),
+    };
+    let write = |path: &Path| TempFile::create(path.to_owned(), before, |file| file.write_all(&before.bytes));
+    let keep = |is_due| match is_due {
+        false => Ok(None),
+        true => folder.copy(now_ms, |path| write(path).map(TempFile::leave))?.publish().map(Some),
+    };
+    is_due.and_then(keep).map_err(|error| error::backup_error(target.file_name(), target.path(), &error))
 }
 
 impl WriteTurn<'_> {

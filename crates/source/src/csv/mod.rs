@@ -36,6 +36,7 @@ use contract::source::{
 };
 use encoding_rs::Encoding;
 
+use crate::backups::BackupPolicy;
 use crate::location;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
@@ -60,6 +61,7 @@ pub struct Options {
     pub poll_interval_ms: u64,
     /// Whether to write a text that a spreadsheet would take for a formula.
     pub formulas: FormulaPolicy,
+    pub backups: BackupPolicy,
 }
 
 impl Default for Options {
@@ -70,6 +72,7 @@ impl Default for Options {
             table: TableOptions::default(),
             poll_interval_ms: 20,
             formulas: FormulaPolicy::default(),
+            backups: BackupPolicy::default(),
         }
     }
 }
@@ -79,8 +82,9 @@ pub struct Csv(Arc<WatchedFile<CsvLoader>>);
 impl Csv {
     /// Does not read the file yet.
     pub fn open(path: &Path, options: Options) -> Self {
-        let poll_interval_ms = options.poll_interval_ms;
-        Self(Arc::new(WatchedFile::new(path, CsvLoader::new(path, options), poll_interval_ms)))
+        let (poll_interval_ms, backups) = (options.poll_interval_ms, options.backups);
+        let file = WatchedFile::new(path, CsvLoader::new(path, options), poll_interval_ms);
+        Self(Arc::new(file.with_backups(backups)))
     }
 
     /// Waits until a reload in the background has finished.

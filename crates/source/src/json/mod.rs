@@ -17,6 +17,7 @@ use std::path::Path;
 
 use contract::source::TableOptions;
 
+use crate::backups::BackupPolicy;
 use crate::tables::{FileFormat, TableFile, TablesOptions};
 use document::JsonDocument;
 use lines::JsonLines;
@@ -29,6 +30,7 @@ pub struct Options {
     pub table: TableOptions,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
+    pub backups: BackupPolicy,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,12 @@ pub enum JsonLayout {
 
 impl Options {
     pub fn new(layout: JsonLayout) -> Self {
-        Self { layout, table: TableOptions::default(), poll_interval_ms: 20 }
+        Self {
+            layout,
+            table: TableOptions::default(),
+            poll_interval_ms: 20,
+            backups: BackupPolicy::default(),
+        }
     }
 }
 
@@ -56,7 +63,7 @@ pub fn open(path: &Path, options: Options) -> TableFile {
         JsonLayout::Document { pointer: at } => Box::new(JsonDocument { name, pointer: at }),
     };
     let tables = TablesOptions { named: Vec::new(), others: options.table };
-    TableFile::open(path, format, tables, options.poll_interval_ms)
+    TableFile::open(path, format, tables, options.poll_interval_ms, options.backups)
 }
 
 /// The JSON pointer to the records of a document, if it is not an array itself and contains exactly one. If the file

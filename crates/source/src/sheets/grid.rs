@@ -382,6 +382,45 @@ impl Grid {
         Ok(columns)
     }
 
+    /// The columns of the table that have a formula in some row.
+    pub(super) fn formula_columns(&self, layout: &TableLayout) -> Vec<usize> {
+        let has_formula = |column: u32| {
+            layout.rows.iter().any(|at| self.rows[*at].get(column).is_some_and(|cell| cell.is_formula))
+        };
+        let columns = layout.columns.iter().enumerate();
+        columns.filter(|(_, column)| has_formula(**column)).map(|(at, _)| at).collect()
+    }
+
+    /// Rows and columns of the cells that have a formula and no computed value, ascending.
+    pub(super) fn uncomputed_cells(&self, layout: &TableLayout) -> Vec<(u32, usize)> {
+        let mut found = Vec::new();
+        for (position, at) in layout.rows.iter().enumerate() {
+            for cell in self.rows[*at].cells.iter().filter(|cell| matches!(cell.value, CellValue::Uncomputed))
+            {
+                if let Ok(column) = layout.columns.binary_search(&cell.column) {
+                    found.push((position as u32, column));
+                }
+            }
+        }
+        found
+    }
+
+    /// A formula in the last row of the sheet, if that is a row of the table.
+    pub(super) fn formula_in_last_row(&self, layout: &TableLayout) -> Option<CellAddress> {
+        let row = self.rows.last().filter(|row| row.number > layout.header_row)?;
+        let cell = row.cells.iter().find(|cell| cell.is_formula)?;
+        Some(CellAddress { row: row.number, column: cell.column })
+    }
+
+    /// The first formula of the sheet.
+    pub(super) fn first_formula(&self) -> Option<CellAddress> {
+        let mut rows = self.rows.iter();
+        rows.find_map(|row| {
+            let cell = row.cells.iter().find(|cell| cell.is_formula)?;
+            Some(CellAddress { row: row.number, column: cell.column })
+        })
+    }
+
     /// Builds the table. Also returns notes about how it was read.
     pub(super) fn build_table(
         &self,
@@ -419,17 +458,11 @@ impl Grid {
             });
             table.push_row(row.number, ours);
         }
-        let computed = layout.columns.iter().enumerate().filter(|(at, _)| !plain[*at]);
-        let has_formula = |column: u32| {
-            layout.rows.iter().any(|at| self.rows[*at].get(column).is_some_and(|cell| cell.is_formula))
-        };
-        let computed = computed.filter(|(_, column)| has_formula(**column));
         if self.depends_on_other_sheets {
-            let columns = layout.columns.iter().enumerate();
-            table.may_be_outdated =
-                columns.filter(|(_, column)| has_formula(**column)).map(|(at, _)| at).collect();
+            table.may_be_outdated = self.formula_columns(layout);
         }
-        table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();
+        let computed = self.formula_columns(layout).into_iter().filter(|at| !plain[*at]);
+        table.computed = computed.map(|at| (at, "it is computed by a formula".to_owned())).collect();
         let mut notes = warnings.notes(name);
         let is_hidden = |at: &&usize| self.hidden_rows.binary_search(&self.rows[**at].number).is_ok();
         let hidden: Vec<u32> = layout.rows.iter().filter(is_hidden).map(|at| self.rows[*at].number).collect();

@@ -9,6 +9,7 @@ mod biff;
 mod budget;
 mod cfb;
 mod encode;
+mod excel_table;
 mod grid;
 mod ods;
 mod references;
@@ -30,6 +31,7 @@ use std::path::Path;
 use contract::manifest::{DeclaredLayout, WorkbookFormat};
 use contract::source::{SourceError, WriteError};
 
+use crate::backups::BackupPolicy;
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, TableFile, TablesOptions};
 use budget::{Budget, FILE_BYTES_MAX, too_large_error};
 
@@ -41,6 +43,7 @@ pub struct Options {
     pub tables: TablesOptions,
     /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
+    pub backups: BackupPolicy,
 }
 
 impl Options {
@@ -49,14 +52,20 @@ impl Options {
     }
 
     pub fn new(format: WorkbookFormat) -> Self {
-        Self { format, tables: TablesOptions::default(), poll_interval_ms: 20 }
+        Self {
+            format,
+            tables: TablesOptions::default(),
+            poll_interval_ms: 20,
+            backups: BackupPolicy::default(),
+        }
     }
 }
 
 /// A workbook. Each visible sheet with a header row is a table. Does not read the file yet.
 pub fn open(path: &Path, options: Options) -> TableFile {
-    let (tables, poll_interval_ms) = (options.tables.clone(), options.poll_interval_ms);
-    TableFile::open(path, Box::new(options), tables, poll_interval_ms)
+    let (tables, poll_interval_ms, backups) =
+        (options.tables.clone(), options.poll_interval_ms, options.backups);
+    TableFile::open(path, Box::new(options), tables, poll_interval_ms, backups)
 }
 
 /// The number of rows of each table, or why the workbook cannot be read. For fuzzing.

@@ -39,6 +39,10 @@ pub(super) struct ExcelTable {
     /// Without totals; `None` for a table without a header row.
     pub(super) header_and_rows: Option<CellRange>,
     pub(super) columns: Vec<String>,
+    /// The formula of each column that is calculated.
+    pub(super) calculated: Vec<Option<String>>,
+    /// The position of its part in the archive.
+    pub(super) part: usize,
 }
 
 /// What the sheets, names and tables of a workbook are, by name.
@@ -90,6 +94,44 @@ impl ReferenceResolver {
     /// What the formula of a conditional format or a data validation refers to.
     pub(super) fn of_rule(&self, text: &str, sheet: usize) -> Vec<CellReference> {
         self.resolve(text, Origin::Rule(sheet))
+    }
+
+    /// Whether a formula of a sheet covers all rows of a table on it, or may: with one more row, its value could change.
+    pub(super) fn grows_with(&self, formula: &SheetFormula, sheet: usize, table: &ExcelTable) -> bool {
+        let is_here = |sheets: &RangeInclusive<usize>| sheets.contains(&table.sheet);
+        let reaches_end =
+            |range: &CellRange| range.intersects(&table.range) && range.last.row >= table.range.last.row;
+        let name_grows = |reference: &CellReference| match reference {
+            CellReference::Unknown => true,
+            CellReference::Cells { sheets, range } => is_here(sheets) && reaches_end(range),
+        };
+        parse_references(&formula.text).into_iter().any(|reference| match reference {
+            Reference::Unknown => true,
+            Reference::Cells { sheets, range, .. } => {
+                let sheets = match sheets {
+                    Sheets::Own => Some(sheet..=sheet),
+                    Sheets::Named(first, last) => self.sheet_span(&first, &last),
+                };
+                let is_one_row = range.first.row == range.last.row;
+                sheets.is_none_or(|sheets| is_here(&sheets))
+                    && !is_one_row
+                    && reaches_end(&extend_shared_range(range, formula))
+            }
+            Reference::Name(name) => match (self.names.get(&lookup_key(&name)), self.table(&name)) {
+                (Some(cells), _) => cells.iter().any(name_grows),
+                (None, Some(other)) => other.part == table.part,
+                (None, None) => true,
+            },
+            Reference::Function(name) => self.of_name(&name).iter().any(name_grows),
+            Reference::Table { name, is_this_row, .. } => {
+                let other = match &name {
+                    Some(name) => self.table(name),
+                    None => self.surrounding_table(Origin::Cell(sheet, formula)),
+                };
+                let is_own_row = is_this_row && table.range.contains(formula.address);
+                other.is_none_or(|other| other.part == table.part && !is_own_row)
+            }
+        })
     }
 
     /// What a defined name refers to.
@@ -161,7 +203,7 @@ impl ReferenceResolver {
                 },
                 // A name may be defined as a function (LAMBDA); all others refer to what their arguments name.
                 Reference::Function(name) => found.extend_from_slice(self.of_name(&name)),
-                Reference::Table { name, columns } => {
+                Reference::Table { name, columns, is_this_row: _ } => {
                     let table = match &name {
                         Some(name) => self.table(name),
                         None => self.surrounding_table(origin),
@@ -259,6 +301,7 @@ enum Reference {
     Table {
         name: Option<String>,
         columns: Vec<String>,
+        is_this_row: bool,
     },
     Unknown,
 }
@@ -319,7 +362,7 @@ impl ReferenceParser<'_> {
                     self.rest = rest.strip_prefix('!').unwrap_or(rest);
                 }
                 Some((columns, rest)) => {
-                    self.found.push(Reference::Table { name: None, columns: table_columns(columns) });
+                    self.found.push(table_reference(None, columns));
                     self.rest = rest;
                 }
                 None => self.stop(),
@@ -358,7 +401,7 @@ impl ReferenceParser<'_> {
         if rest.starts_with('[') {
             let Some((columns, rest)) = split_brackets(rest) else { return self.stop() };
             self.rest = rest;
-            let table = Reference::Table { name: Some(word.to_owned()), columns: table_columns(columns) };
+            let table = table_reference(Some(word), columns);
             return self.push(&qualifier, if word.contains(':') { Reference::Unknown } else { table });
         }
         if rest.trim_start().starts_with('(') {
@@ -400,6 +443,64 @@ impl ReferenceParser<'_> {
             self.qualifier = Qualifier::Sheets(Sheets::Named(first.to_owned(), last.to_owned()));
         }
     }
+}
+
+/// `content` is what the brackets of a table reference contain.
+fn table_reference(name: Option<&str>, content: &str) -> Reference {
+    let is_this_row = content.starts_with('@') || content.to_ascii_lowercase().contains("[#this row]");
+    Reference::Table { name: name.map(str::to_owned), columns: table_columns(content), is_this_row }
+}
+
+/// A formula as it is some rows further down: what it refers to without a `$` moves along. `None` if that would leave the
+/// sheet.
+pub(super) fn shift_rows(formula: &str, rows: u32) -> Option<String> {
+    let mut out = String::with_capacity(formula.len() + 8);
+    let mut rest = formula;
+    while let Some(c) = rest.chars().next() {
+        let end = match c {
+            '"' | '\'' => rest.len() - split_quoted(rest, c).1.len(),
+            '[' => rest.len() - split_brackets(rest)?.1.len(),
+            // `#REF!`
+            '#' => {
+                rest.len()
+                    - rest[1..].trim_start_matches(|c: char| c.is_alphanumeric() || "/!?".contains(c)).len()
+            }
+            _ if is_word_char(c) => {
+                let end = rest.find(|c| !is_word_char(c) && c != ':').unwrap_or(rest.len());
+                let (word, after) = rest.split_at(end);
+                let is_reference = !after.starts_with(['!', '[']) && !after.trim_start().starts_with('(');
+                if is_reference && CellRange::parse(word).is_some() {
+                    out.push_str(&shift_range(word, rows)?);
+                    rest = after;
+                    continue;
+                }
+                end
+            }
+            _ => c.len_utf8(),
+        };
+        out.push_str(&rest[..end]);
+        rest = &rest[end..];
+    }
+    Some(out)
+}
+
+fn shift_range(range: &str, rows: u32) -> Option<String> {
+    let corner = |corner: &str| {
+        let digits = corner.len() - corner.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (column, row) = corner.split_at(corner.len() - digits);
+        if row.is_empty() || column.ends_with('$') {
+            return Some(corner.to_owned());
+        }
+        let row = row.parse::<u32>().ok()?.checked_add(rows).filter(|row| *row <= ROWS_MAX)?;
+        Some(format!("{column}{row}"))
+    };
+    let corners: Option<Vec<String>> = range.split(':').map(corner).collect();
+    Some(corners?.join(":"))
+}
+
+/// Whether a formula means other cells in another row.
+pub(super) fn is_row_relative(formula: &str) -> bool {
+    shift_rows(formula, 1).as_deref() != Some(formula)
 }
 
 fn is_word_char(c: char) -> bool {
@@ -533,6 +634,8 @@ mod tests {
             range: CellRange::parse("A1:D11").unwrap(),
             header_and_rows: None,
             columns: ["No", "Qty", "Unit [#]", "Total"].map(Into::into).into(),
+            calculated: vec![None; 4],
+            part: 7,
         };
         ReferenceResolver::new(&SHEETS, &names, vec![table])
     }
@@ -644,5 +747,54 @@ mod tests {
         let rule = |text| describe(resolver().of_rule(text, 4));
         assert_eq!(rule("$A$1>Year!$B:$B"), "Orders!A1 Year!B1:B1048576");
         assert_eq!(rule("A1>Year!B$1"), "Orders!A1:XFD1048576 Year!A1:XFD1048576");
+    }
+
+    #[test]
+    fn a_formula_moves_along_with_its_row() {
+        for (formula, expected) in [
+            ("B2*$C2+C$2+$A$1", "B3*$C3+C$2+$A$1"),
+            ("SUM(B$2:B2)", "SUM(B$2:B3)"),
+            ("Orders[[#This Row],[Qty]]*2", "Orders[[#This Row],[Qty]]*2"),
+            ("'Jan 26'!A9&\"A9\"&LOG10(A9)", "'Jan 26'!A10&\"A9\"&LOG10(A10)"),
+            ("IF(A1=\"a\"\"A1\",#REF!,TRUE)", "IF(A2=\"a\"\"A1\",#REF!,TRUE)"),
+            ("Year!A:A+SUM(5:6)", "Year!A:A+SUM(6:7)"),
+            ("Rate2024*Q1_sales+_xlfn.XLOOKUP(A1,B:B,C:C)", "Rate2024*Q1_sales+_xlfn.XLOOKUP(A2,B:B,C:C)"),
+            ("[1]Sheet!A1", "[1]Sheet!A2"),
+            ("1.5E3+1E-5", "1.5E3+1E-5"),
+        ] {
+            assert_eq!(super::shift_rows(formula, 1).as_deref(), Some(expected));
+            assert_eq!(super::is_row_relative(formula), formula != expected, "{formula}");
+        }
+        assert_eq!(super::shift_rows("A1048576", 1), None, "there is no such row");
+    }
+
+    /// A formula on `Orders`, whose table ends in row 11: whether its value may change with a row 12 in the table.
+    #[test]
+    fn a_formula_that_covers_a_table_grows_with_it() {
+        let resolver = resolver();
+        let table = resolver.tables_of(4).next().unwrap();
+        for (row, column, formula, expected) in [
+            (2, 3, "Orders[[#This Row],[Qty]]*[@No]", false),
+            (2, 3, "B2*C2", false),
+            (11, 3, "B11*C11", false),
+            (11, 3, "D10+B11", false),
+            (2, 3, "SUM([Qty])", true),
+            (2, 3, "Orders[@Qty]/SUM(Orders[Qty])", true),
+            (1, 7, "SUM(Orders[Qty])", true),
+            (1, 7, "Orders[[#This Row],[Qty]]", true),
+            (1, 7, "SUM(B2:B11)", true),
+            (1, 7, "SUM(B2:B5)+F11", false),
+            (1, 7, "COUNTA(A:A)", true),
+            (1, 7, "ROWS(Orders)", true),
+            (1, 7, "SUM('Jan 26'!B2:B11)*Rate", false),
+            (1, 7, "SUM(Year:Orders!B2:B11)", true),
+            (1, 7, "INDIRECT(\"B2:B11\")", true),
+            (1, 7, "Unheard", true),
+        ] {
+            let address = CellAddress { row, column };
+            let text = formula.to_owned();
+            let cell = SheetFormula { address, text, range: None, is_array: false, shared_index: None };
+            assert_eq!(resolver.grows_with(&cell, 4, table), expected, "{formula}");
+        }
     }
 }

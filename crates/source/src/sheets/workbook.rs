@@ -99,7 +99,7 @@ impl WorkbookParts {
             for (id, one) in read_relationships(archive, part, budget)? {
                 if let Some(at) = archive.find(&one.target).filter(|_| one.kind == "table") {
                     let bytes = archive.read(at, budget)?;
-                    tables.extend(parse_table(utf8_text(&bytes)?, sheet, id, budget)?);
+                    tables.extend(parse_table(utf8_text(&bytes)?, sheet, id, at, budget)?);
                 }
             }
         }
@@ -161,6 +161,7 @@ fn parse_table(
     xml: &str,
     sheet: usize,
     relationship: String,
+    part: usize,
     budget: &mut Budget,
 ) -> Result<Option<ExcelTable>, ParseError> {
     let mut xml = XmlReader::new(xml);
@@ -188,11 +189,21 @@ fn parse_table(
                     range,
                     header_and_rows: has_rows.then_some(header_and_rows),
                     columns: Vec::new(),
+                    calculated: Vec::new(),
+                    part,
                 });
             }
             XmlEvent::Start { tag, .. } if tag.name() == "tableColumn" => {
                 if let Some(table) = &mut table {
                     table.columns.push(unescape_text(tag.attribute("name")?.unwrap_or_default()));
+                    table.calculated.push(None);
+                }
+            }
+            XmlEvent::Start { tag, is_empty: false } if tag.name() == "calculatedColumnFormula" => {
+                let mut formula = String::new();
+                xml.inner_text(&mut formula, budget)?;
+                if let Some(last) = table.as_mut().and_then(|table| table.calculated.last_mut()) {
+                    *last = Some(formula);
                 }
             }
             XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}

@@ -1,8 +1,9 @@
-//! Changes one row on one sheet: rewrites the XML of that sheet, and no other byte of the workbook.
+//! Changes one row on one sheet: rewrites the XML of that sheet, the part of an Excel table that grows, and no other byte
+//! of the workbook.
 //!
 //! The rules are simple and on the safe side. The writer does not overwrite a cell with a formula, nor one that a
 //! formula on the same sheet refers to: that formula's cached value would become stale. It appends a row after the
-//! last one, but not to an Excel table, whose size is in another part. It removes a row, and moves those below up,
+//! last one, and lets an Excel table grow ([`super::excel_table`]). It removes a row, and moves those below up,
 //! only if nothing in the workbook refers to their positions.
 
 use std::borrow::Cow;
@@ -12,13 +13,14 @@ use contract::source::WriteError;
 use super::address::{CellAddress, CellRange, ROWS_MAX};
 use super::budget::Budget;
 use super::encode::{EncodedCell, encode_cell};
+use super::excel_table::GrowableTable;
 use super::grid::{GridRow, TableLayout};
 use super::references::CellReference;
 use super::serial_date::NumberFormat;
 use super::sheet::{Sheet, SheetEvent, scan_sheet};
-use super::sheet_xml::{RowXml, SheetElement, SheetXml, Splices};
+use super::sheet_xml::{CellXml, RowXml, SheetElement, SheetXml, Splices};
 use super::workbook::{SheetKind, WorkbookParts, read_relationships};
-use super::xml::{XmlEvent, XmlReader, utf8_text};
+use super::xml::{XmlEvent, XmlReader, escape_text, utf8_text};
 use super::zip::ZipArchive;
 use crate::tables::{CellUpdate, ParseError, RowEdit, StoredValue};
 
@@ -41,14 +43,33 @@ fn rejected_cell(update: &CellUpdate<'_>, reason: impl Into<String>) -> WriteErr
     WriteError::Rejected { column: Some(update.column), reason: reason.into() }
 }
 
+fn refused_growth(reason: String) -> WriteError {
+    rejected(format!("{reason}; add rows in a spreadsheet program"))
+}
+
+/// Why there can be no row below one with a formula.
+pub(super) fn formula_above_reason(formula: CellAddress) -> String {
+    format!("{formula} has a formula, which a new row would lack; make this change in a spreadsheet program")
+}
+
 /// The file was parsed a moment ago, so this only happens if it changed since.
 pub(super) fn parse_to_write_error(reason: ParseError) -> WriteError {
     rejected(reason.message)
 }
 
+/// What a change rewrites.
+pub(super) struct ChangedParts {
+    pub(super) sheet_xml: String,
+    /// The position and the bytes of the part of an Excel table.
+    pub(super) table_part: Option<(usize, Vec<u8>)>,
+}
+
 impl SheetWriter<'_> {
-    /// The new XML of the sheet.
-    pub(super) fn rewrite(&self, edit: &RowEdit<'_>, budget: &mut Budget) -> Result<String, WriteError> {
+    pub(super) fn rewrite(
+        &self,
+        edit: &RowEdit<'_>,
+        budget: &mut Budget,
+    ) -> Result<ChangedParts, WriteError> {
         if self.sheet.is_protected {
             return Err(rejected("the sheet is protected; make this change in a spreadsheet program"));
         }
@@ -60,15 +81,18 @@ impl SheetWriter<'_> {
         let sheet_xml =
             SheetXml::read(self.xml, self.sheet_index, self.book, budget).map_err(parse_to_write_error)?;
         let mut splices = Splices::default();
+        let mut table_part = None;
         match edit {
             RowEdit::Set { row, updates: cells } => self.set(&sheet_xml, *row, cells, &mut splices)?,
-            RowEdit::Append { updates: cells } => self.append(&sheet_xml, cells, &mut splices)?,
+            RowEdit::Append { updates: cells } => {
+                table_part = self.append(&sheet_xml, cells, &mut splices, budget)?;
+            }
             RowEdit::Remove { row } => self.remove(&sheet_xml, *row, &mut splices, budget)?,
         }
         if self.has_formulas(&sheet_xml, budget)? {
             self.request_recalculation(&sheet_xml, &mut splices);
         }
-        Ok(splices.apply(self.xml))
+        Ok(ChangedParts { sheet_xml: splices.apply(self.xml), table_part })
     }
 
     /// A row of the table, as it was read.
@@ -123,35 +147,46 @@ impl SheetWriter<'_> {
         sheet_xml: &SheetXml,
         updates: &[CellUpdate<'_>],
         splices: &mut Splices,
-    ) -> Result<(), WriteError> {
-        if !self.sheet.table_relationships.is_empty() {
-            return Err(rejected(
-                "the sheet has an Excel table that would have to grow; add rows in a spreadsheet \
-                 program, or turn the table into a range there",
-            ));
-        }
-        if self.layout.has_rows_below {
+        budget: &mut Budget,
+    ) -> Result<Option<(usize, Vec<u8>)>, WriteError> {
+        let Self { archive, book, sheet_index, xml, sheet, layout } = *self;
+        let table = GrowableTable::find(archive, book, sheet_index, xml, sheet, layout, budget)
+            .map_err(parse_to_write_error)?
+            .map_err(refused_growth)?;
+        if table.is_none() && layout.has_rows_below {
             return Err(rejected(
                 "the sheet has rows below the table, which a new row would have to push down; add it in a \
                  spreadsheet program",
             ));
         }
-        let is_used =
-            |row: &&RowXml| sheet_xml.cells(row).iter().any(|cell| cell.has_value || cell.is_formula);
-        let last =
-            sheet_xml.rows.iter().rev().find(is_used).map_or(0, |row| row.number).max(self.layout.header_row);
+        // Beside an Excel table there may be other cells.
+        let columns = table
+            .as_ref()
+            .map_or(0..=u32::MAX, |table| table.range().first.column..=table.range().last.column);
+        let is_ours = |cell: &&CellXml| columns.contains(&cell.address.column);
+        let is_used = |row: &&RowXml| {
+            sheet_xml.cells(row).iter().filter(is_ours).any(|cell| cell.has_value || cell.is_formula)
+        };
+        let last_used = sheet_xml.rows.iter().rev().find(is_used).map_or(0, |row| row.number);
+        let last = match &table {
+            Some(table) if last_used > table.range().last.row => {
+                return Err(refused_growth(format!("row {last_used} below the Excel table has cells")));
+            }
+            Some(_) | None => last_used.max(layout.header_row),
+        };
         let number = last + 1;
         if number > ROWS_MAX {
             return Err(rejected("the sheet is full"));
         }
-        let above = sheet_xml.row(last).filter(|row| row.number > self.layout.header_row);
-        let above = above.map_or(&[][..], |row| sheet_xml.cells(row));
-        if let Some(cell) = above.iter().find(|cell| cell.is_formula) {
-            let reason = format!(
-                "{} has a formula, which a new row would lack; make this change in a spreadsheet program",
-                cell.address
-            );
-            return Err(rejected(reason));
+        // A table may end with empty rows.
+        let growing = table.as_ref().filter(|table| number > table.range().last.row);
+        let above = sheet_xml.row(last).filter(|row| row.number > layout.header_row);
+        let above: Vec<&CellXml> =
+            above.map_or(&[][..], |row| sheet_xml.cells(row)).iter().filter(is_ours).collect();
+        if growing.is_none()
+            && let Some(cell) = above.iter().find(|cell| cell.is_formula)
+        {
+            return Err(rejected(formula_above_reason(cell.address)));
         }
         let mut cells: Vec<(u32, String)> = Vec::new();
         for update in updates.iter().filter(|update| update.value != StoredValue::Null) {
@@ -164,6 +199,20 @@ impl SheetWriter<'_> {
         }
         if cells.is_empty() {
             return Err(rejected("a row needs at least one value"));
+        }
+        let formulas = growing.map_or(Ok(Vec::new()), GrowableTable::formulas).map_err(refused_growth)?;
+        for (column, formula) in formulas {
+            let at = CellAddress { row: number, column };
+            if cells.iter().any(|(given, _)| *given == column) {
+                continue;
+            }
+            if let Some(dependent) = sheet_xml.dependent_formula(at) {
+                return Err(refused_growth(format!("{dependent} may be computed from {at}")));
+            }
+            let style = above.iter().find(|cell| cell.address.column == column).map_or(0, |cell| cell.style);
+            let prefix = &sheet_xml.prefix;
+            let content = format!("<{prefix}f>{}</{prefix}f>", escape_text(&formula));
+            cells.push((column, cell_xml(sheet_xml, at, &EncodedCell { cell_type: None, content, style })));
         }
         // Empty cells of the new row get the style of the cell above.
         for cell in above.iter().filter(|cell| cell.style != 0) {
@@ -193,7 +242,10 @@ impl SheetWriter<'_> {
                 self.insert_row(sheet_xml, number, row, splices)?;
             }
         }
-        self.widen_dimension(sheet_xml, updates, number, splices)
+        self.widen_dimension(sheet_xml, updates, number, splices)?;
+        let Some(table) = growing else { return Ok(None) };
+        table.extend_rules(sheet_xml, splices);
+        table.grow_part(archive, budget).map(Some).map_err(parse_to_write_error)
     }
 
     fn insert_row(

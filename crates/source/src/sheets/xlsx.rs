@@ -1,13 +1,16 @@
 //! XLSX: a ZIP package of XML parts.
 
+use contract::manifest::Operation;
 use contract::source::{SkippedTable, WriteError};
 
 use super::address::CellAddress;
 use super::budget::{Budget, invalid_file_error};
+use super::excel_table::GrowableTable;
+use super::grid::TableLayout;
 use super::sheet::{Sheet, read_sheet};
 use super::stale::StaleCells;
 use super::workbook::{SheetKind, WorkbookParts};
-use super::writer::{SheetWriter, parse_to_write_error};
+use super::writer::{SheetWriter, formula_above_reason, parse_to_write_error};
 use super::xml::utf8_text;
 use super::zip::ZipArchive;
 use super::{Options, cfb};
@@ -19,6 +22,8 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     let mut parsed = ParsedFile::default();
     let mut changed = Vec::new();
     let mut layouts = Vec::new();
+    // Formulas that a write has added, by table: no program has computed them yet.
+    let mut uncomputed = Vec::new();
     for (sheet_index, part) in book.sheets.iter().enumerate() {
         let name = &part.name;
         let mut skip =
@@ -32,7 +37,8 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             continue;
         }
         let bytes = archive.read(*at, budget)?;
-        let sheet = load_sheet(&book, sheet_index, utf8_text(&bytes)?, budget)?;
+        let text = utf8_text(&bytes)?;
+        let sheet = load_sheet(&book, sheet_index, text, budget)?;
         if sheet.needs_recalculation {
             changed.push(sheet_index);
         }
@@ -43,6 +49,22 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
                 if sheet.is_protected {
                     table.read_only_reason =
                         Some("the sheet is protected; unprotect it in a spreadsheet program".into());
+                } else if archive.has_part_under("_xmlsignatures/") {
+                    table.read_only_reason =
+                        Some("the workbook is signed, and a change would break the signature".into());
+                }
+                table.refused_operations =
+                    refused_operations(&archive, &book, sheet_index, text, &sheet, &layout, budget)?;
+                let can_grow =
+                    table.refused_operations.iter().all(|(refused, _)| *refused != Operation::Create);
+                if can_grow && !sheet.table_relationships.is_empty() {
+                    // A new row of an Excel table gets the formulas of its columns, and no values for them.
+                    table.may_be_outdated = sheet.grid.formula_columns(&layout);
+                }
+                if sheet.needs_recalculation {
+                    uncomputed.push(sheet.grid.uncomputed_cells(&layout));
+                } else {
+                    uncomputed.push(Vec::new());
                 }
                 parsed.tables.push(table);
                 parsed.notes.extend(notes);
@@ -53,12 +75,47 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     }
     if !changed.is_empty() {
         let stale = StaleCells::find(&archive, &book, &changed, budget)?;
-        for (table, (sheet_index, columns)) in parsed.tables.iter_mut().zip(&layouts) {
-            invalidate_stale(table, stale.positions(*sheet_index, table.row_numbers(), columns), columns);
+        for ((table, (sheet_index, columns)), mut new) in
+            parsed.tables.iter_mut().zip(&layouts).zip(uncomputed)
+        {
+            let mut cells = stale.positions(*sheet_index, table.row_numbers(), columns);
+            cells.append(&mut new);
+            cells.sort_unstable();
+            cells.dedup();
+            invalidate_stale(table, cells, columns);
             parsed.notes.extend(table.notice.as_deref().map(str::to_owned));
         }
     }
     Ok(parsed)
+}
+
+/// The writing operations that the sheet refuses whatever the row is, each with the reason.
+fn refused_operations(
+    archive: &ZipArchive<'_>,
+    book: &WorkbookParts,
+    sheet_index: usize,
+    xml: &str,
+    sheet: &Sheet,
+    layout: &TableLayout,
+    budget: &mut Budget,
+) -> Result<Vec<(Operation, String)>, ParseError> {
+    let growable = GrowableTable::find(archive, book, sheet_index, xml, sheet, layout, budget)?;
+    let create = match growable {
+        Ok(Some(table)) => table.formulas().err(),
+        Ok(None) => sheet.grid.formula_in_last_row(layout).map(formula_above_reason),
+        Err(reason) => Some(reason),
+    };
+    let delete = if !sheet.table_relationships.is_empty() {
+        Some("the sheet has an Excel table that would have to shrink".to_owned())
+    } else if let Some(address) = sheet.grid.first_formula() {
+        Some(format!("rows would move, and {address} has a formula"))
+    } else if archive.has_part_under("xl/charts/") || archive.has_part_under("xl/pivotcache/") {
+        Some("rows would move, and a chart or a pivot table may refer to them".to_owned())
+    } else {
+        None
+    };
+    let refused = [(Operation::Create, create), (Operation::Delete, delete)];
+    Ok(refused.into_iter().filter_map(|(operation, reason)| Some((operation, reason?))).collect())
 }
 
 /// Invalidates stale values, and says so in the table's notice.
@@ -107,9 +164,14 @@ pub(super) fn rewrite(
                 sheet: &sheet,
                 layout: &layout,
             };
-            let new = writer.rewrite(edit, budget)?;
+            let changed = writer.rewrite(edit, budget)?;
             let mark = &bytes[..bytes.len() - text.len()];
-            return Ok(archive.replace_part(*part_position, &[mark, new.as_bytes()].concat()));
+            let sheet_xml = [mark, changed.sheet_xml.as_bytes()].concat();
+            let new = archive.replace_part(*part_position, &sheet_xml);
+            let Some((table_part, content)) = changed.table_part else { return Ok(new) };
+            // The parts keep their order.
+            let archive = open_archive(&new, budget).map_err(parse_to_write_error)?;
+            return Ok(archive.replace_part(table_part, &content));
         }
         tables += 1;
     }

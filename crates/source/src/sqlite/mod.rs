@@ -53,8 +53,10 @@ use contract::source::{
     StatementShape, TableShape, Writer,
 };
 
+use crate::backups::BackupPolicy;
 use connection::pool::ConnectionPool;
 pub use copy::copy;
+pub(crate) use copy::restore;
 use read::served_tables::ServedTables;
 use schema::Schema;
 use write::write_connection::WriteConnection;
@@ -85,11 +87,18 @@ pub struct Options {
     pub scan_ms_max: u64,
     /// How long a call may take that cannot be cancelled. The deadline of all others is their caller's.
     pub call_ms_max: u64,
+    pub backups: BackupPolicy,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { connections_max: 8, scan_rows_max: 1_000_000, scan_ms_max: 2_000, call_ms_max: 60_000 }
+        Self {
+            connections_max: 8,
+            scan_rows_max: 1_000_000,
+            scan_ms_max: 2_000,
+            call_ms_max: 60_000,
+            backups: BackupPolicy::default(),
+        }
     }
 }
 
@@ -97,7 +106,7 @@ impl Sqlite {
     /// Does not open the file yet: the first read finds out if it is missing or broken.
     pub fn new(path: &Path, options: Options) -> Self {
         let pool = Arc::new(ConnectionPool::new(path, options.connections_max));
-        let write_connection = Arc::new(WriteConnection::new(&pool));
+        let write_connection = Arc::new(WriteConnection::new(&pool).with_backups(options.backups));
         Self {
             pool,
             write_connection,

@@ -24,6 +24,7 @@ use contract::source::{
     Reader, SkippedTable, Source, SourceError, SourceFacts, TableShape, WriteError, WriteSupport, Writer,
 };
 
+use crate::backups::BackupPolicy;
 use crate::location::TextLocation;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
@@ -100,8 +101,10 @@ impl TableFile {
         format: Box<dyn FileFormat>,
         options: TablesOptions,
         poll_interval_ms: u64,
+        backups: BackupPolicy,
     ) -> Self {
-        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format, options), poll_interval_ms)))
+        let file = WatchedFile::new(path, FormatLoader::new(format, options), poll_interval_ms);
+        Self(Arc::new(file.with_backups(backups)))
     }
 
     /// Waits until a reload in the background has finished.

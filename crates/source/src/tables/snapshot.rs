@@ -121,6 +121,7 @@ impl FileSnapshot {
             key: key.iter().copied().collect(),
             row_count: Some(u64::from(table.len())),
             write_support: WriteSupport::transactional_unless(table.read_only_reason.clone()),
+            refused_operations: table.refused_operations.clone(),
             likely_header_row: table.likely_header_row,
             header: table.header_rows,
             layout_notes: table.layout_notes.clone(),

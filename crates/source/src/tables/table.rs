@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::infer::{DeclaredFormats, FormatInference, FormatOutcome};
+use contract::manifest::Operation;
 use contract::source::{AmbiguousFormat, ColumnFacts, HeaderRows, LayoutNote, TableOptions};
 use contract::{ColumnFormat, DataType, ValueRef};
 
@@ -43,6 +44,8 @@ pub(crate) struct Table {
     pub(crate) header: Vec<String>,
     /// Why the table cannot be written, if it cannot.
     pub(crate) read_only_reason: Option<String>,
+    /// Operations that the file refuses whatever the row is, each with the reason.
+    pub(crate) refused_operations: Vec<(Operation, String)>,
     /// Columns that callers cannot set, by position, each with the reason: a formula computes them.
     pub(crate) computed: Vec<(usize, String)>,
     /// Columns with a value that the file may invalidate later: a formula on another table's rows computes it.
@@ -115,6 +118,7 @@ impl Table {
             columns: header.iter().map(|_| ColumnData::default()).collect(),
             header,
             read_only_reason: None,
+            refused_operations: Vec::new(),
             computed: Vec::new(),
             may_be_outdated: Vec::new(),
             notice: None,

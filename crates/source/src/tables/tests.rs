@@ -9,6 +9,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use super::{
     CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile, TablesOptions,
 };
+use crate::backups::BackupPolicy;
 
 /// Each table starts with a line such as `= people`; the next line names its columns.
 struct ToyFormat;
@@ -112,8 +113,9 @@ impl TestFile {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("toy"), FILE).expect("a file");
-        let rows =
-            TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), TablesOptions::default(), 0);
+        let path = folder.path().join("toy");
+        let options = TablesOptions::default();
+        let rows = TableFile::open(&path, Box::new(ToyFormat), options, 0, BackupPolicy::Off);
         Self { folder, rows }
     }
 

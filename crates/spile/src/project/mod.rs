@@ -24,6 +24,7 @@ use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, ColumnOptions, SourceError, SourceFacts, SourceLocation, TableOptions};
 use contract::{Collection, Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
+use source::backups::BackupPolicy;
 use source::json;
 
 use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
@@ -33,8 +34,9 @@ use crate::report::SourceSummary;
 use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
+pub(crate) use sources::error_message;
 use sources::{
-    DeclaredTable, LoadedSource, SourceSpec, default_settings, describe_source, error_message, explain_error,
+    DeclaredTable, LoadedSource, SourceSpec, default_settings, describe_source, explain_error,
     fallback_settings,
 };
 pub use unavailable::SourceFailurePolicy;
@@ -284,6 +286,7 @@ impl Project {
         }
         if let (Some(contract), Some(backends)) = (contract, backends) {
             sources.keep_backends(&contract, &backends);
+            scan.diagnostics.extend(sources.without_backups(&contract));
             let call_timeout_ms = manifest.server.call_timeout_ms;
             scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, sources });
         }
@@ -401,6 +404,10 @@ impl Project {
                 settings: &one.settings,
                 tables: table_options(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
+                backups: match manifest.server.backups {
+                    Some(false) => BackupPolicy::Off,
+                    Some(true) | None => BackupPolicy::Daily,
+                },
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -453,6 +460,7 @@ impl Project {
                     settings,
                     tables: Vec::new(),
                     declared_columns: Vec::new(),
+                    backups: BackupPolicy::Daily,
                 };
                 opener
                     .open(&spec, self.source_failures)

@@ -12,10 +12,11 @@ use contract::source::{
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
+use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
-use super::{file_name, not_found};
+use super::{file_name, is_collection_written, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -73,6 +74,7 @@ pub(super) struct SourceSpec<'a> {
     pub(super) tables: Vec<DeclaredTable<'a>>,
     /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
+    pub(super) backups: BackupPolicy,
 }
 
 /// A table as a collection declares it to be read.
@@ -128,6 +130,7 @@ struct SourceKey {
     location: SourceLocation,
     settings: SourceSettings,
     tables: TablesOptions,
+    backups: BackupPolicy,
 }
 
 impl Sources {
@@ -245,6 +248,22 @@ impl Sources {
         found
     }
 
+    /// Notes about databases that are written, and are too large for a copy before that.
+    pub(super) fn without_backups(&self, contract: &Contract) -> Vec<Diagnostic> {
+        let is_written = |name: &str| {
+            let collections = contract.collections.iter().enumerate();
+            collections.clone().any(|(at, one)| one.source == name && is_collection_written(contract, at))
+                || contract.statements.iter().any(|one| one.source == name && one.shape.writes)
+        };
+        let is_large = |one: &&OpenSource| {
+            one.key.settings == SourceSettings::Sqlite
+                && one.key.backups == BackupPolicy::Daily
+                && one.key.location.size_bytes().is_some_and(|bytes| bytes > FILE_BYTES_MAX)
+        };
+        let large = self.open.iter().filter(is_large).filter(|one| is_written(&one.name));
+        large.map(|one| without_backups_note(&one.display_name)).collect()
+    }
+
     pub(super) fn kept_collection(&self, collection: &Collection) -> Option<&CollectionBackends> {
         self.collections.iter().find(|one| one.name == collection.name && one.shape == collection.shape)
     }
@@ -270,6 +289,7 @@ impl SourceKey {
             location: spec.location.clone(),
             settings: spec.settings.clone(),
             tables: tables_options(spec),
+            backups: spec.backups,
         }
     }
 }
@@ -282,6 +302,7 @@ fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
 }
 
 fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
+    let backups = spec.backups;
     match spec.settings {
         SourceSettings::Csv { delimiter, encoding, null_texts, formulas } => {
             let mut table = only_table_options(spec);
@@ -293,23 +314,28 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
                 encoding: *encoding,
                 table,
                 formulas: *formulas,
+                backups,
                 ..csv::Options::default()
             };
             Arc::new(csv::Csv::open(path, options))
         }
-        SourceSettings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
+        SourceSettings::Sqlite => {
+            Arc::new(sqlite::Sqlite::new(path, sqlite::Options { backups, ..sqlite::Options::default() }))
+        }
         SourceSettings::Json { pointer } => {
             let layout = json::JsonLayout::Document { pointer: pointer.clone() };
-            let options = json::Options { table: only_table_options(spec), ..json::Options::new(layout) };
+            let options =
+                json::Options { table: only_table_options(spec), backups, ..json::Options::new(layout) };
             Arc::new(json::open(path, options))
         }
         SourceSettings::JsonLines => {
             let layout = json::JsonLayout::Lines;
-            let options = json::Options { table: only_table_options(spec), ..json::Options::new(layout) };
+            let options =
+                json::Options { table: only_table_options(spec), backups, ..json::Options::new(layout) };
             Arc::new(json::open(path, options))
         }
         SourceSettings::Workbook(workbook) => {
-            let mut options = sheets::Options::new(*workbook);
+            let mut options = sheets::Options { backups, ..sheets::Options::new(*workbook) };
             options.tables = tables_options(spec);
             Arc::new(sheets::open(path, options))
         }
@@ -359,7 +385,7 @@ pub(super) fn explain_error(
 }
 
 /// An error as the operator sees it, with the name of the file, which callers do not get.
-pub(super) fn error_message(error: &SourceError, file: &str) -> String {
+pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
     match error {
         SourceError::Busy { .. } => {
             format!("`{file}` is locked by another program; try again when that program has finished")
@@ -419,4 +445,11 @@ fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Cont
     let names: Vec<String> = key.iter().map(column_name).collect();
     let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
     format!("{}: {rows}, {}, {key}", table.name, pluralize(table.columns.len() as u64, "column"))
+}
+
+fn without_backups_note(file: &str) -> Diagnostic {
+    let max_mb = FILE_BYTES_MAX >> 20;
+    let message = format!("`{file}` is larger than {max_mb} MB, so no copy is kept before it is written");
+    let help = "back it up yourself; `[server] backups = false` silences this note";
+    Diagnostic::note(message).code("no_backup").help(help)
 }

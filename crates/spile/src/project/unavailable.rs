@@ -1,7 +1,7 @@
 //! Sources that cannot be read or written: the rest of the project is served without them.
 
-use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{Manifest, Operation, ToolBody};
+use contract::diagnostic::{Diagnostic, FileLocation, Severity};
+use contract::manifest::{self, Manifest, Operation, ToolBody};
 use host::UnavailableSource;
 
 use super::sources::{LoadedSource, SourceSpec};
@@ -34,6 +34,8 @@ pub(super) enum FailedPart {
     Collection(String),
     /// The write operations of one collection.
     Writes(String),
+    /// One operation of a collection.
+    Operation(String, Operation),
     /// A tool with a statement.
     Tool(String),
 }
@@ -55,6 +57,10 @@ impl SourceFailure {
             }
             FailedPart::Writes(name) => {
                 format!("collection `{name}` of `{display_name}` is served read-only: {reason}")
+            }
+            FailedPart::Operation(name, operation) => {
+                let operation = operation.as_str();
+                format!("`{operation}` of collection `{name}` in `{display_name}` is not served: {reason}")
             }
             FailedPart::Tool(name) => format!("tool `{name}` on `{display_name}` is not served: {reason}"),
         };
@@ -116,7 +122,10 @@ pub(super) fn remove_failed(manifest: &mut Manifest, failures: &[SourceFailure])
                 });
             }
             FailedPart::Collection(collection) => remove_collection(&mut rest, collection),
-            FailedPart::Writes(collection) => remove_writes(&mut rest, collection),
+            FailedPart::Writes(collection) => remove_operations(&mut rest, collection, is_write),
+            FailedPart::Operation(collection, refused) => {
+                remove_operations(&mut rest, collection, |operation| operation == *refused);
+            }
             FailedPart::Tool(name) => rest.tools.retain(|tool| tool.name.value != *name),
         }
     }
@@ -136,18 +145,18 @@ fn remove_collection(manifest: &mut Manifest, collection: &str) {
     });
 }
 
-fn remove_writes(manifest: &mut Manifest, collection: &str) {
+fn remove_operations(manifest: &mut Manifest, collection: &str, is_removed: impl Fn(Operation) -> bool) {
     let Some(found) = manifest.collections.iter_mut().find(|one| one.name.value == collection) else {
         return;
     };
     if let Some(operations) = &mut found.operations {
-        operations.retain(|operation| !is_write(operation.value));
+        operations.retain(|operation| !is_removed(operation.value));
         if operations.is_empty() {
             return remove_collection(manifest, collection);
         }
     }
     manifest.tools.retain(|tool| match &tool.body {
-        ToolBody::Uses(uses) => uses.value.collection != collection || !is_write(uses.value.operation),
+        ToolBody::Uses(uses) => uses.value.collection != collection || !is_removed(uses.value.operation),
         ToolBody::Statement(_) => true,
     });
 }
@@ -179,12 +188,43 @@ pub(super) fn read_only_failures(manifest: &Manifest, loaded: &[LoadedSource]) -
             [only] => Some(only),
             tables => tables.iter().find(|table| table.name == wanted.value),
         };
-        let Some(reason) = table.and_then(|table| table.read_only_reason()) else { continue };
-        failures.push(SourceFailure {
-            part: FailedPart::Writes(collection.name.value.clone()),
+        let Some(table) = table else { continue };
+        let name = &collection.name.value;
+        let failure = |part, reason: &str, location| SourceFailure {
+            part,
             display_name: source.display_name.clone(),
             error: Diagnostic::error(reason).at(location),
-        });
+        };
+        if let Some(reason) = table.read_only_reason() {
+            failures.push(failure(FailedPart::Writes(name.clone()), reason, location));
+            continue;
+        }
+        for (refused, reason) in &table.refused_operations {
+            if let Some(location) = operation_location(manifest, collection, *refused) {
+                let part = FailedPart::Operation(name.clone(), *refused);
+                failures.push(failure(part, reason, location));
+            }
+        }
     }
     failures
+}
+
+/// Where the manifest asks for an operation of a collection.
+fn operation_location<'m>(
+    manifest: &'m Manifest,
+    collection: &'m manifest::Collection,
+    operation: Operation,
+) -> Option<&'m FileLocation> {
+    let declared = collection.operations.iter().flatten().find(|one| one.value == operation);
+    let mut tools = manifest.tools.iter();
+    declared.map(|one| &one.location).or_else(|| {
+        tools.find_map(|tool| match &tool.body {
+            ToolBody::Uses(uses)
+                if uses.value.collection == collection.name.value && uses.value.operation == operation =>
+            {
+                Some(&uses.location)
+            }
+            ToolBody::Uses(_) | ToolBody::Statement(_) => None,
+        })
+    })
 }

@@ -11,6 +11,7 @@ mod commands;
 mod exports;
 mod golden;
 mod harness;
+mod history;
 mod hostile_names;
 mod inspector;
 mod install;

@@ -21,10 +21,12 @@ pub enum Purpose {
     Cursor,
     /// Values in the store.
     Store,
+    /// Links to whole lists.
+    Export,
 }
 
 impl Purpose {
-    pub const ALL: [Self; 4] = [Self::Session, Self::RequestState, Self::Cursor, Self::Store];
+    pub const ALL: [Self; 5] = [Self::Session, Self::RequestState, Self::Cursor, Self::Store, Self::Export];
 
     /// Part of the format of sealed texts: must not change.
     fn label(self) -> &'static [u8] {
@@ -33,6 +35,7 @@ impl Purpose {
             Self::RequestState => b"request state",
             Self::Cursor => b"cursor",
             Self::Store => b"store",
+            Self::Export => b"export",
         }
     }
 }

@@ -28,6 +28,7 @@ pub const ERAS: [Era; 2] = [Era::Newest, Era::Handshake];
 
 pub struct Client {
     pub table: Table,
+    pub platform: Arc<FakePlatform>,
     server: Arc<Server>,
     connection: Arc<ConnectionState>,
     contract: Contract,
@@ -73,13 +74,14 @@ impl Client {
         let platform = Arc::new(FakePlatform::new(1));
         let provider =
             ContractProvider::new(contract.clone(), backends, Arc::new(Keyring::for_this_run(&*platform)));
-        let config = Config::new("t", "1", Limits::default(), platform);
+        let config = Config::new("t", "1", Limits::default(), platform.clone());
         let server = Server::new(config, vec![Arc::new(provider)]);
         let connection = server.open_pipe();
         let (questions, progress) = (Vec::new(), Vec::new());
         let identity = CallerIdentity::default();
         Self {
             table,
+            platform,
             server,
             connection,
             contract,
@@ -154,7 +156,21 @@ impl Client {
         response
     }
 
+    /// Sends any other request. Returns the whole response.
+    pub async fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.send_request(method, params, &mut |_| panic!("the user must not be asked")).await
+    }
+
     async fn send(&mut self, params: &Value, user: &mut dyn FnMut(&str) -> Value) -> Value {
+        self.send_request("tools/call", params, user).await
+    }
+
+    async fn send_request(
+        &mut self,
+        method: &str,
+        params: &Value,
+        user: &mut dyn FnMut(&str) -> Value,
+    ) -> Value {
         let mut params = params.clone();
         params["_meta"] = json!({"progressToken": 1});
         let peer = match self.era {
@@ -170,7 +186,7 @@ impl Client {
                 None
             }
         };
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let Decoded::Request(request) = self.server.decode(
             message.to_string().into_bytes(),
             MessageContext::Pipe(peer),

@@ -472,7 +472,7 @@ fn protected_or_signed_sheets_are_not_written() {
     check_rejected(
         &table,
         &RowEdit::Append { updates: &[cell_update(0, StoredValue::Integer(5))] },
-        "would have to grow",
+        "an Excel table that cannot be read",
     );
     let merged =
         ROWS.replace("<pageMargins", r#"<mergeCells><mergeCell ref="A2:B2"/></mergeCells><pageMargins"#);

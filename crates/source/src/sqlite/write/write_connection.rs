@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use contract::source::{CancelFlag, IdempotencyKey, SourceError, TransactionOptions, WriteError};
 use file_watch::FileStamp;
 
+use crate::backups::{BackupPolicy, NewVersion, PublishedVersion};
 use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::connection::pool::{ConnectionPool, file_stamp};
 use crate::sqlite::connection::{CancelGuard, DbConnection};
+use crate::sqlite::copy;
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::write::idempotency::{self, IdempotencyError};
 
@@ -27,6 +29,7 @@ pub(crate) struct WriteConnection {
     pub(crate) pool: Arc<ConnectionPool>,
     slot: Mutex<WriterSlot>,
     slot_freed: Condvar,
+    backups: BackupPolicy,
 }
 
 #[derive(Default)]
@@ -43,7 +46,12 @@ struct OpenConnection {
 
 impl WriteConnection {
     pub(crate) fn new(pool: &Arc<ConnectionPool>) -> Self {
-        Self { pool: Arc::clone(pool), slot: Mutex::default(), slot_freed: Condvar::new() }
+        let (pool, backups) = (Arc::clone(pool), BackupPolicy::Off);
+        Self { pool, slot: Mutex::default(), slot_freed: Condvar::new(), backups }
+    }
+
+    pub(crate) fn with_backups(self, backups: BackupPolicy) -> Self {
+        Self { backups, ..self }
     }
 
     /// Begins a transaction. Virtual tables may still write their shadow tables at the COMMIT.
@@ -58,9 +66,19 @@ impl WriteConnection {
         open.connection.clear_deadline();
         self.execute(&open.connection, "BEGIN IMMEDIATE")?;
         self.check_same_file(&open)?;
+        let backup = self.copy_if_due(options)?;
         let cancel = Some(open.connection.cancel_on(options.cancelled.as_ref()));
         let (options, shadow_tables) = (options.clone(), Arc::clone(shadow_tables));
-        Ok(WriteTransaction { guard, open: Some(open), cancel, options, shadow_tables })
+        Ok(WriteTransaction { guard, open: Some(open), cancel, options, shadow_tables, backup })
+    }
+
+    /// Copies the database as it is, under the lock of the transaction. Its commit makes the copy a version.
+    fn copy_if_due(&self, options: &TransactionOptions) -> Result<Option<NewVersion>, WriteError> {
+        if options.dry_run || self.backups == BackupPolicy::Off {
+            return Ok(None);
+        }
+        let path = self.pool.resolve_path().map_err(|error| self.pool.source_error(error))?;
+        Ok(copy::copy_if_due(&path, options.now_ms)?)
     }
 
     /// Checks that these statements can be prepared and that the database can be written. Does not wait:
@@ -177,6 +195,8 @@ pub(crate) struct WriteTransaction<'c> {
     cancel: Option<CancelGuard>,
     options: TransactionOptions,
     shadow_tables: Arc<HashSet<String>>,
+    /// A copy of the database as it was.
+    backup: Option<NewVersion>,
 }
 
 impl WriteTransaction<'_> {
@@ -209,12 +229,19 @@ impl WriteTransaction<'_> {
 
     pub(crate) fn commit(mut self) -> Result<(), WriteError> {
         self.cancel = None;
-        let (owner, connection) = (self.guard.owner, self.connection());
+        let (owner, backup) = (self.guard.owner, self.backup.take());
+        let connection = self.connection();
         connection.authorizer.set_mode(AccessMode::WriteTables(Arc::clone(&self.shadow_tables)));
         connection.clear_deadline();
         // The last moment to roll back.
         self.options.check_cancelled()?;
-        owner.execute(connection, "COMMIT")?;
+        let version = backup.map(NewVersion::publish).transpose();
+        let version = version.map_err(|error| copy::backup_error(owner.pool.path(), &error))?;
+        if let Err(error) = owner.execute(connection, "COMMIT") {
+            version.map(PublishedVersion::discard);
+            return Err(error);
+        }
+        version.map(PublishedVersion::keep);
         // Before the write is acknowledged.
         owner.pool.invalidate_snapshots();
         Ok(())

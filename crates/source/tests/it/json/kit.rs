@@ -53,7 +53,8 @@ impl TestFile {
     }
 
     pub fn json_with_poll_interval(&self, look_every_ms: u64) -> TableFile {
-        json::open(&self.path, Options { poll_interval_ms: look_every_ms, ..Options::new(self.form.clone()) })
+        let options = Options::new(self.form.clone());
+        json::open(&self.path, Options { poll_interval_ms: look_every_ms, ..options })
     }
 }
 
