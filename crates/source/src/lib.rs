@@ -4,6 +4,7 @@
 mod atomic_file;
 pub mod csv;
 mod error_text;
+mod group_table;
 pub mod json;
 mod key_index;
 mod location;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use contract::source::{Query, Search, SourceError};
+use contract::source::{Aggregate, Query, Search, SourceError};
 
 /// The scan checks for cancellation and reports progress once per this many rows.
 const ROWS_PER_CHECK: u32 = 4096;
@@ -21,6 +21,14 @@ impl<'a> ScanProgress<'a> {
 
     pub(crate) fn for_search(search: &Search<'a>) -> Self {
         Self { cancelled: search.cancelled.map(|flag| &**flag), progress: search.progress, unreported: 0 }
+    }
+
+    pub(crate) fn for_aggregate(aggregate: &Aggregate<'a>) -> Self {
+        Self {
+            cancelled: aggregate.cancelled.map(|flag| &**flag),
+            progress: aggregate.progress,
+            unreported: 0,
+        }
     }
 
     /// Counts one row. Fails with `Cancelled` if the caller has gone away.

@@ -400,7 +400,7 @@ uses = "customers.update"
       |
     2 | uses = "customers"
       |        ^^^^^^^^^^^
-      = help: the operations are `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: the operations are `get`, `list`, `search`, `aggregate`, `create`, `update` and `delete`
 
     error: unknown operation `gett`
      --> spile.toml:4:19

@@ -78,7 +78,7 @@ fn tools_of_every_operation_snapshot() {
     );
     let told: Vec<&str> = contract.tools[2..].iter().map(|tool| tool.description.as_str()).collect();
     assert_snapshot!(told.join("\n"), @r#"
-    Search "people" (s.db): rows that contain every search term in name or initial. All of them.
+    Search "people" (s.db): rows that contain every word of `query` in name or initial. Filters as in list_people. All of them.
     Add one row to "people" (s.db). All of them.
     Update fields of one row of "people" (s.db), found by id. All of them.
     Delete one row of "people" (s.db), found by id. All of them.
@@ -112,7 +112,7 @@ fn a_read_only_collection_has_no_version() {
         assert!(!tool.output_schema.as_str().contains("_version"), "{}", tool.output_schema);
     }
     let names: Vec<&str> = contract.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["get_people", "list_people"]);
+    assert_eq!(names, ["get_people", "list_people", "search_people", "aggregate_people"]);
 }
 
 /// Clients refuse a root that is not a plain object, and unusual property names.

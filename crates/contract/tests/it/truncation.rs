@@ -102,7 +102,7 @@ proptest! {
         let contract = contract(strays, rows_max);
         let collection = &contract.collections[0];
         let shown = shown.map(|(fields, version)| Projection { fields, include_version: version });
-        let mut page = Page::new(collection, None, shown.clone(), None, rows_max);
+        let mut page = Page::new(collection, None, shown.clone(), Vec::new(), rows_max);
         let mut found = RowList::new(collection, None, shown, rows_max);
         let result = &contract.statements[0].result;
         let mut given = RowList::new(result, None, None, rows_max);

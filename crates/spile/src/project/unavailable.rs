@@ -154,7 +154,7 @@ fn remove_writes(manifest: &mut Manifest, collection: &str) {
 
 fn is_write(operation: Operation) -> bool {
     match operation {
-        Operation::Get | Operation::List | Operation::Search => false,
+        Operation::Get | Operation::List | Operation::Search | Operation::Aggregate => false,
         Operation::Create | Operation::Update | Operation::Delete => true,
     }
 }
