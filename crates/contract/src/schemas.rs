@@ -145,7 +145,8 @@ const NAMES_TYPE: &str = r#"["string","array"]"#;
 /// `fields`, `limit` and `cursor`.
 fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     properties.object("fields", |fields| {
-        fields.str("type", "array").str("description", "columns to return; default: all");
+        fields.str("type", "array").raw("items", r#"{"type":"string"}"#);
+        fields.str("description", "columns to return; default: all");
     });
     properties.object("limit", |limit| limit_schema(limit, collection));
     properties.object("cursor", |cursor| {

@@ -41,6 +41,12 @@ impl<'a> ScanProgress<'a> {
         Ok(())
     }
 
+    /// Counts several rows at once.
+    pub(crate) fn count_rows(&mut self, rows: u32) -> Result<(), SourceError> {
+        self.unreported += rows;
+        self.check_cancelled()
+    }
+
     #[cold]
     fn check_cancelled(&mut self) -> Result<(), SourceError> {
         self.report();

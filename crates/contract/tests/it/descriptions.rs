@@ -36,7 +36,7 @@ fn try_compile(facts: &SourceFacts, path: &str, more: &str) -> (Option<Contract>
     (contract, found)
 }
 
-fn compiled(facts: &SourceFacts, path: &str, more: &str) -> Contract {
+pub fn compiled(facts: &SourceFacts, path: &str, more: &str) -> Contract {
     let (contract, found) = try_compile(facts, path, more);
     contract.unwrap_or_else(|| panic!("{}", render_all(&found, false)))
 }
@@ -288,7 +288,7 @@ fn descriptions_and_titles_name_the_data_as_its_owner_does() {
     Update a row of Stock List: Update fields of one row of "Stock List" (inventory.xlsx), found by sku.
     Delete a row of Stock List: Delete one row of "Stock List" (inventory.xlsx), found by sku.
     "#);
-    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":"string"},"groesse_cm":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$","description":"Größe (cm)"},"groesse_cm_min":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"groesse_cm_max":{"type":"string","format":"decimal","pattern":"^-?[0-9]+(\\.[0-9]+)?$"},"counted_on":{"type":"string","format":"date"},"counted_on_min":{"type":"string","format":"date"},"counted_on_max":{"type":"string","format":"date"},"notes":{"type":"string"},"sort":{"type":"string","enum":["sku","-sku","groesse_cm","-groesse_cm","counted_on","-counted_on","notes","-notes"],"description":"sort order; prefix `-` for descending"},"fields":{"type":"array","items":{"enum":["sku","groesse_cm","counted_on","notes","_version"]},"minItems":1,"uniqueItems":true,"description":"fields to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100,"description":"rows per page"},"cursor":{"type":"string","description":"cursor from the previous page's `nextCursor`"}},"additionalProperties":false}"#);
+    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":["string","array"]},"groesse_cm":{"type":["number","string","array"],"description":"Größe (cm)"},"counted_on":{"type":["string","array"],"format":"date"},"notes":{"type":["string","array"]},"sort":{"type":["string","array"],"description":"columns; -sku: descending"},"fields":{"type":"array","items":{"type":"string"},"description":"columns to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100},"cursor":{"type":"string","description":"`nextCursor` of the previous page"}},"patternProperties":{"_(min|max|not|contains|starts|null)$":{}},"additionalProperties":false}"#);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_server_without_instructions_describes_its_data() {
     let contract = compiled(&stock(), "inventory.xlsx", described);
     insta::assert_snapshot!(contract.instructions.as_deref().unwrap_or_default(), @r#"
     Data from inventory.xlsx.
-    - "Stock List" (inventory.xlsx): about 510 rows. One item on a shelf. Tools: get_stock_list, list_stock_list.
+    - "Stock List" (inventory.xlsx): about 510 rows. One item on a shelf. Tools: get_stock_list, list_stock_list, search_stock_list, aggregate_stock_list.
     "#);
     let authored =
         compiled(&stock(), "inventory.xlsx", "[server]\ninstructions = 'Mine.'\n[collections.stock_list]\n");

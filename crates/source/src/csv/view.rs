@@ -52,12 +52,18 @@ pub(super) struct CsvColumn {
     /// The position in the file.
     pub(super) field_index: usize,
     pub(super) data_type: DataType,
+    mixed: bool,
     null_text: Option<String>,
 }
 
 impl CsvColumnMapping {
     fn at_field(&self, field: usize) -> CsvColumn {
-        CsvColumn { field_index: field, data_type: self.data_type, null_text: self.null_text.clone() }
+        CsvColumn {
+            field_index: field,
+            data_type: self.data_type,
+            mixed: self.mixed,
+            null_text: self.null_text.clone(),
+        }
     }
 }
 
@@ -118,6 +124,10 @@ impl SortableColumn for CsvColumn {
 
     fn data_type(&self) -> DataType {
         self.data_type
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use contract::ValueRef;
 use contract::source::{Aggregate, Groups, Measure, SourceError};
 
 use super::order::SortableColumn;
+use super::vector_groups::group_by_vectors;
 use super::{CowValue, ReadableTable};
 use crate::group_table::{GroupError, GroupTable};
 use crate::progress::ScanProgress;
@@ -23,6 +24,9 @@ pub(super) fn group_rows<F: ReadableTable>(
         return Ok(groups.finish());
     }
     let mut progress = ScanProgress::for_aggregate(question);
+    if !has_violations && let Some(groups) = group_by_vectors(table, question, &mut progress)? {
+        return Ok(groups);
+    }
     let prepared = table.prepare_filters(&question.filters);
     let mut scratch = F::Scratch::default();
     let needed = needed_columns(question);

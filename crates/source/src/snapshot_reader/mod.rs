@@ -6,8 +6,10 @@
 
 mod aggregate;
 pub(crate) mod column_lookup;
+mod column_vectors;
 mod order;
 mod scan;
+mod vector_groups;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

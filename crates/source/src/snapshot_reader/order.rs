@@ -8,6 +8,7 @@ use contract::source::{CursorPosition, Sort, SourceError};
 use contract::{DataType, Value, ValueRef};
 
 use super::CowValue;
+use super::column_vectors::ColumnVectors;
 use crate::progress::ScanProgress;
 
 /// Each order takes four bytes per row.
@@ -42,6 +43,9 @@ pub(crate) trait SortableColumn {
 
     fn data_type(&self) -> DataType;
 
+    /// Whether values of other types may occur.
+    fn is_mixed(&self) -> bool;
+
     fn rank(&self, value: ValueRef<'_>) -> Self::Rank;
 
     /// A value in the form in which it is compared, whether it comes from the table or from a caller.
@@ -72,6 +76,7 @@ pub(crate) struct SortOrders {
     pub(crate) key_columns: Vec<usize>,
     /// Identifies the contents where the table has no key: then a row is known only by its number in these contents.
     pub(super) table_version: i64,
+    pub(super) vectors: ColumnVectors,
     /// Least recently used first.
     cache: Mutex<Vec<(SortKey, Arc<Vec<u32>>)>>,
     build_lock: Mutex<()>,
@@ -119,6 +124,7 @@ impl SortOrders {
         Self {
             key_columns: key.to_vec(),
             table_version,
+            vectors: ColumnVectors::default(),
             cache: Mutex::default(),
             build_lock: Mutex::default(),
         }
