@@ -3,6 +3,9 @@
 //! A value to compare with may have several spellings. A value to store is accepted only if it will read back exactly
 //! as the caller sent it.
 
+mod aggregate;
+mod filters;
+
 use std::borrow::Cow;
 
 use base64::Engine;
@@ -10,12 +13,21 @@ use base64::engine::general_purpose::STANDARD;
 use json::{Node, NodeKind as Json, exact_f64};
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
-use crate::contract::{ArgumentRole, Collection, Statement, VERSION_FIELD, Versioning};
+use crate::contract::{Collection, Statement, VERSION_FIELD, Versioning};
 use crate::data_type::DataType;
 use crate::field::Field;
+use crate::humanize::join_truncated;
 use crate::infer::{self, SAFE_INTEGER_MAX};
-use crate::source::{Comparison, Filter, Sort};
+use crate::nearest::nearest;
+use crate::order;
+use crate::source::Sort;
 use crate::value::{Value, ValueRef};
+
+pub use aggregate::{
+    AGGREGATE_ARGUMENTS, AggregateArguments, COUNT, accepts, aggregate, filter_argument, has_date_units,
+    is_aggregable,
+};
+pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix};
 
 pub const QUERY_CHARS_MAX: usize = 1000;
 pub(crate) const EMPTY_QUERY: &str = "is empty; give at least one search term";
@@ -76,11 +88,14 @@ pub fn key<'a>(
         .collect()
 }
 
+/// A list can be sorted by so many fields.
+pub const SORT_FIELDS_MAX: usize = 4;
+
 /// The bound arguments of a `list`.
 #[derive(Debug, Default)]
 pub struct ListArguments<'a> {
-    pub filters: Vec<(usize, Comparison, BoundValue<'a>)>,
-    pub sort: Option<Sort>,
+    pub filters: BoundFilters<'a>,
+    pub sort: Vec<Sort>,
     pub limit: Option<usize>,
     pub projection: Option<Projection>,
     pub cursor: Option<Cow<'a, str>>,
@@ -97,66 +112,43 @@ pub struct Projection {
 impl ListArguments<'_> {
     /// Filters and sort order in bytes: equal for lists with the same rows in the same order.
     pub fn order_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
-        let mut field = |tag: u8, bytes: &[u8]| {
-            out.push(tag);
-            out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
-            out.extend_from_slice(bytes);
-        };
-        for (column, comparison, value) in &self.filters {
-            field(b'c', &(*column as u64).to_be_bytes());
-            field(
-                match comparison {
-                    Comparison::Equals => b'=',
-                    Comparison::AtLeast => b'>',
-                    Comparison::AtMost => b'<',
-                },
-                &[],
-            );
-            match value {
-                BoundValue::Null => field(b'0', &[]),
-                BoundValue::Text(text) => field(b't', text.as_bytes()),
-                BoundValue::Integer(number) => field(b'i', &number.to_be_bytes()),
-                BoundValue::Real(number) => field(b'r', &number.to_bits().to_be_bytes()),
-                BoundValue::Blob(bytes) => field(b'b', bytes),
-            }
-        }
-        if let Some(sort) = &self.sort {
-            field(if sort.descending { b'd' } else { b'a' }, &(sort.column as u64).to_be_bytes());
-        }
-        out
-    }
-
-    pub fn filters(&self) -> Vec<Filter<'_>> {
-        self.filters
-            .iter()
-            .map(|(column, comparison, value)| Filter {
-                column: *column,
-                comparison: *comparison,
-                value: value.as_value_ref(),
-            })
-            .collect()
+        order_bytes(&self.filters, &self.sort, None)
     }
 }
 
+fn order_bytes(filters: &BoundFilters<'_>, sort: &[Sort], query: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    let mut field = |tag: u8, bytes: &[u8]| {
+        out.push(tag);
+        out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        out.extend_from_slice(bytes);
+    };
+    filters.write_bytes(&mut field);
+    for sort in sort {
+        field(if sort.descending { b'd' } else { b'a' }, &(sort.column as u64).to_be_bytes());
+    }
+    if let Some(query) = query {
+        field(b'q', query.as_bytes());
+    }
+    out
+}
+
+/// Binds the arguments of a list with filters and sort orders on these fields.
 pub fn list<'a>(
     collection: &Collection,
-    roles: &[(String, ArgumentRole)],
+    filters: &[usize],
+    sorts: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<ListArguments<'a>, Box<ToolError>> {
     let mut bound = ListArguments::default();
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
-        let Some((_, role)) = roles.iter().find(|(known, _)| *known == name) else { continue };
-        match role {
-            ArgumentRole::Cursor => bound.cursor = node.str(),
-            ArgumentRole::Limit => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
-            ArgumentRole::Sort => bound.sort = node.str().and_then(|by| parse_sort(collection, &by)),
-            ArgumentRole::Fields => bound.projection = Some(parse_projection(collection, node)),
-            ArgumentRole::Filter { column, comparison } => {
-                let value = bind_comparable(&collection.fields[*column], &name, node)?;
-                bound.filters.push((*column, *comparison, value));
-            }
+        match &*name {
+            "cursor" => bound.cursor = node.str(),
+            "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
+            "sort" => bound.sort = parse_sort(collection, sorts, node)?,
+            "fields" => bound.projection = Some(parse_projection(collection, node)?),
+            _ => bound.filters.bind(collection, filters, &name, node)?,
         }
     }
     Ok(bound)
@@ -166,8 +158,10 @@ pub fn list<'a>(
 #[derive(Debug)]
 pub struct SearchArguments<'a> {
     query: Cow<'a, str>,
+    pub filters: BoundFilters<'a>,
     pub limit: Option<usize>,
     pub projection: Option<Projection>,
+    pub cursor: Option<Cow<'a, str>>,
 }
 
 impl SearchArguments<'_> {
@@ -181,27 +175,45 @@ impl SearchArguments<'_> {
         }
         terms
     }
+
+    /// Query and filters in bytes: equal for searches with the same rows in the same order.
+    pub fn order_bytes(&self) -> Vec<u8> {
+        order_bytes(&self.filters, &[], Some(&self.query))
+    }
 }
 
+/// Binds the arguments of a search with filters on these fields.
 pub fn search<'a>(
     collection: &Collection,
+    filters: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<SearchArguments<'a>, Box<ToolError>> {
-    let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
-    let query = argument("query").and_then(|node| node.str()).unwrap_or_default();
+    let mut bound = SearchArguments {
+        query: Cow::Borrowed(""),
+        filters: BoundFilters::default(),
+        limit: None,
+        projection: None,
+        cursor: None,
+    };
+    for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
+        let name = name.str().unwrap_or_default();
+        match &*name {
+            "query" => bound.query = node.str().unwrap_or_default(),
+            "cursor" => bound.cursor = node.str(),
+            "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
+            "fields" => bound.projection = Some(parse_projection(collection, node)?),
+            _ => bound.filters.bind(collection, filters, &name, node)?,
+        }
+    }
     // Unicode has blanks that the schema's pattern does not know.
-    if query.trim().is_empty() {
+    if bound.query.trim().is_empty() {
         return Err(invalid_argument(
             "query",
             ArgumentErrorKind::OutOfRange,
             format!("`query` {EMPTY_QUERY}"),
         ));
     }
-    Ok(SearchArguments {
-        query,
-        limit: argument("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok()),
-        projection: argument("fields").map(|node| parse_projection(collection, node)),
-    })
+    Ok(bound)
 }
 
 /// The bound arguments of a write.
@@ -362,24 +374,78 @@ fn bind_fields<'a>(
     fields.iter().filter_map(bind).collect()
 }
 
-fn parse_projection(collection: &Collection, node: Node<'_>) -> Projection {
-    let mut fields: Vec<usize> =
-        node.elements().filter_map(|name| field_index(collection, &name.str()?)).collect();
-    fields.sort_unstable();
-    Projection { fields, include_version: node.elements().any(|name| name.eq_str(VERSION_FIELD)) }
+fn parse_projection(collection: &Collection, node: Node<'_>) -> Result<Projection, Box<ToolError>> {
+    let mut projection = Projection { fields: Vec::new(), include_version: false };
+    let names = text_list("fields", node)?;
+    if names.is_empty() {
+        let message = "`fields` is empty; give at least one field, or omit it".to_owned();
+        return Err(invalid_argument("fields", ArgumentErrorKind::OutOfRange, message));
+    }
+    for name in names {
+        match field_index(collection, &name) {
+            Some(at) => projection.fields.push(at),
+            None if name == VERSION_FIELD && collection.has_version_field() => {
+                projection.include_version = true;
+            }
+            None => {
+                let all = collection.fields.iter().map(|field| field.name.as_str());
+                return Err(unknown_field("fields", &name, all));
+            }
+        }
+    }
+    projection.fields.sort_unstable();
+    projection.fields.dedup();
+    Ok(projection)
 }
 
 fn field_index(collection: &Collection, name: &str) -> Option<usize> {
     collection.fields.iter().position(|field| field.name == name)
 }
 
-/// `plan`, or `-plan` for descending.
-fn parse_sort(collection: &Collection, by: &str) -> Option<Sort> {
-    let (name, descending) = match by.strip_prefix('-') {
-        Some(name) => (name, true),
-        None => (by, false),
+/// A text, or an array of texts.
+fn text_list(argument: &str, node: Node<'_>) -> Result<Vec<String>, Box<ToolError>> {
+    let text = |node: Node<'_>| {
+        node.str().map(Cow::into_owned).ok_or_else(|| {
+            let message = format!("`{argument}` must be a name or an array of names");
+            invalid_argument(argument, ArgumentErrorKind::WrongType, message)
+        })
     };
-    field_index(collection, name).map(|column| Sort { column, descending })
+    match node.kind() {
+        Json::Array => node.elements().map(text).collect(),
+        _ => Ok(vec![text(node)?]),
+    }
+}
+
+fn unknown_field<'n>(argument: &str, name: &str, known: impl Iterator<Item = &'n str>) -> Box<ToolError> {
+    let known: Vec<&str> = known.collect();
+    let help = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("expected one of {}", join_truncated(&known, filters::SHOWN_MAX)),
+    };
+    let message = format!("unknown field `{name}` in `{argument}`; {help}");
+    invalid_argument(argument, ArgumentErrorKind::NotAllowed, message)
+}
+
+/// `plan`, `-plan` for descending, or an array of them.
+fn parse_sort(collection: &Collection, sorts: &[usize], node: Node<'_>) -> Result<Vec<Sort>, Box<ToolError>> {
+    let mut parsed: Vec<Sort> = Vec::new();
+    for by in text_list("sort", node)? {
+        let (name, descending) = match by.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (&*by, false),
+        };
+        let Some(column) = field_index(collection, name).filter(|column| sorts.contains(column)) else {
+            return Err(unknown_field("sort", name, sorts.iter().map(|at| &*collection.fields[*at].name)));
+        };
+        if parsed.iter().all(|sort| sort.column != column) {
+            parsed.push(Sort { column, descending });
+        }
+    }
+    if parsed.len() > SORT_FIELDS_MAX {
+        let message = format!("`sort` has {} fields; the limit is {SORT_FIELDS_MAX}", parsed.len());
+        return Err(invalid_argument("sort", ArgumentErrorKind::TooLong, message));
+    }
+    Ok(parsed)
 }
 
 fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
@@ -392,23 +458,49 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
     }
     let value = match field.data_type {
         DataType::Integer => parse_integer(node).map(BoundValue::Integer),
-        DataType::Int64 => node.str().and_then(|text| text.parse().ok()).map(BoundValue::Integer),
+        DataType::Int64 => match node.kind() {
+            Json::Number => parse_integer(node),
+            _ => node.str().and_then(|text| text.parse().ok()),
+        }
+        .map(BoundValue::Integer),
         DataType::Number => exact_f64(node.raw()).map(BoundValue::Real),
         DataType::Boolean => node.bool().map(|yes| BoundValue::Integer(yes.into())),
-        DataType::Text
-        | DataType::Decimal
-        | DataType::Date
-        | DataType::Timestamp
-        | DataType::LocalTimestamp
-        | DataType::Json
-        | DataType::Blob => node.str().map(BoundValue::Text),
+        // A number is taken by its digits.
+        DataType::Decimal => match node.kind() {
+            Json::Number => Some(Cow::Borrowed(node.raw())),
+            _ => node.str(),
+        }
+        .filter(|text| order::decimal_parts(text).is_some())
+        .map(BoundValue::Text),
+        DataType::Date => {
+            node.str().filter(|text| infer::matches_type(DataType::Date, text)).map(BoundValue::Text)
+        }
+        DataType::Timestamp | DataType::LocalTimestamp => {
+            let is_time = |text: &Cow<'_, str>| {
+                infer::matches_type(field.data_type, text) || infer::matches_type(DataType::Date, text)
+            };
+            node.str().filter(is_time).map(BoundValue::Text)
+        }
+        DataType::Text | DataType::Json | DataType::Blob => node.str().map(BoundValue::Text),
     };
     value.ok_or_else(|| {
-        invalid_argument(
-            name,
-            ArgumentErrorKind::OutOfRange,
-            format!("`{name}` is not a valid value for this field"),
-        )
+        let expected = match field.data_type {
+            DataType::Integer => "must be an integer",
+            DataType::Int64 => "must be a 64-bit integer, such as `-12`",
+            DataType::Decimal => "must be a decimal, such as `-12.50`",
+            DataType::Number => "must be a number that a 64-bit float holds exactly",
+            DataType::Boolean => "must be true or false",
+            DataType::Date => "must be a date such as `2026-02-11`",
+            DataType::Timestamp => {
+                "must be a date, or a date and time with a time zone, such as `2026-02-11T10:00:00Z`"
+            }
+            DataType::LocalTimestamp => {
+                "must be a date, or a date and time without a time zone, such as `2026-02-11T10:00:00`"
+            }
+            DataType::Text => "must be a text",
+            DataType::Json | DataType::Blob => "is not a valid value for this field",
+        };
+        invalid_argument(name, ArgumentErrorKind::OutOfRange, format!("`{name}` {expected}"))
     })
 }
 

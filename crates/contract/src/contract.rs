@@ -5,7 +5,7 @@ use spile_core::ToolAnnotations;
 
 use crate::field::Field;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
-use crate::source::{Comparison, StatementShape, TableShape, WriteCapabilities};
+use crate::source::{StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
 use crate::value::Value;
 
@@ -44,7 +44,7 @@ pub struct Collection {
 /// Which structured results may have notices. Only those have the member in their output schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NoticeSupport {
-    /// Of `get`, `list` and `search`: a write may invalidate values of this collection.
+    /// Of `get`, `list`, `search` and `aggregate`: a write may invalidate values of this collection.
     pub in_reads: bool,
     /// Of `create`, `update` and `delete`: they may invalidate values of this or another collection.
     pub in_writes: bool,
@@ -121,16 +121,23 @@ pub enum ToolOperation {
     Get {
         collection: usize,
     },
-    /// Lists rows in pages. Arguments by name, each with its role.
+    /// Lists rows in pages. The fields that it can be filtered and sorted by.
     List {
         collection: usize,
-        arguments: Vec<(String, ArgumentRole)>,
+        filters: Vec<usize>,
+        sorts: Vec<usize>,
     },
     /// Finds rows that contain every term of `query` in `fields`.
     Search {
         collection: usize,
         fields: Vec<usize>,
+        filters: Vec<usize>,
         scan_rows_max: usize,
+    },
+    /// Groups rows and computes measures.
+    Aggregate {
+        collection: usize,
+        filters: Vec<usize>,
     },
     /// Adds a row; `fields` may be set.
     Create {
@@ -150,16 +157,6 @@ pub enum ToolOperation {
     },
 }
 
-/// The role of an argument of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArgumentRole {
-    Cursor,
-    Limit,
-    Sort,
-    Fields,
-    Filter { column: usize, comparison: Comparison },
-}
-
 impl ToolOperation {
     /// The index of the collection that it reads or writes; a statement has none.
     pub fn collection(&self) -> Option<usize> {
@@ -167,6 +164,7 @@ impl ToolOperation {
             Self::Get { collection }
             | Self::List { collection, .. }
             | Self::Search { collection, .. }
+            | Self::Aggregate { collection, .. }
             | Self::Create { collection, .. }
             | Self::Update { collection, .. }
             | Self::Delete { collection } => Some(collection),
@@ -209,9 +207,10 @@ impl Tool {
             open_world: Some(false),
         };
         match &self.operation {
-            ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Search { .. } => {
-                read_annotations()
-            }
+            ToolOperation::Get { .. }
+            | ToolOperation::List { .. }
+            | ToolOperation::Search { .. }
+            | ToolOperation::Aggregate { .. } => read_annotations(),
             ToolOperation::Statement { statement } if !contract.statements[*statement].shape.writes => {
                 read_annotations()
             }

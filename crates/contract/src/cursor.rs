@@ -15,8 +15,9 @@ const REAL: u8 = 3;
 const BLOB: u8 = 4;
 
 pub fn encode(position: &CursorPosition) -> Vec<u8> {
-    let mut out = vec![u8::from(position.sort_value.is_some())];
-    for value in position.sort_value.iter().chain(&position.key) {
+    let sorted = u8::try_from(position.sort_values.len()).expect("`bind` limits the number of sorted fields");
+    let mut out = vec![sorted];
+    for value in position.sort_values.iter().chain(&position.key) {
         match value {
             Value::Null => out.push(NULL),
             Value::Text(text) => push_value(&mut out, TEXT, text.as_bytes()),
@@ -46,7 +47,7 @@ pub fn encoded_len(value: &Value) -> usize {
 }
 
 pub fn decode(bytes: &[u8]) -> Option<CursorPosition> {
-    let (has_sorted, mut rest) = bytes.split_first()?;
+    let (sorted, mut rest) = bytes.split_first()?;
     let mut values = Vec::new();
     while let Some((kind, after)) = rest.split_first() {
         if *kind == NULL {
@@ -65,12 +66,12 @@ pub fn decode(bytes: &[u8]) -> Option<CursorPosition> {
         });
         rest = after;
     }
-    let sorted = match has_sorted {
-        0 => None,
-        _ if values.is_empty() => return None,
-        _ => Some(values.remove(0)),
-    };
-    Some(CursorPosition { sort_value: sorted, key: values })
+    let sorted = usize::from(*sorted);
+    if values.len() < sorted {
+        return None;
+    }
+    let key = values.split_off(sorted);
+    Some(CursorPosition { sort_values: values, key })
 }
 
 #[cfg(test)]
@@ -89,11 +90,12 @@ mod tests {
             Value::Real(-0.5),
             Value::Blob(vec![0, 255]),
         ];
-        for sorted in values.iter().cloned().map(Some).chain([None]) {
+        for sorted in 0..=values.len() {
             for count in 0..=values.len() {
-                let position = CursorPosition { sort_value: sorted.clone(), key: values[..count].to_vec() };
+                let position =
+                    CursorPosition { sort_values: values[..sorted].to_vec(), key: values[..count].to_vec() };
                 let bytes = encode(&position);
-                let sizes = position.sort_value.iter().chain(&position.key).map(encoded_len);
+                let sizes = position.sort_values.iter().chain(&position.key).map(encoded_len);
                 assert_eq!(bytes.len(), 1 + sizes.sum::<usize>());
                 assert_eq!(decode(&bytes).as_ref(), Some(&position));
                 for cut in 0..bytes.len() {

@@ -250,7 +250,14 @@ impl Field {
 
     /// Writes a value for the text of a result.
     pub fn write_readable(&self, out: &mut String, cell: ValueRef<'_>) {
-        match (self.data_type, cell) {
+        write_readable(out, self.data_type, cell);
+    }
+}
+
+/// Writes a value of a type for the text of a result.
+pub(crate) fn write_readable(out: &mut String, kind: DataType, cell: ValueRef<'_>) {
+    {
+        match (kind, cell) {
             (_, ValueRef::Null) => {}
             (DataType::Boolean, ValueRef::Integer(n)) => out.push_str(if n == 0 { "false" } else { "true" }),
             (_, ValueRef::Text(text)) => out.push_str(text),

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::compile::{DEFAULT_FIELDS_MAX, null_setting};
+use crate::data_type::DataType;
 use crate::humanize::pluralize;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
@@ -172,18 +173,22 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     let has_key = render_key(out, table, &columns);
     *out += "# What one row is, in one sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
-    *out += "# The operations: get one row by its key, list rows in pages";
+    *out += "# The operations: get one row by its key, list and search rows in pages, count and add up rows in groups";
     *out += match (table.read_only_reason(), kind.is_read_only(), has_key) {
         (None, false, true) => {
-            "; add search, create, update and\n# delete to allow them. With confirm = \"ask\" the user must approve each update and delete.\n"
+            ".\n# Add create, update and delete to allow them. With confirm = \"ask\" the user must approve each update and delete.\n"
         }
-        _ => "; add search to allow it.\n",
+        _ => ".\n",
     };
-    let operations =
-        Operation::DEFAULT.into_iter().filter(|operation| *operation != Operation::Get || has_key);
+    let has_texts = table.columns.iter().any(|column| column.data_type == DataType::Text);
+    let operations = Operation::DEFAULT.into_iter().filter(|operation| match operation {
+        Operation::Get => has_key,
+        Operation::Search => has_texts,
+        _ => true,
+    });
     *out += &format!("#operations = {}\n", toml_array(operations.map(|one| one.as_str().to_owned())));
     let names = || columns.scalar_names().take(DEFAULT_FIELDS_MAX);
-    *out += "# The fields that a list can be filtered by. `true` is all, `false` is none.\n";
+    *out += "# The fields that rows can be filtered by. `true` is all, `false` is none.\n";
     *out += &format!("#filters = {}\n", toml_array(names()));
     *out += "# The fields that a list can be sorted by.\n";
     *out += &format!("#sort = {}\n", toml_array(names()));

@@ -10,6 +10,7 @@
 //!
 //! This crate does no I/O. A `$ref` that leaves its schema is an error and is never fetched.
 
+pub mod aggregate;
 pub mod bind;
 mod canonical;
 pub mod column_format;
@@ -47,8 +48,8 @@ mod value;
 
 pub use column_format::ColumnFormat;
 pub use contract::{
-    Argument, ArgumentRole, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport,
-    RateLimit, Returns, Statement, Tool, ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
+    Argument, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, RateLimit,
+    Returns, Statement, Tool, ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
 };
 pub use data_type::DataType;
 pub use header_params::{HeaderParam, header_params};

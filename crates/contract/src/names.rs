@@ -18,7 +18,8 @@ pub const ARGUMENT_CHARS_MAX: usize = 64;
 /// The maximum length of a field name: `_min` and `_max` are appended to it.
 pub const FIELD_CHARS_MAX: usize = ARGUMENT_CHARS_MAX - 4;
 pub const COLLECTION_CHARS_MAX: usize = 40;
-pub const TOOL_CHARS_MAX: usize = 48;
+/// `aggregate_` and the longest name of a collection.
+pub const TOOL_CHARS_MAX: usize = COLLECTION_CHARS_MAX + 10;
 pub const SERVER_CHARS_MAX: usize = 128;
 
 /// Names of arguments and result members that are not fields. A field of such a name gets a `_` appended, even if

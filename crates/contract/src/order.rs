@@ -31,29 +31,86 @@ fn boolean_as_integer(cell: ValueRef<'_>) -> ValueRef<'_> {
     }
 }
 
-/// Whether a row's value passes a filter. Timestamps are compared as points in time: `2026-01-01 00:00:00` equals
-/// `2026-01-01T00:00:00`.
+/// Whether a row's value passes a filter with this one operand. A row without a value passes none. Timestamps are compared
+/// as points in time: `2026-01-01 00:00:00` equals `2026-01-01T00:00:00`, and a date stands for its whole day.
+///
+/// For `NotEquals`, `IsNull` and `IsNotNull` see [`crate::source::Filter::matches`].
 pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bound: ValueRef<'_>) -> bool {
-    let order = match (kind, value, bound) {
-        (_, ValueRef::Null, _) | (_, _, ValueRef::Null) => return false,
+    if value == ValueRef::Null || bound == ValueRef::Null {
+        return false;
+    }
+    if matches!(test, Comparison::Contains | Comparison::StartsWith) {
+        return matches_text(test, value, bound);
+    }
+    let (from, to) = match (kind, value, bound) {
         (DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(a), ValueRef::Text(b)) => {
-            match (timestamp_sort_key(a), timestamp_sort_key(b)) {
-                (Some(a), Some(b)) => a.cmp(&b),
-                _ => compare(kind, value, bound),
+            match (timestamp_sort_key(a), timestamp_range(b)) {
+                (Some(a), Some((first, last))) => (a.cmp(&first), a.cmp(&last)),
+                _ => (compare(kind, value, bound), compare(kind, value, bound)),
             }
         }
-        _ => compare(kind, value, bound),
+        _ => {
+            let order = compare(kind, value, bound);
+            (order, order)
+        }
     };
     match test {
-        Comparison::Equals => order.is_eq(),
-        Comparison::AtLeast => order.is_ge(),
-        Comparison::AtMost => order.is_le(),
+        Comparison::Equals => from.is_ge() && to.is_le(),
+        Comparison::AtLeast => from.is_ge(),
+        Comparison::AtMost => to.is_le(),
+        Comparison::NotEquals => from.is_lt() || to.is_gt(),
+        Comparison::Contains | Comparison::StartsWith | Comparison::IsNull | Comparison::IsNotNull => false,
     }
 }
 
 /// The sort key of a timestamp: seconds since 1970, in UTC if it has a time zone, and nanoseconds.
 pub fn timestamp_sort_key(text: &str) -> Option<(i64, u32)> {
     Temporal::parse(text.as_bytes()).map(Temporal::sort_key)
+}
+
+/// The first and the last sort key that a filter's timestamp stands for: a date is its whole day.
+pub fn timestamp_range(text: &str) -> Option<((i64, u32), (i64, u32))> {
+    const LAST_SECOND: i64 = 86_399;
+    const LAST_NANOS: u32 = 999_999_999;
+    let at = Temporal::parse(text.as_bytes())?;
+    let first = at.sort_key();
+    Some(match at {
+        Temporal::Date(_) => (first, (first.0 + LAST_SECOND, LAST_NANOS)),
+        Temporal::DateTime(_) => (first, first),
+    })
+}
+
+/// Whether the text of a row contains or starts with another one, in lower case. Values that are neither text nor number
+/// do not.
+pub fn matches_text(test: Comparison, value: ValueRef<'_>, lowercase: ValueRef<'_>) -> bool {
+    let ValueRef::Text(wanted) = lowercase else { return false };
+    let number;
+    let text = match value {
+        ValueRef::Text(text) => text,
+        ValueRef::Integer(n) => {
+            number = n.to_string();
+            &number
+        }
+        ValueRef::Real(n) => {
+            number = n.to_string();
+            &number
+        }
+        ValueRef::Null | ValueRef::Blob(_) => return false,
+    };
+    let is_prefix = test == Comparison::StartsWith;
+    if text.is_ascii() {
+        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+        let starts = |at: usize| text[at..at + wanted.len()].eq_ignore_ascii_case(wanted);
+        let Some(last) = text.len().checked_sub(wanted.len()) else { return false };
+        return if is_prefix { starts(0) } else { (0..=last).any(starts) };
+    }
+    let text = to_lowercase(text);
+    if is_prefix { text.starts_with(wanted) } else { text.contains(wanted) }
+}
+
+/// Lowers one character at a time, so that a part of a text stays a part of it: `Σ` becomes `σ` at the end of a word too.
+pub fn to_lowercase(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
 }
 
 fn is_number(kind: DataType) -> bool {

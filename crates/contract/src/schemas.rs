@@ -3,15 +3,15 @@
 use json::Json;
 use json::write::{self, ObjectWriter};
 
-use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
+use crate::aggregate::GROUP_FIELDS_MAX;
+use crate::bind::{self, FilterSuffix, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
 use crate::confirmation::is_invisible;
 use crate::contract::{
-    Argument, ArgumentRole, Collection, NOTICES_FIELD, NOTICES_MEMBER, Returns, Statement, VERSION_FIELD,
-    Versioning,
+    Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Returns, Statement, VERSION_FIELD, Versioning,
 };
-use crate::field::{Field, SchemaUse};
-use crate::names::RANGE_SUFFIXES;
-use crate::source::{Comparison, WriteCapabilities};
+use crate::data_type::DataType;
+use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};
+use crate::source::{AggregateFunction, WriteCapabilities};
 
 /// The error alternative of every output schema: some clients validate error results too.
 const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
@@ -41,40 +41,37 @@ fn key_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     }
 }
 
-/// The schema, and the role of each argument.
-pub(crate) fn list_input_schema(
-    collection: &Collection,
-    filters: &[usize],
-    sorts: &[usize],
-) -> (Json, Vec<(String, ArgumentRole)>) {
-    let mut roles = Vec::new();
-    let schema = Json::object(|schema| {
-        schema.str("type", "object");
-        schema.object("properties", |properties| {
-            for &column in filters {
-                filter_schema(properties, &mut roles, &collection.fields[column], column);
-            }
-            if !sorts.is_empty() {
-                roles.push(("sort".to_owned(), ArgumentRole::Sort));
-                properties.object("sort", |sort| sort_schema(sort, collection, sorts));
-            }
-            roles.push(("fields".to_owned(), ArgumentRole::Fields));
-            properties.object("fields", |fields| fields_schema(fields, collection));
-            roles.push(("limit".to_owned(), ArgumentRole::Limit));
-            properties.object("limit", |limit| limit_schema(limit, collection));
-            roles.push(("cursor".to_owned(), ArgumentRole::Cursor));
-            properties.object("cursor", |cursor| {
-                cursor
-                    .str("type", "string")
-                    .str("description", "cursor from the previous page's `nextCursor`");
-            });
-        });
-        schema.bool("additionalProperties", false);
-    });
-    (schema, roles)
+/// Arguments that are a field's name and a suffix. Listing each would cost more tokens than all other arguments together;
+/// the tool's description says what they mean, and `bind` checks which field takes which.
+const SUFFIX_PATTERN: &str = "_(min|max|not|contains|starts|null)$";
+
+/// How much the schema of a filter says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FilterDetail {
+    /// Its type, and its description.
+    Full,
+    Type,
+    /// Only its name, where another tool of the collection says the rest.
+    Name,
 }
 
-pub(crate) fn search_input_schema(collection: &Collection) -> Json {
+pub(crate) fn list_input_schema(collection: &Collection, filters: &[usize], sorts: &[usize]) -> Json {
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            filters_schema(properties, collection, filters, FilterDetail::Full);
+            if !sorts.is_empty() {
+                properties.object("sort", |sort| {
+                    sort.raw("type", NAMES_TYPE).str("description", &sort_description(collection, sorts));
+                });
+            }
+            paging_schema(properties, collection);
+        });
+        close_schema(schema, filters);
+    })
+}
+
+pub(crate) fn search_input_schema(collection: &Collection, filters: &[usize], has_list: bool) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -83,13 +80,99 @@ pub(crate) fn search_input_schema(collection: &Collection) -> Json {
                     .str("type", "string")
                     .str("pattern", QUERY_PATTERN)
                     .int("maxLength", QUERY_CHARS_MAX as i64);
-                query.str("description", "search terms; every term must match");
             });
-            properties.object("fields", |fields| fields_schema(fields, collection));
-            properties.object("limit", |limit| limit_schema(limit, collection));
+            let detail = if has_list { FilterDetail::Name } else { FilterDetail::Full };
+            filters_schema(properties, collection, filters, detail);
+            paging_schema(properties, collection);
         });
-        schema.raw("required", r#"["query"]"#).bool("additionalProperties", false);
+        schema.raw("required", r#"["query"]"#);
+        close_schema(schema, filters);
     })
+}
+
+pub(crate) fn aggregate_input_schema(collection: &Collection, filters: &[usize], has_list: bool) -> Json {
+    let fields = || collection.fields.iter().filter(|field| bind::is_aggregable(field));
+    let number =
+        fields().find(|field| bind::accepts(AggregateFunction::Sum, field) && !is_key(collection, field));
+    let date = fields().find(|field| bind::has_date_units(field));
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            properties.object("group", |group| {
+                let description = match date {
+                    Some(date) => format!(
+                        "up to {GROUP_FIELDS_MAX} columns; dates by _year, _quarter, _month, _week or _day: {}_month",
+                        date.name
+                    ),
+                    None => format!("up to {GROUP_FIELDS_MAX} columns"),
+                };
+                group.raw("type", NAMES_TYPE).str("description", &description);
+            });
+            properties.object("measures", |measures| {
+                let description = match number {
+                    Some(number) => {
+                        format!("count (default), or sum_, avg_, min_, max_, distinct_ of a column: sum_{}", number.name)
+                    }
+                    None => "count (default), or min_, max_, distinct_ of a column".to_owned(),
+                };
+                measures.raw("type", NAMES_TYPE).str("description", &description);
+            });
+            properties.object("having", |having| {
+                let example = number.map_or("count_min".to_owned(), |number| format!("sum_{}_min", number.name));
+                having.str("type", "object").str("description", &format!("bounds of measures: {example}"));
+            });
+            properties.object("sort", |sort| {
+                sort.raw("type", NAMES_TYPE).str("description", "groups or measures; -count: descending");
+            });
+            properties.object("limit", |limit| limit_schema(limit, collection));
+            let detail = if has_list { FilterDetail::Type } else { FilterDetail::Full };
+            for &column in filters {
+                let field = &collection.fields[column];
+                filter_schema(properties, &bind::filter_argument(field), field, detail);
+            }
+        });
+        close_schema(schema, filters);
+    })
+}
+
+fn is_key(collection: &Collection, field: &Field) -> bool {
+    collection.key_fields().any(|key| key.name == field.name)
+}
+
+/// A name, or an array of names. `bind` checks them: the names are those of the filters, so the schema need not repeat them.
+const NAMES_TYPE: &str = r#"["string","array"]"#;
+
+/// `fields`, `limit` and `cursor`.
+fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
+    properties.object("fields", |fields| {
+        fields.str("type", "array").raw("items", r#"{"type":"string"}"#);
+        fields.str("description", "columns to return; default: all");
+    });
+    properties.object("limit", |limit| limit_schema(limit, collection));
+    properties.object("cursor", |cursor| {
+        cursor.str("type", "string").str("description", "`nextCursor` of the previous page");
+    });
+}
+
+/// No other arguments than the properties, and fields with a suffix if there are filters.
+fn close_schema(schema: &mut ObjectWriter<'_>, filters: &[usize]) {
+    if !filters.is_empty() {
+        schema.object("patternProperties", |patterns| {
+            patterns.raw(SUFFIX_PATTERN, "{}");
+        });
+    }
+    schema.bool("additionalProperties", false);
+}
+
+fn sort_description(collection: &Collection, sorts: &[usize]) -> String {
+    let fields = &collection.fields;
+    let by_any = fields.iter().filter(|field| field.data_type.is_scalar()).count() == sorts.len();
+    let name = sorts.first().map_or("", |at| fields[*at].name.as_str());
+    if by_any {
+        return format!("columns; -{name}: descending");
+    }
+    let names: Vec<&str> = sorts.iter().map(|at| fields[*at].name.as_str()).collect();
+    format!("{}; -{name}: descending", names.join(", "))
 }
 
 /// A new row: `fields` may be given, `required` must be.
@@ -213,51 +296,70 @@ pub(crate) fn statement_input_schema(statement: &Statement) -> Json {
 
 fn limit_schema(limit: &mut ObjectWriter<'_>, collection: &Collection) {
     limit.str("type", "integer").int("minimum", 1).int("maximum", collection.rows_max as i64);
-    limit.int("default", collection.rows_max as i64).str("description", "rows per page");
 }
 
-fn filter_schema(
+fn filters_schema(
     properties: &mut ObjectWriter<'_>,
-    roles: &mut Vec<(String, ArgumentRole)>,
-    field: &Field,
-    column: usize,
+    collection: &Collection,
+    filters: &[usize],
+    detail: FilterDetail,
 ) {
-    roles.push((field.name.clone(), ArgumentRole::Filter { column, comparison: Comparison::Equals }));
-    properties.object(&field.name, |out| {
-        field.write_schema(out, SchemaUse::Lookup, field_description(field, true).as_deref())
-    });
-    if !has_range_arguments(field) {
-        return;
-    }
-    for (suffix, comparison) in RANGE_SUFFIXES.into_iter().zip([Comparison::AtLeast, Comparison::AtMost]) {
-        let name = format!("{}{suffix}", field.name);
-        // The tool's description says once what `_min` and `_max` mean.
-        properties.object(&name, |out| field.write_schema(out, SchemaUse::Lookup, None));
-        roles.push((name, ArgumentRole::Filter { column, comparison }));
+    for &column in filters {
+        let field = &collection.fields[column];
+        filter_schema(properties, &field.name, field, detail);
     }
 }
 
-/// Whether a filter on this field comes with `_min` and `_max`.
-pub(crate) fn has_range_arguments(field: &Field) -> bool {
-    field.data_type.has_range() && field.allowed.is_empty()
-}
-
-fn sort_schema(sort: &mut ObjectWriter<'_>, collection: &Collection, sorts: &[usize]) {
-    sort.str("type", "string");
-    let names = sorts.iter().map(|at| &collection.fields[*at].name);
-    let both = names.flat_map(|name| [name.clone(), format!("-{name}")]);
-    sort.array("enum", both, |out, name| write::string(out, &name));
-    sort.str("description", "sort order; prefix `-` for descending");
-}
-
-fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
-    fields.str("type", "array");
-    fields.object("items", |items| {
-        let names = collection.fields.iter().map(|field| field.name.as_str());
-        let version = collection.has_version_field().then_some(VERSION_FIELD);
-        items.array("enum", names.chain(version), write::string);
+/// A value, or an array of values of which one must match.
+fn filter_schema(properties: &mut ObjectWriter<'_>, name: &str, field: &Field, detail: FilterDetail) {
+    properties.object(name, |out| {
+        if detail != FilterDetail::Name {
+            filter_type(out, field);
+        }
+        if detail == FilterDetail::Full {
+            let description = field_description(field, true);
+            let is_time = matches!(field.data_type, DataType::Timestamp | DataType::LocalTimestamp);
+            let time = is_time.then(|| "timestamp, or a date for the whole day".to_owned());
+            out.maybe_str("description", description.or(time).as_deref());
+        }
+        if field.sensitive {
+            out.bool(SENSITIVE_KEYWORD, true);
+        }
     });
-    fields.int("minItems", 1).bool("uniqueItems", true).str("description", "fields to return; default: all");
+    // A pattern cannot say which arguments must not be logged.
+    for suffix in FilterSuffix::ALL.into_iter().filter(|suffix| field.sensitive && suffix.applies_to(field)) {
+        properties.object(&format!("{name}{}", suffix.as_str()), |out| {
+            out.bool(SENSITIVE_KEYWORD, true);
+        });
+    }
+}
+
+fn filter_type(out: &mut ObjectWriter<'_>, field: &Field) {
+    let types: &[&str] = match field.data_type {
+        DataType::Integer => &["integer", "array"],
+        DataType::Number => &["number", "array"],
+        DataType::Boolean => &["boolean", "array"],
+        // By their digits, so that a number is as good as a string.
+        DataType::Int64 | DataType::Decimal => &["number", "string", "array"],
+        DataType::Text
+        | DataType::Date
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Json
+        | DataType::Blob => &["string", "array"],
+    };
+    let mixed = (field.mixed && !types.contains(&"string")).then_some(&"string");
+    out.array("type", types.iter().chain(mixed), |out, name| write::string(out, name));
+    if !field.allowed.is_empty() {
+        out.object("items", |items| {
+            items.array("enum", field.allowed.iter().map(Json::as_str), |out, value| {
+                out.extend_from_slice(value.as_bytes());
+            });
+        });
+    } else if !field.mixed {
+        let format = if field.data_type == DataType::Date { Some("date") } else { field.format.as_deref() };
+        out.maybe_str("format", format);
+    }
 }
 
 pub(crate) fn get_output_schema(collection: &Collection) -> Json {
@@ -275,43 +377,67 @@ pub(crate) fn get_output_schema(collection: &Collection) -> Json {
 pub(crate) fn list_output_schema(collection: &Collection) -> Json {
     or_error(|page| {
         page.object("properties", |properties| {
-            items_schema(properties, collection, ItemFields::Selected);
-            properties.object("nextCursor", |cursor| {
-                cursor.str("type", "string");
-                cursor.str("description", "pass as `cursor` to get the next page; absent on the last page");
-            });
-            truncated_schema(properties);
-            properties.object("total", |total| {
-                total.str("type", "integer").str("description", "number of matching rows");
-            });
-            properties.object("total_at_least", |total| {
-                total.str("type", "integer").str(
-                    "description",
-                    "at least this many rows match; replaces `total` when counting stopped early",
-                );
-            });
-            if collection.notices.in_reads {
-                notices_schema(properties, NOTICES_MEMBER);
-            }
+            page_members_schema(properties, collection);
         });
         page.raw("required", r#"["items","truncated"]"#);
         page.bool("additionalProperties", false);
     })
 }
 
+/// The members of a page of rows.
+fn page_members_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
+    items_schema(properties, collection, ItemFields::Selected);
+    properties.object("nextCursor", |cursor| {
+        cursor.str("type", "string");
+        cursor.str("description", "pass as `cursor` to get the next page; absent on the last page");
+    });
+    truncated_schema(properties);
+    properties.object("total", |total| {
+        total.str("type", "integer").str("description", "number of matching rows");
+    });
+    properties.object("total_at_least", |total| {
+        total.str("type", "integer").str(
+            "description",
+            "at least this many rows match; replaces `total` when counting stopped early",
+        );
+    });
+    if collection.notices.in_reads {
+        notices_schema(properties, NOTICES_MEMBER);
+    }
+}
+
 pub(crate) fn search_output_schema(collection: &Collection) -> Json {
     or_error(|output| {
         output.object("properties", |properties| {
-            items_schema(properties, collection, ItemFields::Selected);
-            truncated_schema(properties);
+            page_members_schema(properties, collection);
             properties.object("searched", |searched| {
                 searched.str("type", "string").str("description", "`all`, or the number of rows searched");
             });
+        });
+        output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
+    })
+}
+
+/// One object for each group, with the groups and measures that the caller asked for.
+pub(crate) fn aggregate_output_schema(collection: &Collection) -> Json {
+    or_error(|output| {
+        output.object("properties", |properties| {
+            properties.object("items", |items| {
+                items.str("type", "array").int("maxItems", collection.rows_max as i64);
+                items.object("items", |item| {
+                    item.str("type", "object");
+                    item.raw("additionalProperties", r#"{"type":["string","number","boolean","null"]}"#);
+                });
+            });
+            properties.object("groups_total", |total| {
+                total.str("type", "integer").str("description", "number of groups that pass `having`");
+            });
+            truncated_schema(properties);
             if collection.notices.in_reads {
                 notices_schema(properties, NOTICES_MEMBER);
             }
         });
-        output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
+        output.raw("required", r#"["items","groups_total","truncated"]"#).bool("additionalProperties", false);
     })
 }
 

@@ -4,8 +4,10 @@
 //! compiler builds the contract. Then it prepares, once, what calls will use: a [`Reader`] and a [`Writer`] for each
 //! collection, a [`PreparedStatement`] for each of the author's statements.
 
+mod aggregate;
 mod capabilities;
 mod location;
+mod query;
 mod transaction;
 
 use std::fmt;
@@ -16,10 +18,15 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::infer::DeclaredFormats;
 use crate::manifest::{DeclaredLayout, Operation};
-use crate::value::{Value, ValueRef};
+use crate::value::ValueRef;
 
+pub use aggregate::{
+    Aggregate, AggregateFunction, AggregateSort, DateUnit, GROUPS_MAX, GroupColumn, GroupRow, Groups, Having,
+    Measure, SortTarget,
+};
 pub use capabilities::{WriteCapabilities, WriteSupport};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
+pub use query::{Comparison, CursorPosition, Filter, Query, ReadRequest, Sort};
 pub use transaction::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
     StatementTransaction, Transaction, TransactionOptions, Verdict, WriteError, WriteOutcome, Writer,
@@ -459,13 +466,19 @@ pub trait Reader: Send + Sync {
         self.list(query, row)
     }
 
-    /// Passes rows that contain every term to `row` until `row` stops: the best match first with an index, else in
-    /// the order of the table.
+    /// Groups the rows that pass the filters, and computes the measures of each group.
+    fn aggregate(&self, aggregate: &Aggregate<'_>) -> Result<Groups, SourceError> {
+        let _ = aggregate;
+        Err(SourceError::read_only())
+    }
+
+    /// Passes rows that contain every term and pass the filters to `row` until `row` stops: the best match first with an
+    /// index, else in an order that stays the same from page to page.
     fn search(
         &self,
         search: &Search<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-    ) -> Result<SearchCoverage, SourceError> {
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<SearchOutcome, SourceError> {
         let _ = (search, row);
         Err(SourceError::read_only())
     }
@@ -496,6 +509,10 @@ pub struct Search<'a> {
     pub terms: Vec<&'a str>,
     /// Indexes into the shape's columns.
     pub columns: &'a [usize],
+    /// A row must pass all of them.
+    pub filters: Vec<Filter<'a>>,
+    /// Start after this row.
+    pub after: Option<&'a CursorPosition>,
     /// No more rows than this are needed.
     pub rows_max: usize,
     /// Without an index, no more rows than this are scanned.
@@ -503,6 +520,24 @@ pub struct Search<'a> {
     pub cancelled: Option<&'a CancelFlag>,
     /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
+}
+
+/// What a search found out besides its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchOutcome {
+    pub coverage: SearchCoverage,
+    /// How many rows match, regardless of [`Search::after`].
+    pub total: Total,
+    pub cursor: SearchCursor,
+}
+
+/// What the cursor of a search holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchCursor {
+    /// The row, as in a list.
+    Row,
+    /// Only [`RowPosition::row_number`], as its one sort value.
+    Position,
 }
 
 /// How many rows a search covered.
@@ -637,59 +672,6 @@ pub struct RowPosition {
     pub ties: u32,
 }
 
-/// The kind of read that a caller is about to make.
-#[derive(Debug)]
-pub enum ReadRequest<'a> {
-    Get,
-    List(&'a Query<'a>),
-}
-
-/// Which rows to list, in which order. The key breaks ties of the sort. Rows without a value in the sorted column
-/// come last in both directions.
-#[derive(Debug, Default)]
-pub struct Query<'a> {
-    pub filters: Vec<Filter<'a>>,
-    pub sort: Option<Sort>,
-    /// Start after this row.
-    pub after: Option<&'a CursorPosition>,
-    /// No more rows than this are needed.
-    pub rows_max: usize,
-    /// Set when the caller has gone away; the work should stop.
-    pub cancelled: Option<&'a CancelFlag>,
-    /// Counts the scanned rows, for progress notifications.
-    pub progress: Option<&'a std::sync::atomic::AtomicU64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Filter<'a> {
-    /// The index in the shape's columns.
-    pub column: usize,
-    pub comparison: Comparison,
-    pub value: ValueRef<'a>,
-}
-
-/// How a filter compares a row's value with its own. A row without a value passes no filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    Equals,
-    AtLeast,
-    AtMost,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Sort {
-    pub column: usize,
-    pub descending: bool,
-}
-
-/// Where a page ended: the last row's sort value, if there is a sort, and its key. In a table without a key, its
-/// [`RowPosition`] as two integers; if the table has changed since, the cursor is a [`SourceError::StaleCursor`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct CursorPosition {
-    pub sort_value: Option<Value>,
-    pub key: Vec<Value>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowFlow {
     Continue,
@@ -718,6 +700,11 @@ pub enum SourceError {
     /// The cursor of a table without a key, which has changed since.
     #[error("the data has changed since this cursor was issued; start again without a cursor")]
     StaleCursor,
+    /// An aggregate would have more groups, or more different values to count, than fit in memory.
+    #[error(
+        "there are more than {groups_max} groups or different values; add filters, or group by fewer fields"
+    )]
+    TooManyGroups { groups_max: usize },
     #[error("cancelled")]
     Cancelled,
     /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.

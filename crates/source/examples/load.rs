@@ -99,10 +99,10 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
     println!("keyed read     {:>8.0} ns, {found} found", took.as_nanos() as f64 / keys.len() as f64);
     // Where the page ends.
     let list = |name: &str, query: &Query<'_>| -> Fallible<CursorPosition> {
-        let mut last = CursorPosition { sort_value: None, key: Vec::new() };
+        let mut last = CursorPosition { sort_values: Vec::new(), key: Vec::new() };
         let (took, total) = timed(|| {
             Ok(reader.list(query, &mut |cells, _| {
-                last.sort_value = query.sort.map(|sort| cells[sort.column].to_value());
+                last.sort_values = query.sort.iter().map(|sort| cells[sort.column].to_value()).collect();
                 last.key = vec![cells[0].to_value()];
                 RowFlow::Continue
             })?)
@@ -111,7 +111,7 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
         Ok(last)
     };
     let by = |column, descending| Query {
-        sort: Some(Sort { column, descending }),
+        sort: vec![Sort { column, descending }],
         rows_max: 50,
         ..Query::default()
     };
@@ -121,9 +121,9 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
     list("by date", &by(DATE, true))?;
     let last = list("by balance", &by(BALANCE, true))?;
     list("page of it", &Query { after: Some(&last), ..by(BALANCE, true) })?;
-    let filter = Filter { column: VISITS, comparison: Comparison::AtLeast, value: ValueRef::Integer(900) };
+    let filter = Filter::new(VISITS, Comparison::AtLeast, ValueRef::Integer(900));
     list("filter all", &Query { filters: vec![filter], rows_max: usize::MAX, ..Query::default() })?;
-    let none = Filter { column: PLAN, comparison: Comparison::Equals, value: ValueRef::Text("gold") };
+    let none = Filter::new(PLAN, Comparison::Equals, ValueRef::Text("gold"));
     list("filter none", &Query { filters: vec![none], rows_max: 50, ..Query::default() })?;
     Ok(())
 }

@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let shape = TableShape { table: "customers".into(), columns, key: vec![0] };
         let reader = source.reader(&shape)?;
         for (name, sort) in [("by key", None), ("by signup", Some(Sort { column: 3, descending: true }))] {
-            let query = Query { sort, rows_max: 50, ..Query::default() };
+            let query = Query { sort: sort.into_iter().collect(), rows_max: 50, ..Query::default() };
             let mut best = f64::MAX;
             for _ in 0..RUNS / 10 {
                 let start = Instant::now();

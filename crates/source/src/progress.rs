@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use contract::source::{Query, Search, SourceError};
+use contract::source::{Aggregate, Query, Search, SourceError};
 
 /// The scan checks for cancellation and reports progress once per this many rows.
 const ROWS_PER_CHECK: u32 = 4096;
@@ -23,6 +23,14 @@ impl<'a> ScanProgress<'a> {
         Self { cancelled: search.cancelled.map(|flag| &**flag), progress: search.progress, unreported: 0 }
     }
 
+    pub(crate) fn for_aggregate(aggregate: &Aggregate<'a>) -> Self {
+        Self {
+            cancelled: aggregate.cancelled.map(|flag| &**flag),
+            progress: aggregate.progress,
+            unreported: 0,
+        }
+    }
+
     /// Counts one row. Fails with `Cancelled` if the caller has gone away.
     #[inline]
     pub(crate) fn count_row(&mut self) -> Result<(), SourceError> {
@@ -31,6 +39,12 @@ impl<'a> ScanProgress<'a> {
         }
         self.unreported += 1;
         Ok(())
+    }
+
+    /// Counts several rows at once.
+    pub(crate) fn count_rows(&mut self, rows: u32) -> Result<(), SourceError> {
+        self.unreported += rows;
+        self.check_cancelled()
     }
 
     #[cold]

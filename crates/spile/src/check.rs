@@ -160,7 +160,10 @@ fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Di
 
 fn operation_writes(contract: &Contract, operation: &ToolOperation) -> bool {
     match operation {
-        ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Search { .. } => false,
+        ToolOperation::Get { .. }
+        | ToolOperation::List { .. }
+        | ToolOperation::Search { .. }
+        | ToolOperation::Aggregate { .. } => false,
         ToolOperation::Create { .. } | ToolOperation::Update { .. } | ToolOperation::Delete { .. } => true,
         ToolOperation::Statement { statement } => contract.statements[*statement].shape.writes,
     }

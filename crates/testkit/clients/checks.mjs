@@ -53,7 +53,7 @@ export async function check(args, client, version, asked) {
         assert.equal(names.length, 10, names.join());
         await checkLookup(client, version);
     } else if (args.fixture === 'customers') {
-        assert.deepEqual(names, ['lookup_customer', 'list_customers']);
+        assert.deepEqual(names, ['lookup_customer', 'list_customers', 'search_customers', 'aggregate_customers']);
         await checkCustomers(client, version);
     } else {
         await checkSimpleText(client);

@@ -61,7 +61,7 @@ async def check(args: argparse.Namespace) -> None:
             assert len(names) == 10, names
             await check_lookup(client)
         elif args.fixture == "customers":
-            assert names == {"lookup_customer", "list_customers"}, names
+            assert names == {"lookup_customer", "list_customers", "search_customers", "aggregate_customers"}, names
             await check_customers(client)
         else:
             await check_simple_text(client)

@@ -86,7 +86,11 @@ async fn converse(fixture: &str, protocol: &str, target: &Target) -> Result<(), 
         check_lookup(&client, &version).await?;
     } else if fixture == "customers" {
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-        same("tools", &names, &vec!["lookup_customer", "list_customers"])?;
+        same(
+            "tools",
+            &names,
+            &vec!["lookup_customer", "list_customers", "search_customers", "aggregate_customers"],
+        )?;
         check_customers(&client, &version).await?;
     } else {
         let result = call(&client, "test_simple_text", json!({})).await?;

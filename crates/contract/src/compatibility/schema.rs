@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 
+use json::Json;
 use serde_json::{Map, Value};
 
 use super::Compatibility;
 use crate::field::SENSITIVE_KEYWORD;
 use crate::humanize::join_truncated;
 use crate::schemas::VALUES_PREFIX;
+use crate::validate::CompiledSchema;
 
 /// A reason names no more values than this.
 const SHOWN_MAX: usize = 8;
@@ -192,6 +194,7 @@ impl SchemaComparer<'_> {
             is.get("items").unwrap_or(&ANY_SCHEMA),
         );
         self.compare_any_of(at, was.get("anyOf"), is.get("anyOf"));
+        self.compare_patterns(at, was, is);
         let keywords: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
         for keyword in keywords {
             let is_known =
@@ -295,6 +298,9 @@ impl SchemaComparer<'_> {
         for (name, property) in &old {
             match (new.get(name), self.side) {
                 (Some(now), _) => self.compare_schemas(&format!("{at}.{name}"), property, now),
+                (None, SchemaSide::Input) if let Some(now) = matching_pattern(is, name) => {
+                    self.compare_schemas(&format!("{at}.{name}"), property, now);
+                }
                 (None, SchemaSide::Input) => {
                     let reason = if is.get("additionalProperties") == Some(&Value::Bool(false)) {
                         "the argument was removed; calls with it are refused"
@@ -390,6 +396,29 @@ impl SchemaComparer<'_> {
         }
     }
 
+    /// `patternProperties`: each pattern is compared with the same one.
+    fn compare_patterns(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
+        let empty = Map::new();
+        let patterns =
+            |of: &Map<String, Value>| of.get(PATTERNS).and_then(Value::as_object).unwrap_or(&empty).clone();
+        let (old, new) = (patterns(was), patterns(is));
+        for (pattern, schema) in &old {
+            match new.get(pattern) {
+                Some(now) => self.compare_schemas(&format!("{at}./{pattern}/"), schema, now),
+                None => {
+                    let what = format!("names that match `{pattern}` are no longer allowed");
+                    self.report_change(&SchemaChange::Narrowed, at, &what);
+                }
+            }
+        }
+        for pattern in new.keys().filter(|pattern| !old.contains_key(*pattern)) {
+            // Where other names were allowed, the pattern may forbid some of their values.
+            let was_closed = was.get("additionalProperties") == Some(&Value::Bool(false));
+            let change = if was_closed { SchemaChange::Widened } else { SchemaChange::Unknown };
+            self.report_change(&change, at, &format!("names that match `{pattern}` are allowed now"));
+        }
+    }
+
     /// `anyOf`: alternatives in both are skipped; the others are compared in pairs if their number is the same.
     fn compare_any_of(&mut self, at: &str, was: Option<&Value>, is: Option<&Value>) {
         if was == is {
@@ -443,7 +472,7 @@ const BOUNDS: &[(&str, BoundSide)] = &[
 ];
 
 /// Keywords that are compared above, besides `BOUNDS`.
-const COMPARED_KEYWORDS: [&str; 13] = [
+const COMPARED_KEYWORDS: [&str; 14] = [
     "additionalProperties",
     "anyOf",
     "const",
@@ -452,12 +481,32 @@ const COMPARED_KEYWORDS: [&str; 13] = [
     "format",
     "items",
     "pattern",
+    PATTERNS,
     "properties",
     "required",
     "type",
     "uniqueItems",
     SENSITIVE_KEYWORD,
 ];
+
+const PATTERNS: &str = "patternProperties";
+
+/// The schema of an argument that the properties do not name but a pattern allows.
+fn matching_pattern<'s>(schema: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+    let patterns = schema.get(PATTERNS)?.as_object()?;
+    let matches = |pattern: &str| {
+        let names = Json::object(|schema| {
+            schema.object("propertyNames", |names| {
+                names.str("pattern", pattern);
+            });
+        });
+        let named = Json::object(|named| {
+            named.bool(name, true);
+        });
+        CompiledSchema::compile(&names).is_ok_and(|names| names.is_valid(&named))
+    };
+    patterns.iter().find(|(pattern, _)| matches(pattern)).map(|(_, schema)| schema)
+}
 
 /// `true` is a schema without keywords.
 fn schema_keywords<'a>(schema: &'a Value, empty: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {

@@ -262,11 +262,15 @@ impl<'m> Compiler<'m> {
         shape: &TableShape,
         fields: &[Field],
     ) -> Vec<usize> {
+        if !has_operation(declared, Operation::Search) {
+            return Vec::new();
+        }
         let operation = declared.operations.iter().flatten().find(|one| one.value == Operation::Search);
-        let Some(operation) = operation else { return Vec::new() };
         let texts = || (0..fields.len()).filter(|at| fields[*at].data_type == DataType::Text);
         let searched: Vec<usize> = match (&declared.search, &table.search) {
             (FieldSelection::None, _) => {
+                // Without `operations` this is how a search is switched off.
+                let Some(operation) = operation else { return Vec::new() };
                 let message =
                     format!("`{}` has the operation `search` and `search = false`", declared.name.value);
                 let help = "choose fields with `search = [\"…\"]`, or remove the operation";
@@ -283,7 +287,7 @@ impl<'m> Compiler<'m> {
             }
             (FieldSelection::Default | FieldSelection::All, _) => texts().collect(),
         };
-        if searched.is_empty() {
+        if let (true, Some(operation)) = (searched.is_empty(), operation) {
             let message = format!("`{}` has no text field to search", declared.name.value);
             let help = "remove the operation `search`, or declare a field with `as = \"text\"`";
             self.error(&operation.location, message, help.into());

@@ -2,7 +2,9 @@
 
 use super::collection::{ToolFields, has_operation};
 use super::{CompiledTool, Compiler};
+use crate::bind::FilterSuffix;
 use crate::contract::{Collection, Confirm, Tool, ToolOperation};
+use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::humanize::{capitalize, join_or_truncated, join_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
@@ -38,6 +40,17 @@ impl<'m> Compiler<'m> {
                     let message =
                         format!("`{}` does not have the operation `{}`", collection.name, operation.as_str());
                     self.error(&uses.location, message, "add it to the collection's `operations`".into());
+                }
+                continue;
+            }
+            // Only a default operation has nothing to search.
+            if operation == Operation::Search
+                && tool_fields.search.is_empty()
+                && declared.operations.is_none()
+            {
+                for (_, uses) in renamed {
+                    let message = format!("`{}` has no text field to search", collection.name);
+                    self.error(&uses.location, message, "remove the tool".into());
                 }
                 continue;
             }
@@ -110,7 +123,7 @@ impl<'m> Compiler<'m> {
         match location {
             Some(location) => self.error(location, message, help.into()),
             None => {
-                let note = Diagnostic::note(format!("{message}; it can only be listed"));
+                let note = Diagnostic::note(format!("{message}; it has no `get`"));
                 self.diagnostics.push(note.at(&declared.name.location).help(help));
             }
         }
@@ -178,6 +191,7 @@ impl CollectionLabels {
             Operation::Get => format!("Row of {short}"),
             Operation::List => format!("Rows of {short}"),
             Operation::Search => format!("Search in {short}"),
+            Operation::Aggregate => format!("Totals of {short}"),
             Operation::Create => format!("New row in {short}"),
             Operation::Update => format!("Update a row of {short}"),
             Operation::Delete => format!("Delete a row of {short}"),
@@ -204,12 +218,18 @@ impl ToolBuilder<'_> {
         match operation {
             Operation::Get => format!("Get one row of {data} by {}.", self.key_names()),
             Operation::List => format!("List rows of {data}, one page at a time.{}", self.filter_sentence()),
+            Operation::Aggregate => {
+                let filters = self.filter_reference();
+                let zone = if self.has_time_zones() { " Dates are in UTC." } else { "" };
+                format!("Count rows of {data}, or add up and group them, in one call.{zone}{filters}")
+            }
             Operation::Search => {
                 let fields = &self.tool_fields.search;
                 let names: Vec<&str> =
                     fields.iter().map(|at| self.collection.fields[*at].name.as_str()).collect();
                 let names = join_or_truncated(&names, FIELDS_NAMED_MAX);
-                format!("Search {data}: rows that contain every search term in {names}.")
+                let filters = self.filter_reference();
+                format!("Search {data}: rows that contain every word of `query` in {names}.{filters}")
             }
             Operation::Create => format!("Add one row to {data}."),
             Operation::Update => {
@@ -236,9 +256,35 @@ impl ToolBuilder<'_> {
             let names: Vec<&str> = filters.iter().map(|at| fields[*at].name.as_str()).collect();
             join_truncated(&names, FIELDS_NAMED_MAX)
         };
-        let has_range = filters.iter().any(|at| schemas::has_range_arguments(&fields[*at]));
-        let ranges = if has_range { ", or a range with _min and _max (inclusive)" } else { "" };
-        format!(" Filter by {by}: exact match{ranges}.")
+        let applies = |suffix: FilterSuffix| filters.iter().any(|at| suffix.applies_to(&fields[*at]));
+        let suffixes = [
+            (applies(FilterSuffix::Min), "_min, _max (inclusive)"),
+            (true, "_not"),
+            (applies(FilterSuffix::Contains), "_contains, _starts"),
+            (true, "_null (true or false)"),
+        ];
+        let suffixes: Vec<&str> =
+            suffixes.into_iter().filter_map(|(applies, text)| applies.then_some(text)).collect();
+        format!(
+            " Filter by {by}: a value or an array of values; other filters: name plus {}.",
+            suffixes.join(", ")
+        )
+    }
+
+    /// Where another tool describes the filters, or their description.
+    fn filter_reference(&self) -> String {
+        match self.has_list() && !self.tool_fields.filters.is_empty() {
+            true => format!(" Filters as in {}.", names::tool_name("list", &self.collection.name)),
+            false => self.filter_sentence(),
+        }
+    }
+
+    fn has_list(&self) -> bool {
+        has_operation(self.declared, Operation::List)
+    }
+
+    fn has_time_zones(&self) -> bool {
+        self.collection.fields.iter().any(|field| field.data_type == DataType::Timestamp)
     }
 
     /// The input and output schemas, and the operation they belong to.
@@ -251,17 +297,23 @@ impl ToolBuilder<'_> {
                 (schemas, ToolOperation::Get { collection: index })
             }
             Operation::List => {
-                let (input, arguments) =
-                    schemas::list_input_schema(collection, &tool_fields.filters, &tool_fields.sorts);
-                let operation = ToolOperation::List { collection: index, arguments };
+                let (filters, sorts) = (tool_fields.filters.clone(), tool_fields.sorts.clone());
+                let input = schemas::list_input_schema(collection, &filters, &sorts);
+                let operation = ToolOperation::List { collection: index, filters, sorts };
                 ((input, schemas::list_output_schema(collection)), operation)
             }
+            Operation::Aggregate => {
+                let filters = tool_fields.filters.clone();
+                let input = schemas::aggregate_input_schema(collection, &filters, self.has_list());
+                let output = schemas::aggregate_output_schema(collection);
+                ((input, output), ToolOperation::Aggregate { collection: index, filters })
+            }
             Operation::Search => {
-                let schemas =
-                    (schemas::search_input_schema(collection), schemas::search_output_schema(collection));
-                let fields = tool_fields.search.clone();
+                let (fields, filters) = (tool_fields.search.clone(), tool_fields.filters.clone());
+                let input = schemas::search_input_schema(collection, &filters, self.has_list());
+                let output = schemas::search_output_schema(collection);
                 let scan_rows_max = self.declared.search_rows_max as usize;
-                (schemas, ToolOperation::Search { collection: index, fields, scan_rows_max })
+                ((input, output), ToolOperation::Search { collection: index, fields, filters, scan_rows_max })
             }
             Operation::Create => {
                 let input = schemas::create_input_schema(collection, &writable.create, &writable.required);

@@ -151,7 +151,12 @@ impl Compiler<'_> {
                     format!("`{name}` has no field that can be updated: the key cannot change{rest}");
                 self.error(&operation.location, message, "remove the operation `update`".into());
             }
-            Operation::Get | Operation::List | Operation::Search | Operation::Update | Operation::Delete => {}
+            Operation::Get
+            | Operation::List
+            | Operation::Search
+            | Operation::Aggregate
+            | Operation::Update
+            | Operation::Delete => {}
         }
     }
 

@@ -83,6 +83,7 @@ struct OperationKeys {
     search: Vec<(&'static str, FileLocation)>,
     update: Vec<(&'static str, FileLocation)>,
     list: Vec<(&'static str, FileLocation)>,
+    filters: Vec<(&'static str, FileLocation)>,
 }
 
 impl OperationKeys {
@@ -93,7 +94,8 @@ impl OperationKeys {
         Self {
             search: found(&["search", "search_rows_max"]),
             update: found(&["version", "version_required", "confirm"]),
-            list: found(&["filters", "sort"]),
+            list: found(&["sort"]),
+            filters: found(&["filters"]),
         }
     }
 }
@@ -136,6 +138,12 @@ fn check_operations(
             reader.error(at, format!("`{name}` needs the operation `list`"), with("list"));
         }
     }
+    if !has(&[Operation::List, Operation::Search, Operation::Aggregate]) {
+        for (name, at) in &keys.filters {
+            let message = format!("`{name}` needs the operation `list`, `search` or `aggregate`");
+            reader.error(at, message, with("list"));
+        }
+    }
     let Some(kind) = kind.filter(|kind| kind.is_read_only()) else { return };
     for one in operations.unwrap_or_default().iter().filter(|one| one.value.writes()) {
         let message = format!(
@@ -143,7 +151,8 @@ fn check_operations(
             one.value.as_str(),
             kind.as_str()
         );
-        let help = "save the file as xlsx, or remove the operation; `get`, `list` and `search` work";
+        let help =
+            "save the file as xlsx, or remove the operation; `get`, `list`, `search` and `aggregate` work";
         reader.error(&one.location, message, help);
     }
 }
@@ -211,6 +220,7 @@ pub(super) fn parse_operation(
             "remove" | "destroy" => &["delete"],
             "find" | "fetch" | "lookup" | "show" => &["get"],
             "all" | "query" | "index" => &["list"],
+            "count" | "sum" | "group" | "stats" | "report" => &["aggregate"],
             "*" => &known,
             _ => &[],
         };

@@ -439,13 +439,13 @@ pub static COLLECTION: Section = Section {
             ValueType::SomeOf(|| Operation::ALL.map(Operation::as_str).to_vec()),
             "The allowed operations. Writing must be listed explicitly.",
         )
-        .default_text("`[\"get\", \"list\"]`")
-        .example("[\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]")
+        .default_text("`[\"get\", \"list\", \"search\", \"aggregate\"]`")
+        .example("[\"get\", \"list\", \"aggregate\", \"create\", \"update\", \"delete\"]")
         .aliases(&["methods", "actions", "permissions", "allow"]),
         Key::new(
             "filters",
             ValueType::FieldSelection,
-            "The fields that a list can be filtered by. Each becomes an argument; numbers and dates also get `_min` and `_max`.",
+            "The fields that rows can be filtered by. Each becomes an argument of `list`, `search` and `aggregate`, alone or with a suffix such as `_min`.",
         )
         .default_text("the first 20")
         .example("[\"plan\", \"signup_date\"]")

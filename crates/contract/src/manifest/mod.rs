@@ -274,22 +274,25 @@ pub enum Operation {
     Get,
     List,
     Search,
+    Aggregate,
     Create,
     Update,
     Delete,
 }
 
 impl Operation {
-    pub const ALL: [Self; 6] =
-        [Self::Get, Self::List, Self::Search, Self::Create, Self::Update, Self::Delete];
-    /// The operations of a collection without `operations`. Writing must be listed explicitly.
-    pub const DEFAULT: [Self; 2] = [Self::Get, Self::List];
+    pub const ALL: [Self; 7] =
+        [Self::Get, Self::List, Self::Search, Self::Aggregate, Self::Create, Self::Update, Self::Delete];
+    /// The operations of a collection without `operations`; `get` needs a key and `search` a text field. Writing must be
+    /// listed explicitly.
+    pub const DEFAULT: [Self; 4] = [Self::Get, Self::List, Self::Search, Self::Aggregate];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::List => "list",
             Self::Search => "search",
+            Self::Aggregate => "aggregate",
             Self::Create => "create",
             Self::Update => "update",
             Self::Delete => "delete",

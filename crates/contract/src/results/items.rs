@@ -1,4 +1,4 @@
-//! Collects rows as `items` within a row limit and a byte limit: for pages, searches and statements.
+//! Collects rows as `items` within a row limit and a byte limit: for pages and statements.
 
 use spile_core::ToolResult;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::bind::Projection;
 use crate::contract::{Collection, VERSION_FIELD};
 use crate::field::Field;
-use crate::source::{RowFlow, SearchCoverage};
+use crate::source::RowFlow;
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
 
@@ -167,7 +167,7 @@ impl<'c> Items<'c> {
     }
 }
 
-/// Rows without a cursor: the result of a search or a statement.
+/// Rows without a cursor: the result of a statement.
 pub struct RowList<'c>(Items<'c>);
 
 impl<'c> RowList<'c> {
@@ -182,39 +182,6 @@ impl<'c> RowList<'c> {
 
     pub fn push(&mut self, cells: &[ValueRef<'_>]) -> RowFlow {
         self.0.push(cells)
-    }
-
-    /// The result of a search.
-    pub fn into_search_result(
-        self,
-        coverage: SearchCoverage,
-        scan_rows_max: usize,
-    ) -> Result<ToolResult, RecordError> {
-        self.0.check()?;
-        let mut items = self.0;
-        // Rows that were not searched may match as well.
-        let found_more = items.truncated;
-        items.truncated |= coverage == SearchCoverage::Truncated;
-        let searched = match coverage {
-            // A search ends when it has found enough.
-            SearchCoverage::Complete if found_more => "up to the limit".to_owned(),
-            SearchCoverage::Complete => "all".to_owned(),
-            SearchCoverage::Truncated => format!("first {scan_rows_max} rows"),
-        };
-        let mut out = vec![b'{'];
-        items.write_items(&mut out);
-        items.write_truncated(&mut out);
-        out.extend_from_slice(b",\"searched\":");
-        json::write::string(&mut out, &searched);
-        out.push(b'}');
-        let scope =
-            if coverage == SearchCoverage::Truncated { format!(" in the {searched}") } else { String::new() };
-        let more = if found_more {
-            "; more rows match: add terms to the query"
-        } else {
-            "; other rows were not searched"
-        };
-        Ok(tool_result(items.to_text(" matching", &scope, more), out))
     }
 
     /// The result of a statement that reads.

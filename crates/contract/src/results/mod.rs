@@ -1,6 +1,7 @@
 //! Turns rows into tool results: structured content within row and byte limits, and text for people and models.
 
 mod export;
+mod groups;
 mod items;
 mod page;
 mod write_result;
@@ -12,11 +13,13 @@ use ring::digest;
 use spile_core::{ToolContent, ToolResult};
 
 use crate::contract::{Collection, VERSION_FIELD};
-use crate::field::{BLOB_BYTES_MAX, Field};
+use crate::data_type::DataType;
+use crate::field::{BLOB_BYTES_MAX, Field, write_readable};
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
 
 pub use export::{ExportError, ExportFormat, ExportLimits, ExportWriter};
+pub use groups::{GroupMembers, groups};
 pub use items::RowList;
 pub use page::Page;
 pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};
@@ -207,8 +210,12 @@ fn default_text(fields: &[Field], cells: &[ValueRef<'_>]) -> String {
 const VALUE_CHARS_MAX: usize = 200;
 
 pub(crate) fn push_readable(out: &mut String, field: &Field, cell: ValueRef<'_>) {
+    push_readable_value(out, field.data_type, cell);
+}
+
+fn push_readable_value(out: &mut String, kind: DataType, cell: ValueRef<'_>) {
     let start = out.len();
-    field.write_readable(out, cell);
+    write_readable(out, kind, cell);
     if out.as_bytes()[start..].iter().any(|c| *c < 0x20) {
         let flat = out[start..].replace(|c: char| c < ' ', " ");
         out.replace_range(start.., &flat);

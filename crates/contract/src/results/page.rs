@@ -8,15 +8,18 @@ use crate::bind::Projection;
 use crate::contract::Collection;
 use crate::cursor::{self, CURSOR_BYTES_MAX};
 use crate::field::Field;
-use crate::source::{CursorPosition, RowFlow, RowPosition, Sort, Total};
+use crate::source::{
+    CursorPosition, RowFlow, RowPosition, SearchCoverage, SearchCursor, SearchOutcome, Sort, Total,
+};
 use crate::text_template::TextTemplate;
 use crate::value::{Value, ValueRef};
 
 /// Collects the rows of a page.
 pub struct Page<'c> {
     items: Items<'c>,
-    sort: Option<Sort>,
+    sort: Vec<Sort>,
     last_position: Option<CursorPosition>,
+    last_row_number: i64,
 }
 
 impl<'c> Page<'c> {
@@ -24,16 +27,18 @@ impl<'c> Page<'c> {
         collection: &'c Collection,
         template: Option<&'c TextTemplate>,
         projection: Option<Projection>,
-        sort: Option<Sort>,
+        sort: Vec<Sort>,
         rows_max: usize,
     ) -> Self {
-        Self { items: Items::new(collection, template, projection, rows_max), sort, last_position: None }
+        let items = Items::new(collection, template, projection, rows_max);
+        Self { items, sort, last_position: None, last_row_number: 0 }
     }
 
     /// Adds a row, unless a limit is reached.
     pub fn push(&mut self, cells: &[ValueRef<'_>], position: RowPosition) -> RowFlow {
         let flow = self.items.push(cells);
         if flow == RowFlow::Continue {
+            self.last_row_number = position.row_number;
             let key = match &*self.items.collection.shape.key {
                 [] => vec![
                     ValueRef::Integer(position.row_number).to_value(),
@@ -44,16 +49,44 @@ impl<'c> Page<'c> {
                     key.iter().map(|at| cells[*at].to_value()).chain(ties).collect()
                 }
             };
-            self.last_position =
-                Some(CursorPosition { sort_value: self.sort.map(|sort| cells[sort.column].to_value()), key });
+            let sort_values = self.sort.iter().map(|sort| cells[sort.column].to_value()).collect();
+            self.last_position = Some(CursorPosition { sort_values, key });
         }
         flow
     }
 
-    /// The result. `seal` turns the position where the page ended into a cursor.
+    /// The result of a list. `seal` turns the position where the page ended into a cursor.
     pub fn finish(
         self,
         total: Option<Total>,
+        seal: impl FnOnce(&CursorPosition) -> String,
+    ) -> Result<ToolResult, RecordError> {
+        self.finish_with(total, None, seal)
+    }
+
+    /// The result of a search that scanned at most `scan_rows_max` rows.
+    pub fn finish_search(
+        mut self,
+        outcome: SearchOutcome,
+        scan_rows_max: usize,
+        seal: impl FnOnce(&CursorPosition) -> String,
+    ) -> Result<ToolResult, RecordError> {
+        if let (SearchCursor::Position, Some(last)) = (outcome.cursor, &mut self.last_position) {
+            *last =
+                CursorPosition { sort_values: vec![Value::Integer(self.last_row_number)], key: Vec::new() };
+            self.sort.clear();
+        }
+        let searched = match outcome.coverage {
+            SearchCoverage::Complete => "all".to_owned(),
+            SearchCoverage::Truncated => format!("first {scan_rows_max} rows"),
+        };
+        self.finish_with(Some(outcome.total), Some((searched, outcome.coverage)), seal)
+    }
+
+    fn finish_with(
+        self,
+        total: Option<Total>,
+        searched: Option<(String, SearchCoverage)>,
         seal: impl FnOnce(&CursorPosition) -> String,
     ) -> Result<ToolResult, RecordError> {
         self.items.check()?;
@@ -68,7 +101,12 @@ impl<'c> Page<'c> {
             out.extend_from_slice(b",\"nextCursor\":");
             json::write::string(&mut out, cursor);
         }
-        self.items.write_truncated(&mut out);
+        let is_partial = matches!(searched, Some((_, SearchCoverage::Truncated)));
+        match is_partial {
+            // Rows that were not searched may match as well.
+            true => out.extend_from_slice(b",\"truncated\":true"),
+            false => self.items.write_truncated(&mut out),
+        }
         let which = match total {
             Some(Total::Exact(rows)) => {
                 out.extend_from_slice(format!(",\"total\":{rows}").as_bytes());
@@ -80,15 +118,27 @@ impl<'c> Page<'c> {
             }
             None => " matching".to_owned(),
         };
+        let scope = match &searched {
+            Some((searched, coverage)) => {
+                out.extend_from_slice(b",\"searched\":");
+                json::write::string(&mut out, searched);
+                match coverage {
+                    SearchCoverage::Truncated => format!(" in the {searched}; other rows were not searched"),
+                    SearchCoverage::Complete => String::new(),
+                }
+            }
+            None => String::new(),
+        };
         out.push(b'}');
-        Ok(tool_result(self.items.to_text(&which, "", "; for more, pass `nextCursor` as `cursor`"), out))
+        let more = "; for more, pass `nextCursor` as `cursor`";
+        Ok(tool_result(self.items.to_text(&which, &scope, more), out))
     }
 
     /// The field whose value a cursor cannot hold.
     fn invalid_cursor_field(&self, last: &CursorPosition) -> Option<&'c Field> {
         let collection = self.items.collection;
         let key = last.key.iter().zip(&collection.shape.key).map(|(value, at)| (value, *at));
-        let sorted = last.sort_value.iter().zip(self.sort).map(|(value, sort)| (value, sort.column));
+        let sorted = last.sort_values.iter().zip(&self.sort).map(|(value, sort)| (value, sort.column));
         let values = || sorted.clone().chain(key.clone());
         let is_long = values().map(|(value, _)| cursor::encoded_len(value)).sum::<usize>() > CURSOR_BYTES_MAX;
         let blob = values().find(|(value, _)| matches!(value, Value::Blob(_)));

@@ -136,7 +136,7 @@ fn rejects_writing_to_an_xls_file() {
       |
     4 | operations = ["get", "create"]
       |                      ^^^^^^^^
-      = help: save the file as xlsx, or remove the operation; `get`, `list` and `search` work
+      = help: save the file as xlsx, or remove the operation; `get`, `list`, `search` and `aggregate` work
     "#);
 }
 
@@ -148,7 +148,7 @@ fn rejects_writing_to_an_ods_file() {
       |
     4 | operations = ["delete"]
       |               ^^^^^^^^
-      = help: save the file as xlsx, or remove the operation; `get`, `list` and `search` work
+      = help: save the file as xlsx, or remove the operation; `get`, `list`, `search` and `aggregate` work
     "#);
 }
 
@@ -198,7 +198,7 @@ fn suggests_all_operations_for_a_star() {
       |
     4 | operations = ["*"]
       |               ^^^
-      = help: write all of them: `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: write all of them: `get`, `list`, `search`, `aggregate`, `create`, `update` and `delete`
     "#);
 }
 
@@ -231,6 +231,7 @@ fn rejects_search_keys_without_the_operation() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 search = ["name"]
 search_rows_max = 100
+operations = ["get", "list"]
 "#), @r#"
     error: `search` needs the operation `search`
      --> spile.toml:4:1
@@ -284,7 +285,7 @@ operations = ["get"]
 filters = ["plan"]
 sort = true
 "#), @r#"
-    error: `filters` needs the operation `list`
+    error: `filters` needs the operation `list`, `search` or `aggregate`
      --> spile.toml:5:1
       |
     5 | filters = ["plan"]
@@ -308,7 +309,7 @@ fn rejects_a_version_without_update_or_delete() {
       |
     4 | version = "rev"
       | ^^^^^^^
-      = help: write `operations = ["get", "list", "update"]`, or remove the key
+      = help: write `operations = ["get", "list", "search", "aggregate", "update"]`, or remove the key
     "#);
 }
 
@@ -335,7 +336,7 @@ fn rejects_confirm_for_reading() {
       |
     4 | confirm = "ask"
       | ^^^^^^^
-      = help: write `operations = ["get", "list", "update"]`, or remove the key
+      = help: write `operations = ["get", "list", "search", "aggregate", "update"]`, or remove the key
     "#);
 }
 

@@ -132,7 +132,7 @@ fn a_skipped_table_is_reported_with_its_reason() {
 #[test]
 fn a_missing_key_is_reported_with_its_reason() {
     assert_snapshot!(diagnostics_of_table(table(vec![], Some(9)), ""), @r#"
-    note: `people` has no key: no column of texts or integers has a unique value in every row; it can only be listed
+    note: `people` has no key: no column of texts or integers has a unique value in every row; it has no `get`
      --> spile.toml:3:14
       |
     3 | [collections.people]
@@ -140,7 +140,7 @@ fn a_missing_key_is_reported_with_its_reason() {
       = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![], Some(0)), ""), @r#"
-    note: `people` has no key: it has no rows, so none could be detected; it can only be listed
+    note: `people` has no key: it has no rows, so none could be detected; it has no `get`
      --> spile.toml:3:14
       |
     3 | [collections.people]
@@ -148,7 +148,7 @@ fn a_missing_key_is_reported_with_its_reason() {
       = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![], None), ""), @r#"
-    note: `people` has no key: none is declared, and not all rows were scanned; it can only be listed
+    note: `people` has no key: none is declared, and not all rows were scanned; it has no `get`
      --> spile.toml:3:14
       |
     3 | [collections.people]
@@ -156,7 +156,7 @@ fn a_missing_key_is_reported_with_its_reason() {
       = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![0], Some(9)), "[collections.people.fields]\nname = { hidden = true }\n"), @r#"
-    note: `people` has no key: its key `name` is hidden; it can only be listed
+    note: `people` has no key: its key `name` is hidden; it has no `get`
      --> spile.toml:3:14
       |
     3 | [collections.people]

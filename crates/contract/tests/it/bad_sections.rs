@@ -261,14 +261,14 @@ uses = "customers.get"
       |
     1 | [tools."find customer"]
       |        ^^^^^^^^^^^^^^^
-      = help: use at most 48 ASCII letters, digits, `_` and `-`
+      = help: use at most 50 ASCII letters, digits, `_` and `-`
 
     error: `find_the_customer_who_bought_most_in_the_whole_of_last_year` is not a valid name for a tool
      --> spile.toml:3:8
       |
     3 | [tools.find_the_customer_who_bought_most_in_the_whole_of_last_year]
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: use at most 48 ASCII letters, digits, `_` and `-`
+      = help: use at most 50 ASCII letters, digits, `_` and `-`
     "#);
 }
 
@@ -400,7 +400,7 @@ uses = "customers.update"
       |
     2 | uses = "customers"
       |        ^^^^^^^^^^^
-      = help: the operations are `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: the operations are `get`, `list`, `search`, `aggregate`, `create`, `update` and `delete`
 
     error: unknown operation `gett`
      --> spile.toml:4:19

@@ -603,6 +603,6 @@ fn rejects_uses_without_an_operation() {
       |
     5 | uses = "customers"
       |        ^^^^^^^^^^^
-      = help: the operations are `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: the operations are `get`, `list`, `search`, `aggregate`, `create`, `update` and `delete`
     "#);
 }

@@ -515,3 +515,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_argument_that_a_new_pattern_allows_is_still_there() {
+    let old = object(json!({"price": {"type": "string"}, "price_min": {"type": "string"}}), &[]);
+    let mut new = object(json!({"price": {"type": ["string", "array"]}}), &[]);
+    new["patternProperties"] = json!({"_(min|max)$": {}});
+    let interface = |input: &Value| contract_with(tool_interface(input.clone(), json!({})));
+    assert_differences(
+        &interface(&old),
+        &interface(&new),
+        Compatible,
+        &[
+            "compatible t input.price: it may be array too; it accepts more than before",
+            "compatible t input.price_min: it may be array or boolean or integer or null or number or object too; it \
+             accepts more than before",
+            "compatible t input: names that match `_(min|max)$` are allowed now; it accepts more than before",
+        ],
+    );
+    let found = compare_interfaces(&interface(&new), &interface(&old));
+    assert_eq!(overall_compatibility(&found), Breaking);
+}

@@ -18,7 +18,9 @@ mod lock;
 mod manifest;
 mod operations;
 mod pages;
+mod questions;
 mod schema_budget;
+mod token_budget;
 mod toml_errors;
 mod truncation;
 

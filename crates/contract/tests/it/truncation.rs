@@ -4,7 +4,8 @@ use contract::bind::Projection;
 use contract::compile::{IntrospectedSource, compile};
 use contract::results::{Page, RecordError, RowList};
 use contract::source::{
-    ColumnFacts, RowFlow, RowPosition, SearchCoverage, SourceFacts, StatementFacts, TableFacts, Total,
+    ColumnFacts, RowFlow, RowPosition, SearchCoverage, SearchCursor, SearchOutcome, SourceFacts,
+    StatementFacts, TableFacts, Total,
 };
 use contract::{CompiledSchema, Contract, DataType, Value, ValueRef, manifest};
 use json::Json;
@@ -102,8 +103,8 @@ proptest! {
         let contract = contract(strays, rows_max);
         let collection = &contract.collections[0];
         let shown = shown.map(|(fields, version)| Projection { fields, include_version: version });
-        let mut page = Page::new(collection, None, shown.clone(), None, rows_max);
-        let mut found = RowList::new(collection, None, shown, rows_max);
+        let mut page = Page::new(collection, None, shown.clone(), Vec::new(), rows_max);
+        let mut found = Page::new(collection, None, shown, Vec::new(), rows_max);
         let result = &contract.statements[0].result;
         let mut given = RowList::new(result, None, None, rows_max);
         let mut cut = [false; 3];
@@ -113,7 +114,7 @@ proptest! {
             // A reader stops when the page does.
             let takes: [&mut dyn FnMut() -> RowFlow; 3] = [
                 &mut || page.push(&cells, RowPosition::default()),
-                &mut || found.push(&cells),
+                &mut || found.push(&cells, RowPosition::default()),
                 &mut || given.push(&cells),
             ];
             for (cut, take) in cut.iter_mut().zip(takes) {
@@ -124,11 +125,15 @@ proptest! {
         assert_result(&contract, "list_t", page.finish(Some(Total::Exact(rows.len() as u64)), |_| "cursor".into()), page_is_cut)?;
         let searched = if rows.len() % 2 == 0 { SearchCoverage::Complete } else { SearchCoverage::Truncated };
         let is_cut = found_is_cut || searched == SearchCoverage::Truncated;
-        let found = found.into_search_result(searched, 1000);
+        let outcome = SearchOutcome {
+            coverage: searched,
+            total: Total::AtLeast(rows.len() as u64),
+            cursor: SearchCursor::Position,
+        };
+        let found = found.finish_search(outcome, 1000, |_| "cursor".into());
         if let Ok(found) = &found {
             let structured = found.structured.as_ref().expect("a structured result").as_str();
-            // A search that has found enough has not searched all rows.
-            let is_all = !found_is_cut && searched == SearchCoverage::Complete;
+            let is_all = searched == SearchCoverage::Complete;
             prop_assert_eq!(structured.contains("\"searched\":\"all\""), is_all, "{}", structured);
         }
         assert_result(&contract, "search_t", found, is_cut)?;

@@ -137,6 +137,7 @@ pub(super) fn source_error_outcome(
         SourceError::Cancelled => return Outcome::Failed(CallError::Cancelled),
         SourceError::StaleCursor => return invalid_cursor_error(&message).into(),
         SourceError::InvalidArgument { reason, .. } => return rejected_value_error(None, reason).into(),
+        SourceError::TooManyGroups { .. } => return ToolError::new(ToolErrorCode::TooLarge, message).into(),
         SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, message), ""),
         SourceError::WouldBlock => (
             ToolError {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contract::results::{ExportError, ExportFormat, ExportLimits, ExportWriter};
 use contract::source::Query;
-use contract::{ArgumentRole, ToolOperation, bind};
+use contract::{ToolOperation, bind};
 use json::{Doc, Json, Node};
 use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, ItemKind, Journal, Outcome, Platform, Resource,
@@ -88,8 +88,8 @@ impl ProviderInner {
         platform: &dyn Platform,
     ) -> Option<Resource> {
         let tool = &self.contract.tools[index];
-        let ToolOperation::List { collection, arguments: roles } = &tool.operation else { return None };
-        let arguments = without_paging(roles, call.arguments());
+        let ToolOperation::List { collection, .. } = &tool.operation else { return None };
+        let arguments = without_paging(call.arguments());
         if arguments.as_str().len() > ARGUMENTS_BYTES_MAX {
             return None;
         }
@@ -119,13 +119,13 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<Outcome, Box<ToolError>> {
-        let ToolOperation::List { collection, arguments: roles } = &self.contract.tools[index].operation
+        let ToolOperation::List { collection, filters, sorts } = &self.contract.tools[index].operation
         else {
             return Ok(unknown(uri));
         };
         let (collection, reader) =
             (&self.contract.collections[*collection], &self.backends.readers[*collection]);
-        let listing = bind::list(collection, roles, Some(arguments.root()))?;
+        let listing = bind::list(collection, filters, sorts, Some(arguments.root()))?;
         let all = collection.fields.iter().enumerate();
         let fields = match &listing.projection {
             Some(projection) => all.filter(|(at, _)| projection.fields.contains(at)).collect(),
@@ -133,7 +133,7 @@ impl ProviderInner {
         };
         let mut writer = ExportWriter::new(fields, format, LIMITS);
         let query = Query {
-            filters: listing.filters(),
+            filters: listing.filters.filters(),
             sort: listing.sort,
             after: None,
             rows_max: LIMITS.rows_max + 1,
@@ -184,7 +184,7 @@ impl ContractProvider {
         };
         let arguments = Json::parse(request.arguments);
         let Ok(arguments) = arguments else { return Run::Now(unknown(&uri)) };
-        let probe = with_limit_one(&self.0.contract.tools[index].operation, &arguments);
+        let probe = with_limit_one(&arguments);
         let probe = cx.tools.call_tool(request.tool, probe, Journal::default());
         let blocking = Arc::new(BlockingContext::new(cx));
         let cancel_on_drop = CancelOnDrop(blocking.clone());
@@ -245,35 +245,26 @@ fn short_digest(digest: &[u8; 32]) -> [u8; DIGEST_BYTES] {
     short
 }
 
-fn is_paging(role: &ArgumentRole) -> bool {
-    matches!(role, ArgumentRole::Cursor | ArgumentRole::Limit)
-}
+/// The arguments of a list that choose a page. No column has these names.
+const PAGING: [&str; 2] = ["cursor", "limit"];
 
-fn without_paging(roles: &[(String, ArgumentRole)], arguments: Option<Node<'_>>) -> Json {
+fn without_paging(arguments: Option<Node<'_>>) -> Json {
     Json::object(|out| {
         for (name, value) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
             let name = name.str().unwrap_or_default();
-            if !roles.iter().any(|(known, role)| *known == name && is_paging(role)) {
+            if !PAGING.contains(&&*name) {
                 out.raw(&name, value.raw());
             }
         }
     })
 }
 
-fn with_limit_one(operation: &ToolOperation, arguments: &Json) -> Json {
-    let limit = match operation {
-        ToolOperation::List { arguments, .. } => {
-            arguments.iter().find(|(_, role)| matches!(role, ArgumentRole::Limit))
-        }
-        _ => None,
-    };
+fn with_limit_one(arguments: &Json) -> Json {
     let doc = arguments.to_doc();
     Json::object(|out| {
         for (name, value) in doc.root().members() {
             out.raw(&name.str().unwrap_or_default(), value.raw());
         }
-        if let Some((name, _)) = limit {
-            out.raw(name, "1");
-        }
+        out.raw("limit", "1");
     })
 }

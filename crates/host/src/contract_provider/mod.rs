@@ -195,11 +195,14 @@ impl ProviderInner {
                 }
                 self.get_record(tool, collection, reader, &key, blocking, platform)
             }
-            ToolOperation::List { collection, arguments } => {
+            ToolOperation::List { collection, filters, sorts } => {
                 let (collection, reader) =
                     (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
-                let listing = bind::list(collection, arguments, call.arguments())?;
-                let after = self.open_cursor(tool, &listing, platform)?;
+                let listing = bind::list(collection, filters, sorts, call.arguments())?;
+                let after = match &listing.cursor {
+                    Some(cursor) => self.open_cursor(tool, Some(cursor), &listing.order_bytes(), platform)?,
+                    None => None,
+                };
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
                 let request = ListRequest { listing, after, rows_max };
                 if blocking.is_none() && !reader.can_run_inline(&ReadRequest::List(&request.query(None))) {
@@ -228,7 +231,7 @@ impl ProviderInner {
         })
     }
 
-    /// Executes searches and writes, which never run inline.
+    /// Executes searches, aggregates and writes, which never run inline.
     fn execute_blocking(
         &self,
         index: usize,
@@ -240,8 +243,13 @@ impl ProviderInner {
         let collection_at = |index: &usize| &self.contract.collections[*index];
         let arguments = call.arguments();
         let (index, operation, write_arguments) = match &tool.operation {
-            ToolOperation::Search { collection, fields, scan_rows_max } => {
-                let arguments = bind::search(collection_at(collection), arguments)?;
+            ToolOperation::Aggregate { collection, filters } => {
+                let arguments = bind::aggregate(collection_at(collection), filters, arguments)?;
+                let reader = &*self.backends.readers[*collection];
+                return Ok(self.aggregate(collection_at(collection), reader, &arguments, blocking, platform));
+            }
+            ToolOperation::Search { collection, fields, filters, scan_rows_max } => {
+                let arguments = bind::search(collection_at(collection), filters, arguments)?;
                 let reader = &*self.backends.readers[*collection];
                 let scope = read::SearchScope { fields, scan_rows_max: *scan_rows_max };
                 return Ok(self.search_records(

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
-use contract::bind::{BoundValue, ListArguments, SearchArguments};
-use contract::results::{self, Page, RecordError, RowList};
-use contract::source::{CursorPosition, Query, Reader, RowPosition, Search, SourceError};
-use contract::{Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, ValueRef, cursor};
+use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
+use contract::results::{self, GroupMembers, Page, RecordError};
+use contract::source::{Aggregate, CursorPosition, Query, Reader, RowPosition, Search, SourceError};
+use contract::{Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, ValueRef, aggregate, cursor};
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
@@ -22,8 +22,8 @@ pub(super) struct ListRequest<'a> {
 impl ListRequest<'_> {
     pub(super) fn query<'q>(&'q self, blocking: Option<&'q BlockingContext>) -> Query<'q> {
         Query {
-            filters: self.listing.filters(),
-            sort: self.listing.sort,
+            filters: self.listing.filters.filters(),
+            sort: self.listing.sort.clone(),
             after: self.after.as_ref(),
             // One more than the page holds, to know whether there is another page.
             rows_max: self.rows_max + 1,
@@ -103,7 +103,7 @@ impl ProviderInner {
         platform: &dyn Platform,
     ) -> Option<ListPage> {
         let projection = request.listing.projection.take();
-        let sort = request.listing.sort;
+        let sort = request.listing.sort.clone();
         let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
         let mut row = |cells: &[ValueRef<'_>], position: RowPosition| page.push(cells, position);
         let read = match blocking {
@@ -118,10 +118,10 @@ impl ProviderInner {
             }
         };
         let mut is_cut = false;
-        let binding = self.cursor_binding(tool, &request.listing);
+        let order_bytes = request.listing.order_bytes();
         let seal = |position: &CursorPosition| {
             is_cut = true;
-            self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
+            self.seal_cursor(tool, &order_bytes, position, platform)
         };
         Some(match page.finish(total, seal) {
             Ok(result) => {
@@ -130,6 +130,32 @@ impl ProviderInner {
             }
             Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),
         })
+    }
+
+    /// Groups rows and computes measures.
+    pub(super) fn aggregate(
+        &self,
+        collection: &Collection,
+        reader: &dyn Reader,
+        arguments: &AggregateArguments<'_>,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
+    ) -> Outcome {
+        let question = Aggregate {
+            cancelled: Some(&blocking.cancelled),
+            progress: Some(&blocking.rows_scanned),
+            ..arguments.question()
+        };
+        let groups = match reader.aggregate(&question) {
+            Ok(groups) => groups,
+            Err(error) => return source_error_outcome(&error, collection, platform),
+        };
+        let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        let group_count = arguments.groups.len();
+        let selection = arguments.selection(rows_max);
+        let selected = aggregate::select_groups(groups, &selection, group_count, &arguments.kinds);
+        let members = GroupMembers { names: &arguments.names, kinds: &arguments.kinds, group_count };
+        add_notice(results::groups(collection, members, &selected), reader, collection, NOTICES_MEMBER).into()
     }
 
     #[allow(clippy::too_many_arguments, reason = "each argument is used once, by one caller")]
@@ -144,35 +170,56 @@ impl ProviderInner {
         platform: &dyn Platform,
     ) -> Outcome {
         let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        let order_bytes = arguments.order_bytes();
+        let after = match self.open_cursor(tool, arguments.cursor.as_deref(), &order_bytes, platform) {
+            Ok(after) => after,
+            Err(error) => return Outcome::ToolFailed(error),
+        };
         let search = Search {
             terms: arguments.terms(),
             columns: scope.fields,
+            filters: arguments.filters.filters(),
+            after: after.as_ref(),
             // One more than the page holds, to know whether there is another page.
             rows_max: rows_max + 1,
             scan_rows_max: scope.scan_rows_max,
             cancelled: Some(&blocking.cancelled),
             progress: Some(&blocking.rows_scanned),
         };
-        let mut rows =
-            RowList::new(collection, tool.text_template.as_ref(), arguments.projection.clone(), rows_max);
-        match reader.search(&search, &mut |cells| rows.push(cells)) {
-            Err(error) => source_error_outcome(&error, collection, platform),
-            Ok(outcome) => match rows.into_search_result(outcome, scope.scan_rows_max) {
-                Ok(result) => add_notice(result, reader, collection, NOTICES_MEMBER).into(),
-                Err(error) => record_error_outcome(&error, collection, platform),
-            },
+        let (template, projection) = (tool.text_template.as_ref(), arguments.projection.clone());
+        let mut page = Page::new(collection, template, projection, Vec::new(), rows_max);
+        let outcome = match reader.search(&search, &mut |cells, position| page.push(cells, position)) {
+            Ok(outcome) => outcome,
+            Err(error) => return source_error_outcome(&error, collection, platform),
+        };
+        let seal = |position: &CursorPosition| self.seal_cursor(tool, &order_bytes, position, platform);
+        match page.finish_search(outcome, scope.scan_rows_max, seal) {
+            Ok(result) => add_notice(result, reader, collection, NOTICES_MEMBER).into(),
+            Err(error) => record_error_outcome(&error, collection, platform),
         }
+    }
+
+    fn seal_cursor(
+        &self,
+        tool: &Tool,
+        order_bytes: &[u8],
+        position: &CursorPosition,
+        platform: &dyn Platform,
+    ) -> String {
+        let binding = self.cursor_binding(tool, order_bytes);
+        self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
     }
 
     /// Opens a cursor. It is bound to the tool, the filters and the sort order.
     pub(super) fn open_cursor(
         &self,
         tool: &Tool,
-        listing: &ListArguments<'_>,
+        sealed: Option<&str>,
+        order_bytes: &[u8],
         platform: &dyn Platform,
     ) -> Result<Option<CursorPosition>, Box<ToolError>> {
-        let Some(sealed) = &listing.cursor else { return Ok(None) };
-        let binding = self.cursor_binding(tool, listing);
+        let Some(sealed) = sealed else { return Ok(None) };
+        let binding = self.cursor_binding(tool, order_bytes);
         let payload = self.keyring.open(Purpose::Cursor, &binding, sealed, platform.now_ms());
         let reason = match payload {
             Ok(payload) => match cursor::decode(&payload) {
@@ -187,13 +234,14 @@ impl ProviderInner {
         Err(Box::new(invalid_cursor_error(reason)))
     }
 
-    fn cursor_binding(&self, tool: &Tool, listing: &ListArguments<'_>) -> [u8; 32] {
-        let shape: &[u8] = if let ToolOperation::List { collection, .. } = &tool.operation {
-            &self.shape_digests[*collection]
-        } else {
-            &[]
+    fn cursor_binding(&self, tool: &Tool, order_bytes: &[u8]) -> [u8; 32] {
+        let shape: &[u8] = match &tool.operation {
+            ToolOperation::List { collection, .. } | ToolOperation::Search { collection, .. } => {
+                &self.shape_digests[*collection]
+            }
+            _ => &[],
         };
-        digest_parts(&[shape, tool.name.as_bytes(), &listing.order_bytes()])
+        digest_parts(&[shape, tool.name.as_bytes(), order_bytes])
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use contract::ValueRef;
+use contract::bind::BoundValue;
 use contract::source::Filter;
-use contract::{ValueRef, order};
 
 use super::view::{CsvColumn, CsvView};
 use crate::snapshot_reader::{self, Violations};
@@ -28,7 +29,7 @@ enum ValueSpan {
 pub(super) struct CsvFilter<'a> {
     column: &'a CsvColumn,
     filter: Filter<'a>,
-    value: Option<String>,
+    operands: Vec<BoundValue<'a>>,
 }
 
 impl snapshot_reader::ReadableTable for CsvView {
@@ -70,14 +71,7 @@ impl snapshot_reader::ReadableTable for CsvView {
             .iter()
             .map(|filter| {
                 let column = &self.columns[filter.column];
-                let value = match filter.value {
-                    // The field holds the digits.
-                    ValueRef::Integer(_) if column.data_type.is_stored_as_number() => {
-                        column.to_field_text(filter.value).map(Cow::into_owned)
-                    }
-                    _ => None,
-                };
-                CsvFilter { column, filter: *filter, value }
+                CsvFilter { column, filter: *filter, operands: CsvFilter::operands(column, filter) }
             })
             .collect();
         prepared.sort_by_key(|filter| filter.column.field_index);
@@ -158,15 +152,25 @@ impl CsvView {
     }
 }
 
-impl CsvFilter<'_> {
+impl<'a> CsvFilter<'a> {
+    /// The operands as the file would spell them: a field holds the digits of a number.
+    fn operands(column: &CsvColumn, filter: &Filter<'a>) -> Vec<BoundValue<'a>> {
+        let spelled = |value: ValueRef<'a>| match value {
+            ValueRef::Integer(_) if column.data_type.is_stored_as_number() => column
+                .to_field_text(value)
+                .map_or(BoundValue::Null, |text| BoundValue::Text(Cow::Owned(text.into_owned()))),
+            value => value.into(),
+        };
+        filter.values().map(spelled).collect()
+    }
+
     fn matches(&self, text: &str) -> bool {
-        let value = self.value.as_deref().map_or(self.filter.value, ValueRef::Text);
-        !self.column.is_null(text)
-            && order::matches_filter(
-                self.column.data_type,
-                ValueRef::Text(text),
-                self.filter.comparison,
-                value,
-            )
+        let value = if self.column.is_null(text) { ValueRef::Null } else { ValueRef::Text(text) };
+        let (first, more) = self
+            .operands
+            .split_first()
+            .map_or((ValueRef::Null, &[][..]), |(first, more)| (first.as_value_ref(), more));
+        let filter = Filter { value: first, more, ..self.filter };
+        filter.matches(self.column.data_type, value)
     }
 }

@@ -53,6 +53,7 @@ pub(super) struct CsvColumn {
     /// The position in the file.
     pub(super) field_index: usize,
     pub(super) data_type: DataType,
+    mixed: bool,
     null_texts: Vec<String>,
     pub(super) format: Option<ColumnFormat>,
 }
@@ -62,6 +63,7 @@ impl CsvColumnMapping {
         CsvColumn {
             field_index: field,
             data_type: self.data_type,
+            mixed: self.mixed,
             null_texts: self.null_texts.clone(),
             format: self.format.clone(),
         }
@@ -147,6 +149,10 @@ impl SortableColumn for CsvColumn {
 
     fn data_type(&self) -> DataType {
         self.data_type
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     #[inline]

@@ -4,16 +4,19 @@
 //! ([`SortableTable`]). What is the same for all kinds is here: following the file, paging, sorting ([`order`]),
 //! searching.
 
+mod aggregate;
 pub(crate) mod column_lookup;
+mod column_vectors;
 mod order;
 mod scan;
+mod vector_groups;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{
-    Comparison, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search, SearchCoverage,
-    SourceError, TableShape, Total,
+    Aggregate, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
+    SearchOutcome, SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
 
@@ -92,7 +95,7 @@ pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
         let filters: Vec<Filter<'_>> = positions
             .iter()
             .zip(key)
-            .map(|(column, value)| Filter { column: *column, comparison: Comparison::Equals, value: *value })
+            .map(|(column, value)| Filter::new(*column, Comparison::Equals, *value))
             .collect();
         let (prepared, mut scratch) = (self.prepare_filters(&filters), Default::default());
         let mut found = (0..self.len()).filter(|row| self.matches_filters(*row, &prepared, &mut scratch));
@@ -212,6 +215,7 @@ pub(crate) struct SnapshotReader<C: TableLoader> {
     mapping: C::Mapping,
     /// The positions of the key in the shape.
     key: Vec<usize>,
+    column_names: Vec<String>,
     /// Whether the key index finds every key, so that no scan is needed.
     index_is_exact: bool,
     current: RwLock<Result<Arc<C::View>, SourceError>>,
@@ -228,8 +232,15 @@ impl<C: TableLoader> SnapshotReader<C> {
                 shape.key.iter().all(|position| has_canonical_form(shape.columns[*position].data_type));
             let has_notice = AtomicBool::new(view.notice().is_some());
             let current = RwLock::new(Ok(Arc::new(view)));
-            let key = shape.key.clone();
-            Ok(Arc::new(Self { file: file.clone(), mapping, key, index_is_exact, current, has_notice }))
+            Ok(Arc::new(Self {
+                file: file.clone(),
+                mapping,
+                key: shape.key.clone(),
+                column_names: shape.columns.iter().map(|column| column.name.clone()).collect(),
+                index_is_exact,
+                current,
+                has_notice,
+            }))
         })
     }
 
@@ -255,9 +266,9 @@ impl<C: TableLoader> SnapshotReader<C> {
     ) -> Result<Option<Total>, SourceError> {
         let view = self.current_view()?;
         let mut progress = ScanProgress::for_query(query);
-        let order = order::row_order(&*view, query.sort, &mut progress)?;
+        let order = order::row_order(&*view, &query.sort, &mut progress)?;
         let start = match query.after {
-            Some(after) => order::rows_up_to(&*view, &order, query.sort, after)?,
+            Some(after) => order::rows_up_to(&*view, &order, &query.sort, after)?,
             None => 0,
         };
         let check = |row: u32| self.check_row(&view, row);
@@ -357,13 +368,27 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         self.list_current(query, row)
     }
 
+    fn aggregate(&self, aggregate: &Aggregate<'_>) -> Result<Groups, SourceError> {
+        self.file.poll();
+        let view = self.current_view()?;
+        aggregate::group_rows(&*view, aggregate, &|row: u32| self.check_row(&view, row))
+            .map_err(|error| error.into_source_error(|column| &self.column_names[column]))
+    }
+
     fn search(
         &self,
         search: &Search<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-    ) -> Result<SearchCoverage, SourceError> {
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<SearchOutcome, SourceError> {
         self.file.poll();
         let view = self.current_view()?;
-        scan::search_rows(&*view, search, &|row: u32| self.check_row(&view, row), row)
+        let mut progress = ScanProgress::for_search(search);
+        let order = order::row_order(&*view, &[], &mut progress)?;
+        let start = match search.after {
+            Some(after) => order::rows_up_to(&*view, &order, &[], after)?,
+            None => 0,
+        };
+        let check = |row: u32| self.check_row(&view, row);
+        scan::search_rows(&*view, search, &order, start, &mut progress, &check, row)
     }
 }

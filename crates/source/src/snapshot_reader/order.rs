@@ -8,6 +8,7 @@ use contract::source::{CursorPosition, Sort, SourceError};
 use contract::{DataType, Value, ValueRef};
 
 use super::CowValue;
+use super::column_vectors::ColumnVectors;
 use crate::progress::ScanProgress;
 
 /// Each order takes four bytes per row.
@@ -42,6 +43,9 @@ pub(crate) trait SortableColumn {
 
     fn data_type(&self) -> DataType;
 
+    /// Whether values of other types may occur.
+    fn is_mixed(&self) -> bool;
+
     fn rank(&self, value: ValueRef<'_>) -> Self::Rank;
 
     /// A value in the form in which it is compared, whether it comes from the table or from a caller.
@@ -59,10 +63,11 @@ pub(crate) enum RowOrder {
     Sorted(Arc<Vec<u32>>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum SortKey {
     PrimaryKey,
-    Column(Sort),
+    /// At least one.
+    Columns(Vec<Sort>),
 }
 
 /// The key columns, and the cached sort orders.
@@ -71,6 +76,7 @@ pub(crate) struct SortOrders {
     pub(crate) key_columns: Vec<usize>,
     /// Identifies the contents where the table has no key: then a row is known only by its number in these contents.
     pub(super) table_version: i64,
+    pub(super) vectors: ColumnVectors,
     /// Least recently used first.
     cache: Mutex<Vec<(SortKey, Arc<Vec<u32>>)>>,
     build_lock: Mutex<()>,
@@ -118,6 +124,7 @@ impl SortOrders {
         Self {
             key_columns: key.to_vec(),
             table_version,
+            vectors: ColumnVectors::default(),
             cache: Mutex::default(),
             build_lock: Mutex::default(),
         }
@@ -127,9 +134,9 @@ impl SortOrders {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, by: SortKey) -> Option<Arc<Vec<u32>>> {
+    fn get(&self, by: &SortKey) -> Option<Arc<Vec<u32>>> {
         let mut cache = self.lock_cache();
-        let at = cache.iter().position(|(one, _)| *one == by)?;
+        let at = cache.iter().position(|(one, _)| one == by)?;
         let found = cache.remove(at);
         let rows = found.1.clone();
         cache.push(found);
@@ -148,19 +155,19 @@ impl SortOrders {
 }
 
 /// Whether rows can be read in this order without sorting first.
-pub(super) fn is_order_cached(table: &impl SortableTable, sort: Option<Sort>) -> bool {
+pub(super) fn is_order_cached(table: &impl SortableTable, sort: &[Sort]) -> bool {
     sort_key(table, sort).is_none_or(|by| table.orders().lock_cache().iter().any(|(one, _)| *one == by))
 }
 
 pub(super) fn row_order(
     table: &impl SortableTable,
-    sort: Option<Sort>,
+    sort: &[Sort],
     progress: &mut ScanProgress<'_>,
 ) -> Result<RowOrder, SourceError> {
     let Some(by) = sort_key(table, sort) else {
         return Ok(RowOrder::File(table.len()));
     };
-    if let Some(rows) = table.orders().get(by) {
+    if let Some(rows) = table.orders().get(&by) {
         return Ok(RowOrder::Sorted(rows));
     }
     // Two calls that need the same order build it once. A call that finds its order cached does not wait.
@@ -168,14 +175,14 @@ pub(super) fn row_order(
     build_order(table, by, progress)
 }
 
-fn sort_key(table: &impl SortableTable, sort: Option<Sort>) -> Option<SortKey> {
+fn sort_key(table: &impl SortableTable, sort: &[Sort]) -> Option<SortKey> {
     match sort {
-        None if table.orders().key_columns.is_empty() => None,
-        None => Some(SortKey::PrimaryKey),
-        Some(sort) if !sort.descending && table.orders().key_columns == [sort.column] => {
+        [] if table.orders().key_columns.is_empty() => None,
+        [] => Some(SortKey::PrimaryKey),
+        [only] if !only.descending && table.orders().key_columns == [only.column] => {
             Some(SortKey::PrimaryKey)
         }
-        Some(sort) => Some(SortKey::Column(sort)),
+        sort => Some(SortKey::Columns(sort.to_vec())),
     }
 }
 
@@ -184,17 +191,18 @@ fn build_order(
     by: SortKey,
     progress: &mut ScanProgress<'_>,
 ) -> Result<RowOrder, SourceError> {
-    if let Some(rows) = table.orders().get(by) {
+    if let Some(rows) = table.orders().get(&by) {
         return Ok(RowOrder::Sorted(rows));
     }
-    let rows = match by {
+    let rows = match &by {
         SortKey::PrimaryKey => sort_by_key(table, progress)?,
-        SortKey::Column(sort) => {
-            let base = match table.orders().key_columns.is_empty() {
-                true => RowOrder::File(table.len()),
-                false => build_order(table, SortKey::PrimaryKey, progress)?,
+        // The sort is stable, so the least significant column comes first.
+        SortKey::Columns(sort) => {
+            let base = match sort_key(table, &sort[1..]) {
+                None => RowOrder::File(table.len()),
+                Some(rest) => build_order(table, rest, progress)?,
             };
-            sort_by_column(table, sort, &base, progress)?
+            sort_by_column(table, sort[0], &base, progress)?
         }
     };
     Ok(RowOrder::Sorted(table.orders().insert(by, rows)))
@@ -304,9 +312,12 @@ fn compare_keys<'a, T: SortableTable>(
 pub(super) fn rows_up_to(
     table: &impl SortableTable,
     order: &RowOrder,
-    sort: Option<Sort>,
+    sort: &[Sort],
     after: &CursorPosition,
 ) -> Result<usize, SourceError> {
+    if after.sort_values.len() != sort.len() {
+        return Err(SourceError::StaleCursor);
+    }
     if table.orders().key_columns.is_empty() {
         return rows_up_to_row(table, order, sort, after);
     }
@@ -317,10 +328,11 @@ pub(super) fn rows_up_to(
         Some(_) | None => return Err(SourceError::StaleCursor),
     };
     let compare_to_cursor = |row: u32| {
-        let sorted = sort.map_or(Ordering::Equal, |sort| {
-            let other = after.sort_value.as_ref().map_or(ValueRef::Null, Value::as_value_ref);
-            compare_sorted(table, row, sort, other)
-        });
+        let sorted = first_unequal(
+            sort.iter()
+                .zip(&after.sort_values)
+                .map(|(sort, other)| compare_sorted(table, row, *sort, other.as_value_ref())),
+        );
         let key = |at: usize, _: &_| CowValue::Borrowed(after.key[at].as_value_ref());
         sorted.then_with(|| compare_keys(table, row, 0, key))
     };
@@ -334,17 +346,12 @@ pub(super) fn rows_up_to(
 
 /// The number of rows directly before this one that the order cannot tell from it, because they have the same key.
 #[cold]
-pub(super) fn ties_before(
-    table: &impl SortableTable,
-    order: &RowOrder,
-    sort: Option<Sort>,
-    at: usize,
-) -> u32 {
+pub(super) fn ties_before(table: &impl SortableTable, order: &RowOrder, sort: &[Sort], at: usize) -> u32 {
     let row = order.row(at);
     let is_tie = |other: u32| {
-        let is_sorted_same = sort.is_none_or(|sort| {
+        let is_sorted_same = sort.iter().all(|sort| {
             let value = row_value(table, other, &table.columns()[sort.column]);
-            compare_sorted(table, row, sort, value.as_value_ref()) == Ordering::Equal
+            compare_sorted(table, row, *sort, value.as_value_ref()) == Ordering::Equal
         });
         let is_same_key = compare_keys(table, row, 0, |_, column| row_value(table, other, column));
         is_sorted_same && is_same_key == Ordering::Equal
@@ -355,7 +362,7 @@ pub(super) fn ties_before(
 fn rows_up_to_row(
     table: &impl SortableTable,
     order: &RowOrder,
-    sort: Option<Sort>,
+    sort: &[Sort],
     after: &CursorPosition,
 ) -> Result<usize, SourceError> {
     let [Value::Integer(position), Value::Integer(state)] = after.key[..] else {
@@ -365,12 +372,15 @@ fn rows_up_to_row(
         .ok()
         .filter(|row| *row < table.len() && state == table.orders().table_version);
     let last = last.ok_or(SourceError::StaleCursor)?;
-    let Some(sort) = sort else {
+    if sort.is_empty() {
         return Ok(last as usize + 1);
-    };
-    let other = row_value(table, last, &table.columns()[sort.column]);
+    }
     Ok(order.partition_point(|row| {
-        compare_sorted(table, row, sort, other.as_value_ref()).then(row.cmp(&last)) != Ordering::Greater
+        let sorted = first_unequal(sort.iter().map(|sort| {
+            let other = row_value(table, last, &table.columns()[sort.column]);
+            compare_sorted(table, row, *sort, other.as_value_ref())
+        }));
+        sorted.then(row.cmp(&last)) != Ordering::Greater
     }))
 }
 

@@ -1,7 +1,9 @@
-//! Scans over a table's rows: the rows of a page in sort order, or the rows that match search terms in file order.
+//! Scans over a table's rows: the rows of a page in sort order, or the rows that match search terms.
 
 use contract::ValueRef;
-use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError, Total};
+use contract::source::{
+    Query, RowFlow, RowPosition, Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, Total,
+};
 
 use super::ReadableTable;
 use super::order::{RowOrder, is_order_cached, ties_before};
@@ -36,7 +38,7 @@ pub(super) fn fits_inline(table: &impl ReadableTable) -> bool {
 pub(super) fn query_fits_inline(table: &impl ReadableTable, query: &Query<'_>) -> bool {
     let rows = table.len() as usize;
     let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
-    fits_inline(table) || (touched <= INLINE_ROWS_MAX && is_order_cached(table, query.sort))
+    fits_inline(table) || (touched <= INLINE_ROWS_MAX && is_order_cached(table, &query.sort))
 }
 
 /// Passes the rows from position `start` on that pass the filters to `row`.
@@ -74,7 +76,7 @@ pub(super) fn list_rows<F: ReadableTable>(
         if has_violations && passed < query.rows_max {
             check(number)?;
         }
-        let ties = if has_duplicates { ties_before(table, order, query.sort, at - 1) } else { 0 };
+        let ties = if has_duplicates { ties_before(table, order, &query.sort, at - 1) } else { 0 };
         let position =
             RowPosition { row_number: i64::from(number), table_version: table.orders().table_version, ties };
         let mut more = RowFlow::Continue;
@@ -129,39 +131,53 @@ fn match_all_rows<'a, F: ReadableTable>(
     Ok(bitmap)
 }
 
-/// Passes the rows that match all terms to `row`, in file order.
+/// Passes the rows from position `start` on that match all terms and pass the filters to `row`. The rows before them, and
+/// those after the page, are counted.
 pub(super) fn search_rows<F: ReadableTable>(
     table: &F,
     search: &Search<'_>,
+    order: &RowOrder,
+    start: usize,
+    progress: &mut ScanProgress<'_>,
     check: &dyn Fn(u32) -> Result<(), SourceError>,
-    row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-) -> Result<SearchCoverage, SourceError> {
+    row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+) -> Result<SearchOutcome, SourceError> {
     let mut matcher = TermMatcher::new(&search.terms);
     let columns = table.search_columns(search.columns);
-    let (mut scratch, mut found) = (F::Scratch::default(), 0);
+    let prepared = table.prepare_filters(&search.filters);
+    let mut scratch = F::Scratch::default();
+    let (mut total, mut passed, mut is_done) = (0_u64, 0, false);
     let has_violations = !table.violations().columns.is_empty();
-    let mut progress = ScanProgress::for_search(search);
-    for number in 0..table.len() {
-        if found >= search.rows_max {
-            break;
-        }
-        if number as usize >= search.scan_rows_max {
-            return Ok(SearchCoverage::Truncated);
-        }
+    let has_duplicates = !table.violations().duplicates.is_empty();
+    let end = order.len().min(search.scan_rows_max);
+    for at in 0..end {
         progress.count_row()?;
+        let number = order.row(at);
+        if !table.matches_filters(number, &prepared, &mut scratch) {
+            continue;
+        }
         matcher.start_row();
         if !table.matches_all_terms(number, &columns, &mut matcher, &mut scratch) {
             continue;
         }
-        found += 1;
-        if has_violations && found < search.rows_max {
+        total += 1;
+        if at < start || is_done {
+            continue;
+        }
+        passed += 1;
+        if has_violations && passed < search.rows_max {
             check(number)?;
         }
+        let ties = if has_duplicates { ties_before(table, order, &[], at) } else { 0 };
+        let position =
+            RowPosition { row_number: i64::from(number), table_version: table.orders().table_version, ties };
         let mut more = RowFlow::Continue;
-        table.with_row(number, &mut scratch, |cells| more = row(cells));
-        if more == RowFlow::Stop {
-            break;
-        }
+        table.with_row(number, &mut scratch, |cells| more = row(cells, position));
+        is_done = more == RowFlow::Stop || passed == search.rows_max;
     }
-    Ok(SearchCoverage::Complete)
+    let (coverage, total) = match end == order.len() {
+        true => (SearchCoverage::Complete, Total::Exact(total)),
+        false => (SearchCoverage::Truncated, Total::AtLeast(total)),
+    };
+    Ok(SearchOutcome { coverage, total, cursor: SearchCursor::Row })
 }

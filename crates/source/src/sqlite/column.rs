@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use contract::infer::{self, SAFE_INTEGER_MAX};
-use contract::source::{ColumnShape, Comparison};
+use contract::source::{ColumnShape, Comparison, Filter};
 use contract::{DataType, ValueRef, order};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as SqlValueRef};
 
@@ -314,7 +314,7 @@ impl Column {
     /// The upper bound of all spellings of a filter's timestamp.
     pub(super) fn range_end_param<'a>(&self, comparison: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
         match value {
-            ValueRef::Text(text) => match sort_key::timestamp_prefix(text) {
+            ValueRef::Text(text) => match sort_key::timestamp_end_prefix(text) {
                 Some(mut bytes) => {
                     bytes.push(255);
                     SqlParam::SortKey(bytes)
@@ -355,12 +355,11 @@ impl Column {
     }
 
     /// The same comparison as [`Self::filter_param`] in SQL, in Rust.
-    pub(super) fn matches_filter(
-        &self,
-        value: ValueRef<'_>,
-        comparison: Comparison,
-        bound: ValueRef<'_>,
-    ) -> bool {
+    pub(super) fn matches_filter(&self, value: ValueRef<'_>, filter: &Filter<'_>) -> bool {
+        filter.matches_with(value, |comparison, operand| self.matches_operand(value, comparison, operand))
+    }
+
+    fn matches_operand(&self, value: ValueRef<'_>, comparison: Comparison, bound: ValueRef<'_>) -> bool {
         let bound = self.filter_value(bound);
         match (comparison, value, bound) {
             (Comparison::Equals, ValueRef::Integer(_) | ValueRef::Real(_), ValueRef::Text(text))
@@ -404,5 +403,13 @@ fn nearest_real(comparison: Comparison, text: &str) -> ValueRef<'_> {
         (Comparison::AtLeast, Ordering::Less) => ValueRef::Real(n.next_up()),
         (Comparison::AtMost, Ordering::Greater) => ValueRef::Real(n.next_down()),
         (Comparison::AtLeast, Ordering::Greater) | (Comparison::AtMost, Ordering::Less) => ValueRef::Real(n),
+        (
+            Comparison::NotEquals
+            | Comparison::Contains
+            | Comparison::StartsWith
+            | Comparison::IsNull
+            | Comparison::IsNotNull,
+            _,
+        ) => ValueRef::Null,
     }
 }

@@ -6,6 +6,9 @@
 pub(super) const IDEMPOTENCY_TABLE: &str = "_spile_idempotency";
 /// The SQL function that the capture triggers call. The authorizer allows no other caller.
 pub(super) const CAPTURE_FUNCTION: &str = "_spile_saw";
+/// The SQL functions that compare texts in lower case.
+pub(super) const CONTAINS_FUNCTION: &str = "spile_contains";
+pub(super) const STARTS_WITH_FUNCTION: &str = "spile_starts_with";
 /// The prefix of the capture triggers' names.
 pub(super) const TRIGGER_PREFIX: &str = "_spile_";
 /// The savepoint that a trial run rolls back to.

@@ -69,12 +69,20 @@ pub(super) fn encode(kind: SortKeyKind, value: ValueRef<'_>) -> Option<Vec<u8>> 
 /// The common prefix of all spellings of a timestamp. They sort before this prefix followed by a byte 255,
 /// which no text contains.
 pub(super) fn timestamp_prefix(text: &str) -> Option<Vec<u8>> {
-    let (seconds, nanos) = order::timestamp_sort_key(text)?;
-    let mut out = Vec::with_capacity(14 + text.len());
+    order::timestamp_sort_key(text).map(|at| time_prefix(at, text.len()))
+}
+
+/// The prefix of the last timestamp that a filter's operand stands for: a date is its whole day.
+pub(super) fn timestamp_end_prefix(text: &str) -> Option<Vec<u8>> {
+    order::timestamp_range(text).map(|(_, last)| time_prefix(last, 1))
+}
+
+fn time_prefix((seconds, nanos): (i64, u32), room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(14 + room);
     out.push(TAG_VALUE);
     out.extend_from_slice(&(seconds.cast_unsigned() ^ (1 << 63)).to_be_bytes());
     out.extend_from_slice(&nanos.to_be_bytes());
-    Some(out)
+    out
 }
 
 fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {

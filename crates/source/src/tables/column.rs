@@ -184,6 +184,10 @@ impl SortableColumn for TableColumn {
         self.data_type
     }
 
+    fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
     fn rank(&self, value: ValueRef<'_>) -> Option<SortRank> {
         self.to_text(value).map(|text| SortRank::new(self.data_type, &text))
     }

@@ -13,8 +13,8 @@ use crate::text_search::TermMatcher;
 /// A filter, with its operand in the form in which it is compared.
 pub(super) struct TableFilter<'a> {
     column: &'a TableColumn,
-    comparison: Comparison,
-    operand: CowValue<'a>,
+    filter: Filter<'a>,
+    operands: Vec<CowValue<'a>>,
 }
 
 impl snapshot_reader::ReadableTable for TableView {
@@ -43,11 +43,8 @@ impl snapshot_reader::ReadableTable for TableView {
     fn prepare_filters<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<TableFilter<'a>> {
         let sieve = |filter: &Filter<'a>| {
             let column = &self.columns[filter.column];
-            TableFilter {
-                column,
-                comparison: filter.comparison,
-                operand: column.normalize(CowValue::Borrowed(filter.value)),
-            }
+            let operands = filter.values().map(|value| column.normalize(CowValue::Borrowed(value)));
+            TableFilter { column, filter: *filter, operands: operands.collect() }
         };
         filters.iter().map(sieve).collect()
     }
@@ -58,10 +55,7 @@ impl snapshot_reader::ReadableTable for TableView {
         prepared: &[TableFilter<'a>],
         _: &mut Vec<CowValue<'a>>,
     ) -> bool {
-        prepared.iter().all(|TableFilter { column, comparison, operand }| {
-            let own = column.normalize(column.value(&self.table, row));
-            order::matches_filter(column.data_type, own.as_value_ref(), *comparison, operand.as_value_ref())
-        })
+        prepared.iter().all(|filter| filter.matches(&filter.column.value(&self.table, row)))
     }
 
     fn violations(&self) -> &Violations {
@@ -93,5 +87,25 @@ impl snapshot_reader::ReadableTable for TableView {
             let values = column.value(&self.table, row);
             column.to_text(values.as_value_ref()).is_some_and(|text| matcher.match_text(&text))
         })
+    }
+}
+
+impl TableFilter<'_> {
+    fn matches(&self, value: &CowValue<'_>) -> bool {
+        let own = self.column.normalize(value.clone());
+        let own = own.as_value_ref();
+        let compare = |comparison: Comparison, operand: &CowValue<'_>| {
+            order::matches_filter(self.column.data_type, own, comparison, operand.as_value_ref())
+        };
+        let equals = || self.operands.iter().any(|operand| compare(Comparison::Equals, operand));
+        match self.filter.comparison {
+            Comparison::Equals => equals(),
+            Comparison::NotEquals => !equals(),
+            Comparison::AtLeast | Comparison::AtMost | Comparison::Contains | Comparison::StartsWith => {
+                self.operands.iter().any(|operand| compare(self.filter.comparison, operand))
+            }
+            Comparison::IsNull => own == ValueRef::Null,
+            Comparison::IsNotNull => own != ValueRef::Null,
+        }
     }
 }

@@ -93,6 +93,7 @@ fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
         ToolOperation::Get { collection, .. } => (*collection, "get"),
         ToolOperation::List { collection, .. } => (*collection, "list"),
         ToolOperation::Search { collection, .. } => (*collection, "search"),
+        ToolOperation::Aggregate { collection, .. } => (*collection, "aggregate"),
         ToolOperation::Create { collection, .. } => (*collection, "create"),
         ToolOperation::Update { collection, .. } => (*collection, "update"),
         ToolOperation::Delete { collection, .. } => (*collection, "delete"),

@@ -5,7 +5,7 @@ use contract::{CompiledSchema, nearest};
 use json::{Json, Node, NodeKind};
 
 use super::error::CommandError;
-use super::schema::{AdditionalProperties, Schema, TypeSet, ValueSchema, display_text};
+use super::schema::{AdditionalProperties, Argument, Schema, TypeSet, ValueSchema, display_text};
 
 /// Whether arguments must match the input schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) fn from_key_values(
                 || schema.additional == AdditionalProperties::Allowed
                 || schema.arguments.is_empty() && schema.additional == AdditionalProperties::Unspecified =>
             {
-                &any_type
+                suffixed_argument(name, schema).unwrap_or(&any_type)
             }
             None => return Err(unknown_argument_error(name, schema)),
         };
@@ -54,6 +54,17 @@ pub(crate) fn from_key_values(
             out.raw(name, value.as_str());
         }
     }))
+}
+
+/// The schema of the argument that a name extends: `price_min` is typed like `price`. Only for names that a pattern of the
+/// schema allows; the server checks the rest.
+fn suffixed_argument<'s>(name: &str, schema: &'s Schema) -> Option<&'s ValueSchema> {
+    const UNTYPED_SUFFIX: &str = "_null";
+    let extends = |argument: &&Argument| {
+        name.strip_prefix(argument.name.as_str()).is_some_and(|rest| rest.starts_with('_'))
+    };
+    let longest = schema.arguments.iter().filter(extends).max_by_key(|argument| argument.name.len())?;
+    (!name.ends_with(UNTYPED_SUFFIX)).then_some(&longest.schema)
 }
 
 /// Every value is a string, whatever it looks like.

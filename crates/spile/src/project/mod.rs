@@ -805,6 +805,7 @@ fn is_collection_written(contract: &Contract, index: usize) -> bool {
         ToolOperation::Get { .. }
         | ToolOperation::List { .. }
         | ToolOperation::Search { .. }
+        | ToolOperation::Aggregate { .. }
         | ToolOperation::Statement { .. } => false,
     })
 }

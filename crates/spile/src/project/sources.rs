@@ -394,6 +394,7 @@ pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
         SourceError::Cancelled
         | SourceError::WouldBlock
         | SourceError::StaleCursor
+        | SourceError::TooManyGroups { .. }
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }
         | SourceError::Incompatible { .. } => error.to_string(),

@@ -163,7 +163,7 @@ fn remove_operations(manifest: &mut Manifest, collection: &str, is_removed: impl
 
 fn is_write(operation: Operation) -> bool {
     match operation {
-        Operation::Get | Operation::List | Operation::Search => false,
+        Operation::Get | Operation::List | Operation::Search | Operation::Aggregate => false,
         Operation::Create | Operation::Update | Operation::Delete => true,
     }
 }

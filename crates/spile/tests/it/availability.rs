@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
 
 const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
+const PEOPLE_TOOLS: [&str; 4] = ["get_people", "list_people", "search_people", "aggregate_people"];
 const BROKEN: &[u8] = b"no,total\n7,9.50\n8,12.00,EUR\n";
 const ORDERS: &[u8] = b"no,total\n7,9.50\n8,12.00\n";
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -75,7 +76,7 @@ fn one_bad_file_in_a_folder_does_not_stop_the_others() {
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
     server.wait_for("not available: orders.csv");
     server.wait_for("`orders.csv` is not served: ");
-    assert_eq!(tools(&server), ["get_people", "list_people"]);
+    assert_eq!(tools(&server), PEOPLE_TOOLS);
     assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
     let (_, status) = get(&server, "/status");
     assert_eq!(
@@ -92,7 +93,8 @@ fn one_bad_file_in_a_folder_does_not_stop_the_others() {
     // Repaired, it is served without a restart.
     project.write("orders.csv", ORDERS);
     wait_for_health(&server, "ok");
-    assert_eq!(tools(&server), ["get_orders", "list_orders", "get_people", "list_people"]);
+    let order_tools = ["get_orders", "list_orders", "aggregate_orders"];
+    assert_eq!(tools(&server), [&order_tools[..], &PEOPLE_TOOLS].concat());
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn one_missing_source_of_a_manifest_does_not_stop_the_others() {
     let project = TestProject::new(&[PEOPLE, ("spile.toml", manifest)]);
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
     server.wait_for("`orders.csv` is not served: not found");
-    assert_eq!(tools(&server), ["get_people", "list_people"]);
+    assert_eq!(tools(&server), PEOPLE_TOOLS);
     project.write("orders.csv", ORDERS);
     wait_for_health(&server, "ok");
     assert!(tools(&server).contains(&"find_order".to_owned()));

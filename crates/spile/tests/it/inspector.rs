@@ -32,7 +32,7 @@ fn check(target: &[&str]) {
         let listed = request(target, era, &["--method", "tools/list", "--strict"], 0);
         let names: Vec<&Value> =
             listed["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
-        assert_eq!(names, ["lookup_customer", "list_customers"]);
+        assert_eq!(names, ["lookup_customer", "list_customers", "search_customers", "aggregate_customers"]);
         for tool in listed["tools"].as_array().expect("tools") {
             assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
             assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");

@@ -277,7 +277,7 @@ fn invalid_and_breaking_changes_are_not_served() {
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
     let now = wait_for_status(&served, "a tool less", |status| {
-        has_reload_status(status, "rejected", "list_people: the tool was removed")
+        has_reload_status(status, "rejected", "aggregate_people: the tool was removed")
     });
     assert_eq!(now["contractVersion"], version);
     let (_, list) = served.post("/mcp", "", LIST);

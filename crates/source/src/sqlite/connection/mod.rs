@@ -18,13 +18,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::CancelFlag;
+use contract::order;
+use contract::source::{CancelFlag, Comparison};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, STARTS_WITH_FUNCTION};
 use crate::sqlite::sort_key::{self, SortKeyKind};
 use authorizer::{AccessMode, SqlAuthorizer};
 use change_recorder::{ChangedRows, SharedChanges};
@@ -304,13 +306,20 @@ impl Deadline {
     }
 }
 
-/// SQL functions that return bytes which sort as `contract::order` compares.
+/// SQL functions that compare as `contract::order` does, or return bytes that sort that way.
 fn register_sort_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_DIRECTONLY;
     for kind in SortKeyKind::ALL {
         connection.create_scalar_function(kind.sql_function(), 1, flags, move |context| {
             Ok(sort_key::encode(kind, crate::sqlite::column::from_sqlite(context.get_raw(0))))
+        })?;
+    }
+    let texts = [(CONTAINS_FUNCTION, Comparison::Contains), (STARTS_WITH_FUNCTION, Comparison::StartsWith)];
+    for (name, comparison) in texts {
+        connection.create_scalar_function(name, 2, flags, move |context| {
+            let value = |index| crate::sqlite::column::from_sqlite(context.get_raw(index));
+            Ok(order::matches_text(comparison, value(0), value(1)))
         })?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Reads one table: a row by its key, a page in order.
 
+mod aggregate;
 #[cfg(test)]
 mod paging_tests;
 pub(crate) mod row_buffer;
@@ -16,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use contract::source::{
-    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape, Total,
+    Aggregate, CancelFlag, Comparison, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow,
+    RowPosition, Search, SearchOutcome, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -32,7 +33,9 @@ use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::error::{DbError, file_name_of};
 use crate::sqlite::read::row_buffer::RowBuffer;
-use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
+use crate::sqlite::read::select_builder::{
+    FilterShape, PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate,
+};
 use crate::sqlite::read::served_tables::{ServedTable, ServedTables};
 use crate::sqlite::read::total::{CountedRows, INLINE_COUNT_MAX};
 use crate::sqlite::schema::{RowLocator, Schema, Table};
@@ -97,7 +100,7 @@ pub(crate) struct CachedQuery {
 /// Where a page ended, checked against the table.
 #[derive(Debug, Clone)]
 pub(crate) struct PageCursor {
-    pub(crate) sort_value: Option<Value>,
+    pub(crate) sort_values: Vec<Value>,
     pub(crate) key: Vec<Value>,
 }
 
@@ -189,9 +192,9 @@ impl TableReader {
 
     /// Prepares what every call needs, and finds errors before the first call.
     fn prepare(&mut self) -> Result<(), SourceError> {
-        let filters = self.key.iter().map(|column| (*column, Comparison::Equals)).collect();
-        self.key_lookup =
-            self.select_builder().build(&QueryShape { filters, sort: None, segment: PageSegment::KeyLookup });
+        let filters = self.key.iter().map(|column| FilterShape::equals(*column)).collect();
+        let segment = PageSegment::KeyLookup;
+        self.key_lookup = self.select_builder().build(&QueryShape { filters, sort: Vec::new(), segment });
         let is_view = self.table.locator == RowLocator::None;
         let counted = self.pool.read(|connection| {
             connection.inner.prepare_cached(&self.key_lookup.sql)?;
@@ -287,6 +290,13 @@ impl TableReader {
         Ok(visit(values))
     }
 
+    /// The error of a call that meets such a value while it reads no row as a whole.
+    #[cold]
+    fn column_type_error(&self, column: &Column, ExpectedType(expected): ExpectedType) -> SourceError {
+        let detail = format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name);
+        SourceError::Incompatible { message: format!("{detail}, but a row has another value"), detail }
+    }
+
     /// The caller learns the column. Only the log names the row, for the owner who can correct it.
     #[cold]
     fn type_mismatch_error(
@@ -342,9 +352,7 @@ impl TableReader {
 
     pub(crate) fn key_filters<'a>(&self, key: &[ValueRef<'a>]) -> Vec<Filter<'a>> {
         let columns = self.key.iter().zip(key);
-        columns
-            .map(|(column, value)| Filter { column: *column, comparison: Comparison::Equals, value: *value })
-            .collect()
+        columns.map(|(column, value)| Filter::new(*column, Comparison::Equals, *value)).collect()
     }
 
     /// Finds a row by a declared key and passes it on without copying.
@@ -354,7 +362,7 @@ impl TableReader {
         mode: ReadMode,
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, DbError> {
-        let values = QueryParams { filters, sort: None, sort_value: None, key: &[], limit: 1 };
+        let values = QueryParams { filters, sort: &[], sort_values: &[], key: &[], limit: 1 };
         self.pool.read_row(mode, |connection| {
             let mut statement = connection.inner.prepare_cached(&self.key_lookup.sql)?;
             self.key_lookup.bind(&mut statement, &self.columns, &self.key, &values)?;
@@ -435,7 +443,7 @@ impl TableReader {
         // One snapshot for all segments.
         let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
         for segment in segments {
-            let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
+            let cached = self.query_for(QueryShape::new(query, segment), connection)?;
             let left = rows_max - page.row_count();
             if let PageStatus::MayHaveMore =
                 self.query_segment(query, after, left, &cached.template, connection, page)?
@@ -446,19 +454,31 @@ impl TableReader {
         Ok(PageStatus::Exhausted)
     }
 
-    fn segments(&self, query: &Query<'_>, after: Option<&PageCursor>) -> &'static [PageSegment] {
-        match (after, query.sort) {
-            _ if self.paging == Paging::Offset => &[PageSegment::FromOffset],
-            (None, _) => &[PageSegment::FromStart],
-            (Some(_), None) => &[PageSegment::AfterKey],
-            (Some(PageCursor { sort_value: Some(Value::Null) | None, .. }), Some(_)) => {
-                &[PageSegment::NullSortValueAfterKey]
-            }
-            (Some(_), Some(sort)) if self.columns[sort.column].may_be_null() => {
-                &[PageSegment::SameSortValue, PageSegment::LaterSortValue, PageSegment::NullSortValue]
-            }
-            (Some(_), Some(_)) => &[PageSegment::SameSortValue, PageSegment::LaterSortValue],
+    /// What follows the cursor, in order: first the rows that are equal in every sorted column and have a later key, then
+    /// the rows that are later in the last sorted column, then in the one before it, and so on.
+    fn segments(&self, query: &Query<'_>, after: Option<&PageCursor>) -> Vec<PageSegment> {
+        let Some(after) = after.filter(|_| self.paging != Paging::Offset) else {
+            let from_offset = self.paging == Paging::Offset;
+            return vec![if from_offset { PageSegment::FromOffset } else { PageSegment::FromStart }];
+        };
+        if query.sort.is_empty() {
+            return vec![PageSegment::AfterKey];
         }
+        let is_null = |at: usize| matches!(after.sort_values.get(at), Some(Value::Null) | None);
+        let nulls = (0..query.sort.len()).filter(|at| is_null(*at)).fold(0_u8, |nulls, at| nulls | 1 << at);
+        let mut segments = vec![PageSegment::SameSortValues { nulls }];
+        for (at, sort) in query.sort.iter().enumerate().rev() {
+            // Rows without a value come last, so nothing follows them.
+            if is_null(at) {
+                continue;
+            }
+            let same = at as u8;
+            segments.push(PageSegment::LaterSortValue { same, nulls });
+            if self.columns[sort.column].may_be_null() {
+                segments.push(PageSegment::NullSortValue { same, nulls });
+            }
+        }
+        segments
     }
 
     fn query_segment(
@@ -472,8 +492,8 @@ impl TableReader {
     ) -> Result<PageStatus, DbError> {
         let values = QueryParams {
             filters: &query.filters,
-            sort: query.sort,
-            sort_value: after.and_then(|after| after.sort_value.as_ref()),
+            sort: &query.sort,
+            sort_values: after.map_or(&[], |after| &after.sort_values),
             key: after.map_or(&[], |after| &after.key),
             limit: rows_max,
         };
@@ -503,14 +523,14 @@ impl TableReader {
 
     /// Checks a cursor. Spile issued it, but perhaps for another shape of the table.
     pub(crate) fn parse_cursor(&self, query: &Query<'_>) -> Result<Option<PageCursor>, SourceError> {
-        let Some(CursorPosition { sort_value: sorted, key }) = query.after else { return Ok(None) };
-        let after = PageCursor { sort_value: sorted.clone(), key: key.clone() };
+        let Some(CursorPosition { sort_values, key }) = query.after else { return Ok(None) };
+        let after = PageCursor { sort_values: sort_values.clone(), key: key.clone() };
         let is_valid = match (&self.paging, &key[..]) {
             (Paging::Key, key) => key.len() == self.key.len() && !key.contains(&Value::Null),
             (Paging::Rowid(_) | Paging::Offset, [Value::Integer(_), Value::Integer(0)]) => true,
             (Paging::Rowid(_) | Paging::Offset, _) => false,
         };
-        if is_valid && sorted.is_some() == query.sort.is_some() {
+        if is_valid && sort_values.len() == query.sort.len() {
             Ok(Some(after))
         } else {
             Err(SourceError::StaleCursor)
@@ -519,12 +539,12 @@ impl TableReader {
 
     pub(crate) fn cursor_after(&self, query: &Query<'_>, page: &RowBuffer) -> Option<PageCursor> {
         let row = page.row_count().checked_sub(1)?;
-        let sorted = query.sort.map(|sort| page.value(row, sort.column));
+        let sort_values = query.sort.iter().map(|sort| page.value(row, sort.column)).collect();
         let key = match self.paging {
             Paging::Key => self.key.iter().map(|column| page.value(row, *column)).collect(),
             Paging::Rowid(_) | Paging::Offset => vec![Value::Integer(page.position(row))],
         };
-        Some(PageCursor { sort_value: sorted, key })
+        Some(PageCursor { sort_values, key })
     }
 
     fn list_pages(
@@ -613,8 +633,8 @@ impl TableReader {
             return Ok(());
         }
         let same = |column: &usize| page.value_ref(next, *column) == page.value_ref(next - 1, *column);
-        let sort = query.sort.map(|sort| sort.column);
-        if !self.key.iter().chain(&sort).all(same) {
+        let mut sorted = query.sort.iter().map(|sort| sort.column);
+        if !self.key.iter().all(same) || !sorted.all(|column| same(&column)) {
             return Ok(());
         }
         let key: Vec<ValueRef<'_>> = self.key.iter().map(|at| page.value_ref(next, *at)).collect();
@@ -632,11 +652,9 @@ impl TableReader {
             return Ok(false);
         }
         let found = match (self.key_is_declared, &self.key[..], key) {
-            (true, [column], [value]) => self.find_by_index(
-                &[Filter { column: *column, comparison: Comparison::Equals, value: *value }],
-                mode,
-                row,
-            ),
+            (true, [column], [value]) => {
+                self.find_by_index(&[Filter::new(*column, Comparison::Equals, *value)], mode, row)
+            }
             (true, ..) => self.find_by_index(&self.key_filters(key), mode, row),
             (false, ..) => self.find_by_query(self.key_filters(key), mode, row),
         };
@@ -677,8 +695,8 @@ impl Reader for TableReader {
             ReadRequest::Get => self.key_is_declared,
             ReadRequest::List(query) => {
                 let Ok(after) = self.parse_cursor(query) else { return true };
-                self.segments(query, after.as_ref()).iter().all(|segment| {
-                    let shape = QueryShape::new(query, *segment);
+                self.segments(query, after.as_ref()).into_iter().all(|segment| {
+                    let shape = QueryShape::new(query, segment);
                     match self.cached_query(&shape) {
                         Some(cached) => cached.is_cheap,
                         None => {
@@ -722,11 +740,15 @@ impl Reader for TableReader {
         self.list_in(query, ReadMode::Inline, row)
     }
 
+    fn aggregate(&self, aggregate: &Aggregate<'_>) -> Result<Groups, SourceError> {
+        self.group_rows(aggregate).map_err(|error| self.source_error(error, aggregate.cancelled))
+    }
+
     fn search(
         &self,
         search: &Search<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-    ) -> Result<SearchCoverage, SourceError> {
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<SearchOutcome, SourceError> {
         self.search_rows(search, row).map_err(|error| self.source_error(error, search.cancelled))
     }
 }

@@ -181,7 +181,7 @@ fn check(fixture: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
     let (mut all, mut counted) = (0, None);
     loop {
         let after = {
-            let query = Query { after: position.as_ref(), sort: query.sort, ..Query::default() };
+            let query = Query { after: position.as_ref(), sort: query.sort.clone(), ..Query::default() };
             reader.parse_cursor(&query).expect("our own cursor")
         };
         let filled =
@@ -195,7 +195,7 @@ fn check(fixture: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
         if reader.key.is_empty() {
             key.push(Value::Integer(0));
         }
-        position = Some(CursorPosition { sort_value: last.sort_value, key });
+        position = Some(CursorPosition { sort_values: last.sort_values, key });
         if let PageStatus::Exhausted = filled {
             break;
         }
@@ -221,10 +221,11 @@ proptest! {
             column: *column,
             comparison: [Comparison::Equals, Comparison::AtLeast, Comparison::AtMost][usize::from(*comparison) * usize::from(data_type.has_range())],
             value: value.as_value_ref(),
+            more: &[],
         });
         let mut query = Query {
             filters: filters.collect(),
-            sort: sort.map(|(column, descending)| Sort { column, descending }),
+            sort: sort.map(|(column, descending)| Sort { column, descending }).into_iter().collect(),
             ..Query::default()
         };
         check(&fixture, &mut query, rows_max);
@@ -266,7 +267,7 @@ fn counted_reader(rows: i64) -> PagingFixture {
 #[test]
 fn a_total_does_not_depend_on_how_busy_the_machine_is() {
     let mut fixture = counted_reader(412);
-    let sevens = Filter { column: 3, comparison: Comparison::Equals, value: ValueRef::Integer(7) };
+    let sevens = Filter::new(3, Comparison::Equals, ValueRef::Integer(7));
     let query = Query { filters: vec![sevens], rows_max: 5, ..Query::default() };
     let reader = &mut fixture.reader;
     // There is no time at all to count inline: the call is repeated where there is.

@@ -25,7 +25,7 @@ const SPARE_ROWS: usize = 16;
 
 /// A row that belongs to the page so far.
 struct ScannedRow {
-    sort_value: Value,
+    sort_values: Vec<Value>,
     key: Vec<Value>,
     locator: Vec<Value>,
 }
@@ -40,7 +40,7 @@ struct TopRows {
 /// The index of each value in the rows of the scan.
 pub(super) struct ScanLayout {
     filters: Vec<usize>,
-    sort: Option<usize>,
+    sort: Vec<usize>,
     /// Of the key, or of the rowid.
     key: Vec<usize>,
     pub(super) columns: Vec<usize>,
@@ -89,10 +89,8 @@ impl TableReader {
             if is_end || page.row_count() >= rows_max {
                 return Ok(total);
             }
-            after = found
-                .into_iter()
-                .last()
-                .map(|row| PageCursor { sort_value: query.sort.map(|_| row.sort_value), key: row.key });
+            after =
+                found.into_iter().last().map(|row| PageCursor { sort_values: row.sort_values, key: row.key });
         }
     }
 
@@ -106,7 +104,7 @@ impl TableReader {
             }
         };
         let filters = query.filters.iter().map(|filter| place(filter.column)).collect();
-        let sort = query.sort.map(|sort| place(sort.column));
+        let sort = query.sort.iter().map(|sort| place(sort.column)).collect();
         let key = self.key.iter().map(|column| place(*column)).collect();
         ScanLayout { filters, sort, key, columns: needed }
     }
@@ -121,7 +119,7 @@ impl TableReader {
         for (filter, place) in query.filters.iter().zip(&layout.filters) {
             let column = &self.columns[filter.column];
             let value = column.unchecked_value(row.get_ref(from + place)?);
-            if !column.matches_filter(value, filter.comparison, filter.value) {
+            if !column.matches_filter(value, filter) {
                 return Ok(false);
             }
         }
@@ -141,10 +139,12 @@ impl TableReader {
         let value = |column: &Column, place: usize| -> Result<ValueRef<'_>, DbError> {
             Ok(column.unchecked_value(row.get_ref(scan.locator_width + place)?))
         };
-        let sorted = match (query.sort, layout.sort) {
-            (Some(sort), Some(place)) => value(&self.columns[sort.column], place)?,
-            _ => ValueRef::Null,
-        };
+        let sorted = query
+            .sort
+            .iter()
+            .zip(&layout.sort)
+            .map(|(sort, place)| value(&self.columns[sort.column], *place))
+            .collect::<Result<Vec<_>, DbError>>()?;
         let mut key = Vec::with_capacity(self.key.len().max(1));
         match self.paging {
             Paging::Key => {
@@ -157,20 +157,20 @@ impl TableReader {
             }
         }
         if let Some(after) = after {
-            let after_sorted = after.sort_value.as_ref().map_or(ValueRef::Null, Value::as_value_ref);
-            if self.compare(query, (sorted, &key), (after_sorted, &value_refs(&after.key))).is_le() {
+            let after = (&*value_refs(&after.sort_values), &*value_refs(&after.key));
+            if self.compare(query, (&sorted, &key), after).is_le() {
                 return Ok(());
             }
         }
         if let Some(cutoff) = top.cutoff()
             && self
-                .compare(query, (sorted, &key), (cutoff.sort_value.as_value_ref(), &value_refs(&cutoff.key)))
+                .compare(query, (&sorted, &key), (&value_refs(&cutoff.sort_values), &value_refs(&cutoff.key)))
                 .is_ge()
         {
             return Ok(());
         }
         let found = ScannedRow {
-            sort_value: sorted.to_value(),
+            sort_values: sorted.iter().map(|value| value.to_value()).collect(),
             key: key.iter().map(|value| value.to_value()).collect(),
             locator: scan.locator_of(row)?,
         };
@@ -181,30 +181,28 @@ impl TableReader {
     fn compare_rows(&self, query: &Query<'_>, a: &ScannedRow, b: &ScannedRow) -> Ordering {
         self.compare(
             query,
-            (a.sort_value.as_value_ref(), &value_refs(&a.key)),
-            (b.sort_value.as_value_ref(), &value_refs(&b.key)),
+            (&value_refs(&a.sort_values), &value_refs(&a.key)),
+            (&value_refs(&b.sort_values), &value_refs(&b.key)),
         )
     }
 
-    /// The order of the list: by the sort value, NULL last, then by key.
+    /// The order of the list: by the sort values, NULL last, then by key.
     fn compare(
         &self,
         query: &Query<'_>,
-        a: (ValueRef<'_>, &[ValueRef<'_>]),
-        b: (ValueRef<'_>, &[ValueRef<'_>]),
+        a: (&[ValueRef<'_>], &[ValueRef<'_>]),
+        b: (&[ValueRef<'_>], &[ValueRef<'_>]),
     ) -> Ordering {
-        let sorted = match query.sort {
-            None => Ordering::Equal,
-            Some(sort) => match (a.0, b.0) {
-                (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
-                (ValueRef::Null, _) => Ordering::Greater,
-                (_, ValueRef::Null) => Ordering::Less,
-                (x, y) => {
-                    let order = order::compare(self.columns[sort.column].data_type, x, y);
-                    if sort.descending { order.reverse() } else { order }
-                }
-            },
-        };
+        let sorted = query.sort.iter().zip(a.0.iter().zip(b.0)).map(|(sort, pair)| match pair {
+            (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
+            (ValueRef::Null, _) => Ordering::Greater,
+            (_, ValueRef::Null) => Ordering::Less,
+            (x, y) => {
+                let order = order::compare(self.columns[sort.column].data_type, *x, *y);
+                if sort.descending { order.reverse() } else { order }
+            }
+        });
+        let sorted = sorted.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
         sorted.then_with(|| {
             let parts = a.1.iter().zip(b.1).enumerate();
             let mut orders = parts.map(|(index, (x, y))| match self.key.get(index) {
@@ -292,13 +290,10 @@ impl TableReader {
     fn still_matches(&self, query: &Query<'_>, found: &ScannedRow, page: &RowBuffer) -> bool {
         let row = page.row_count() - 1;
         let matches = query.filters.iter().all(|filter| {
-            self.columns[filter.column].matches_filter(
-                page.value_ref(row, filter.column),
-                filter.comparison,
-                filter.value,
-            )
+            self.columns[filter.column].matches_filter(page.value_ref(row, filter.column), filter)
         });
-        let keeps_order = query.sort.is_none_or(|sort| page.value(row, sort.column) == found.sort_value);
+        let mut sorted = query.sort.iter().zip(&found.sort_values);
+        let keeps_order = sorted.all(|(sort, value)| page.value(row, sort.column) == *value);
         let keys = self.key.iter().zip(&found.key);
         matches && keeps_order && keys.into_iter().all(|(column, value)| page.value(row, *column) == *value)
     }

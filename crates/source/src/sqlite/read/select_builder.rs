@@ -5,18 +5,38 @@ use contract::{Value, ValueRef};
 use rusqlite::{Connection, Result, Statement};
 
 use crate::sqlite::column::{Column, SqlParam};
+use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, STARTS_WITH_FUNCTION};
 use crate::sqlite::sort_key::SortKeyKind;
 
 /// A query without its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct QueryShape {
-    pub(crate) filters: Vec<(usize, Comparison)>,
-    pub(crate) sort: Option<Sort>,
+    pub(crate) filters: Vec<FilterShape>,
+    pub(crate) sort: Vec<Sort>,
     pub(crate) segment: PageSegment,
 }
 
-/// Which rows of the total order a statement returns. What follows a row is up to three segments, one after
-/// the other, each of which an index can serve.
+/// A filter without its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FilterShape {
+    pub(crate) column: usize,
+    pub(crate) comparison: Comparison,
+    pub(crate) operand_count: usize,
+}
+
+impl FilterShape {
+    pub(crate) fn new(filter: &Filter<'_>) -> Self {
+        Self { column: filter.column, comparison: filter.comparison, operand_count: 1 + filter.more.len() }
+    }
+
+    pub(crate) fn equals(column: usize) -> Self {
+        Self { column, comparison: Comparison::Equals, operand_count: 1 }
+    }
+}
+
+/// Which rows of the total order a statement returns. What follows a row are several segments, one after the other, each
+/// of which an index can serve: first the rows with equal sort values and a later key, then those that are equal in all
+/// sorted columns but the last one, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PageSegment {
     /// The row with a declared key; no order.
@@ -25,14 +45,12 @@ pub(crate) enum PageSegment {
     FromStart,
     /// Unsorted, after a key.
     AfterKey,
-    /// Rows with the same sort value, after a key.
-    SameSortValue,
-    /// Rows with a later sort value.
-    LaterSortValue,
-    /// Rows without a sort value.
-    NullSortValue,
-    /// Rows without a sort value, after a key.
-    NullSortValueAfterKey,
+    /// Rows with the same values in all sorted columns, after a key. `nulls` has a bit for each of them that has no value.
+    SameSortValues { nulls: u8 },
+    /// Rows with the same values in the first `same` sorted columns, and a later value in the next one.
+    LaterSortValue { same: u8, nulls: u8 },
+    /// Rows with the same values in the first `same` sorted columns, and no value in the next one.
+    NullSortValue { same: u8, nulls: u8 },
     /// From an offset.
     FromOffset,
     /// Not rows but their number, up to the limit.
@@ -50,12 +68,15 @@ pub(crate) struct SqlTemplate {
 enum ParamSource {
     /// The text that means "no value" in a column.
     NullText(usize),
-    FilterValue(usize),
+    /// The operand of a filter, by the index of both.
+    FilterValue(usize, usize),
     /// The value itself, not its sort key.
     FilterExact(usize),
-    FilterAlternate(usize),
-    FilterRangeEnd(usize),
-    SortValue,
+    FilterAlternate(usize, usize),
+    FilterRangeEnd(usize, usize),
+    /// The operand of a comparison of texts.
+    FilterText(usize),
+    SortValue(usize),
     KeyPart(usize),
     Limit,
     Offset,
@@ -64,8 +85,8 @@ enum ParamSource {
 /// The values of a query.
 pub(crate) struct QueryParams<'q> {
     pub(crate) filters: &'q [Filter<'q>],
-    pub(crate) sort: Option<Sort>,
-    pub(crate) sort_value: Option<&'q Value>,
+    pub(crate) sort: &'q [Sort],
+    pub(crate) sort_values: &'q [Value],
     pub(crate) key: &'q [Value],
     pub(crate) limit: usize,
 }
@@ -73,8 +94,8 @@ pub(crate) struct QueryParams<'q> {
 impl QueryShape {
     pub(crate) fn new(query: &Query<'_>, segment: PageSegment) -> Self {
         Self {
-            filters: query.filters.iter().map(|filter| (filter.column, filter.comparison)).collect(),
-            sort: query.sort,
+            filters: query.filters.iter().map(FilterShape::new).collect(),
+            sort: query.sort.clone(),
             segment,
         }
     }
@@ -124,10 +145,42 @@ impl SelectBuilder<'_> {
 }
 
 impl SelectBuilder<'_> {
+    /// All rows that pass the filters. With a locator, its columns come before the others and order the rows; `is_next`
+    /// continues after one.
+    pub(crate) fn build_scan(
+        &self,
+        columns: &[&str],
+        filters: &[FilterShape],
+        locator: &[String],
+        is_next: bool,
+    ) -> SqlTemplate {
+        let mut writer = SqlWriter { builder: self, sql: String::from("SELECT "), params: Vec::new() };
+        let select: Vec<&str> = locator.iter().map(String::as_str).chain(columns.iter().copied()).collect();
+        writer.sql.push_str(if select.is_empty() { "1".to_owned() } else { select.join(", ") }.as_str());
+        writer.sql.push_str(" FROM ");
+        writer.sql.push_str(self.table);
+        let shape =
+            QueryShape { filters: filters.to_vec(), sort: Vec::new(), segment: PageSegment::FromStart };
+        writer.conditions(&shape);
+        if is_next {
+            writer.sql.push_str(if filters.is_empty() { " WHERE (" } else { " AND (" });
+            writer.sql.push_str(&locator.join(", "));
+            writer.sql.push_str(") > (");
+            writer.sql.push_str(&vec!["?"; locator.len()].join(", "));
+            writer.sql.push(')');
+            writer.params.extend((0..locator.len()).map(ParamSource::KeyPart));
+        }
+        if !locator.is_empty() {
+            writer.sql.push_str(" ORDER BY ");
+            writer.sql.push_str(&locator.join(", "));
+        }
+        SqlTemplate { sql: writer.sql, params: writer.params }
+    }
+
     /// Finds the row with a key. The locator, as quoted columns, follows the row's own columns.
     pub(crate) fn build_key_lookup(&self, locator: &str) -> SqlTemplate {
-        let filters = self.key.iter().map(|column| (*column, Comparison::Equals)).collect();
-        let shape = QueryShape { filters, sort: None, segment: PageSegment::KeyLookup };
+        let filters = self.key.iter().map(|column| FilterShape::equals(*column)).collect();
+        let shape = QueryShape { filters, sort: Vec::new(), segment: PageSegment::KeyLookup };
         let SelectBuilder { table, columns, key, .. } = *self;
         SelectBuilder { table, columns, key, rowid: Some(locator) }.build(&shape)
     }
@@ -153,42 +206,51 @@ impl SqlWriter<'_> {
 
     fn conditions(&mut self, shape: &QueryShape) {
         let mut keyword = " WHERE ";
-        for (index, (column, comparison)) in shape.filters.iter().enumerate() {
+        for (index, filter) in shape.filters.iter().enumerate() {
             self.sql.push_str(keyword);
             keyword = " AND ";
-            let is_timestamp = self.builder.columns[*column].sort_key == Some(SortKeyKind::Timestamp);
+            let is_timestamp = self.builder.columns[filter.column].sort_key == Some(SortKeyKind::Timestamp);
             if shape.segment == PageSegment::KeyLookup && is_timestamp {
                 // Two keys may denote the same time in different spellings; each is the key of its own row.
-                self.sql.push_str(&self.builder.columns[*column].quoted_name);
+                self.sql.push_str(&self.builder.columns[filter.column].quoted_name);
                 self.sql.push_str(" COLLATE BINARY = ?");
                 self.params.push(ParamSource::FilterExact(index));
                 continue;
             }
-            self.filter(index, *column, *comparison);
+            self.filter(index, filter);
         }
-        let sort = shape.sort;
-        let (sorted, after_key) = match shape.segment {
+        let (same, nulls, next, after_key) = match shape.segment {
             PageSegment::KeyLookup
             | PageSegment::FromStart
             | PageSegment::FromOffset
-            | PageSegment::Count => (None, false),
-            PageSegment::AfterKey => (None, true),
-            PageSegment::SameSortValue => (Some(" = ?"), true),
-            PageSegment::LaterSortValue if sort.is_some_and(|sort| sort.descending) => (Some(" < ?"), false),
-            PageSegment::LaterSortValue => (Some(" > ?"), false),
-            PageSegment::NullSortValue => (Some(" IS NULL"), false),
-            PageSegment::NullSortValueAfterKey => (Some(" IS NULL"), true),
+            | PageSegment::Count => (0, 0, None, false),
+            PageSegment::AfterKey => (0, 0, None, true),
+            PageSegment::SameSortValues { nulls } => (shape.sort.len(), nulls, None, true),
+            PageSegment::LaterSortValue { same, nulls } => (usize::from(same), nulls, Some(false), false),
+            PageSegment::NullSortValue { same, nulls } => (usize::from(same), nulls, Some(true), false),
         };
-        if let (Some(Sort { column, .. }), Some(condition)) = (sort, sorted) {
+        for (at, sort) in shape.sort.iter().enumerate().take(same) {
             self.sql.push_str(keyword);
             keyword = " AND ";
-            match condition {
-                " IS NULL" => self.value_expression(column),
-                _ => self.sort_expression(column),
+            if nulls >> at & 1 == 1 {
+                self.value_expression(sort.column);
+                self.sql.push_str(" IS NULL");
+            } else {
+                self.sort_expression(sort.column);
+                self.sql.push_str(" = ?");
+                self.params.push(ParamSource::SortValue(at));
             }
-            self.sql.push_str(condition);
-            if condition != " IS NULL" {
-                self.params.push(ParamSource::SortValue);
+        }
+        if let (Some(sort), Some(is_null)) = (shape.sort.get(same), next) {
+            self.sql.push_str(keyword);
+            keyword = " AND ";
+            if is_null {
+                self.value_expression(sort.column);
+                self.sql.push_str(" IS NULL");
+            } else {
+                self.sort_expression(sort.column);
+                self.sql.push_str(if sort.descending { " < ?" } else { " > ?" });
+                self.params.push(ParamSource::SortValue(same));
             }
         }
         if after_key {
@@ -197,26 +259,77 @@ impl SqlWriter<'_> {
         }
     }
 
-    fn filter(&mut self, index: usize, column: usize, comparison: Comparison) {
+    fn filter(&mut self, index: usize, filter: &FilterShape) {
+        let column = filter.column;
+        match filter.comparison {
+            Comparison::Equals if filter.operand_count == 1 => {
+                self.comparison(index, 0, column, Comparison::Equals);
+            }
+            Comparison::Equals => self.any_of(index, filter),
+            // A row without a value passes: `NOT` of an unknown truth would be unknown.
+            Comparison::NotEquals => {
+                self.any_of(index, filter);
+                self.sql.push_str(" IS NOT TRUE");
+            }
+            Comparison::AtLeast | Comparison::AtMost => self.comparison(index, 0, column, filter.comparison),
+            Comparison::Contains | Comparison::StartsWith => {
+                let function = if filter.comparison == Comparison::Contains {
+                    CONTAINS_FUNCTION
+                } else {
+                    STARTS_WITH_FUNCTION
+                };
+                self.sql.push_str(function);
+                self.sql.push('(');
+                self.value_expression(column);
+                self.sql.push_str(", ?)");
+                self.params.push(ParamSource::FilterText(index));
+            }
+            Comparison::IsNull | Comparison::IsNotNull => {
+                self.value_expression(column);
+                let is_null = filter.comparison == Comparison::IsNull;
+                self.sql.push_str(if is_null { " IS NULL" } else { " IS NOT NULL" });
+            }
+        }
+    }
+
+    /// `(… = ? OR … = ?)`; SQLite looks such values up in an index, one after the other.
+    fn any_of(&mut self, index: usize, filter: &FilterShape) {
+        self.sql.push('(');
+        for operand in 0..filter.operand_count {
+            if operand > 0 {
+                self.sql.push_str(" OR ");
+            }
+            self.comparison(index, operand, filter.column, Comparison::Equals);
+        }
+        self.sql.push(')');
+    }
+
+    /// The comparison with one operand: `Equals`, `AtLeast` or `AtMost`.
+    fn comparison(&mut self, index: usize, operand: usize, column: usize, comparison: Comparison) {
         let column_def = &self.builder.columns[column];
         let is_timestamp = column_def.sort_key == Some(SortKeyKind::Timestamp);
         if let (Comparison::Equals, Some(collation)) = (comparison, column_def.index_collation) {
             self.sql.push_str(&format!("{} COLLATE {collation} = ? AND ", column_def.quoted_name));
-            self.params.push(ParamSource::FilterValue(index));
+            self.params.push(ParamSource::FilterValue(index, operand));
         }
         self.sql.push_str(&column_def.filter_expression(comparison));
         self.push_null_text(column);
+        let value = ParamSource::FilterValue(index, operand);
+        let range_end = ParamSource::FilterRangeEnd(index, operand);
         let (text, sources): (&str, &[ParamSource]) = match comparison {
-            Comparison::Equals if is_timestamp => {
-                (" BETWEEN ? AND ?", &[ParamSource::FilterValue(index), ParamSource::FilterRangeEnd(index)])
-            }
-            Comparison::AtMost if is_timestamp => (" <= ?", &[ParamSource::FilterRangeEnd(index)]),
+            Comparison::Equals if is_timestamp => (" BETWEEN ? AND ?", &[value, range_end]),
+            Comparison::AtMost if is_timestamp => (" <= ?", &[range_end]),
             Comparison::Equals if column_def.has_two_forms() => {
-                (" IN (?, ?)", &[ParamSource::FilterValue(index), ParamSource::FilterAlternate(index)])
+                (" IN (?, ?)", &[value, ParamSource::FilterAlternate(index, operand)])
             }
-            Comparison::Equals => (" = ?", &[ParamSource::FilterValue(index)]),
-            Comparison::AtLeast => (" >= ?", &[ParamSource::FilterValue(index)]),
-            Comparison::AtMost => (" <= ?", &[ParamSource::FilterValue(index)]),
+            Comparison::AtLeast => (" >= ?", &[value]),
+            Comparison::AtMost => (" <= ?", &[value]),
+            Comparison::Equals
+            | Comparison::NotEquals
+            | Comparison::Contains
+            | Comparison::StartsWith
+            | Comparison::IsNull
+            | Comparison::IsNotNull => (" = ?", &[value]),
         };
         self.sql.push_str(text);
         self.params.extend_from_slice(sources);
@@ -253,17 +366,24 @@ impl SqlWriter<'_> {
             return;
         }
         let mut keyword = " ORDER BY ";
-        if let (
-            Some(Sort { column, descending }),
-            PageSegment::FromStart | PageSegment::LaterSortValue | PageSegment::FromOffset,
-        ) = (shape.sort, shape.segment)
-        {
+        // Columns that are equal in the whole segment need no order.
+        let first = match shape.segment {
+            PageSegment::LaterSortValue { same, .. } => usize::from(same),
+            PageSegment::NullSortValue { same, .. } => usize::from(same) + 1,
+            PageSegment::SameSortValues { .. } => shape.sort.len(),
+            PageSegment::FromStart
+            | PageSegment::FromOffset
+            | PageSegment::AfterKey
+            | PageSegment::KeyLookup
+            | PageSegment::Count => 0,
+        };
+        for (at, Sort { column, descending }) in shape.sort.iter().enumerate().skip(first) {
             self.sql.push_str(keyword);
             keyword = ", ";
-            self.sort_expression(column);
+            self.sort_expression(*column);
             // NULL is the least value, so a descending sort puts it last anyway.
-            let nulls =
-                self.builder.columns[column].may_be_null() && shape.segment != PageSegment::LaterSortValue;
+            let is_later = matches!(shape.segment, PageSegment::LaterSortValue { .. }) && at == first;
+            let nulls = self.builder.columns[*column].may_be_null() && !is_later;
             self.sql.push_str(match (descending, nulls) {
                 (true, _) => " DESC",
                 (false, true) => " ASC NULLS LAST",
@@ -309,9 +429,27 @@ impl SqlTemplate {
         key: &[usize],
         values: &QueryParams<'_>,
     ) -> Result<()> {
-        let filter = |index: usize| {
+        self.bind_from(statement, 0, columns, key, values).map(drop)
+    }
+
+    /// Binds the parameters after the first `before` ones, and returns how many are bound then.
+    pub(crate) fn bind_from(
+        &self,
+        statement: &mut Statement<'_>,
+        before: usize,
+        columns: &[Column],
+        key: &[usize],
+        values: &QueryParams<'_>,
+    ) -> Result<usize> {
+        let filter = |index: usize, operand: usize| {
             let filter = &values.filters[index];
-            (&columns[filter.column], filter.comparison, filter.value)
+            let value = filter.values().nth(operand).unwrap_or(ValueRef::Null);
+            // One of several is compared like a single one.
+            let comparison = match filter.comparison {
+                Comparison::NotEquals => Comparison::Equals,
+                comparison => comparison,
+            };
+            (&columns[filter.column], comparison, value)
         };
         let key_part = |index: usize| values.key.get(index).map_or(ValueRef::Null, Value::as_value_ref);
         for (index, bind) in self.params.iter().enumerate() {
@@ -319,23 +457,26 @@ impl SqlTemplate {
                 ParamSource::NullText(column) => SqlParam::Value(
                     columns[column].null_text.as_deref().map_or(ValueRef::Null, ValueRef::Text),
                 ),
-                ParamSource::FilterValue(index) => {
-                    let (column, comparison, value) = filter(index);
+                ParamSource::FilterValue(index, operand) => {
+                    let (column, comparison, value) = filter(index, operand);
                     column.filter_param(comparison, value)
                 }
-                ParamSource::FilterExact(index) => SqlParam::Value(filter(index).2),
-                ParamSource::FilterAlternate(index) => {
-                    let (column, _, value) = filter(index);
+                ParamSource::FilterExact(index) | ParamSource::FilterText(index) => {
+                    SqlParam::Value(filter(index, 0).2)
+                }
+                ParamSource::FilterAlternate(index, operand) => {
+                    let (column, _, value) = filter(index, operand);
                     column.alternate_param(value)
                 }
-                ParamSource::FilterRangeEnd(index) => {
-                    let (column, comparison, value) = filter(index);
+                ParamSource::FilterRangeEnd(index, operand) => {
+                    let (column, comparison, value) = filter(index, operand);
                     column.range_end_param(comparison, value)
                 }
-                ParamSource::SortValue => {
-                    let value = values.sort_value.map_or(ValueRef::Null, Value::as_value_ref);
+                ParamSource::SortValue(at) => {
+                    let value = values.sort_values.get(at).map_or(ValueRef::Null, Value::as_value_ref);
                     values
                         .sort
+                        .get(at)
                         .map_or(SqlParam::Value(value), |sort| columns[sort.column].cursor_param(value))
                 }
                 ParamSource::KeyPart(index) => match key.get(index) {
@@ -350,9 +491,9 @@ impl SqlTemplate {
                     _ => ValueRef::Integer(0),
                 }),
             };
-            statement.raw_bind_parameter(index + 1, param)?;
+            statement.raw_bind_parameter(before + index + 1, param)?;
         }
-        Ok(())
+        Ok(before + self.params.len())
     }
 
     /// Whether SQLite finds the rows by an index, or returns the first rows of the table.
@@ -363,7 +504,12 @@ impl SqlTemplate {
         while let Some(row) = rows.next()? {
             let step: String = row.get(3)?;
             let is_first = step.starts_with("SCAN") && shape.filters.is_empty();
-            if !(is_first || (step.starts_with("SEARCH") && shape.filters.len() <= 1)) {
+            let is_single = match &shape.filters[..] {
+                [] => true,
+                [only] => only.operand_count == 1,
+                _ => false,
+            };
+            if !(is_first || (step.starts_with("SEARCH") && is_single)) {
                 return Ok(false);
             }
         }

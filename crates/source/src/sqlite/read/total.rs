@@ -65,7 +65,7 @@ impl TableReader {
         }
     }
 
-    fn count_all(&self, mode: ReadMode) -> Result<Option<Total>, DbError> {
+    pub(super) fn count_all(&self, mode: ReadMode) -> Result<Option<Total>, DbError> {
         let rows = self.read_in(mode, |connection| {
             let data_version = connection.data_version()?;
             let known = self.known_rows(connection, data_version);
@@ -86,10 +86,10 @@ impl TableReader {
         let limit = usize::try_from(rows_max).unwrap_or(usize::MAX).saturating_add(1);
         let rows = self.read_in(mode, |connection| {
             connection.set_deadline(self.count_time_max(mode));
-            let shape = QueryShape { sort: None, ..QueryShape::new(query, PageSegment::Count) };
+            let shape = QueryShape { sort: Vec::new(), ..QueryShape::new(query, PageSegment::Count) };
             let cached = self.query_for(shape, connection)?;
             let values =
-                QueryParams { filters: &query.filters, sort: None, sort_value: None, key: &[], limit };
+                QueryParams { filters: &query.filters, sort: &[], sort_values: &[], key: &[], limit };
             let mut statement = connection.inner.prepare_cached(&cached.template.sql)?;
             cached.template.bind(&mut statement, &self.columns, &self.key, &values)?;
             let mut rows = statement.raw_query();

@@ -135,7 +135,7 @@ impl SqliteWriter {
             return Ok(None);
         }
         let filters = reader.key_filters(key);
-        let values = QueryParams { filters: &filters, sort: None, sort_value: None, key: &[], limit: 1 };
+        let values = QueryParams { filters: &filters, sort: &[], sort_values: &[], key: &[], limit: 1 };
         let read = |statement: &mut Statement<'_>| -> Result<Option<FoundRow>, DbError> {
             self.find_query.bind(statement, &reader.columns, &reader.key, &values)?;
             let mut rows = statement.raw_query();

@@ -99,9 +99,9 @@ fn passes(row: &Row, filters: &[(usize, Comparison, &str)]) -> bool {
         row[*column].as_deref().is_some_and(|text| {
             let order = compare(KINDS[*column], ValueRef::Text(text), ValueRef::Text(value));
             match test {
-                Comparison::Equals => order.is_eq(),
                 Comparison::AtLeast => order.is_ge(),
                 Comparison::AtMost => order.is_le(),
+                _ => order.is_eq(),
             }
         })
     })
@@ -112,14 +112,7 @@ fn filters<'a>(filters: &[(usize, Comparison, &'a str)]) -> Vec<Filter<'a>> {
         0 => ValueRef::Integer(value.parse().unwrap()),
         _ => ValueRef::Text(value),
     };
-    filters
-        .iter()
-        .map(|(column, test, value)| Filter {
-            column: *column,
-            comparison: *test,
-            value: cell(*column, value),
-        })
-        .collect()
+    filters.iter().map(|(column, test, value)| Filter::new(*column, *test, cell(*column, value))).collect()
 }
 
 /// One page, and the position of its last row.
@@ -132,7 +125,7 @@ fn page(
     let mut last = None;
     let total = reader.list(query, &mut |cells, place: RowPosition| {
         last = Some(CursorPosition {
-            sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
+            sort_values: query.sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
             key: match key {
                 Some(key) => vec![cells[key].to_value()],
                 None => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
@@ -153,8 +146,13 @@ fn pages(
     let mut after: Option<CursorPosition> = None;
     let mut pages = Vec::new();
     loop {
-        let query =
-            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
+        let query = Query {
+            filters: query.filters.clone(),
+            after: after.as_ref(),
+            sort: query.sort.clone(),
+            cancelled: None,
+            ..*query
+        };
         let (read, last, _) = page(reader, &query, key);
         if read.is_empty() {
             return pages;
@@ -180,9 +178,14 @@ fn check(model: &Model, sort: Option<Sort>, filter_specs: &[(usize, Comparison, 
             // Rows that the sort leaves equal stay in file order.
             None => expected.sort_by(|a, b| compare_sorted(a, b, sort)),
         }
-        let query = Query { filters: filters(filter_specs), sort, rows_max, ..Query::default() };
+        let query = Query {
+            filters: filters(filter_specs),
+            sort: sort.into_iter().collect(),
+            rows_max,
+            ..Query::default()
+        };
         assert_eq!(pages(reader.as_ref(), &query, key, || {}).concat(), expected);
-        let whole = Query { filters: filters(filter_specs), sort, ..query_all() };
+        let whole = Query { filters: filters(filter_specs), sort: sort.into_iter().collect(), ..query_all() };
         let total = Some(expected.len() as u64);
         assert_eq!(list(reader.as_ref(), &whole).unwrap(), (expected, total));
     }
@@ -221,7 +224,7 @@ proptest! {
         shape.columns[4].nullable = true;
         let reader = csv.reader(&shape).unwrap();
         let mut changes = changes.into_iter().filter(|(id, _)| *id != 0);
-        let query = Query { sort, rows_max, ..Query::default() };
+        let query = Query { sort: sort.into_iter().collect(), rows_max, ..Query::default() };
         let read = pages(reader.as_ref(), &query, Some(0), || {
             for (id, cells) in changes.by_ref().take(2) {
                 match cells {
@@ -244,7 +247,7 @@ fn nulls_come_last_in_both_directions() {
     let csv = disk.csv();
     let reader = reader(&csv);
     let ids = |descending| {
-        let query = Query { sort: Some(Sort { column: 1, descending }), ..query_all() };
+        let query = Query { sort: vec![Sort { column: 1, descending }], ..query_all() };
         let (rows, _) = list(reader.as_ref(), &query).unwrap();
         rows.into_iter().map(|row| row[0].clone().unwrap()).collect::<Vec<_>>().join(" ")
     };
@@ -274,13 +277,13 @@ fn several_columns_of_a_key_are_compared_in_turn() {
     assert_eq!(super::kit::all_rows(reader.as_ref()), all);
     for (seen, row) in all.iter().enumerate() {
         let value = |at: usize| Value::Text(row[at].clone().unwrap());
-        let after = CursorPosition { sort_value: None, key: vec![value(0), value(1)] };
+        let after = CursorPosition { sort_values: Vec::new(), key: vec![value(0), value(1)] };
         let query = Query { after: Some(&after), ..query_all() };
         assert_eq!(list(reader.as_ref(), &query).unwrap().0, all[seen + 1..]);
     }
     // An integer from a cursor is the same key.
     let after =
-        CursorPosition { sort_value: None, key: vec![Value::Integer(2), Value::Text("m".to_owned())] };
+        CursorPosition { sort_values: Vec::new(), key: vec![Value::Integer(2), Value::Text("m".to_owned())] };
     assert_eq!(list(reader.as_ref(), &Query { after: Some(&after), ..query_all() }).unwrap().0, all[1..]);
 }
 
@@ -289,8 +292,8 @@ fn a_list_always_returns_its_total() {
     let disk = TestFile::new("t.csv", "id,n\n1,5\n2,6\n3,5\n4,5\n");
     let csv = disk.csv();
     let reader = reader(&csv);
-    let five = || vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
-    let after = CursorPosition { sort_value: None, key: vec![Value::Integer(1)] };
+    let five = || vec![Filter::new(1, Comparison::Equals, ValueRef::Integer(5))];
+    let after = CursorPosition { sort_values: Vec::new(), key: vec![Value::Integer(1)] };
     let total = |query: Query<'_>| list(reader.as_ref(), &query).unwrap().1;
     assert_eq!(total(Query { rows_max: 1, ..Query::default() }), Some(4));
     assert_eq!(total(Query { after: Some(&after), ..query_all() }), Some(4));
@@ -298,7 +301,7 @@ fn a_list_always_returns_its_total() {
     assert_eq!(total(Query { filters: five(), rows_max: 3, ..Query::default() }), Some(3));
     assert_eq!(total(Query { filters: five(), rows_max: 2, ..Query::default() }), Some(3));
     assert_eq!(total(Query { filters: five(), after: Some(&after), ..query_all() }), Some(3));
-    let none = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Null }];
+    let none = vec![Filter::new(1, Comparison::Equals, ValueRef::Null)];
     assert_eq!(total(Query { filters: none, ..query_all() }), Some(0));
 }
 
@@ -311,7 +314,7 @@ fn the_total_of_a_large_filtered_list_is_a_lower_bound() {
     let file = TestFile::new("t.csv", text);
     let csv = file.csv();
     let reader = reader(&csv);
-    let filters = || vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(1) }];
+    let filters = || vec![Filter::new(1, Comparison::Equals, ValueRef::Integer(1))];
     let total = |query: &Query<'_>| reader.list(query, &mut |_, _| RowFlow::Continue).unwrap();
     let page = Query { filters: filters(), rows_max: 10, ..Query::default() };
     assert_eq!(total(&page), Some(Total::AtLeast(125_000)));
@@ -342,7 +345,7 @@ fn a_cursor_without_a_key_is_valid_only_for_the_same_contents() {
         vec![Value::Integer(3), Value::Integer(state)],
         vec![Value::Integer(-1), Value::Integer(state)],
     ] {
-        let after = CursorPosition { sort_value: None, key };
+        let after = CursorPosition { sort_values: Vec::new(), key };
         let next = Query { after: Some(&after), ..query_all() };
         assert!(matches!(list(reader.as_ref(), &next), Err(SourceError::StaleCursor)), "{after:?}");
     }
@@ -374,8 +377,8 @@ fn a_read_may_run_inline_if_it_touches_few_rows() {
     let large = reader(&csv);
     let short = |query: &Query<'_>| large.can_run_inline(&ReadRequest::List(query));
     let page = || Query { rows_max: 50, ..Query::default() };
-    let sorted = || Query { sort: Some(Sort { column: 1, descending: true }), ..page() };
-    let five = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
+    let sorted = || Query { sort: vec![Sort { column: 1, descending: true }], ..page() };
+    let five = vec![Filter::new(1, Comparison::Equals, ValueRef::Integer(5))];
     assert!(large.can_run_inline(&ReadRequest::Get));
     assert!(!short(&page()), "the order of the key is not there yet");
     list(large.as_ref(), &page()).unwrap();
@@ -387,7 +390,7 @@ fn a_read_may_run_inline_if_it_touches_few_rows() {
     assert!(!short(&Query { filters: five.clone(), ..page() }));
     // Only the last few orders are cached.
     for (column, descending) in [(0, true), (1, false), (1, true), (0, true), (1, false)] {
-        list(large.as_ref(), &Query { sort: Some(Sort { column, descending }), ..page() }).unwrap();
+        list(large.as_ref(), &Query { sort: vec![Sort { column, descending }], ..page() }).unwrap();
     }
     assert!(short(&sorted()));
     let disk = TestFile::new("t.csv", "id,n\n1,5\n");
@@ -402,8 +405,7 @@ fn a_selective_filter_finds_all_rows_in_order() {
     let disk = TestFile::new("t.csv", format!("id,n,t\n{many}"));
     let csv = disk.csv();
     let reader = reader(&csv);
-    let sieve =
-        |column, value| Filter { column, comparison: Comparison::Equals, value: ValueRef::Text(value) };
+    let sieve = |column, value| Filter::new(column, Comparison::Equals, ValueRef::Text(value));
     let query = || Query { filters: vec![sieve(1, "3"), sieve(2, "x, 999")], ..query_all() };
     let expected: Vec<String> =
         (0..30_000).filter(|i| i % 7 == 3 && i % 1000 == 999).map(|i| i.to_string()).collect();

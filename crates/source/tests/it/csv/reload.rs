@@ -181,8 +181,7 @@ fn a_broken_value_fails_only_the_calls_that_meet_it() {
         if content.contains("2,Bob") {
             assert_eq!(message_of(by_key(2)), message, "{content:?}");
         }
-        let filters =
-            vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text("Ann") }];
+        let filters = vec![Filter::new(1, Comparison::Equals, ValueRef::Text("Ann"))];
         let filtered = list(reader.as_ref(), &Query { filters, rows_max: 9, ..Query::default() });
         assert_eq!(filtered.unwrap().0, ann, "{content:?}");
     }
@@ -207,13 +206,18 @@ fn a_duplicate_key_fails_only_calls_for_this_key() {
             let mut names = Vec::new();
             let mut after: Option<CursorPosition> = None;
             loop {
-                let query = Query { sort, after: after.as_ref(), rows_max, ..Query::default() };
+                let query = Query {
+                    sort: sort.into_iter().collect(),
+                    after: after.as_ref(),
+                    rows_max,
+                    ..Query::default()
+                };
                 let mut last = None;
                 let read = reader.list(&query, &mut |cells, position| {
                     let ties = (position.ties > 0).then(|| Value::Integer(position.ties.into()));
                     let key = [cells[0].to_value()].into_iter().chain(ties).collect();
                     last = Some(CursorPosition {
-                        sort_value: sort.map(|sort| cells[sort.column].to_value()),
+                        sort_values: sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
                         key,
                     });
                     names.extend(row(cells)[1].clone());

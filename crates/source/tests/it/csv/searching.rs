@@ -18,14 +18,22 @@ fn search(
     let disk = TestFile::new("people.csv", PEOPLE);
     let csv = disk.csv_with(None, Some("NA"));
     let reader = reader(&csv);
-    let search =
-        Search { terms: words.to_vec(), columns, rows_max, scan_rows_max, cancelled: None, progress: None };
+    let search = Search {
+        terms: words.to_vec(),
+        columns,
+        filters: Vec::new(),
+        after: None,
+        rows_max,
+        scan_rows_max,
+        cancelled: None,
+        progress: None,
+    };
     let mut found = Vec::new();
-    let searched = reader.search(&search, &mut |cells| {
+    let searched = reader.search(&search, &mut |cells, _| {
         found.push(super::kit::row(cells)[0].clone().unwrap());
         RowFlow::Continue
     });
-    (found, searched.unwrap())
+    (found, searched.unwrap().coverage)
 }
 
 #[test]
@@ -55,8 +63,8 @@ fn a_search_is_bounded() {
     assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), SearchCoverage::Complete));
     assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), SearchCoverage::Truncated));
     assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), SearchCoverage::Complete));
-    // A caller that has enough rows does not learn whether there are more.
-    assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), SearchCoverage::Complete));
+    // A full page does not make up for rows that were not searched: they are missing from the total.
+    assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), SearchCoverage::Truncated));
     assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), SearchCoverage::Truncated));
     let disk = TestFile::new("people.csv", PEOPLE);
     let csv = disk.csv();
@@ -64,18 +72,20 @@ fn a_search_is_bounded() {
     let mut search = Search {
         terms: vec!["n"],
         columns: &[1],
+        filters: Vec::new(),
+        after: None,
         rows_max: 10,
         scan_rows_max: 10,
         cancelled: None,
         progress: None,
     };
     let mut rows = 0;
-    let enough = reader.search(&search, &mut |_| {
+    let enough = reader.search(&search, &mut |_, _| {
         rows += 1;
         RowFlow::Stop
     });
-    assert_eq!((enough.unwrap(), rows), (SearchCoverage::Complete, 1));
+    assert_eq!((enough.unwrap().coverage, rows), (SearchCoverage::Complete, 1));
     let stop = CancelFlag::new(AtomicBool::new(true));
     search.cancelled = Some(&stop);
-    assert!(matches!(reader.search(&search, &mut |_| RowFlow::Continue), Err(SourceError::Cancelled)));
+    assert!(matches!(reader.search(&search, &mut |_, _| RowFlow::Continue), Err(SourceError::Cancelled)));
 }

@@ -136,7 +136,7 @@ pub fn page(
                 key => key.iter().map(|at| cells[*at].to_value()).collect(),
             };
             last = Some(CursorPosition {
-                sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
+                sort_values: query.sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
                 key,
             });
             rows.push(row_json(shape, cells));
@@ -154,8 +154,13 @@ pub fn pages(
 ) -> Vec<String> {
     let (mut after, mut all): (Option<CursorPosition>, Vec<String>) = (None, Vec::new());
     loop {
-        let query =
-            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
+        let query = Query {
+            filters: query.filters.clone(),
+            after: after.as_ref(),
+            sort: query.sort.clone(),
+            cancelled: None,
+            ..*query
+        };
         let (rows, last) = page(reader, shape, &query);
         if rows.is_empty() {
             return all;

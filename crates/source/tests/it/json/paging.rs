@@ -47,10 +47,16 @@ fn values_sort_by_type_and_nulls_come_last() {
             let reader = reader(&json, &shape);
             for (descending, expected) in [(false, expected[0]), (true, expected[1])] {
                 let sort = Some(Sort { column: 1, descending });
-                let (rows, _) = list(reader.as_ref(), &shape, &Query { sort, ..query_all() }).unwrap();
+                let (rows, _) =
+                    list(reader.as_ref(), &shape, &Query { sort: sort.into_iter().collect(), ..query_all() })
+                        .unwrap();
                 assert_eq!(ids(&rows), expected, "{values:?} {descending}");
-                let paged =
-                    pages(reader.as_ref(), &shape, &Query { sort, rows_max: 1, ..Query::default() }, || {});
+                let paged = pages(
+                    reader.as_ref(),
+                    &shape,
+                    &Query { sort: sort.into_iter().collect(), rows_max: 1, ..Query::default() },
+                    || {},
+                );
                 assert_eq!(paged, rows, "{values:?} {descending}");
             }
         }
@@ -81,7 +87,7 @@ fn filters_compare_values_by_type() {
         (4, Comparison::Equals, ValueRef::Text("x"), "0 2"),
         (5, Comparison::Equals, ValueRef::Integer(7), "0 1"),
     ] {
-        let query = || Query { filters: vec![Filter { column, comparison: test, value }], ..query_all() };
+        let query = || Query { filters: vec![Filter::new(column, test, value)], ..query_all() };
         let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
         assert_eq!(ids(&rows), expected, "{column} {test:?} {value:?}");
         assert_eq!(total, Some(rows.len() as u64));
@@ -106,7 +112,7 @@ fn a_cursor_without_a_key_is_valid_only_for_the_same_contents() {
     disk.write("{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
     assert_eq!(next().unwrap().0, [r#"{"n":7}"#]);
     for key in [vec![], after.key[..1].to_vec()] {
-        let after = CursorPosition { sort_value: None, key };
+        let after = CursorPosition { sort_values: Vec::new(), key };
         let query = Query { after: Some(&after), ..query_all() };
         assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceError::StaleCursor)));
     }
@@ -146,7 +152,7 @@ fn a_read_may_run_inline_if_it_touches_few_rows() {
         reader.can_run_inline(&ReadRequest::List(&page()))
             && !reader.can_run_inline(&ReadRequest::List(&query_all()))
     );
-    let five = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
+    let five = vec![Filter::new(1, Comparison::Equals, ValueRef::Integer(5))];
     assert!(!reader.can_run_inline(&ReadRequest::List(&Query { filters: five, ..page() })));
 }
 
@@ -157,10 +163,8 @@ fn a_selective_filter_finds_all_rows_in_order() {
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
-    let query = || Query {
-        filters: vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(999) }],
-        ..query_all()
-    };
+    let query =
+        || Query { filters: vec![Filter::new(1, Comparison::Equals, ValueRef::Integer(999))], ..query_all() };
     let expected = (0..30).map(|i| (i * 1000 + 999).to_string()).collect::<Vec<_>>().join(" ");
     let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
     assert_eq!((ids(&rows), total), (expected.clone(), Some(30)));
@@ -183,17 +187,19 @@ fn a_search_finds_records_with_every_term() {
         let search = Search {
             terms: words.to_vec(),
             columns,
+            filters: Vec::new(),
+            after: None,
             rows_max,
             scan_rows_max,
             cancelled: None,
             progress: None,
         };
         let mut rows = Vec::new();
-        let searched = reader.search(&search, &mut |cells| {
+        let searched = reader.search(&search, &mut |cells, _| {
             rows.push(super::kit::row_json(&shape, cells));
             RowFlow::Continue
         });
-        (ids(&rows), searched.unwrap())
+        (ids(&rows), searched.unwrap().coverage)
     };
     for (words, columns, expected) in [
         (&["ann"][..], &[1, 2][..], "1 3"),
@@ -214,18 +220,20 @@ fn a_search_finds_records_with_every_term() {
     assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), SearchCoverage::Complete));
     assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), SearchCoverage::Truncated));
     assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), SearchCoverage::Complete));
-    // A caller that has enough rows does not learn whether there are more.
-    assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), SearchCoverage::Complete));
+    // A full page does not make up for rows that were not searched: they are missing from the total.
+    assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), SearchCoverage::Truncated));
     let stop = CancelFlag::new(AtomicBool::new(true));
     let gone = Search {
         terms: vec!["a"],
         columns: &[1],
+        filters: Vec::new(),
+        after: None,
         rows_max: 1,
         scan_rows_max: 1,
         cancelled: Some(&stop),
         progress: None,
     };
-    assert!(matches!(reader.search(&gone, &mut |_| RowFlow::Continue), Err(SourceError::Cancelled)));
+    assert!(matches!(reader.search(&gone, &mut |_, _| RowFlow::Continue), Err(SourceError::Cancelled)));
 }
 
 #[test]
@@ -259,8 +267,12 @@ fn paging_continues_while_others_write() {
         while !is_last {
             is_last = is_done.load(Ordering::SeqCst) || writing.is_finished();
             for sort in [None, Some(Sort { column: 1, descending: true })] {
-                let read =
-                    pages(reader.as_ref(), &shape, &Query { sort, rows_max: 3, ..Query::default() }, || {});
+                let read = pages(
+                    reader.as_ref(),
+                    &shape,
+                    &Query { sort: sort.into_iter().collect(), rows_max: 3, ..Query::default() },
+                    || {},
+                );
                 for id in (0..ROWS).step_by(2) {
                     let row = format!("{{\"id\":{id},\"n\":{}}}", id % 5);
                     assert_eq!(read.iter().filter(|one| **one == row).count(), 1, "{id}");

@@ -176,7 +176,7 @@ proptest! {
         let touched: Vec<i64> = changes.iter().map(|(id, _, _)| *id).collect();
         let mut changes = changes.into_iter();
         let sort = sorted.then_some(Sort { column: 1, descending });
-        let read = pages(reader.as_ref(), &shape, &Query { sort, rows_max, ..Query::default() }, || {
+        let read = pages(reader.as_ref(), &shape, &Query { sort: sort.into_iter().collect(), rows_max, ..Query::default() }, || {
             let Some((id, n, is_delete)) = changes.next() else { return };
             let (key, cells) = ([ValueRef::Integer(id)], [(0, ValueRef::Integer(id)), (1, ValueRef::Integer(n))]);
             let change = match is_delete {
@@ -233,7 +233,7 @@ fn cursor_positions_of_every_type_resume() {
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     for descending in [false, true] {
-        let query = Query { sort: Some(Sort { column: 1, descending }), ..query_all() };
+        let query = Query { sort: vec![Sort { column: 1, descending }], ..query_all() };
         let whole = list(reader.as_ref(), &shape, &query).unwrap().0;
         assert_eq!(pages(reader.as_ref(), &shape, &Query { rows_max: 1, ..query }, || {}), whole);
     }

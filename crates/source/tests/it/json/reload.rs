@@ -92,7 +92,7 @@ fn a_member_that_no_record_has_is_null() {
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     disk.write("{\"id\":5}");
-    let query = Query { sort: Some(contract::source::Sort { column: 1, descending: false }), ..query_all() };
+    let query = Query { sort: vec![contract::source::Sort { column: 1, descending: false }], ..query_all() };
     assert_eq!(list(reader.as_ref(), &shape, &query).unwrap().0, [r#"{"id":5,"note":null}"#]);
 }
 

@@ -148,14 +148,17 @@ fn paged(
     let (mut after, mut ids): (Option<CursorPosition>, Vec<i64>) = Default::default();
     for page in 0.. {
         let before = ids.len();
-        let query = Query { sort, after: after.as_ref(), rows_max, ..Query::default() };
+        let query =
+            Query { sort: sort.into_iter().collect(), after: after.as_ref(), rows_max, ..Query::default() };
         let mut last = None;
         // Retries while a writer holds the lock, as the error says.
         loop {
             let listed = reader.list(&query, &mut |cells: &[ValueRef<'_>], _: RowPosition| {
                 let sorted = sort.map(|sort| cells[sort.column].to_value());
-                last =
-                    Some(CursorPosition { sort_value: sorted, key: vec![Value::Integer(integer(cells[0]))] });
+                last = Some(CursorPosition {
+                    sort_values: sorted.into_iter().collect(),
+                    key: vec![Value::Integer(integer(cells[0]))],
+                });
                 ids.push(integer(cells[0]));
                 if ids.len() - before == rows_max { RowFlow::Stop } else { RowFlow::Continue }
             });
@@ -385,21 +388,22 @@ fn progress_counts_scanned_rows() {
         let search = Search {
             terms: vec!["name"],
             columns: &[1],
+            filters: Vec::new(),
+            after: None,
             rows_max: 20_000,
             scan_rows_max: 20_000,
             cancelled: None,
             progress: Some(&progress),
         };
-        let searched = reader.search(&search, &mut |_| {
+        let searched = reader.search(&search, &mut |_, _| {
             on_the_way = on_the_way.max(progress.load(Ordering::Relaxed));
             RowFlow::Continue
         });
-        assert_eq!((searched.unwrap(), scanned()), (SearchCoverage::Complete, rows), "{kind}");
+        assert_eq!((searched.unwrap().coverage, scanned()), (SearchCoverage::Complete, rows), "{kind}");
         assert!(on_the_way >= 4096, "{kind}: {on_the_way}");
 
         // Rows that do not pass the filter count too, if this crate does the scan.
-        let filters =
-            vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text("nobody") }];
+        let filters = vec![Filter::new(1, Comparison::Equals, ValueRef::Text("nobody"))];
         let query = Query { filters, rows_max: 10, progress: Some(&progress), ..Query::default() };
         reader.list(&query, &mut |_, _| RowFlow::Continue).unwrap();
         let count = scanned();

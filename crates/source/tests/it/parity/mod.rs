@@ -6,6 +6,7 @@
 //! [`large_table`] is read in pages while it is written.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod aggregates;
 mod data;
 mod differences;
 mod fixtures;
@@ -87,8 +88,13 @@ fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<Str
         Default::default();
     loop {
         let before = rows.len();
-        let query =
-            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
+        let query = Query {
+            filters: query.filters.clone(),
+            after: after.as_ref(),
+            sort: query.sort.clone(),
+            cancelled: None,
+            ..*query
+        };
         let mut last = None;
         let total = reader.list(&query, &mut |cells, place: RowPosition| {
             let key = match &shape.key[..] {
@@ -96,7 +102,7 @@ fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<Str
                 key => key.iter().map(|at| cells[*at].to_value()).collect(),
             };
             last = Some(CursorPosition {
-                sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
+                sort_values: query.sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
                 key,
             });
             rows.push(row_json(cells));
@@ -139,7 +145,12 @@ fn every_kind_of_file_gives_the_same_lists() {
                 for (at, sort) in sorts.iter().enumerate() {
                     let expected = expected(filters, *sort, is_keyed);
                     let rows_max = [1, 3, 7, 1000][(at + filters.len()) % 4];
-                    let query = Query { filters: filters.clone(), sort: *sort, rows_max, ..Query::default() };
+                    let query = Query {
+                        filters: filters.clone(),
+                        sort: sort.iter().copied().collect(),
+                        rows_max,
+                        ..Query::default()
+                    };
                     let (rows, totals) = pages(reader.as_ref(), &shape, &query);
                     assert_eq!(rows, expected, "{} {filters:?} {sort:?} {rows_max}", made.name);
                     let count = expected.len() as u64;
@@ -198,17 +209,19 @@ fn every_kind_of_file_finds_the_same_rows_by_search() {
             let search = Search {
                 terms: words.clone(),
                 columns: &columns,
+                filters: Vec::new(),
+                after: None,
                 rows_max: 1000,
                 scan_rows_max: 1000,
                 cancelled: None,
                 progress: None,
             };
             let mut rows = Vec::new();
-            let searched = reader.search(&search, &mut |cells| {
+            let searched = reader.search(&search, &mut |cells, _| {
                 rows.push(row_json(cells));
                 RowFlow::Continue
             });
-            assert_eq!(searched.unwrap(), SearchCoverage::Complete, "{}", made.name);
+            assert_eq!(searched.unwrap().coverage, SearchCoverage::Complete, "{}", made.name);
             // With an index, the best matches come first.
             rows.sort_unstable();
             expected.sort_unstable();
@@ -240,7 +253,7 @@ fn a_filter_by_null_matches_nothing() {
     for made in fixtures::all() {
         let reader = made.source.reader(&data::shape(true)).unwrap();
         for column in 0..COLUMNS.len() {
-            let filters = vec![Filter { column, comparison: Comparison::Equals, value: ValueRef::Null }];
+            let filters = vec![Filter::new(column, Comparison::Equals, ValueRef::Null)];
             let query = Query { filters, rows_max: 10, ..Query::default() };
             let mut seen = 0;
             reader

@@ -42,11 +42,8 @@ pub fn filters() -> Vec<Vec<Filter<'static>>> {
         (8, Equals, text("NULL")),
         (8, Equals, text("100%_'; --")),
     ];
-    let filter = |(column, test, value): &(usize, Comparison, ValueRef<'static>)| Filter {
-        column: *column,
-        comparison: *test,
-        value: *value,
-    };
+    let filter =
+        |(column, test, value): &(usize, Comparison, ValueRef<'static>)| Filter::new(*column, *test, *value);
     let mut all: Vec<Vec<Filter<'static>>> = vec![Vec::new()];
     all.extend(one.iter().map(|one| vec![filter(one)]));
     all.push(vec![filter(&one[3]), filter(&one[8])]);

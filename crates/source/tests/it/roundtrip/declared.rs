@@ -49,7 +49,7 @@ fn get_json(reader: &dyn Reader, field: &Field, key: &str) -> Result<String, Str
 
 /// The number of rows that contain a text.
 fn search_count(reader: &dyn Reader, text: &str) -> usize {
-    let filters = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text(text) }];
+    let filters = vec![Filter::new(1, Comparison::Equals, ValueRef::Text(text))];
     let mut rows = 0;
     let query = Query { filters, rows_max: 9, ..Query::default() };
     let list = reader.list(&query, &mut |_, _| {

@@ -195,17 +195,19 @@ pub(super) fn search(
     let search = Search {
         terms: words.to_vec(),
         columns,
+        filters: Vec::new(),
+        after: None,
         rows_max: 100,
         scan_rows_max,
         cancelled: None,
         progress: None,
     };
     let mut rows = Vec::new();
-    let coverage = reader.search(&search, &mut |values| {
+    let coverage = reader.search(&search, &mut |values, _| {
         rows.push(values.iter().map(|value| value.to_value()).collect());
         RowFlow::Continue
     });
-    (rows, coverage.expect("a result"))
+    (rows, coverage.expect("a result").coverage)
 }
 
 /// A statement as a contract runs it.
@@ -314,7 +316,7 @@ pub(super) fn all(reader: &dyn Reader) -> Vec<Vec<Value>> {
 }
 
 pub(super) fn equals(column: usize, value: ValueRef<'_>) -> Filter<'_> {
-    Filter { column, comparison: Comparison::Equals, value }
+    Filter::new(column, Comparison::Equals, value)
 }
 
 pub(super) fn sort_by(column: usize, descending: bool) -> Option<Sort> {
@@ -329,7 +331,7 @@ pub(super) fn position(row: &Row, sort: Option<Sort>, key: &[usize]) -> CursorPo
         [] => vec![Value::Integer(position.row_number), Value::Integer(position.table_version)],
         key => key.iter().map(|at| values[*at].clone()).collect(),
     };
-    CursorPosition { sort_value: sorted, key }
+    CursorPosition { sort_values: sorted.into_iter().collect(), key }
 }
 
 /// `1`, `1.5`, `'a'`, `x'07'`, as SQL writes them.

@@ -343,7 +343,12 @@ fn a_long_list_does_not_block_writers() {
             for (sort, first) in
                 [(sort_by(3, true), "16:40:00"), (sort_by(1, false), "name 1"), (sort_by(2, true), "1008")]
             {
-                let query = Query { sort, rows_max: 20, progress: Some(&progress), ..Query::default() };
+                let query = Query {
+                    sort: sort.into_iter().collect(),
+                    rows_max: 20,
+                    progress: Some(&progress),
+                    ..Query::default()
+                };
                 let was_let_through = (0..LISTS_MAX).any(|_| {
                     let before = in_between.load(Ordering::SeqCst);
                     let (rows, _) = retry_while_busy(|| {
@@ -407,7 +412,7 @@ fn a_row_that_changes_during_a_list_is_current_or_left_out() {
             }
         });
         let _done = DoneGuard(&is_done);
-        let query = Query { sort: sort_by(2, true), rows_max: 50, ..Query::default() };
+        let query = Query { sort: sort_by(2, true).into_iter().collect(), rows_max: 50, ..Query::default() };
         for _ in 0..3 {
             let (rows, _) = retry_while_busy(|| list(reader.as_ref(), &query));
             assert_eq!(rows.len(), 50);
@@ -425,7 +430,12 @@ fn a_cancelled_list_stops() {
     let db = large("DELETE");
     let (_, reader) = db.reader("t");
     let stop = CancelFlag::new(AtomicBool::new(true));
-    let query = Query { sort: sort_by(1, false), rows_max: 20, cancelled: Some(&stop), ..Query::default() };
+    let query = Query {
+        sort: sort_by(1, false).into_iter().collect(),
+        rows_max: 20,
+        cancelled: Some(&stop),
+        ..Query::default()
+    };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     // Also when the flag is set while the list runs.
     stop.store(false, Ordering::Relaxed);

@@ -200,7 +200,7 @@ fn check(case: &Case) {
         let filters = case.filter.map(|plan| equals(3, contract::ValueRef::Text(plan)));
         let query = Query {
             filters: filters.into_iter().collect(),
-            sort,
+            sort: sort.into_iter().collect(),
             after: after.as_ref(),
             rows_max: case.rows_max,
             cancelled: None,
@@ -260,7 +260,12 @@ fn a_table_without_a_key_is_paged_by_rowid() {
     {
         let (mut places, mut after) = (Vec::new(), None);
         loop {
-            let query = Query { sort, after: after.as_ref(), rows_max: 1, ..Query::default() };
+            let query = Query {
+                sort: sort.into_iter().collect(),
+                after: after.as_ref(),
+                rows_max: 1,
+                ..Query::default()
+            };
             let (page, total) = list(reader.as_ref(), &query).expect("a page");
             let Some(row) = page.first() else { break };
             assert_eq!(total, Some(Total::Exact(4)));
@@ -281,11 +286,16 @@ fn a_view_is_paged_by_offset() {
     assert!(facts.key.is_empty());
     let (mut values, mut after) = (Vec::new(), None);
     loop {
-        let query = Query { sort: sort_by(0, false), after: after.as_ref(), rows_max: 3, ..Query::default() };
+        let query = Query {
+            sort: sort_by(0, false).into_iter().collect(),
+            after: after.as_ref(),
+            rows_max: 3,
+            ..Query::default()
+        };
         let (page, _) = list(reader.as_ref(), &query).expect("a page");
         values.extend(page.iter().map(|row| super::kit::format_value(&row.0[0])));
         match page.last() {
-            Some(last) if page.len() == 3 => after = Some(position(last, query.sort, &[])),
+            Some(last) if page.len() == 3 => after = Some(position(last, query.sort.first().copied(), &[])),
             _ => break,
         }
     }
@@ -307,7 +317,7 @@ fn a_cursor_of_another_shape_is_stale() {
         ("u", None, vec![Value::Text("x".into()), Value::Integer(0)]),
     ] {
         let (_, reader) = db.reader(table);
-        let after = CursorPosition { sort_value: sorted, key };
+        let after = CursorPosition { sort_values: sorted.into_iter().collect(), key };
         let query = Query { after: Some(&after), rows_max: 3, ..Query::default() };
         let error = list(reader.as_ref(), &query).expect_err("an error");
         assert!(matches!(error, SourceError::StaleCursor), "{table} {after:?} {error:?}");
@@ -333,7 +343,7 @@ fn range_filters_are_inclusive() {
         (2, Comparison::Equals, text("20.00"), "2"),
         (2, Comparison::AtMost, text("9"), ""),
     ] {
-        let filter = contract::source::Filter { column, comparison: test, value };
+        let filter = contract::source::Filter::new(column, test, value);
         let query = Query { filters: vec![filter], rows_max: 9, ..Query::default() };
         let (rows, total) = list(reader.as_ref(), &query).expect("rows");
         let ids: Vec<String> = rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect();
@@ -365,7 +375,7 @@ fn a_read_can_run_inline_if_indexed_or_small() {
         (None, filter(2), false),
         (sort_by(1, false), filter(2), false),
     ] {
-        let query = Query { sort, filters, rows_max: 10, ..Query::default() };
+        let query = Query { sort: sort.into_iter().collect(), filters, rows_max: 10, ..Query::default() };
         assert!(small.can_run_inline(&ReadRequest::List(&query)));
         assert_eq!(big.can_run_inline(&ReadRequest::List(&query)), is_short, "{query:?}");
     }
@@ -380,7 +390,7 @@ fn large_rows_are_all_returned() {
          INSERT INTO t SELECT i, zeroblob(1000000) FROM n;",
     );
     let (_, reader) = db.reader("t");
-    let query = Query { sort: sort_by(0, true), rows_max: 50, ..Query::default() };
+    let query = Query { sort: sort_by(0, true).into_iter().collect(), rows_max: 50, ..Query::default() };
     let (rows, total) = list(reader.as_ref(), &query).expect("rows");
     let ids: Vec<String> = rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect();
     assert_eq!(ids.join(" "), "12 11 10 9 8 7 6 5 4 3 2 1");
@@ -408,7 +418,7 @@ fn every_list_has_a_total() {
     assert_eq!(total(filters(Some("odd"), None), None), Some(Total::Exact(10_000)));
     assert_eq!(total(filters(None, Some(3)), None), Some(Total::Exact(2_000)));
     assert_eq!(total(filters(Some("odd"), Some(4)), None), Some(Total::Exact(0)));
-    let later = CursorPosition { sort_value: None, key: vec![Value::Integer(19_990)] };
+    let later = CursorPosition { sort_values: Vec::new(), key: vec![Value::Integer(19_990)] };
     assert_eq!(total(filters(None, Some(3)), Some(&later)), Some(Total::Exact(2_000)), "of all pages");
     // A commit is counted.
     db.execute("DELETE FROM t WHERE v = 3 AND id > 10");

@@ -39,9 +39,13 @@ fn hostile_names_are_quoted() {
             let row = get(reader.as_ref(), &[ValueRef::Text("x")]).expect("a result").expect("a row");
             assert_eq!(row, [Value::Text("x".into()), Value::Text("y".into())]);
             for descending in [false, true] {
-                let mut query = Query { sort: sort_by(1, descending), rows_max: 1, ..Query::default() };
+                let mut query = Query {
+                    sort: sort_by(1, descending).into_iter().collect(),
+                    rows_max: 1,
+                    ..Query::default()
+                };
                 let first = list(reader.as_ref(), &query).expect("rows").0.remove(0);
-                let after = position(&first, query.sort, &facts.key);
+                let after = position(&first, query.sort.first().copied(), &facts.key);
                 query.after = Some(&after);
                 query.filters = vec![equals(0, ValueRef::Text("z"))];
                 assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1);
@@ -79,7 +83,7 @@ fn reading_leaves_no_trace() {
     let before = std::fs::read(&db.path).expect("bytes");
     let (_, reader) = db.reader("t");
     all(reader.as_ref());
-    let query = Query { sort: sort_by(1, true), rows_max: 9, ..Query::default() };
+    let query = Query { sort: sort_by(1, true).into_iter().collect(), rows_max: 9, ..Query::default() };
     list(reader.as_ref(), &query).expect("rows");
     drop(reader);
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);

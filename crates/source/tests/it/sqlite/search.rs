@@ -51,12 +51,14 @@ fn a_scan_stops_at_its_limit() {
     let request = contract::source::Search {
         terms: vec!["e"],
         columns: &[1],
+        filters: Vec::new(),
+        after: None,
         rows_max: 9,
         scan_rows_max: 9,
         cancelled: Some(&stop),
         progress: None,
     };
-    let stopped = reader.search(&request, &mut |_| contract::source::RowFlow::Continue);
+    let stopped = reader.search(&request, &mut |_, _| contract::source::RowFlow::Continue);
     assert!(matches!(stopped, Err(contract::source::SourceError::Cancelled)));
 }
 

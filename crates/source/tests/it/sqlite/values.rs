@@ -118,7 +118,7 @@ fn infinite_numbers_are_found_by_their_names() {
         db.execute("INSERT INTO t VALUES(1, 9e999), (2, -9e999), (3, 1.5), (4, 2), (5, NULL)");
         let (_, reader) = db.reader("t");
         let keys = |text, comparison| {
-            let filter = Filter { column: 1, comparison, value: ValueRef::Text(text) };
+            let filter = Filter::new(1, comparison, ValueRef::Text(text));
             let query = Query { filters: vec![filter], rows_max: 10, ..Query::default() };
             let (rows, _) = list(reader.as_ref(), &query).expect("rows");
             rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect::<String>()

@@ -1,0 +1,345 @@
+//! The arguments of an aggregate: fields to group by, measures, conditions on measures, and the order.
+
+use json::{Node, NodeKind as Json, exact_f64};
+use spile_core::{ArgumentErrorKind, ToolError};
+
+use super::filters::{BoundFilters, SHOWN_MAX};
+use super::{BoundValue, bind_comparable, invalid_argument, parse_integer, text_list};
+use crate::aggregate::{self, GROUP_FIELDS_MAX, MEASURES_MAX, Selection};
+use crate::contract::Collection;
+use crate::data_type::DataType;
+use crate::field::Field;
+use crate::humanize::join_truncated;
+use crate::nearest::nearest;
+use crate::source::{
+    Aggregate, AggregateFunction, AggregateSort, Comparison, DateUnit, GROUPS_MAX, GroupColumn, Having,
+    Measure, SortTarget,
+};
+
+/// Arguments of an aggregate that are not filters. A field of such a name is filtered by its name and a `_`.
+pub const AGGREGATE_ARGUMENTS: [&str; 5] = ["group", "measures", "having", "sort", "limit"];
+pub const COUNT: &str = "count";
+
+/// The bound arguments of an aggregate.
+#[derive(Debug, Default)]
+pub struct AggregateArguments<'a> {
+    filters: BoundFilters<'a>,
+    pub groups: Vec<GroupColumn>,
+    pub measures: Vec<Measure>,
+    having: Vec<(usize, Comparison, BoundValue<'a>)>,
+    sort: Vec<AggregateSort>,
+    pub limit: Option<usize>,
+    /// The name of each group's member in the result, then of each measure's.
+    pub names: Vec<String>,
+    /// The type of each of them.
+    pub kinds: Vec<DataType>,
+}
+
+impl AggregateArguments<'_> {
+    /// The question for the source.
+    pub fn question(&self) -> Aggregate<'_> {
+        Aggregate {
+            filters: self.filters.filters(),
+            groups: self.groups.clone(),
+            measures: self.measures.clone(),
+            groups_max: GROUPS_MAX,
+            cancelled: None,
+            progress: None,
+        }
+    }
+
+    /// How the groups of the answer are chosen.
+    pub fn selection(&self, rows_max: usize) -> Selection<'_> {
+        Selection {
+            having: self
+                .having
+                .iter()
+                .map(|(measure, comparison, value)| Having {
+                    measure: *measure,
+                    comparison: *comparison,
+                    value: value.as_value_ref(),
+                })
+                .collect(),
+            sort: self.sort.clone(),
+            rows_max,
+        }
+    }
+}
+
+/// Whether rows can be grouped by a field, and its values counted and compared.
+pub fn is_aggregable(field: &Field) -> bool {
+    field.data_type.is_scalar() && !field.sensitive
+}
+
+/// Whether dates of a field can be grouped by year, month and so on.
+pub fn has_date_units(field: &Field) -> bool {
+    matches!(field.data_type, DataType::Date | DataType::Timestamp | DataType::LocalTimestamp)
+}
+
+/// The name of a field's filter argument in an aggregate.
+pub fn filter_argument(field: &Field) -> String {
+    match AGGREGATE_ARGUMENTS.contains(&field.name.as_str()) {
+        true => format!("{}_", field.name),
+        false => field.name.clone(),
+    }
+}
+
+/// Binds the arguments of an aggregate with filters on these fields.
+pub fn aggregate<'a>(
+    collection: &Collection,
+    filters: &[usize],
+    arguments: Option<Node<'a>>,
+) -> Result<AggregateArguments<'a>, Box<ToolError>> {
+    let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
+    let mut bound = AggregateArguments::default();
+    for name in argument("group").map(|node| text_list("group", node)).transpose()?.unwrap_or_default() {
+        let group = parse_group(collection, &name)?;
+        if !bound.groups.contains(&group) {
+            bound.groups.push(group);
+            bound.names.push(name);
+        }
+    }
+    if bound.groups.len() > GROUP_FIELDS_MAX {
+        let message = format!("`group` has {} fields; the limit is {GROUP_FIELDS_MAX}", bound.groups.len());
+        return Err(invalid_argument("group", ArgumentErrorKind::TooLong, message));
+    }
+    let mut measures = Vec::new();
+    for name in argument("measures").map(|node| text_list("measures", node)).transpose()?.unwrap_or_default()
+    {
+        add_measure(&mut measures, parse_measure(collection, "measures", &name)?);
+    }
+    if measures.is_empty() {
+        measures.push(Measure::Count);
+    }
+    for (key, node) in argument("having").into_iter().flat_map(|having| having.members()) {
+        let key = key.str().unwrap_or_default();
+        let at = format!("having.{key}");
+        let (name, comparison) = match (key.strip_suffix("_min"), key.strip_suffix("_max")) {
+            (Some(name), _) => (name, Comparison::AtLeast),
+            (None, Some(name)) => (name, Comparison::AtMost),
+            (None, None) => {
+                let message = format!("`{at}` must be a measure with `_min` or `_max`, such as `count_min`");
+                return Err(invalid_argument(&at, ArgumentErrorKind::UnknownArgument, message));
+            }
+        };
+        let measure = parse_measure(collection, &at, name)?;
+        let value = bind_bound(collection, measure, &at, node)?;
+        bound.having.push((add_measure(&mut measures, measure), comparison, value));
+    }
+    for by in argument("sort").map(|node| text_list("sort", node)).transpose()?.unwrap_or_default() {
+        let (name, descending) = match by.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (&*by, false),
+        };
+        let by = match bound.names.iter().position(|group| group == name) {
+            Some(at) => SortTarget::Group(at),
+            None => {
+                let measure = parse_measure(collection, "sort", name).map_err(|error| {
+                    match parse_group(collection, name) {
+                        Ok(_) => invalid_argument(
+                            "sort",
+                            ArgumentErrorKind::NotAllowed,
+                            format!("`sort` names `{name}`, which is not in `group`"),
+                        ),
+                        Err(_) => error,
+                    }
+                })?;
+                SortTarget::Measure(add_measure(&mut measures, measure))
+            }
+        };
+        bound.sort.push(AggregateSort { by, descending });
+    }
+    if measures.len() > MEASURES_MAX {
+        let message = format!("{} measures are too many; the limit is {MEASURES_MAX}", measures.len());
+        return Err(invalid_argument("measures", ArgumentErrorKind::TooLong, message));
+    }
+    bound.limit = argument("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+    bind_filters(&mut bound.filters, collection, filters, arguments)?;
+    describe_results(&mut bound, collection, measures);
+    Ok(bound)
+}
+
+fn bind_filters<'a>(
+    bound: &mut BoundFilters<'a>,
+    collection: &Collection,
+    filters: &[usize],
+    arguments: Option<Node<'a>>,
+) -> Result<(), Box<ToolError>> {
+    for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
+        let name = name.str().unwrap_or_default();
+        if AGGREGATE_ARGUMENTS.contains(&&*name) {
+            continue;
+        }
+        let renamed = AGGREGATE_ARGUMENTS.iter().find(|argument| {
+            let is_field = filters.iter().any(|at| collection.fields[*at].name == **argument);
+            is_field && name.strip_prefix(**argument).is_some_and(|rest| rest.starts_with('_'))
+        });
+        match renamed {
+            // `group_` and `group_min` are filters on the field `group`.
+            Some(argument) => {
+                let rest = name.strip_prefix(argument).unwrap_or_default();
+                let rest = if rest == "_" { "" } else { rest };
+                bound.bind(collection, filters, &format!("{argument}{rest}"), node)?;
+            }
+            None => bound.bind(collection, filters, &name, node)?,
+        }
+    }
+    Ok(())
+}
+
+/// Names and types of the result's members. A group whose name is also a measure's gets a `_` appended.
+fn describe_results(bound: &mut AggregateArguments<'_>, collection: &Collection, measures: Vec<Measure>) {
+    let measure_names: Vec<String> =
+        measures.iter().map(|measure| measure_name(collection, *measure)).collect();
+    for name in &mut bound.names {
+        if measure_names.contains(name) {
+            name.push('_');
+        }
+    }
+    bound.names.extend(measure_names);
+    let kind = |column: usize| collection.fields[column].data_type;
+    bound.kinds = bound
+        .groups
+        .iter()
+        .map(|group| if group.unit.is_some() { DataType::Text } else { kind(group.column) })
+        .chain(measures.iter().map(|measure| match measure {
+            Measure::Count => DataType::Integer,
+            Measure::Of { column, .. } => aggregate::result_type(*measure, kind(*column)),
+        }))
+        .collect();
+    bound.measures = measures;
+}
+
+fn measure_name(collection: &Collection, measure: Measure) -> String {
+    match measure {
+        Measure::Count => COUNT.to_owned(),
+        Measure::Of { function, column } => {
+            format!("{}_{}", function.as_str(), collection.fields[column].name)
+        }
+    }
+}
+
+fn add_measure(measures: &mut Vec<Measure>, measure: Measure) -> usize {
+    measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
+        measures.push(measure);
+        measures.len() - 1
+    })
+}
+
+/// A field's name, or the name of a date field and a unit: `ordered_on_month`.
+fn parse_group(collection: &Collection, name: &str) -> Result<GroupColumn, Box<ToolError>> {
+    let invalid = |message: String| invalid_argument("group", ArgumentErrorKind::NotAllowed, message);
+    let named = |wanted: &str| {
+        collection.fields.iter().position(|field| field.name == wanted && is_aggregable(field))
+    };
+    if let Some(column) = named(name) {
+        let field = &collection.fields[column];
+        if matches!(field.data_type, DataType::Timestamp | DataType::LocalTimestamp) {
+            let units = DateUnit::ALL.map(|unit| format!("{name}_{}", unit.as_str()));
+            let units: Vec<&str> = units.iter().map(String::as_str).collect();
+            return Err(invalid(format!(
+                "`{name}` is a timestamp; group by one of {}",
+                join_truncated(&units, SHOWN_MAX)
+            )));
+        }
+        return Ok(GroupColumn { column, unit: None });
+    }
+    for unit in DateUnit::ALL {
+        let field = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_'));
+        if let Some(column) = field.and_then(named) {
+            return match has_date_units(&collection.fields[column]) {
+                true => Ok(GroupColumn { column, unit: Some(unit) }),
+                false => Err(invalid(format!(
+                    "`{name}` is not possible: `{}` is {}, not a date",
+                    collection.fields[column].name,
+                    collection.fields[column].data_type.with_article()
+                ))),
+            };
+        }
+    }
+    let names: Vec<&str> = collection
+        .fields
+        .iter()
+        .filter(|field| is_aggregable(field))
+        .map(|field| field.name.as_str())
+        .collect();
+    Err(invalid(match nearest(name, names.iter().copied()) {
+        Some(near) => format!("unknown field `{name}` in `group`; did you mean `{near}`?"),
+        None => {
+            format!("unknown field `{name}` in `group`; fields are {}", join_truncated(&names, SHOWN_MAX))
+        }
+    }))
+}
+
+/// `count`, or a function and a field: `sum_total`.
+fn parse_measure(collection: &Collection, argument: &str, name: &str) -> Result<Measure, Box<ToolError>> {
+    let invalid = |message: String| invalid_argument(argument, ArgumentErrorKind::NotAllowed, message);
+    if name == COUNT {
+        return Ok(Measure::Count);
+    }
+    let split = AggregateFunction::ALL
+        .into_iter()
+        .find_map(|function| Some((function, name.strip_prefix(function.as_str())?.strip_prefix('_')?)));
+    let fields = |function: AggregateFunction| {
+        let takes = move |field: &&Field| is_aggregable(field) && accepts(function, field);
+        collection.fields.iter().filter(takes).map(|field| field.name.as_str())
+    };
+    let Some((function, wanted)) = split else {
+        return Err(invalid(format!(
+            "unknown measure `{name}`; use `count`, or sum_, avg_, min_, max_ or distinct_ with a field's name"
+        )));
+    };
+    let column = collection.fields.iter().position(|field| field.name == wanted);
+    match column.filter(|column| fields(function).any(|name| name == collection.fields[*column].name)) {
+        Some(column) => Ok(Measure::Of { function, column }),
+        None => {
+            let names: Vec<&str> = fields(function).collect();
+            let problem = match column {
+                Some(column) => format!(
+                    "`{name}` is not possible: `{wanted}` is {}",
+                    collection.fields[column].data_type.with_article()
+                ),
+                None => format!("unknown measure `{name}`"),
+            };
+            let help = match nearest(wanted, names.iter().copied()) {
+                Some(near) if column.is_none() => format!("did you mean `{}_{near}`?", function.as_str()),
+                _ if names.is_empty() => "no field has numbers; use `count`".to_owned(),
+                _ => format!("`{}_` takes {}", function.as_str(), join_truncated(&names, SHOWN_MAX)),
+            };
+            Err(invalid(format!("{problem}; {help}")))
+        }
+    }
+}
+
+/// Whether a function can be computed over a field.
+pub fn accepts(function: AggregateFunction, field: &Field) -> bool {
+    match function {
+        AggregateFunction::Sum | AggregateFunction::Avg => aggregate::is_summable(field.data_type),
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Distinct => true,
+    }
+}
+
+/// The bound of a measure, of the type of its result.
+fn bind_bound<'a>(
+    collection: &Collection,
+    measure: Measure,
+    name: &str,
+    node: Node<'a>,
+) -> Result<BoundValue<'a>, Box<ToolError>> {
+    match measure {
+        Measure::Of { function: AggregateFunction::Min | AggregateFunction::Max, column } => {
+            bind_comparable(&collection.fields[column], name, node)
+        }
+        Measure::Count | Measure::Of { .. } => {
+            let number = match node.kind() {
+                Json::Number => exact_f64(node.raw()).map(|_| node.raw().to_owned()),
+                _ => node.str().map(|text| text.into_owned()),
+            };
+            let is_decimal = |text: &String| crate::order::decimal_parts(text).is_some();
+            number.filter(is_decimal).map(|text| BoundValue::Text(text.into())).ok_or_else(|| {
+                let message = format!("`{name}` must be a number, such as 100 or 12.5");
+                invalid_argument(name, ArgumentErrorKind::WrongType, message)
+            })
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Filters: an argument named after a field, or after a field with a suffix that says how to compare.
+
+use json::{Node, NodeKind as Json};
+use spile_core::{ArgumentErrorKind, ToolError};
+
+use super::{BoundValue, bind_comparable, invalid_argument};
+use crate::aggregate;
+use crate::contract::Collection;
+use crate::data_type::DataType;
+use crate::field::Field;
+use crate::humanize::join_truncated;
+use crate::nearest::nearest;
+use crate::order;
+use crate::source::{Comparison, Filter};
+use crate::value::ValueRef;
+
+/// The maximum number of values of one filter.
+pub const FILTER_VALUES_MAX: usize = 100;
+/// An error names no more values or fields than this.
+pub(super) const SHOWN_MAX: usize = 12;
+
+/// What is appended to a field's name for another comparison than equality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterSuffix {
+    Min,
+    Max,
+    Not,
+    Contains,
+    Starts,
+    Null,
+}
+
+impl FilterSuffix {
+    pub const ALL: [Self; 6] = [Self::Min, Self::Max, Self::Not, Self::Contains, Self::Starts, Self::Null];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Min => "_min",
+            Self::Max => "_max",
+            Self::Not => "_not",
+            Self::Contains => "_contains",
+            Self::Starts => "_starts",
+            Self::Null => "_null",
+        }
+    }
+
+    /// Whether the suffix makes sense for a field.
+    pub fn applies_to(self, field: &Field) -> bool {
+        match self {
+            Self::Min | Self::Max => field.data_type.has_range(),
+            Self::Contains | Self::Starts => field.data_type == DataType::Text,
+            Self::Not | Self::Null => true,
+        }
+    }
+}
+
+/// The bound filters of a call. A row must pass all of them.
+#[derive(Debug, Default, PartialEq)]
+pub struct BoundFilters<'a>(Vec<BoundFilter<'a>>);
+
+#[derive(Debug, PartialEq)]
+struct BoundFilter<'a> {
+    column: usize,
+    comparison: Comparison,
+    value: BoundValue<'a>,
+    more: Vec<BoundValue<'a>>,
+}
+
+impl<'a> BoundFilters<'a> {
+    /// Binds an argument, if it is a filter on one of these fields.
+    pub(super) fn bind(
+        &mut self,
+        collection: &Collection,
+        fields: &[usize],
+        name: &str,
+        node: Node<'a>,
+    ) -> Result<(), Box<ToolError>> {
+        let named = |wanted: &str| fields.iter().copied().find(|at| collection.fields[*at].name == wanted);
+        let (column, suffix) = match named(name) {
+            Some(column) => (column, None),
+            None => {
+                let suffixed = FilterSuffix::ALL
+                    .into_iter()
+                    .find_map(|suffix| Some((named(name.strip_suffix(suffix.as_str())?)?, Some(suffix))));
+                suffixed.ok_or_else(|| unknown_filter(collection, fields, name))?
+            }
+        };
+        self.0.push(bind_filter(&collection.fields[column], column, suffix, name, node)?);
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn filters(&self) -> Vec<Filter<'_>> {
+        let mut filters = Vec::with_capacity(self.0.len());
+        for BoundFilter { column, comparison, value, more } in &self.0 {
+            filters.push(Filter {
+                column: *column,
+                comparison: *comparison,
+                value: value.as_value_ref(),
+                more,
+            });
+        }
+        filters
+    }
+
+    /// Equal for filters that the same rows pass.
+    pub(super) fn write_bytes(&self, field: &mut dyn FnMut(u8, &[u8])) {
+        for bound in &self.0 {
+            field(b'c', &(bound.column as u64).to_be_bytes());
+            let tag = match bound.comparison {
+                Comparison::Equals => b'=',
+                Comparison::NotEquals => b'!',
+                Comparison::AtLeast => b'>',
+                Comparison::AtMost => b'<',
+                Comparison::Contains => b'~',
+                Comparison::StartsWith => b'^',
+                Comparison::IsNull => b'n',
+                Comparison::IsNotNull => b'v',
+            };
+            field(tag, &[]);
+            for value in std::iter::once(&bound.value).chain(&bound.more) {
+                match value {
+                    BoundValue::Null => field(b'0', &[]),
+                    BoundValue::Text(text) => field(b't', text.as_bytes()),
+                    BoundValue::Integer(number) => field(b'i', &number.to_be_bytes()),
+                    BoundValue::Real(number) => field(b'r', &number.to_bits().to_be_bytes()),
+                    BoundValue::Blob(bytes) => field(b'b', bytes),
+                }
+            }
+        }
+    }
+}
+
+fn bind_filter<'a>(
+    field: &Field,
+    column: usize,
+    suffix: Option<FilterSuffix>,
+    name: &str,
+    node: Node<'a>,
+) -> Result<BoundFilter<'a>, Box<ToolError>> {
+    let out_of_range = |message: String| invalid_argument(name, ArgumentErrorKind::OutOfRange, message);
+    if let Some(suffix) = suffix.filter(|suffix| !suffix.applies_to(field)) {
+        let expected = match suffix {
+            FilterSuffix::Min | FilterSuffix::Max => "ranges are for numbers, dates and timestamps",
+            _ => "it is for texts",
+        };
+        let kind = field.data_type.with_article();
+        let message = format!("`{name}` is not possible: `{}` is {kind}; {expected}", field.name);
+        return Err(invalid_argument(name, ArgumentErrorKind::NotAllowed, message));
+    }
+    let one = |comparison, value| BoundFilter { column, comparison, value, more: Vec::new() };
+    Ok(match suffix {
+        Some(FilterSuffix::Min) => one(Comparison::AtLeast, bind_comparable(field, name, node)?),
+        Some(FilterSuffix::Max) => one(Comparison::AtMost, bind_comparable(field, name, node)?),
+        Some(suffix @ (FilterSuffix::Contains | FilterSuffix::Starts)) => {
+            let Some(text) = node.str().filter(|text| !text.is_empty()) else {
+                return Err(out_of_range(format!("`{name}` must be a text that is not empty")));
+            };
+            let comparison = match suffix {
+                FilterSuffix::Contains => Comparison::Contains,
+                _ => Comparison::StartsWith,
+            };
+            one(comparison, BoundValue::Text(order::to_lowercase(&text).into()))
+        }
+        Some(FilterSuffix::Null) => {
+            let is_null = node.bool().ok_or_else(|| {
+                let message = format!("`{name}` must be true or false");
+                invalid_argument(name, ArgumentErrorKind::WrongType, message)
+            })?;
+            one(if is_null { Comparison::IsNull } else { Comparison::IsNotNull }, BoundValue::Null)
+        }
+        None | Some(FilterSuffix::Not) => {
+            let comparison = if suffix.is_none() { Comparison::Equals } else { Comparison::NotEquals };
+            let mut values: Vec<BoundValue<'a>> = match node.kind() {
+                Json::Array => node
+                    .elements()
+                    .map(|element| bind_operand(field, name, element))
+                    .collect::<Result<_, _>>()?,
+                _ => vec![bind_operand(field, name, node)?],
+            };
+            if values.len() > FILTER_VALUES_MAX {
+                let message =
+                    format!("`{name}` has {} values; the limit is {FILTER_VALUES_MAX}", values.len());
+                return Err(invalid_argument(name, ArgumentErrorKind::TooLong, message));
+            }
+            if values.is_empty() {
+                return Err(out_of_range(format!("`{name}` is empty; give at least one value")));
+            }
+            let value = values.remove(0);
+            BoundFilter { column, comparison, value, more: values }
+        }
+    })
+}
+
+/// A value to compare with; one of the declared `enum`, if there is one.
+fn bind_operand<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
+    let value = bind_comparable(field, name, node)?;
+    if field.allowed.is_empty() {
+        return Ok(value);
+    }
+    let mut json = Vec::new();
+    aggregate::write_value(&mut json, field.data_type, value.as_value_ref());
+    if !field.allowed.iter().any(|one| one.as_str().as_bytes() == json) {
+        let allowed: Vec<&str> = field.allowed.iter().map(json::Json::as_str).collect();
+        let message = format!("`{name}` must be one of {}", join_truncated(&allowed, SHOWN_MAX));
+        return Err(invalid_argument(name, ArgumentErrorKind::NotAllowed, message));
+    }
+    Ok(value)
+}
+
+fn unknown_filter(collection: &Collection, fields: &[usize], name: &str) -> Box<ToolError> {
+    let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
+    let suffixed = FilterSuffix::ALL.into_iter().find_map(|suffix| {
+        let base = name.strip_suffix(suffix.as_str())?;
+        Some(format!("{}{}", nearest(base, names.iter().copied())?, suffix.as_str()))
+    });
+    let help = match suffixed.or_else(|| nearest(name, names.iter().copied()).map(str::to_owned)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("filters are {}", join_truncated(&names, SHOWN_MAX)),
+    };
+    invalid_argument(name, ArgumentErrorKind::UnknownArgument, format!("unknown argument `{name}`; {help}"))
+}
+
+impl Default for BoundValue<'_> {
+    fn default() -> Self {
+        Self::Null
+    }
+}
+
+impl<'a> From<ValueRef<'a>> for BoundValue<'a> {
+    fn from(value: ValueRef<'a>) -> Self {
+        match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Text(text) => Self::Text(text.into()),
+            ValueRef::Integer(n) => Self::Integer(n),
+            ValueRef::Real(n) => Self::Real(n),
+            ValueRef::Blob(bytes) => Self::Blob(bytes.into()),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Which rows a read returns: filters, sort order, and where a page starts.
+//!
+//! What a filter means is defined here and in [`crate::order`], once for every source. A source may evaluate a filter in
+//! its own language, as long as the same rows pass.
+
+use crate::bind::BoundValue;
+use crate::data_type::DataType;
+use crate::order;
+use crate::value::{Value, ValueRef};
+
+use super::CancelFlag;
+
+/// The kind of read that a caller is about to make.
+#[derive(Debug)]
+pub enum ReadRequest<'a> {
+    Get,
+    List(&'a Query<'a>),
+}
+
+/// Which rows to list, in which order. The key breaks ties of the sort. Rows without a value in a sorted column come
+/// last in both directions.
+#[derive(Debug, Default)]
+pub struct Query<'a> {
+    /// A row must pass all of them.
+    pub filters: Vec<Filter<'a>>,
+    /// The first one decides; each further one orders the rows that are equal so far.
+    pub sort: Vec<Sort>,
+    /// Start after this row.
+    pub after: Option<&'a CursorPosition>,
+    /// No more rows than this are needed.
+    pub rows_max: usize,
+    /// Set when the caller has gone away; the work should stop.
+    pub cancelled: Option<&'a CancelFlag>,
+    /// Counts the scanned rows, for progress notifications.
+    pub progress: Option<&'a std::sync::atomic::AtomicU64>,
+}
+
+/// A condition on one column.
+#[derive(Debug, Clone, Copy)]
+pub struct Filter<'a> {
+    /// The index in the shape's columns.
+    pub column: usize,
+    pub comparison: Comparison,
+    /// The operand. `Null` if the comparison has none.
+    pub value: ValueRef<'a>,
+    /// Further operands of [`Comparison::Equals`] and [`Comparison::NotEquals`]: one of several, none of several.
+    pub more: &'a [BoundValue<'a>],
+}
+
+/// How a filter compares a row's value with its operand.
+///
+/// A date as the operand of a timestamp column stands for the whole day: in UTC for timestamps with a time zone, as
+/// written for those without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    Equals,
+    /// Every row that does not pass [`Comparison::Equals`] passes, including those without a value.
+    NotEquals,
+    AtLeast,
+    AtMost,
+    /// The operand is in lower case, by [`crate::order::to_lowercase`]; the row's text is compared in lower case.
+    Contains,
+    /// As for [`Comparison::Contains`].
+    StartsWith,
+    /// The row has no value. The operand is not used.
+    IsNull,
+    IsNotNull,
+}
+
+impl<'a> Filter<'a> {
+    /// A filter with one operand.
+    pub fn new(column: usize, comparison: Comparison, value: ValueRef<'a>) -> Self {
+        Self { column, comparison, value, more: &[] }
+    }
+
+    /// All operands.
+    pub fn values(&self) -> impl Iterator<Item = ValueRef<'a>> + use<'a> {
+        std::iter::once(self.value).chain(self.more.iter().map(BoundValue::as_value_ref))
+    }
+
+    /// Whether a row's value passes.
+    pub fn matches(&self, kind: DataType, value: ValueRef<'_>) -> bool {
+        self.matches_with(value, |comparison, operand| {
+            order::matches_filter(kind, value, comparison, operand)
+        })
+    }
+
+    /// Whether a row's value passes, where `compare` decides about one operand of `Equals`, `AtLeast` and `AtMost`.
+    #[inline]
+    pub fn matches_with(
+        &self,
+        value: ValueRef<'_>,
+        compare: impl Fn(Comparison, ValueRef<'_>) -> bool,
+    ) -> bool {
+        let equals = || {
+            compare(Comparison::Equals, self.value)
+                || self.more.iter().any(|operand| compare(Comparison::Equals, operand.as_value_ref()))
+        };
+        match self.comparison {
+            Comparison::Equals => equals(),
+            Comparison::NotEquals => !equals(),
+            Comparison::AtLeast | Comparison::AtMost => compare(self.comparison, self.value),
+            Comparison::Contains | Comparison::StartsWith => {
+                order::matches_text(self.comparison, value, self.value)
+            }
+            Comparison::IsNull => value == ValueRef::Null,
+            Comparison::IsNotNull => value != ValueRef::Null,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sort {
+    pub column: usize,
+    pub descending: bool,
+}
+
+/// Where a page ended: the last row's value in each sorted column, and its key. In a table without a key, its
+/// [`RowPosition`](super::RowPosition) as two integers; if the table has changed since, the cursor is a
+/// [`SourceError::StaleCursor`](super::SourceError::StaleCursor).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CursorPosition {
+    pub sort_values: Vec<Value>,
+    pub key: Vec<Value>,
+}

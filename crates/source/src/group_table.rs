@@ -1,0 +1,175 @@
+//! Groups rows by a hash of their values, and computes the measures of each group.
+
+use std::hash::BuildHasher;
+
+use contract::aggregate::{Accumulator, NotANumber, group_value};
+use contract::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
+use contract::{DataType, Value, ValueRef};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// The groups and the values that `distinct` remembers may take so much memory.
+const BYTES_MAX: usize = 256 << 20;
+
+/// The groups of an aggregate so far.
+pub(crate) struct GroupTable<'a> {
+    question: &'a Aggregate<'a>,
+    /// The type of the column of each group and of each measure.
+    group_kinds: Vec<DataType>,
+    measure_kinds: Vec<DataType>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+    /// The keys of all groups, one after the other, and where each ends.
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
+    values: Vec<Value>,
+    /// The measures of the first group, then of the second, and so on.
+    accumulators: Vec<Accumulator>,
+    key: Vec<u8>,
+    bytes: usize,
+}
+
+impl<'a> GroupTable<'a> {
+    /// `kind` returns the type of a column.
+    pub(crate) fn new(question: &'a Aggregate<'a>, kind: impl Fn(usize) -> DataType) -> Self {
+        let measure_kind = |measure: &Measure| match measure {
+            Measure::Count => DataType::Integer,
+            Measure::Of { column, .. } => kind(*column),
+        };
+        Self {
+            question,
+            group_kinds: question.groups.iter().map(|group| kind(group.column)).collect(),
+            measure_kinds: question.measures.iter().map(measure_kind).collect(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            keys: Vec::new(),
+            key_ends: Vec::new(),
+            values: Vec::new(),
+            accumulators: Vec::new(),
+            key: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a row. `value` returns its value in a column of the shape.
+    pub(crate) fn push_row<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<(), GroupError> {
+        self.key.clear();
+        for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
+            group_value(*kind, group.unit, value(group.column)).write_key(&mut self.key);
+        }
+        let hash = self.hasher.hash_one(&*self.key);
+        let (keys, ends, key) = (&self.keys, &self.key_ends, &self.key);
+        let found = self.index.find(hash, |group| stored_key(keys, ends, *group) == &**key);
+        let group = match found {
+            Some(group) => *group as usize,
+            None => self.add_group(hash, &value)?,
+        };
+        let width = self.measure_kinds.len();
+        let accumulators = &mut self.accumulators[group * width..(group + 1) * width];
+        for (accumulator, measure) in accumulators.iter_mut().zip(&self.question.measures) {
+            let pushed = match measure {
+                Measure::Count => accumulator.count(1),
+                Measure::Of { column, .. } => accumulator
+                    .push(value(*column))
+                    .map_err(|NotANumber| GroupError::NotANumber { column: *column })?,
+            };
+            self.bytes += pushed;
+        }
+        if self.bytes > BYTES_MAX {
+            return Err(GroupError::Source(self.question.too_many_groups()));
+        }
+        Ok(())
+    }
+
+    fn add_group<'v>(
+        &mut self,
+        hash: u64,
+        value: &impl Fn(usize) -> ValueRef<'v>,
+    ) -> Result<usize, GroupError> {
+        let group = self.key_ends.len();
+        if group >= self.question.groups_max {
+            return Err(GroupError::Source(self.question.too_many_groups()));
+        }
+        for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
+            self.values.push(group_value(*kind, group.unit, value(group.column)).into_value());
+        }
+        let measures = self.question.measures.iter().zip(&self.measure_kinds);
+        self.accumulators.extend(measures.map(|(measure, kind)| Accumulator::new(*measure, *kind)));
+        self.bytes += self.key.len() * 2 + GROUP_OVERHEAD_BYTES;
+        self.keys.extend_from_slice(&self.key);
+        self.key_ends.push(self.keys.len());
+        let (keys, ends, hasher) = (&self.keys, &self.key_ends, &self.hasher);
+        self.index.insert_unique(hash, group as u32, |group| hasher.hash_one(stored_key(keys, ends, *group)));
+        Ok(group)
+    }
+
+    /// Adds rows of which only the number is known, to a question without groups.
+    pub(crate) fn count_rows(&mut self, rows: u64) {
+        self.add_only_group();
+        self.accumulators.iter_mut().for_each(|accumulator| {
+            accumulator.count(rows);
+        });
+    }
+
+    /// Without fields to group by there is one group, even without rows.
+    fn add_only_group(&mut self) {
+        if self.question.groups.is_empty() && self.key_ends.is_empty() {
+            let measures = self.question.measures.iter().zip(&self.measure_kinds);
+            self.accumulators.extend(measures.map(|(measure, kind)| Accumulator::new(*measure, *kind)));
+            self.key_ends.push(0);
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Groups {
+        self.add_only_group();
+        let (group_width, width) = (self.group_kinds.len(), self.measure_kinds.len());
+        let mut values = self.values.into_iter();
+        let mut accumulators = self.accumulators.into_iter();
+        let row = |_| {
+            let group = values.by_ref().take(group_width);
+            GroupRow(group.chain(accumulators.by_ref().take(width).map(Accumulator::finish)).collect())
+        };
+        Groups { rows: (0..self.key_ends.len()).map(row).collect() }
+    }
+}
+
+/// What a group takes besides its key.
+const GROUP_OVERHEAD_BYTES: usize = 200;
+
+fn stored_key<'k>(keys: &'k [u8], ends: &[usize], group: u32) -> &'k [u8] {
+    let group = group as usize;
+    let start = group.checked_sub(1).map_or(0, |before| ends[before]);
+    &keys[start..ends[group]]
+}
+
+/// Why rows cannot be grouped.
+#[derive(Debug)]
+pub(crate) enum GroupError {
+    /// A value of this column of the shape is to be added up and is not a number.
+    NotANumber {
+        column: usize,
+    },
+    Source(SourceError),
+}
+
+impl From<SourceError> for GroupError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl GroupError {
+    /// The error of a call. `name` returns the name of a column.
+    pub(crate) fn into_source_error<'n>(self, name: impl Fn(usize) -> &'n str) -> SourceError {
+        match self {
+            Self::Source(error) => error,
+            Self::NotANumber { column } => {
+                let name = name(column);
+                let message = format!(
+                    "column `{name}` has a value that is not a number, so it cannot be added up; filter such rows out"
+                );
+                SourceError::Incompatible { detail: message.clone(), message }
+            }
+        }
+    }
+}

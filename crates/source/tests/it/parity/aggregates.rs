@@ -1,0 +1,547 @@
+//! The same random table as CSV, XLSX, JSON Lines and SQLite gives the same answers, which a naive oracle computes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::aggregate::{Selection, select_groups};
+use contract::bind::BoundValue;
+use contract::manifest::WorkbookFormat;
+use contract::source::{
+    Aggregate, AggregateFunction, AggregateSort, Comparison, DateUnit, Filter, GROUPS_MAX, GroupColumn,
+    GroupRow, Measure, Query, Reader, RowFlow, Sort, SortTarget, Source, SourceError, TableShape,
+};
+use contract::{DataType, Value, ValueRef, order};
+use proptest::prelude::*;
+use source::csv::{self, Csv};
+use source::json::{self, JsonLayout};
+use source::sheets;
+use source::sqlite::{self, Sqlite};
+use tempfile::TempDir;
+
+use crate::sheets::kit::{self, CellContent};
+
+const KINDS: [DataType; 6] = [
+    DataType::Integer,
+    DataType::Text,
+    DataType::Decimal,
+    DataType::Integer,
+    DataType::Date,
+    DataType::LocalTimestamp,
+];
+const NAMES: [&str; 6] = ["id", "city", "total", "count_of", "day", "seen"];
+
+/// A row without its id; texts as CSV spells them.
+type Row = (Option<String>, Option<String>, Option<i64>, Option<String>, Option<String>);
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let city = prop::option::weighted(
+        0.9,
+        prop::sample::select(vec!["Bonn", "bonn", "Köln", "KÖLN am Rhein", "x y"]),
+    );
+    let total = prop::option::weighted(0.9, "-?(0|[1-9][0-9]{0,3})\\.[0-9]{1,4}");
+    let count = prop::option::weighted(0.9, -5..5_i64);
+    let day = prop::option::weighted(0.9, (2023..2026_u16, 1..13_u8, 1..29_u8));
+    let day = day.prop_map(|day| day.map(|(year, month, day)| format!("{year}-{month:02}-{day:02}")));
+    let seen = prop::option::weighted(0.9, (2025..2027_u16, 1..3_u8, 27..29_u8, 0..24_u8));
+    let seen = seen.prop_map(|seen| {
+        seen.map(|(year, month, day, hour)| format!("{year}-{month:02}-{day:02}T{hour:02}:30:00"))
+    });
+    let row = (city.prop_map(|city| city.map(str::to_owned)), total, count, day, seen);
+    prop::collection::vec(row, 0..25)
+}
+
+/// The texts of a row, its id first.
+fn texts(at: usize, row: &Row) -> [Option<String>; 6] {
+    let count = row.2.map(|count| count.to_string());
+    [Some(at.to_string()), row.0.clone(), row.1.clone(), count, row.3.clone(), row.4.clone()]
+}
+
+fn shape() -> TableShape {
+    let columns =
+        NAMES.iter().zip(KINDS).enumerate().map(|(at, (name, data_type))| contract::source::ColumnShape {
+            source_index: at,
+            name: (*name).to_owned(),
+            data_type,
+            nullable: at > 0,
+            mixed: false,
+            null_text: (data_type == DataType::Text).then(String::new),
+        });
+    TableShape { table: "t".into(), columns: columns.collect(), key: vec![0] }
+}
+
+struct Fixture {
+    name: &'static str,
+    reader: std::sync::Arc<dyn Reader>,
+    _folder: TempDir,
+}
+
+fn fixtures(rows: &[Row]) -> Vec<Fixture> {
+    let folder = || tempfile::tempdir().unwrap();
+    let mut made: Vec<(&'static str, TempDir, Box<dyn Source>)> = Vec::new();
+
+    let place = folder();
+    let path = place.path().join("t.csv");
+    let mut writer = ::csv::Writer::from_path(&path).unwrap();
+    writer.write_record(NAMES).unwrap();
+    for (at, row) in rows.iter().enumerate() {
+        writer.write_record(texts(at, row).map(Option::unwrap_or_default)).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    made.push(("csv", place, Box::new(Csv::open(&path, csv::Options::default()))));
+
+    let place = folder();
+    let path = place.path().join("t.jsonl");
+    let object = |at: usize, row: &Row| {
+        let members = texts(at, row).into_iter().enumerate().map(|(at, text)| {
+            let value = match (KINDS[at], text) {
+                (_, None) => "null".to_owned(),
+                (DataType::Integer, Some(text)) => text,
+                (_, Some(text)) => format!("\"{text}\""),
+            };
+            format!("\"{}\":{value}", NAMES[at])
+        });
+        format!("{{{}}}\n", members.collect::<Vec<_>>().join(","))
+    };
+    let lines: String = rows.iter().enumerate().map(|(at, row)| object(at, row)).collect();
+    std::fs::write(&path, lines).unwrap();
+    made.push(("jsonl", place, Box::new(json::open(&path, json::Options::new(JsonLayout::Lines)))));
+
+    for (name, sql_type, is_wal) in [("sqlite", "TEXT", false), ("sqlite, wal", "NUMERIC", true)] {
+        let place = folder();
+        let path = place.path().join("t.db");
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        if is_wal {
+            connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        }
+        connection
+            .execute_batch(&format!(
+                "CREATE TABLE t (id INTEGER PRIMARY KEY, city TEXT, total {sql_type}, count_of INTEGER, day TEXT, \
+                 seen TEXT); CREATE INDEX by_city ON t(city)"
+            ))
+            .unwrap();
+        for (at, row) in rows.iter().enumerate() {
+            let [_, city, total, _, day, seen] = texts(at, row);
+            connection
+                .execute(
+                    "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)",
+                    rusqlite::params![at as i64, city, total, row.2, day, seen],
+                )
+                .unwrap();
+        }
+        made.push((name, place, Box::new(Sqlite::new(&path, sqlite::Options::default()))));
+    }
+
+    let place = folder();
+    let path = place.path().join("t.xlsx");
+    let all: Vec<[Option<String>; 6]> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
+    let mut cells = vec![NAMES.map(CellContent::Text).to_vec()];
+    for row in &all {
+        let row = row.iter().zip(KINDS).map(|(text, kind)| match (kind, text) {
+            (_, None) => CellContent::Empty,
+            (DataType::Integer, Some(text)) => CellContent::Number(text),
+            (_, Some(text)) => CellContent::Text(text),
+        });
+        cells.push(row.collect());
+    }
+    std::fs::write(&path, kit::workbook(&[("t", &cells)])).unwrap();
+    made.push(("xlsx", place, Box::new(sheets::open(&path, sheets::Options::new(WorkbookFormat::Xlsx)))));
+
+    made.into_iter()
+        .map(|(name, folder, source)| {
+            let reader = source.reader(&shape()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            Fixture { name, reader, _folder: folder }
+        })
+        .collect()
+}
+
+/// A filter that owns its operands.
+#[derive(Debug, Clone)]
+struct Condition {
+    column: usize,
+    comparison: Comparison,
+    values: Vec<Value>,
+}
+
+fn conditions() -> impl Strategy<Value = Vec<Condition>> {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let operands: [Vec<Value>; 6] = [
+        (0..9).map(Value::Integer).collect(),
+        ["Bonn", "bonn", "Köln", "nowhere"].map(text).to_vec(),
+        ["0.0", "12.5", "-3.10", "900"].map(text).to_vec(),
+        (-3..4).map(Value::Integer).collect(),
+        ["2023-05-05", "2024-02-28", "2025-12-01"].map(text).to_vec(),
+        ["2025-01-28", "2026-02-27", "2026-01-27T12:30:00"].map(text).to_vec(),
+    ];
+    let parts = ["o", "köl", "am", "X", "bonn"];
+    let one = (0..6_usize, 0..8_u8, prop::collection::vec(0..16_usize, 1..4)).prop_map(
+        move |(column, comparison, picked)| {
+            let comparison = match comparison {
+                0 => Comparison::Equals,
+                1 => Comparison::NotEquals,
+                2 if KINDS[column].has_range() => Comparison::AtLeast,
+                3 if KINDS[column].has_range() => Comparison::AtMost,
+                4 if column == 1 => Comparison::Contains,
+                5 if column == 1 => Comparison::StartsWith,
+                6 => Comparison::IsNull,
+                7 => Comparison::IsNotNull,
+                _ => Comparison::Equals,
+            };
+            let values = match comparison {
+                Comparison::Contains | Comparison::StartsWith => {
+                    vec![Value::Text(order::to_lowercase(parts[picked[0] % parts.len()]))]
+                }
+                Comparison::AtLeast | Comparison::AtMost => {
+                    vec![operands[column][picked[0] % operands[column].len()].clone()]
+                }
+                Comparison::IsNull | Comparison::IsNotNull => vec![Value::Null],
+                Comparison::Equals | Comparison::NotEquals => {
+                    picked.iter().map(|at| operands[column][at % operands[column].len()].clone()).collect()
+                }
+            };
+            Condition { column, comparison, values }
+        },
+    );
+    prop::collection::vec(one, 0..3)
+}
+
+/// The same conditions as texts, compared naively.
+fn passes(row: &[Option<String>; 6], conditions: &[Condition]) -> bool {
+    conditions.iter().all(|condition| {
+        let value = row[condition.column].as_deref();
+        let kind = KINDS[condition.column];
+        let operand = |value: &Value| match value {
+            Value::Text(text) => text.clone(),
+            Value::Integer(n) => n.to_string(),
+            _ => String::new(),
+        };
+        let key = |text: &str| match kind {
+            DataType::Integer | DataType::Decimal => scaled(text),
+            _ => 0,
+        };
+        // A date means the whole day of a timestamp.
+        let same_length = |value: &str, operand: &str| value[..operand.len().min(value.len())].to_owned();
+        let compare = |value: &str, operand: &str| match kind {
+            DataType::Integer | DataType::Decimal => key(value).cmp(&key(operand)),
+            DataType::LocalTimestamp => same_length(value, operand).as_str().cmp(operand),
+            _ => value.cmp(operand),
+        };
+        let any = |test: &dyn Fn(std::cmp::Ordering) -> bool| {
+            value.is_some_and(|value| condition.values.iter().any(|one| test(compare(value, &operand(one)))))
+        };
+        match condition.comparison {
+            Comparison::Equals => any(&|order| order.is_eq()),
+            Comparison::NotEquals => !any(&|order| order.is_eq()),
+            Comparison::AtLeast => any(&|order| order.is_ge()),
+            Comparison::AtMost => any(&|order| order.is_le()),
+            Comparison::Contains => {
+                value.is_some_and(|value| value.to_lowercase().contains(&operand(&condition.values[0])))
+            }
+            Comparison::StartsWith => {
+                value.is_some_and(|value| value.to_lowercase().starts_with(&operand(&condition.values[0])))
+            }
+            Comparison::IsNull => value.is_none(),
+            Comparison::IsNotNull => value.is_some(),
+        }
+    })
+}
+
+/// A decimal in ten-thousandths.
+fn scaled(text: &str) -> i128 {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let size: i128 = format!("{whole}{fraction:0<4}").parse().unwrap();
+    if negative { -size } else { size }
+}
+
+fn unscaled(n: i128, places: usize) -> String {
+    let digits = format!("{:0>width$}", n.unsigned_abs(), width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    let text = format!("{whole}.{fraction}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if n < 0 { format!("-{text}") } else { text.to_owned() }
+}
+
+fn groups() -> impl Strategy<Value = Vec<GroupColumn>> {
+    let one = (1..6_usize, 0..5_usize).prop_map(|(column, unit)| {
+        let unit = match KINDS[column] {
+            DataType::Date if unit == 0 => None,
+            DataType::Date | DataType::LocalTimestamp => Some(DateUnit::ALL[unit]),
+            _ => None,
+        };
+        GroupColumn { column, unit }
+    });
+    prop::collection::vec(one, 0..4).prop_map(|mut groups| {
+        let mut seen = Vec::new();
+        groups.retain(|group| {
+            !seen.contains(group) && {
+                seen.push(*group);
+                true
+            }
+        });
+        groups
+    })
+}
+
+fn measures() -> impl Strategy<Value = Vec<Measure>> {
+    let one =
+        (0..6_usize, 0..6_usize).prop_map(|(column, function)| match AggregateFunction::ALL.get(function) {
+            None => Measure::Count,
+            Some(function) => {
+                let sums = matches!(function, AggregateFunction::Sum | AggregateFunction::Avg);
+                let is_number = matches!(KINDS[column], DataType::Integer | DataType::Decimal);
+                Measure::Of { function: *function, column: if sums && !is_number { 2 } else { column } }
+            }
+        });
+    prop::collection::vec(one, 1..4)
+}
+
+fn group_text(text: Option<&str>, group: GroupColumn) -> Value {
+    let Some(text) = text else { return Value::Null };
+    Value::Text(match group.unit {
+        None => match KINDS[group.column] {
+            DataType::Integer => return Value::Integer(text.parse().unwrap()),
+            DataType::Decimal => unscaled(scaled(text), 4),
+            _ => text.to_owned(),
+        },
+        Some(DateUnit::Year) => text[..4].to_owned(),
+        Some(DateUnit::Quarter) => {
+            let month: u8 = text[5..7].parse().unwrap();
+            format!("{}-Q{}", &text[..4], month.div_ceil(3))
+        }
+        Some(DateUnit::Month) => text[..7].to_owned(),
+        Some(DateUnit::Day) => text[..10].to_owned(),
+        Some(DateUnit::Week) => {
+            let weeks = [
+                ("2022", "2022-01-03"),
+                ("2023", "2023-01-02"),
+                ("2024", "2024-01-01"),
+                ("2025", "2024-12-30"),
+                ("2026", "2025-12-29"),
+            ];
+            let (year, first) = weeks.iter().rev().find(|(_, first)| *first <= &text[..10]).unwrap();
+            format!("{year}-W{:02}", (days(&text[..10]) - days(first)) / 7 + 1)
+        }
+    })
+}
+
+/// Counts day by day.
+fn days(date: &str) -> i64 {
+    let (year, month, day): (i64, usize, i64) =
+        (date[..4].parse().unwrap(), date[5..7].parse().unwrap(), date[8..].parse().unwrap());
+    let lengths =
+        |year: i64| [31, if year % 4 == 0 { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let years: i64 = (2020..year).map(|year| lengths(year).iter().sum::<i64>()).sum();
+    years + lengths(year)[..month - 1].iter().sum::<i64>() + day
+}
+
+fn measure(rows: &[&[Option<String>; 6]], measure: Measure) -> Value {
+    let Measure::Of { function, column } = measure else { return Value::Integer(rows.len() as i64) };
+    let texts: Vec<&str> = rows.iter().filter_map(|row| row[column].as_deref()).collect();
+    let kind = KINDS[column];
+    let value = |text: &str| group_text(Some(text), GroupColumn { column, unit: None });
+    match function {
+        AggregateFunction::Distinct => {
+            let different: BTreeSet<String> = texts.iter().map(|text| format!("{:?}", value(text))).collect();
+            Value::Integer(different.len() as i64)
+        }
+        _ if texts.is_empty() => Value::Null,
+        AggregateFunction::Min | AggregateFunction::Max => {
+            let compare = |a: &&&str, b: &&&str| match kind {
+                DataType::Integer | DataType::Decimal => scaled(a).cmp(&scaled(b)),
+                _ => a.cmp(b),
+            };
+            let found = match function {
+                AggregateFunction::Min => texts.iter().min_by(compare),
+                _ => texts.iter().max_by(compare),
+            };
+            value(found.unwrap())
+        }
+        AggregateFunction::Sum | AggregateFunction::Avg => {
+            let sum: i128 = texts.iter().map(|text| scaled(text)).sum();
+            match (kind, function) {
+                (DataType::Integer, AggregateFunction::Sum) => Value::Integer((sum / 10_000) as i64),
+                (DataType::Integer, _) => Value::Real((sum / 10_000) as f64 / texts.len() as f64),
+                (_, AggregateFunction::Sum) => Value::Text(unscaled(sum, 4)),
+                (_, _) => {
+                    let places = unscaled(sum, 4).split_once('.').map_or(0, |(_, fraction)| fraction.len());
+                    let dividend = sum.unsigned_abs() * 10_u128.pow(6) / 10_u128.pow(4 - places as u32);
+                    let count = texts.len() as u128;
+                    let (quotient, rest) = (dividend / count, dividend % count);
+                    let up = rest * 2 > count || (rest * 2 == count && quotient % 2 == 1);
+                    let size = (quotient + u128::from(up)) as i128;
+                    let text = unscaled(if sum < 0 { -size } else { size }, places + 6);
+                    Value::Text(if text == "-0" { "0".into() } else { text })
+                }
+            }
+        }
+    }
+}
+
+fn kinds(question: &Aggregate<'_>) -> Vec<DataType> {
+    let groups = question.groups.iter().map(|group| match group.unit {
+        Some(_) => DataType::Text,
+        None => KINDS[group.column],
+    });
+    let measures = question.measures.iter().map(|measure| match measure {
+        Measure::Count => DataType::Integer,
+        Measure::Of { column, .. } => contract::aggregate::result_type(*measure, KINDS[*column]),
+    });
+    groups.chain(measures).collect()
+}
+
+fn listed(reader: &dyn Reader, query: &Query<'_>) -> (Vec<String>, Option<contract::source::CursorPosition>) {
+    let (mut ids, mut last) = (Vec::new(), None);
+    reader
+        .list(query, &mut |cells, _| {
+            let id = match cells[0] {
+                ValueRef::Text(text) => text.to_owned(),
+                ValueRef::Integer(n) => n.to_string(),
+                other => format!("{other:?}"),
+            };
+            ids.push(id);
+            last = Some(contract::source::CursorPosition {
+                sort_values: query.sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
+                key: vec![cells[0].to_value()],
+            });
+            if ids.len() == query.rows_max { RowFlow::Stop } else { RowFlow::Continue }
+        })
+        .unwrap();
+    (ids, last)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_source_gives_the_same_answers(
+        rows in rows(),
+        questions in prop::collection::vec((conditions(), groups(), measures()), 6),
+        sorts in prop::collection::vec((1..6_usize, any::<bool>()), 0..3),
+    ) {
+        let table: Vec<[Option<String>; 6]> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
+        let fixtures = fixtures(&rows);
+        let mut sort: Vec<Sort> = Vec::new();
+        for (column, descending) in sorts {
+            if sort.iter().all(|known| known.column != column) {
+                sort.push(Sort { column, descending });
+            }
+        }
+        for (conditions, groups, measures) in &questions {
+            let more: Vec<Vec<BoundValue<'_>>> =
+                conditions.iter().map(|one| one.values[1..].iter().map(BoundValue::from).collect()).collect();
+            let filters: Vec<Filter<'_>> = conditions
+                .iter()
+                .zip(&more)
+                .map(|(one, more)| Filter {
+                    column: one.column,
+                    comparison: one.comparison,
+                    value: one.values[0].as_value_ref(),
+                    more,
+                })
+                .collect();
+            let passing: Vec<&[Option<String>; 6]> =
+                table.iter().filter(|row| passes(row, conditions)).collect();
+            let question = Aggregate {
+                filters: filters.clone(),
+                groups: groups.clone(),
+                measures: measures.clone(),
+                groups_max: GROUPS_MAX,
+                cancelled: None,
+                progress: None,
+            };
+            let mut expected: BTreeMap<String, (Vec<Value>, Vec<&[Option<String>; 6]>)> = BTreeMap::new();
+            for row in &passing {
+                let values: Vec<Value> =
+                    groups.iter().map(|group| group_text(row[group.column].as_deref(), *group)).collect();
+                expected.entry(format!("{values:?}")).or_insert((values, Vec::new())).1.push(row);
+            }
+            if groups.is_empty() && expected.is_empty() {
+                expected.insert(String::new(), (Vec::new(), Vec::new()));
+            }
+            let expected: Vec<String> = expected
+                .into_values()
+                .map(|(values, rows)| {
+                    let measured = measures.iter().map(|one| measure(&rows, *one));
+                    format!("{:?}", values.into_iter().chain(measured).collect::<Vec<_>>())
+                })
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            let in_order = {
+                let mut rows = passing.clone();
+                rows.sort_by(|a, b| {
+                    let by = sort.iter().map(|sort| {
+                        let cell = |row: &[Option<String>; 6]| row[sort.column].clone();
+                        match (cell(a), cell(b)) {
+                            (None, None) => std::cmp::Ordering::Equal,
+                            (None, _) => std::cmp::Ordering::Greater,
+                            (_, None) => std::cmp::Ordering::Less,
+                            (Some(a), Some(b)) => {
+                                let order = order::compare(KINDS[sort.column], ValueRef::Text(&a), ValueRef::Text(&b));
+                                if sort.descending { order.reverse() } else { order }
+                            }
+                        }
+                    });
+                    by.into_iter().find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+                });
+                rows.iter().map(|row| row[0].clone().unwrap()).collect::<Vec<_>>()
+            };
+            for Fixture { name, reader, .. } in &fixtures {
+                let answer = reader.aggregate(&question).unwrap();
+                let got: BTreeSet<String> =
+                    answer.rows.iter().map(|GroupRow(values)| format!("{values:?}")).collect();
+                prop_assert_eq!(got.into_iter().collect::<Vec<_>>(), &expected[..], "{} {:?}", name, question);
+                // The counts of the groups add up to the number of rows.
+                let counted = Aggregate { measures: vec![Measure::Count], filters: filters.clone(), groups: groups.clone(), ..question_defaults() };
+                let counts = reader.aggregate(&counted).unwrap();
+                let sum: i64 = counts.rows.iter().map(|row| match row.0.last() { Some(Value::Integer(n)) => *n, _ => 0 }).sum();
+                prop_assert_eq!(sum, passing.len() as i64, "{}", name);
+                // Pages have the same rows as the aggregate counts, in the order of all sorted fields.
+                let (mut ids, mut after) = (Vec::new(), None);
+                loop {
+                    let query = Query { filters: filters.clone(), sort: sort.clone(), after: after.as_ref(), rows_max: 4, ..Query::default() };
+                    let (page, last) = listed(reader.as_ref(), &query);
+                    let is_end = page.len() < 4;
+                    ids.extend(page);
+                    if is_end { break; }
+                    after = last;
+                }
+                prop_assert_eq!(&ids, &in_order, "{} {:?} {:?}", name, conditions, sort);
+                // The top groups are the first of all groups.
+                let by = AggregateSort { by: SortTarget::Measure(0), descending: true };
+                let kinds = kinds(&question);
+                let select = |rows_max| {
+                    let selection = Selection { having: Vec::new(), sort: vec![by], rows_max };
+                    select_groups(answer.clone(), &selection, groups.len(), &kinds)
+                };
+                let (all, top) = (select(usize::MAX), select(2));
+                prop_assert_eq!(&all.rows[..all.rows.len().min(2)], &top.rows[..]);
+                prop_assert_eq!(top.total, answer.rows.len());
+            }
+        }
+    }
+}
+
+fn question_defaults() -> Aggregate<'static> {
+    Aggregate { groups_max: GROUPS_MAX, ..Aggregate::default() }
+}
+
+#[test]
+fn too_many_groups_and_texts_in_a_sum_are_errors() {
+    let row = |city: &str| (Some(city.to_owned()), None, None, None, None);
+    for Fixture { name, reader, .. } in fixtures(&[row("a"), row("b"), row("c")]) {
+        let by_city = vec![GroupColumn { column: 1, unit: None }];
+        let question = Aggregate {
+            groups: by_city,
+            measures: vec![Measure::Count],
+            groups_max: 2,
+            ..Aggregate::default()
+        };
+        let error = reader.aggregate(&question).unwrap_err();
+        assert!(matches!(error, SourceError::TooManyGroups { groups_max: 2 }), "{name} {error:?}");
+        let function = AggregateFunction::Sum;
+        let sum = Aggregate { measures: vec![Measure::Of { function, column: 1 }], ..question_defaults() };
+        let error = reader.aggregate(&sum).unwrap_err().to_string();
+        assert!(error.contains("`city` has a value that is not a number"), "{name} {error}");
+    }
+}
