@@ -128,7 +128,7 @@ pub(crate) fn data_section(profiles: &[CollectionProfile], style: &OutputStyle) 
         let rows = if profile.is_complete { rows } else { format!("first {rows}") };
         let title = format!("{}: {rows}", profile.name);
         out += &layout::hanging("  ", &sanitize::escape_line(&title), style.columns);
-        out += &profile.table().render(style, 4);
+        out += &profile.table(style.columns).render(style, 4);
         if let Some(more) = profile.fields.len().checked_sub(FIELDS_SHOWN_MAX).filter(|more| *more > 0) {
             out += &layout::hanging("    ", &format!("and {more} more fields"), style.columns);
         }
@@ -141,7 +141,10 @@ pub(crate) fn data_section(profiles: &[CollectionProfile], style: &OutputStyle) 
 }
 
 impl CollectionProfile {
-    fn table(&self) -> Table {
+    fn table(&self, columns: Option<usize>) -> Table {
+        // As a block of names and values, a cell follows the longest name.
+        let room =
+            columns.map_or(usize::MAX, |columns| columns.saturating_sub("    distinct  ".len()).max(1));
         let mut table = Table::new(&["field", "type", "format", "nulls", "distinct", "samples"])
             .align_right(3)
             .align_right(4)
@@ -160,7 +163,12 @@ impl CollectionProfile {
                 field.distinct(),
                 samples,
             ];
-            table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
+            let cells = cells.iter().map(|cell| sanitize::escape_line(cell).into_owned());
+            let cut = |(at, cell): (usize, String)| match at {
+                5 => cell,
+                _ => sanitize::truncate(&cell, room).into_owned(),
+            };
+            table.rows.push(cells.enumerate().map(cut).collect());
         }
         table
     }

@@ -119,8 +119,7 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<Outcome, Box<ToolError>> {
-        let ToolOperation::List { collection, filters, sorts } = &self.contract.tools[index].operation
-        else {
+        let ToolOperation::List { collection, filters, sorts } = &self.contract.tools[index].operation else {
             return Ok(unknown(uri));
         };
         let (collection, reader) =

@@ -350,8 +350,9 @@ fn only_table_options(spec: &SourceSpec<'_>) -> TableOptions {
 
 /// The options of each table, by the name that its collection refers to it with.
 fn tables_options(spec: &SourceSpec<'_>) -> TablesOptions {
-    let named =
-        spec.tables.iter().map(|one| (one.table.unwrap_or(one.collection).to_owned(), one.options.clone()));
+    // Without options, a table is read the same under any name: the file is opened once.
+    let declared = spec.tables.iter().filter(|one| one.options != TableOptions::default());
+    let named = declared.map(|one| (one.table.unwrap_or(one.collection).to_owned(), one.options.clone()));
     // Without a name, it is the only table, whatever that is called.
     let others = match &spec.tables[..] {
         [one] if one.table.is_none() => one.options.clone(),

@@ -70,7 +70,11 @@ fn text_files_that_are_not_tables() {
     check("csv_ragged_long", &[("people.csv", b"id,name\n1,Ada\n2,Bea,Berlin\n")], "people.csv");
     check("csv_ragged_short", &[("people.csv", b"id,name\n1,Ada\n2\n")], "people.csv");
     check("csv_quote_left_open", &[("people.csv", b"id,name\n1,\"Ada\n2,Bea\n")], "people.csv");
-    check("csv_comment_first", &[("people.csv", b"# exported today\nid,name\n1,Ada\n")], "people.csv");
+    check(
+        "csv_comment_first",
+        &[("people.csv", b"# exported today\nid,name\n1,Ada\n2,Bea,x\n")],
+        "people.csv",
+    );
     check("csv_comment_between", &[("people.csv", b"id,name\n# new ones\n1,Ada\n")], "people.csv");
     let wide = [vec!["c"; 3000].join(","), "\n".into(), vec!["1"; 3000].join(","), "\n".into()].concat();
     check("csv_too_many_columns", &[("people.csv", wide.as_bytes())], "people.csv");

@@ -83,12 +83,12 @@ fn the_delimiter_is_detected_from_the_first_records() {
     check("x.csv", "a,b\n1;2;3,4\n", two, &[&["1;2;3", "4"]], none);
     check("x.csv", "a,b\n1|2,3|4\n", two, &[&["1|2", "3|4"]], none);
     check("x.csv", "a;b\n\"x,y\n,z\";2\n", two, &[&["x,y\n,z", "2"]], &[semicolon]);
-    check("x.csv", "\"a,b\";c\n\"1,2\";3\n", &["a,b", "c"], &[&["1,2", "3"]], &[semicolon]);
+    check("x.csv", "\"a,b\";c\n\"1,2\";3\n", &["a,b", "c"], &[&["1.2", "3"]], &[semicolon]);
     check("x.csv", "a;b", two, &[], &[semicolon]);
     check("x.csv", "name\nAnn\nBob\n", &["name"], &[&["Ann"], &["Bob"]], none);
     check("x.csv", "name", &["name"], &[], none);
-    check("x.tsv", "a\tb\n1,2\t3,4\n", two, &[&["1,2", "3,4"]], &[tab]);
-    check("x.tsv", "a,b\tc,d\n1,2\t3,4\n", &["a,b", "c,d"], &[&["1,2", "3,4"]], &[tab]);
+    check("x.tsv", "a\tb\n1,2\t3,4\n", two, &[&["1.2", "3.4"]], &[tab]);
+    check("x.tsv", "a,b\tc,d\n1,2\t3,4\n", &["a,b", "c,d"], &[&["1.2", "3.4"]], &[tab]);
     check("x.TSV", "name\nAnn\n", &["name"], &[&["Ann"]], &[tab]);
     check("x.tsv", "a,b\n1,2\n", two, &[&["1", "2"]], none);
     check("x.tsv", "a;b\n1;2\n", two, &[&["1", "2"]], &[semicolon]);

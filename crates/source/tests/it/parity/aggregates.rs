@@ -63,7 +63,8 @@ fn shape() -> TableShape {
             data_type,
             nullable: at > 0,
             mixed: false,
-            null_text: (data_type == DataType::Text).then(String::new),
+            null_texts: (data_type == DataType::Text).then(String::new).into_iter().collect(),
+            format: None,
         });
     TableShape { table: "t".into(), columns: columns.collect(), key: vec![0] }
 }
