@@ -5,7 +5,6 @@
 
 mod clients;
 mod entry;
-mod jsonc;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

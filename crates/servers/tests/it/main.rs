@@ -1,0 +1,6 @@
+//! The configured servers as a user has them: files in folders.
+
+mod config;
+mod decisions;
+mod dialects;
+mod harness;
