@@ -14,6 +14,7 @@ use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
+use spile::mcp::{self, ConfigCommand, LoginArgs, LogoutArgs, McpCommand};
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
 use spile::serve::{FailedServer, ServeArgs, Service, serve_rest, start_logging};
@@ -74,6 +75,16 @@ enum Command {
     Install(InstallArgs),
     /// Remove a server from an MCP client's settings
     Uninstall(UninstallArgs),
+    /// Manage the MCP servers that you configured: list, add, remove, approve, enable, disable
+    #[command(subcommand)]
+    Mcp(McpCommand),
+    /// Sign in to a configured server with OAuth
+    Login(LoginArgs),
+    /// Sign out of a configured server: delete its tokens
+    Logout(LogoutArgs),
+    /// Show where the configured servers come from
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Show or rotate the keys that seal sessions, cursors and open questions
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -86,13 +97,14 @@ enum Command {
 }
 
 /// The commands as `spile --help` groups them.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Serve data", &["serve", "init", "check", "dev"]),
     ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
     (
         "Call a server",
         &["tools", "call", "resources", "read", "prompts", "prompt", "complete", "ping", "trace"],
     ),
+    ("Configure servers", &["mcp", "config", "login", "logout"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -163,6 +175,10 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => install::uninstall(&args),
+        Command::Mcp(command) => mcp::run(&command),
+        Command::Login(args) => mcp::login(&args),
+        Command::Logout(args) => mcp::logout(&args),
+        Command::Config(command) => mcp::config(&command),
         Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),

@@ -91,6 +91,18 @@ pub enum ResolvedTransport {
     Remote { target: Target, headers: Vec<(String, String)> },
 }
 
+impl ResolvedTransport {
+    /// The address of a server that one can sign in to.
+    pub fn url(&self) -> Option<&url::Url> {
+        match self {
+            Self::Remote {
+                target: Target::Http(url) | Target::Sse(url) | Target::WebSocket(url), ..
+            } => Some(url),
+            Self::Remote { target: Target::Unix(_) | Target::HttpUnix { .. }, .. } | Self::Process(_) => None,
+        }
+    }
+}
+
 /// Why a server cannot be started, before anything was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {

@@ -118,6 +118,19 @@ impl ConfiguredServer {
     }
 }
 
+impl ConfiguredServer {
+    /// Expands one text of the entry.
+    pub fn expand(
+        &self,
+        template: &Template,
+        env: &dyn Fn(&str) -> Option<String>,
+        home: Option<&Path>,
+    ) -> Result<String, ExpandError> {
+        let input = |id: &str| env(&input_variable(id));
+        template.expand(&Variables { env, input: &input, home, project: self.source.folder.as_deref() })
+    }
+}
+
 /// Why a configured server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

@@ -4,3 +4,6 @@ mod config;
 mod decisions;
 mod dialects;
 mod harness;
+mod http_server;
+mod manager;
+mod oauth;

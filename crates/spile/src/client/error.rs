@@ -146,6 +146,8 @@ pub(crate) enum Phase {
 pub(crate) struct ServerLabel {
     /// As typed.
     pub(crate) address: String,
+    /// The name of a configured server.
+    pub(crate) configured_name: Option<String>,
     /// Whether credentials are sent: `--token-file` or `--header`.
     pub(crate) has_token: bool,
     /// Whether `--protocol` fixes the protocol version.
@@ -188,13 +190,18 @@ impl CommandError {
         match error {
             ClientError::Server(error) => Self::from_server_error(error, phase, server),
             ClientError::Unauthorized { status: 401, .. } => {
-                Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)")).help(
-                    if server.has_token {
-                        "the server rejected the token; it may be wrong or expired"
-                    } else {
+                let help = match &server.configured_name {
+                    _ if server.has_token => {
+                        "the server rejected the token; it may be wrong or expired".to_owned()
+                    }
+                    Some(name) => format!("sign in with `spile login {name}`"),
+                    None => {
                         "write the token to a file and add --token-file FILE, or add --header \"Name: value\""
-                    },
-                )
+                            .to_owned()
+                    }
+                };
+                Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)"))
+                    .help(help)
             }
             ClientError::Unauthorized { status, .. } => {
                 Self::new(Exit::Refused, format!("the server at {address} refused access (HTTP {status})"))

@@ -16,6 +16,7 @@ mod keys;
 mod limits;
 mod locking;
 mod log_output;
+mod mcp;
 mod official;
 mod pack;
 mod readme;
