@@ -173,7 +173,7 @@ mod tests {
             env: &env,
             input: &input,
             home: Some(Path::new("/home/dana")),
-            project: Some(Path::new("/work/shop")),
+            project: Some(Path::new("/projects/shop")),
         };
         for (text, expected) in cases {
             let expanded = Template::new(*text, syntax).expand(&variables);
@@ -225,7 +225,7 @@ mod tests {
             VariableSyntax::Editor,
             &[
                 ("${env:TOKEN}", "s3cret"),
-                ("${workspaceFolder}/a", "/work/shop/a"),
+                ("${workspaceFolder}/a", "/projects/shop/a"),
                 ("${workspaceFolderBasename}", "shop"),
                 ("${userHome}${/}a${pathSeparator}b", "/home/dana/a/b"),
                 ("${input:api-key}", "typed"),

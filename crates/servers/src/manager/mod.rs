@@ -21,7 +21,7 @@ use json::Json;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use upstream::{ConnectionEvent, ConnectionOptions, Progress, ProgressCallback};
 use url::Url;
-use wire::client::{ClientCall, ClientError, IncomingInputRequest, InputReply};
+use wire::client::{ClientCall, ClientError, CloseReason, IncomingInputRequest, InputReply};
 use wire::method::Method;
 
 use crate::config::ConfiguredServer;
@@ -149,6 +149,9 @@ pub enum CallError {
     /// The connection broke while the call ran. It was not sent again.
     #[error("server `{server}` went away during the call, which may or may not have run: {reason}")]
     Lost { server: String, reason: String },
+    /// The connection broke before the call was sent.
+    #[error("server `{server}` went away before the call: {reason}")]
+    NotSent { server: String, reason: String },
     #[error("{0}")]
     Client(ClientError),
 }
@@ -318,8 +321,14 @@ impl Manager {
         on_progress: Option<ProgressCallback>,
     ) -> Result<Json, CallError> {
         let handle = self.handle(server)?;
-        let connection = handle.connection(&self.options).await?;
-        let first = self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+        let mut connection = handle.connection(&self.options, None).await?;
+        let mut first =
+            self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+        // The connection was gone before the call was sent, so it may be sent on the next one.
+        if let Err(CallError::NotSent { .. }) = first {
+            connection = handle.connection(&self.options, Some(&connection)).await?;
+            first = self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+        }
         let (Err(CallError::NeedsAuth { .. }), Some(url)) = (&first, &connection.url) else { return first };
         // The server refused the request before it ran, so it may be sent again with another token.
         let rejected = connection.bearer.get();
@@ -384,8 +393,14 @@ impl Manager {
                 Err(CallError::Timeout { server: server(), after_ms })
             }
             Err(ClientError::ConnectionClosed(reason)) => {
+                let was_sent = !matches!(reason, CloseReason::AlreadyClosed);
                 let _ = handle.commands.send(Command::Lost(connection.clone(), reason.to_string())).await;
-                Err(CallError::Lost { server: server(), reason: reason.to_string() })
+                let (server, reason) = (server(), reason.to_string());
+                Err(if was_sent {
+                    CallError::Lost { server, reason }
+                } else {
+                    CallError::NotSent { server, reason }
+                })
             }
             Err(error) => Err(CallError::Client(error)),
         }
@@ -410,11 +425,19 @@ fn gone(server: &str) -> CallError {
 }
 
 impl ServerHandle {
-    /// The connection, or the next one if it is being made.
-    async fn connection(&self, options: &ManagerOptions) -> Result<Arc<server::OpenConnection>, CallError> {
+    /// The connection, or the next one if it is being made. `broken` is one that does not work.
+    async fn connection(
+        &self,
+        options: &ManagerOptions,
+        broken: Option<&Arc<server::OpenConnection>>,
+    ) -> Result<Arc<server::OpenConnection>, CallError> {
         let server = || self.server.name.clone();
         let mut view = self.view.clone();
-        if let Some(connection) = view.borrow_and_update().connection.clone() {
+        let is_broken = |connection: &Arc<server::OpenConnection>| {
+            broken.is_some_and(|broken| Arc::ptr_eq(broken, connection))
+        };
+        let current = view.borrow_and_update().connection.clone();
+        if let Some(connection) = current.filter(|connection| !is_broken(connection)) {
             return Ok(connection);
         }
         let Ok(_permit) = self.waiting.try_acquire() else {
@@ -425,7 +448,7 @@ impl ServerHandle {
         // From here on the view is at least as new as the answer.
         let _ = started.await;
         let ready = view.wait_for(|view| {
-            view.connection.is_some()
+            view.connection.as_ref().is_some_and(|connection| !is_broken(connection))
                 || matches!(view.status, Status::Error | Status::NeedsAuth | Status::Disabled)
         });
         match tokio::time::timeout(Duration::from_millis(options.wait_timeout_ms), ready).await {

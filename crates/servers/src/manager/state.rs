@@ -421,7 +421,7 @@ mod tests {
             Just(Event::Disable),
             Just(Event::Enable),
         ];
-        proptest::collection::vec((0..400_000u64, event, any::<u32>()), 0..200)
+        proptest::collection::vec((0..400_000u64, event, any::<u32>()), 0..60)
     }
 
     proptest! {

@@ -161,13 +161,13 @@ fn claude_code_has_servers_for_one_project() {
     let text = r#"{
       "mcpServers": {"everywhere": {"command": "a"}},
       "projects": {
-        "/work/shop": {"mcpServers": {"here": {"command": "b"}}, "history": []},
-        "/work/other": {"mcpServers": {"there": {"command": "c"}}}
+        "/projects/shop": {"mcpServers": {"here": {"command": "b"}}, "history": []},
+        "/projects/other": {"mcpServers": {"there": {"command": "c"}}}
       }
     }"#;
     check(Dialect::ClaudeCode, text, "everywhere: stdio \"a\" []");
-    check_section(Dialect::ClaudeCode, text, Section::Project("/work/shop"), "here: stdio \"b\" []");
-    check_section(Dialect::ClaudeCode, text, Section::Project("/work/none"), "");
+    check_section(Dialect::ClaudeCode, text, Section::Project("/projects/shop"), "here: stdio \"b\" []");
+    check_section(Dialect::ClaudeCode, text, Section::Project("/projects/none"), "");
 }
 
 #[test]

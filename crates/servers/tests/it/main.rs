@@ -1,5 +1,6 @@
 //! The configured servers as a user has them: files in folders.
 
+mod authority;
 mod config;
 mod decisions;
 mod dialects;

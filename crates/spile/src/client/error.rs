@@ -203,12 +203,23 @@ impl CommandError {
                 Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)"))
                     .help(help)
             }
-            ClientError::Unauthorized { status, .. } => {
-                Self::new(Exit::Refused, format!("the server at {address} refused access (HTTP {status})"))
-                    .help(
-                        "the token does not permit this, or the server does not accept this host name \
+            ClientError::Unauthorized { status, challenge } => {
+                let refused = Self::new(
+                    Exit::Refused,
+                    format!("the server at {address} refused access (HTTP {status})"),
+                );
+                let challenge = challenge.as_deref().and_then(servers::oauth::Challenge::parse);
+                let missing = challenge.filter(servers::oauth::Challenge::is_insufficient_scope);
+                if let (Some(name), Some(scopes)) =
+                    (&server.configured_name, missing.and_then(|missing| missing.scopes))
+                {
+                    let scopes = banner::shell_quote(&scopes.join(" "));
+                    return refused.help(format!("sign in again with `spile login {name} --scope {scopes}`"));
+                }
+                refused.help(
+                    "the token does not permit this, or the server does not accept this host name \
                      (spile serve: --allow-host)",
-                    )
+                )
             }
             ClientError::HttpStatus { status, text } => Self::from_http_status(status, &text, phase, server),
             ClientError::ProtocolViolation(reason) => {

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use servers::config::ResolvedTransport;
+use servers::oauth::CredentialStore;
 use spile_core::ClientCapabilities;
-use upstream::{BearerToken, Connection, ConnectionOptions, Target, TraceEvent, TraceSink, process, redact};
+use upstream::{
+    BearerToken, Connection, ConnectionOptions, OpenError, Target, TraceEvent, TraceSink, process, redact,
+};
 use wire::Version;
-use wire::client::{ClientOptions, VersionPolicy};
+use wire::client::{ClientError, ClientOptions, VersionPolicy};
 use wire::frame::Framing;
 
 use super::error::{CommandError, Exit, ServerLabel, http_over_unix_help};
@@ -361,6 +364,19 @@ fn root_dir(path: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
+/// The tokens of a configured server.
+struct SignedIn {
+    store: CredentialStore,
+    resource: String,
+}
+
+impl SignedIn {
+    async fn token(&self, rejected: Option<&str>) -> Result<Option<String>, CommandError> {
+        let token = self.store.access_token(&self.resource, rejected).await;
+        token.map_err(|error| CommandError::new(Exit::Refused, format!("cannot refresh the token: {error}")))
+    }
+}
+
 impl Endpoint {
     pub(crate) async fn open(
         self,
@@ -368,19 +384,33 @@ impl Endpoint {
         trace: Option<Arc<dyn TraceSink>>,
     ) -> Result<Connection, CommandError> {
         let mut options = ConnectionOptions { trace, ..self.options };
-        if let (Some(url), Some(store)) = (&self.sign_in_url, credential_store()) {
-            let token = store.access_token(&servers::oauth::resource_of(url), None).await;
-            let token = token.map_err(|error| {
-                CommandError::new(Exit::Refused, format!("cannot refresh the token: {error}"))
-            })?;
-            let bearer = BearerToken::default();
-            bearer.set(token);
-            options.bearer = Some(bearer);
+        let signed_in = match (&self.sign_in_url, credential_store()) {
+            (Some(url), Some(store)) => Some(SignedIn { store, resource: servers::oauth::resource_of(url) }),
+            _ => None,
+        };
+        let bearer = BearerToken::default();
+        if let Some(signed_in) = &signed_in {
+            bearer.set(signed_in.token(None).await?);
+            options.bearer = Some(bearer.clone());
         }
         let handler = Arc::new(TerminalHandler(terminal.clone()));
         let failed = |error| CommandError::from_open_error(error, &self.label);
         match self.transport {
-            Transport::Connect(target) => Connection::open(&target, options, handler).await.map_err(failed),
+            Transport::Connect(target) => {
+                let first = Connection::open(&target, options.clone(), handler.clone()).await;
+                match (first, bearer.get(), signed_in) {
+                    // The token may have been revoked before its time; a new one may be accepted.
+                    (
+                        Err(OpenError::Failed(ClientError::Unauthorized { status: 401, .. })),
+                        Some(rejected),
+                        Some(signed_in),
+                    ) => {
+                        bearer.set(signed_in.token(Some(&rejected)).await?);
+                        Connection::open(&target, options, handler).await.map_err(failed)
+                    }
+                    (first, ..) => first.map_err(failed),
+                }
+            }
             Transport::Spawn(command) => {
                 Connection::spawn(&command, options, handler).await.map_err(|error| {
                     let program = command.program.to_string_lossy().into_owned();

@@ -72,16 +72,12 @@ impl LoginTarget {
 pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     let server = context.find(&args.name)?;
-    let mut target = LoginTarget::new(&context, server)?;
-    if let Some(scope) = &args.scope {
-        let scopes = target.settings.scopes.get_or_insert_default();
-        scopes.extend(scope.split_whitespace().map(str::to_owned));
-    }
+    let target = LoginTarget::new(&context, server)?;
     let store = credential_store().context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
     crate::serve::start_client_logging(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        let challenge = probe(&target.url).await?;
+        let challenge = with_scopes(probe(&target.url).await?, args.scope.as_deref());
         let login = PendingLogin::start(
             &target.url,
             challenge.as_ref(),
@@ -124,6 +120,16 @@ pub fn logout(args: &LogoutArgs) -> anyhow::Result<ExitCode> {
         _ => notice(&format!("you are not signed in to `{}`", server.name)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds scopes to those that the server asks for. What was granted before is kept, as after a refused operation.
+fn with_scopes(challenge: Option<Challenge>, more: Option<&str>) -> Option<Challenge> {
+    let Some(more) = more else { return challenge };
+    let mut challenge = challenge.unwrap_or_default();
+    let scopes = challenge.scopes.get_or_insert_default();
+    scopes.extend(more.split_whitespace().map(str::to_owned));
+    challenge.error = Some("insufficient_scope".to_owned());
+    Some(challenge)
 }
 
 /// Asks the server without a token: its answer says where to sign in.

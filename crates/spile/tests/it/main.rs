@@ -1,5 +1,9 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
+/// An authorization server, shared with the tests of `servers`.
+#[allow(dead_code, reason = "the other tests use more of it")]
+#[path = "../../../servers/tests/it/authority.rs"]
+mod authority;
 mod availability;
 mod bad_input;
 mod client;
@@ -10,6 +14,9 @@ mod commands;
 mod golden;
 mod harness;
 mod hostile_names;
+#[allow(dead_code, reason = "the other tests use more of it")]
+#[path = "../../../servers/tests/it/http_server.rs"]
+mod http_server;
 mod inspector;
 mod install;
 mod keys;

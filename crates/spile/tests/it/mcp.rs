@@ -1,7 +1,10 @@
 //! Configured servers: `spile mcp`, `spile config`, `--server`, and tools by their public names.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
+use crate::authority::{Authority, get, location};
 use crate::harness::{CommandOutput, HttpServer, SPILE, TestProject};
 use crate::readme::{ReadmeCommand, console_commands, matches, shell};
 
@@ -300,7 +303,12 @@ fn all_servers_are_connected_at_once() {
         ),
         (".mcp.json", r#"{"mcpServers": {"theirs": {"command": "sh"}}}"#),
     ]);
-    user.check("mcp_tools", &["mcp", "tools"], 0);
+    let output = user.run(&["mcp", "tools"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    insta::assert_snapshot!("mcp_tools", output.stdout);
+    for expected in ["`broken`: error: ", "`missing`: error: ", "`theirs`: disabled: it is not approved"] {
+        assert!(output.stderr.contains(expected), "{output}");
+    }
     let output = user.run(&["mcp", "list", "--connect"]);
     assert_eq!(output.code, Some(0), "{output}");
     for (server, expected) in [
@@ -338,4 +346,40 @@ fn signing_in_is_for_addresses() {
     user.check("login_to_a_command", &["login", "shop"], 1);
     user.check("login_with_a_header", &["login", "header"], 1);
     user.check("logout_when_not_signed_in", &["logout", "header"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_signs_in_to_a_server_and_out_again() {
+    let authority = Authority::start().await;
+    let user = User::new(&[]);
+    user.succeeds(&["mcp", "add", "guarded", authority.server().as_str()]);
+    let call = ["call", "mcp__guarded__whoami"];
+    let output = user.run(&call);
+    assert_eq!(output.code, Some(5), "{output}");
+    assert!(output.stderr.contains("sign in with `spile login guarded`"), "{output}");
+    let listed = user.succeeds(&["mcp", "list", "--connect"]);
+    assert!(listed.contains("needs auth") && listed.contains("`spile login guarded`"), "{listed}");
+
+    let home = user.project.folder.parent().expect("a folder").join("home");
+    let mut command = user.project.spile(&["login", "guarded"]);
+    command.env("HOME", &home).env("XDG_STATE_HOME", home.join(".local/state"));
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut address = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    stdout.read_line(&mut address).expect("an address");
+    // What a browser does: the page of the authorization server, and then the redirect to this machine.
+    let back = location(&get(&url::Url::parse(address.trim()).expect("a URL")).await);
+    assert!(get(&back).await.contains("You are signed in"));
+    assert!(child.wait().expect("it can be waited for").success());
+
+    assert!(user.succeeds(&call).contains("you"));
+    assert!(user.succeeds(&["mcp", "tools"]).contains("mcp__guarded__whoami"));
+    // The server forgets the token: it is refreshed, and nobody notices.
+    for args in [&call[..], &["mcp", "tools"]] {
+        authority.access_tokens.lock().expect("no panic").clear();
+        assert!(user.succeeds(args).contains(if args == call { "you" } else { "mcp__guarded__whoami" }));
+    }
+    assert!(user.succeeds(&["logout", "guarded"]).contains("signed out of `guarded`"));
+    assert_eq!(user.run(&call).code, Some(5));
 }
