@@ -15,6 +15,7 @@ pub mod keys;
 mod layout;
 pub mod lock;
 mod log_writer;
+pub mod mcp;
 mod notice;
 pub mod pack;
 mod progress;

@@ -15,6 +15,7 @@ use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
+use spile::mcp::{self, ConfigCommand, LoginArgs, LogoutArgs, McpCommand};
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
 use spile::serve::{FailedServer, ServeArgs, Service, serve_rest, start_logging};
@@ -79,6 +80,16 @@ enum Command {
     History(HistoryArgs),
     /// Bring back an earlier version of a data file
     Restore(RestoreArgs),
+    /// Manage the MCP servers that you configured: list, add, remove, approve, enable, disable
+    #[command(subcommand)]
+    Mcp(McpCommand),
+    /// Sign in to a configured server with OAuth
+    Login(LoginArgs),
+    /// Sign out of a configured server: delete its tokens
+    Logout(LogoutArgs),
+    /// Show where the configured servers come from
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Show or rotate the keys that seal sessions, cursors and open questions
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -91,7 +102,7 @@ enum Command {
 }
 
 /// The commands as `spile --help` groups them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Serve data", &["serve", "init", "check", "dev"]),
     ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
     (
@@ -99,6 +110,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["tools", "call", "resources", "read", "prompts", "prompt", "complete", "ping", "trace"],
     ),
     ("Undo writes", &["history", "restore"]),
+    ("Configure servers", &["mcp", "config", "login", "logout"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -171,6 +183,10 @@ fn main() -> ExitCode {
         Command::Uninstall(args) => install::uninstall(&args),
         Command::History(args) => history(&args),
         Command::Restore(args) => restore(&args),
+        Command::Mcp(command) => mcp::run(&command),
+        Command::Login(args) => mcp::login(&args),
+        Command::Logout(args) => mcp::logout(&args),
+        Command::Config(command) => mcp::config(&command),
         Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),

@@ -36,6 +36,10 @@ pub struct ConnectionOptions {
     pub message_bytes_max: usize,
     /// How messages are delimited on a pipe.
     pub framing: Framing,
+    /// How a server's process is started and ended.
+    pub process: process::ProcessOptions,
+    /// Sent with every HTTP request, and when a WebSocket is opened. It may be replaced while the connection is open.
+    pub bearer: Option<BearerToken>,
     pub trace: Option<Arc<dyn TraceSink>>,
 }
 
@@ -47,8 +51,35 @@ impl Default for ConnectionOptions {
             outbound: outbound::OutboundOptions::default(),
             message_bytes_max: 16 << 20,
             framing: Framing::Lines,
+            process: process::ProcessOptions::default(),
+            bearer: None,
             trace: None,
         }
+    }
+}
+
+/// An access token that its owner can replace.
+#[derive(Clone, Default)]
+pub struct BearerToken(Arc<Mutex<Option<String>>>);
+
+impl BearerToken {
+    pub fn set(&self, token: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    pub fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ConnectionOptions {
+    /// The headers of the next request.
+    pub(crate) fn request_headers(&self) -> Vec<(String, String)> {
+        let mut headers = self.headers.clone();
+        if let Some(token) = self.bearer.as_ref().and_then(BearerToken::get) {
+            headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+        }
+        headers
     }
 }
 
@@ -127,7 +158,8 @@ pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 pub struct Connection {
     pub(crate) shared: Arc<ConnectionShared>,
     tasks: JoinSet<()>,
-    close_future: Option<transport::CloseFuture>,
+    /// In a mutex only so that calls can share the connection.
+    close_future: Mutex<Option<transport::CloseFuture>>,
     /// The server process, if this connection started one.
     pub(crate) process: Option<ServerProcess>,
 }
@@ -246,7 +278,7 @@ impl Connection {
                 let mut new = Self::new(options, TransportKind::Pipe, handler);
                 let (driver, ending) = transport::websocket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);
-                new.close_future = Some(ending);
+                new.close_future = Mutex::new(Some(ending));
                 new.wait_until_ready().await
             }
             #[cfg(unix)]
@@ -278,7 +310,7 @@ impl Connection {
         let mut new = Self::new(options, TransportKind::Http, handler);
         let (driver, ending) = transport::http::drive(new.shared.clone(), client, url.clone());
         new.tasks.spawn(driver);
-        new.close_future = Some(ending);
+        new.close_future = Mutex::new(Some(ending));
         new.wait_until_ready().await
     }
 
@@ -291,7 +323,7 @@ impl Connection {
     ) -> Result<Self, OpenError> {
         let mut new = Self::new(options, TransportKind::Pipe, handler);
         let ending = transport::pipe::drive(&mut new.tasks, new.shared.clone(), input, output);
-        new.close_future = Some(ending);
+        new.close_future = Mutex::new(Some(ending));
         new.wait_until_ready().await
     }
 
@@ -311,7 +343,7 @@ impl Connection {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(run_deadlines(shared.clone()));
-        Self { shared, tasks, close_future: None, process: None }
+        Self { shared, tasks, close_future: Mutex::new(None), process: None }
     }
 
     async fn wait_until_ready(self) -> Result<Self, OpenError> {
@@ -407,7 +439,8 @@ impl Connection {
 
     /// Closes the connection in an orderly way: the server may finish writing. Returns how its process ended.
     pub async fn close(mut self) -> Option<ProcessEnd> {
-        if let Some(ending) = self.close_future.take() {
+        let ending = self.close_future.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ending) = ending {
             ending.await;
         }
         let end = match self.process.take() {

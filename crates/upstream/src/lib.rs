@@ -15,8 +15,8 @@ mod trace;
 mod transport;
 
 pub use connection::{
-    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, NoopClientHandler, OpenError, Progress,
-    ProgressCallback, Subscription,
+    BearerToken, ClientHandler, Connection, ConnectionEvent, ConnectionOptions, NoopClientHandler, OpenError,
+    Progress, ProgressCallback, Subscription,
 };
 pub use server_process::ProcessEnd;
 pub use target::{Target, TargetError};

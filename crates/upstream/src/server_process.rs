@@ -62,10 +62,8 @@ impl Connection {
             }
             event_handler.on_event(ConnectionEvent::Stderr(line.to_owned()));
         };
-        let process_options = process::ProcessOptions {
-            on_stderr_line: Some(Arc::new(on_line)),
-            ..process::ProcessOptions::default()
-        };
+        let process_options =
+            process::ProcessOptions { on_stderr_line: Some(Arc::new(on_line)), ..options.process.clone() };
         let mut child = command.start(&process_options).await?;
         let pid = child.id().map(|pid| format!(" (process {pid})")).unwrap_or_default();
         options.record(TraceEvent::Opened(&format!("started {command}{pid}")));

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use crate::redact;
+
 /// The address and transport of a server.
 #[derive(Debug, Clone)]
 pub enum Target {
@@ -68,6 +70,19 @@ impl Target {
         let url = Url::parse(&format!("http://localhost{path}{query}"))
             .map_err(|_| TargetError::InvalidUrl(address.to_owned()))?;
         Ok(Self::HttpUnix { socket: PathBuf::from(socket), url })
+    }
+}
+
+/// The address, without query values.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http(url) | Self::Sse(url) | Self::WebSocket(url) => {
+                f.write_str(&redact::address(url.as_str()))
+            }
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::HttpUnix { socket, url } => write!(f, "{} on {}", url.path(), socket.display()),
+        }
     }
 }
 

@@ -146,6 +146,8 @@ pub(crate) enum Phase {
 pub(crate) struct ServerLabel {
     /// As typed.
     pub(crate) address: String,
+    /// The name of a configured server.
+    pub(crate) configured_name: Option<String>,
     /// Whether credentials are sent: `--token-file` or `--header`.
     pub(crate) has_token: bool,
     /// Whether `--protocol` fixes the protocol version.
@@ -188,20 +190,36 @@ impl CommandError {
         match error {
             ClientError::Server(error) => Self::from_server_error(error, phase, server),
             ClientError::Unauthorized { status: 401, .. } => {
-                Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)")).help(
-                    if server.has_token {
-                        "the server rejected the token; it may be wrong or expired"
-                    } else {
+                let help = match &server.configured_name {
+                    _ if server.has_token => {
+                        "the server rejected the token; it may be wrong or expired".to_owned()
+                    }
+                    Some(name) => format!("sign in with `spile login {name}`"),
+                    None => {
                         "write the token to a file and add --token-file FILE, or add --header \"Name: value\""
-                    },
-                )
+                            .to_owned()
+                    }
+                };
+                Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)"))
+                    .help(help)
             }
-            ClientError::Unauthorized { status, .. } => {
-                Self::new(Exit::Refused, format!("the server at {address} refused access (HTTP {status})"))
-                    .help(
-                        "the token does not permit this, or the server does not accept this host name \
+            ClientError::Unauthorized { status, challenge } => {
+                let refused = Self::new(
+                    Exit::Refused,
+                    format!("the server at {address} refused access (HTTP {status})"),
+                );
+                let challenge = challenge.as_deref().and_then(servers::oauth::Challenge::parse);
+                let missing = challenge.filter(servers::oauth::Challenge::is_insufficient_scope);
+                if let (Some(name), Some(scopes)) =
+                    (&server.configured_name, missing.and_then(|missing| missing.scopes))
+                {
+                    let scopes = banner::shell_quote(&scopes.join(" "));
+                    return refused.help(format!("sign in again with `spile login {name} --scope {scopes}`"));
+                }
+                refused.help(
+                    "the token does not permit this, or the server does not accept this host name \
                      (spile serve: --allow-host)",
-                    )
+                )
             }
             ClientError::HttpStatus { status, text } => Self::from_http_status(status, &text, phase, server),
             ClientError::ProtocolViolation(reason) => {

@@ -88,12 +88,22 @@ pub fn run(command: Command) -> ExitCode {
         Command::Trace(args) => return trace::run(&args),
     };
     let display = ResultDisplay::Print(server.output);
-    let checked = if server.is_explicit() { Ok(()) } else { check_misplaced_server(&step) };
-    exit_code(
-        checked
-            .and_then(|()| server.endpoint())
-            .and_then(|endpoint| run_session(endpoint, &server, &[step], display, None)),
-    )
+    let result = choose_server(server, &step).and_then(|server| {
+        let endpoint = server.endpoint()?;
+        run_session(endpoint, &server, &[step], display, None)
+    });
+    exit_code(result)
+}
+
+/// The server that the flags name, or the one that a public name belongs to.
+fn choose_server(server: ServerArgs, step: &Step) -> Result<ServerArgs, CommandError> {
+    if server.is_explicit() {
+        return Ok(server);
+    }
+    match step.tool_name().filter(|name| servers::names::server_part_of(name).is_some()) {
+        Some(public_name) => server.with_server_of(public_name),
+        None => check_misplaced_server(step).map(|()| server),
+    }
 }
 
 /// Catches `spile tools http://…` and `spile tools data.csv`: a server given as a positional argument.
@@ -148,6 +158,7 @@ fn run_session(
         let interrupt = Interrupt::listen();
         let terminal = Terminal::new(server.verbose, endpoint.roots.clone());
         let (label, timeout_ms) = (endpoint.label.clone(), endpoint.timeout_ms);
+        let server_name = endpoint.server_name.clone();
         let connection = tokio::select! {
             opened = endpoint.open(&terminal, trace) => opened?,
             () = interrupt.wait() => return Err(CommandError::silent(Exit::Interrupted)),
@@ -156,8 +167,16 @@ fn run_session(
         if server.verbose > 0 {
             connection.set_log_level(spile_core::LogLevel::Debug);
         }
-        let session =
-            Session { connection, label, timeout_ms, terminal, display, validation, tools: OnceCell::new() };
+        let session = Session {
+            connection,
+            label,
+            server_name,
+            timeout_ms,
+            terminal,
+            display,
+            validation,
+            tools: OnceCell::new(),
+        };
         let result = tokio::select! {
             result = run_steps(&session, steps) => result,
             // Dropping the request in flight sends the server `notifications/cancelled`.

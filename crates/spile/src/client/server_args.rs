@@ -4,15 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use servers::config::ResolvedTransport;
+use servers::oauth::CredentialStore;
 use spile_core::ClientCapabilities;
-use upstream::{Connection, ConnectionOptions, Target, TraceEvent, TraceSink, process, redact};
+use upstream::{
+    BearerToken, Connection, ConnectionOptions, OpenError, Target, TraceEvent, TraceSink, process, redact,
+};
 use wire::Version;
-use wire::client::{ClientOptions, VersionPolicy};
+use wire::client::{ClientError, ClientOptions, VersionPolicy};
 use wire::frame::Framing;
 
-use super::error::{CommandError, ServerLabel, http_over_unix_help};
+use super::error::{CommandError, Exit, ServerLabel, http_over_unix_help};
 use super::in_process;
 use super::terminal::{Terminal, TerminalHandler};
+use crate::mcp::{ServerContext, credential_store, refusal};
 
 /// The flags of every client command.
 #[derive(Debug, Args)]
@@ -20,6 +25,14 @@ pub struct ServerArgs {
     /// Connect to the server at this address: http:, https:, ws:, wss:, unix: or http+unix:
     #[arg(long, value_name = "URL", help_heading = SERVER, conflicts_with_all = ["command", "from"])]
     url: Option<String>,
+
+    /// Use a configured server: one of `spile mcp list`
+    #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with_all = ["url", "command", "from"])]
+    server: Option<String>,
+
+    /// Also look for configured servers in this file, which wins over all others; can be repeated
+    #[arg(long, value_name = "FILE", help_heading = SERVER, conflicts_with_all = ["url", "command", "from"])]
+    config: Vec<PathBuf>,
 
     /// Start this program and talk to it over its stdin and stdout
     #[arg(long, value_name = "CMD ARGS…", help_heading = SERVER, conflicts_with = "from")]
@@ -113,6 +126,10 @@ pub(crate) struct Endpoint {
     pub(crate) label: ServerLabel,
     pub(crate) timeout_ms: u64,
     pub(crate) roots: Vec<PathBuf>,
+    /// The name of a configured server.
+    pub(crate) server_name: Option<String>,
+    /// The address of a configured server that has no Authorization header: tokens are kept for it.
+    sign_in_url: Option<url::Url>,
     transport: Transport,
     options: ConnectionOptions,
 }
@@ -126,11 +143,54 @@ enum Transport {
 impl ServerArgs {
     /// Whether a flag names the server.
     pub(crate) fn is_explicit(&self) -> bool {
-        self.url.is_some() || self.command.is_some() || self.from.is_some()
+        self.url.is_some() || self.command.is_some() || self.from.is_some() || self.server.is_some()
+    }
+
+    /// Chooses the configured server whose tools have names like this one: `mcp__server__tool`.
+    pub(crate) fn with_server_of(self, public_name: &str) -> Result<Self, CommandError> {
+        let context = self.context()?;
+        match context.configuration.find_by_public_name(public_name) {
+            Some(server) => Ok(Self { server: Some(server.name.clone()), ..self }),
+            None => {
+                let error = CommandError::usage(format!("no configured server has a tool `{public_name}`"));
+                Err(error.help("`spile mcp list` shows the configured servers"))
+            }
+        }
+    }
+
+    fn context(&self) -> Result<ServerContext, CommandError> {
+        ServerContext::load(&self.config).map_err(|error| CommandError::usage(format!("{error:#}")))
+    }
+
+    /// The configured server of this name, with its variables replaced. A server that may not be started is refused.
+    fn configured(&self, name: &str) -> Result<(String, Transport, Vec<(String, String)>), CommandError> {
+        let context = self.context()?;
+        let server =
+            context.find(name).map_err(|error| CommandError::usage(format!("--server: {error:#}")))?;
+        if let Some((reason, help)) = refusal(server, context.permission(server)) {
+            return Err(CommandError::new(Exit::Unreachable, reason).help(help));
+        }
+        let env = |name: &str| std::env::var(name).ok();
+        let resolved = server.resolve(&env, context.home()).map_err(|error| {
+            let file = server.source.path.display();
+            CommandError::new(Exit::Unreachable, format!("cannot start server `{name}` of {file}: {error}"))
+        })?;
+        Ok(match resolved {
+            ResolvedTransport::Process(command) => {
+                (command.to_string(), Transport::Spawn(command), Vec::new())
+            }
+            ResolvedTransport::Remote { target, headers } => {
+                (target.to_string(), Transport::Connect(target), headers)
+            }
+        })
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CommandError> {
-        let (address, transport) = match (&self.url, &self.command, &self.from) {
+        if !self.config.is_empty() && self.server.is_none() {
+            return Err(CommandError::usage("--config: also name one of its servers with --server NAME"));
+        }
+        let mut configured_headers = Vec::new();
+        let (address, transport) = match (&self.url, &self.command, &self.server) {
             (Some(url), ..) => {
                 let target =
                     Target::parse(url).map_err(|error| CommandError::usage(format!("--url: {error}")))?;
@@ -142,12 +202,17 @@ impl ServerArgs {
                 // Its `Display` omits environment variables and masks what looks like a secret.
                 (command.to_string(), Transport::Spawn(command))
             }
-            (None, None, from) => {
-                let path = from.clone().unwrap_or_else(|| ".".into());
+            (None, None, Some(name)) => {
+                let (address, transport, headers) = self.configured(name)?;
+                configured_headers = headers;
+                (address, transport)
+            }
+            (None, None, None) => {
+                let path = self.from.clone().unwrap_or_else(|| ".".into());
                 (path.display().to_string(), Transport::InProcess(path))
             }
         };
-        let headers = self.headers()?;
+        let mut headers = self.headers()?;
         let has_headers = matches!(
             transport,
             Transport::Connect(
@@ -168,6 +233,19 @@ impl ServerArgs {
                 "--framing works only on a pipe: --command, --from and unix: addresses",
             ));
         }
+        // What was typed wins over what is configured.
+        configured_headers
+            .retain(|(name, _)| !headers.iter().any(|(typed, _)| typed.eq_ignore_ascii_case(name)));
+        headers.extend(configured_headers);
+        let has_authorization = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let sign_in_url = match &transport {
+            Transport::Connect(Target::Http(url) | Target::Sse(url) | Target::WebSocket(url))
+                if self.server.is_some() && !has_authorization =>
+            {
+                Some(url.clone())
+            }
+            _ => None,
+        };
         let roots = self.root.iter().map(|root| root_dir(root)).collect::<Result<Vec<_>, _>>()?;
         let mut capabilities = ClientCapabilities::ELICITATION_FORM.with(ClientCapabilities::ELICITATION_URL);
         if !roots.is_empty() {
@@ -196,6 +274,7 @@ impl ServerArgs {
             ..ConnectionOptions::default()
         };
         let label = ServerLabel {
+            configured_name: self.server.clone(),
             address,
             has_token: !headers.is_empty(),
             has_fixed_protocol: self.protocol.is_some(),
@@ -204,6 +283,8 @@ impl ServerArgs {
             label,
             timeout_ms,
             roots,
+            server_name: self.server.clone(),
+            sign_in_url,
             transport,
             options: ConnectionOptions { headers, ..options },
         })
@@ -283,17 +364,53 @@ fn root_dir(path: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
+/// The tokens of a configured server.
+struct SignedIn {
+    store: CredentialStore,
+    resource: String,
+}
+
+impl SignedIn {
+    async fn token(&self, rejected: Option<&str>) -> Result<Option<String>, CommandError> {
+        let token = self.store.access_token(&self.resource, rejected).await;
+        token.map_err(|error| CommandError::new(Exit::Refused, format!("cannot refresh the token: {error}")))
+    }
+}
+
 impl Endpoint {
     pub(crate) async fn open(
         self,
         terminal: &Arc<Terminal>,
         trace: Option<Arc<dyn TraceSink>>,
     ) -> Result<Connection, CommandError> {
-        let options = ConnectionOptions { trace, ..self.options };
+        let mut options = ConnectionOptions { trace, ..self.options };
+        let signed_in = match (&self.sign_in_url, credential_store()) {
+            (Some(url), Some(store)) => Some(SignedIn { store, resource: servers::oauth::resource_of(url) }),
+            _ => None,
+        };
+        let bearer = BearerToken::default();
+        if let Some(signed_in) = &signed_in {
+            bearer.set(signed_in.token(None).await?);
+            options.bearer = Some(bearer.clone());
+        }
         let handler = Arc::new(TerminalHandler(terminal.clone()));
         let failed = |error| CommandError::from_open_error(error, &self.label);
         match self.transport {
-            Transport::Connect(target) => Connection::open(&target, options, handler).await.map_err(failed),
+            Transport::Connect(target) => {
+                let first = Connection::open(&target, options.clone(), handler.clone()).await;
+                match (first, bearer.get(), signed_in) {
+                    // The token may have been revoked before its time; a new one may be accepted.
+                    (
+                        Err(OpenError::Failed(ClientError::Unauthorized { status: 401, .. })),
+                        Some(rejected),
+                        Some(signed_in),
+                    ) => {
+                        bearer.set(signed_in.token(Some(&rejected)).await?);
+                        Connection::open(&target, options, handler).await.map_err(failed)
+                    }
+                    (first, ..) => first.map_err(failed),
+                }
+            }
             Transport::Spawn(command) => {
                 Connection::spawn(&command, options, handler).await.map_err(|error| {
                     let program = command.program.to_string_lossy().into_owned();

@@ -48,6 +48,20 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// The tool that the step is about.
+    pub(crate) fn tool_name(&self) -> Option<&str> {
+        match self {
+            Self::Tools(args) => args.name.as_deref(),
+            Self::Call(args) => Some(&args.tool),
+            Self::Resources(_)
+            | Self::Read(_)
+            | Self::Prompts(_)
+            | Self::Prompt(_)
+            | Self::Complete(_)
+            | Self::Ping(_) => None,
+        }
+    }
+
     /// The words that are not `key=value`: a server may have been named there by mistake.
     pub(crate) fn positional_words(&self) -> Vec<&str> {
         match self {
@@ -141,6 +155,8 @@ pub enum CompleteTarget {
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) label: ServerLabel,
+    /// The name of a configured server: its tools can be called by their public names.
+    pub(crate) server_name: Option<String>,
     pub(crate) timeout_ms: u64,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) display: ResultDisplay,
@@ -177,7 +193,7 @@ impl Session {
     async fn list_tools(&self, args: &ToolsArgs) -> CommandResult {
         let tools = self.tools().await?;
         if let Some(name) = &args.name {
-            let tool = self.find_tool(tools, name)?;
+            let tool = self.find_tool(tools, &self.own_tool_name(name).await?)?;
             return self.print_result(tool.to_doc().root(), |style| render::tool(tool, style));
         }
         let list = list_object("tools", tools);
@@ -187,9 +203,10 @@ impl Session {
     }
 
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
-        let given = self.call_arguments(args).await?;
+        let tool = self.own_tool_name(&args.tool).await?;
+        let given = self.call_arguments(args, &tool).await?;
         let params = Json::object(|out| {
-            out.str("name", &args.tool).raw("arguments", given.as_str());
+            out.str("name", &tool).raw("arguments", given.as_str());
         });
         let result = self.request(Method::ToolsCall, params).await?;
         let doc = result.to_doc();
@@ -215,19 +232,19 @@ impl Session {
     }
 
     /// The arguments of a call, checked against the tool's input schema unless validation is off.
-    async fn call_arguments(&self, args: &CallArgs) -> Result<Json, CommandError> {
+    async fn call_arguments(&self, args: &CallArgs, name: &str) -> Result<Json, CommandError> {
         let validation = self.validation_of(args.unchecked);
         let mut input_schema = None;
         let schema = match validation {
             Validation::Strict => {
-                let tool = self.find_tool(self.tools().await?, &args.tool)?;
+                let tool = self.find_tool(self.tools().await?, name)?;
                 input_schema = tool.to_doc().root().get("inputSchema").map(Json::from);
                 tool_schema(tool)
             }
             // The schema only types `key=value` words; without one they are sent as JSON or strings.
             Validation::Off if args.json.is_some() => Schema::default(),
             Validation::Off => match self.tools().await {
-                Ok(tools) => find_named(tools, &args.tool).map(tool_schema).unwrap_or_default(),
+                Ok(tools) => find_named(tools, name).map(tool_schema).unwrap_or_default(),
                 Err(error) if error.is_connection_lost => return Err(error),
                 Err(_) => Schema::default(),
             },
@@ -390,6 +407,19 @@ impl Session {
 
     fn usage_details(&self, schema: &Schema, command: &str, name: &str) -> String {
         format!("\n{}", hanging("  usage: ", &schema.usage(command, name), self.terminal.style.columns))
+    }
+
+    /// The server's own name of a tool that was named `mcp__server__tool`.
+    async fn own_tool_name(&self, name: &str) -> Result<String, CommandError> {
+        let (Some(server), Some(_)) = (&self.server_name, servers::names::server_part_of(name)) else {
+            return Ok(name.to_owned());
+        };
+        let docs: Vec<_> = self.tools().await?.iter().map(Json::to_doc).collect();
+        let own: Vec<_> = docs.iter().filter_map(|tool| tool.root().get("name")?.str()).collect();
+        let public = servers::names::public_names(server, own.iter().map(|name| &**name));
+        let found = public.iter().find(|(_, public)| *public == name).map(|(own, _)| (*own).to_owned());
+        // A name that is not public may be the server's own, however it looks.
+        Ok(found.unwrap_or_else(|| name.to_owned()))
     }
 
     async fn tools(&self) -> Result<&[Json], CommandError> {

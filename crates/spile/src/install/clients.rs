@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use json::{Json, Node};
+use servers::jsonc::{self, JsoncError, SetOutcome};
 use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
 use super::entry::{InstalledEntry, ServerEntry};
-use super::jsonc::{self, JsoncError, SetOutcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {

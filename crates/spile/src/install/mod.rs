@@ -5,7 +5,6 @@
 
 mod clients;
 mod entry;
-mod jsonc;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -145,7 +144,7 @@ fn print_backup(backup: Option<&Path>) {
     }
 }
 
-fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
+pub(crate) fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
     match std::fs::read(file) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
@@ -166,7 +165,7 @@ fn write_config(file: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// Replacing a file needs only permission to write its folder, so an owner's `chmod a-w` would have no effect.
-fn ensure_writable(file: &Path) -> anyhow::Result<()> {
+pub(crate) fn ensure_writable(file: &Path) -> anyhow::Result<()> {
     let Ok(metadata) = std::fs::metadata(file) else { return Ok(()) };
     let is_denied = || {
         let opened = std::fs::OpenOptions::new().write(true).open(file);

@@ -1,6 +1,10 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
 mod author_folder;
+/// An authorization server, shared with the tests of `servers`.
+#[allow(dead_code, reason = "the other tests use more of it")]
+#[path = "../../../servers/tests/it/authority.rs"]
+mod authority;
 mod availability;
 mod bad_input;
 mod client;
@@ -13,12 +17,16 @@ mod golden;
 mod harness;
 mod history;
 mod hostile_names;
+#[allow(dead_code, reason = "the other tests use more of it")]
+#[path = "../../../servers/tests/it/http_server.rs"]
+mod http_server;
 mod inspector;
 mod install;
 mod keys;
 mod limits;
 mod locking;
 mod log_output;
+mod mcp;
 mod official;
 mod pack;
 mod readme;

@@ -8,15 +8,16 @@ use std::process::{Child, Command, Stdio};
 const README: &str = include_str!("../../../../README.md");
 
 /// A command and what it prints; `…` stands for anything.
-struct ReadmeCommand {
-    command: String,
-    expected_output: String,
+pub(crate) struct ReadmeCommand {
+    pub(crate) command: String,
+    pub(crate) expected_output: String,
 }
 
-fn readme_commands() -> Vec<ReadmeCommand> {
+/// The commands in the `console` blocks of a document.
+pub(crate) fn console_commands(document: &str) -> Vec<ReadmeCommand> {
     let mut steps: Vec<ReadmeCommand> = Vec::new();
     let mut inside = false;
-    for line in README.lines() {
+    for line in document.lines() {
         match (inside, line) {
             (false, "```console") => inside = true,
             (true, "```") => inside = false,
@@ -41,7 +42,7 @@ fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn matches(expected: &str, got: &str) -> bool {
+pub(crate) fn matches(expected: &str, got: &str) -> bool {
     let (expected, got) = (collapse_whitespace(expected), collapse_whitespace(got));
     let mut rest = got.as_str();
     let mut pieces = expected.split('…').map(str::trim).peekable();
@@ -83,7 +84,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-fn shell(command: &str, folder: &Path) -> Command {
+pub(crate) fn shell(command: &str, folder: &Path) -> Command {
     let bin = Path::new(env!("CARGO_BIN_EXE_spile")).parent().expect("a folder");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path));
@@ -110,7 +111,7 @@ fn every_command_does_what_it_says() {
     }
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let here = |text: &str| text.replace("127.0.0.1:3333", &format!("127.0.0.1:{port}"));
-    let steps = readme_commands();
+    let steps = console_commands(README);
     assert!(steps.len() >= 6, "the tour is gone");
     let mut serving = Vec::new();
     for ReadmeCommand { command, expected_output: printed } in &steps {

@@ -152,7 +152,7 @@ impl HttpTransport {
 
     fn request(&self, method: Method, headers: &[(String, String)]) -> RequestBuilder {
         let mut request = self.client.request(method, self.url.clone());
-        for (name, value) in headers.iter().chain(&self.shared.options.headers) {
+        for (name, value) in headers.iter().chain(&self.shared.options.request_headers()) {
             request = request.header(name, value);
         }
         request
@@ -256,8 +256,10 @@ impl HttpTransport {
         let user_headers = &self.shared.options.headers;
         for (name, value) in request.headers() {
             // Headers from the user may be secrets.
-            let is_user_header =
-                user_headers.iter().any(|(user_header, _)| user_header.eq_ignore_ascii_case(name.as_str()));
+            let is_user_header = name == "authorization"
+                || user_headers
+                    .iter()
+                    .any(|(user_header, _)| user_header.eq_ignore_ascii_case(name.as_str()));
             let shown = if is_user_header { "***".into() } else { String::from_utf8_lossy(value.as_bytes()) };
             head.push_str(&format!("{name}: {shown}\n"));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use outbound::{Client, ConnectFailure, Response};
 use url::Url;
-use wire::client::Action;
+use wire::client::{Action, ClientError};
 use wire::frame::{SseDecoder, SseEvent};
 
 use super::http::root_cause;
@@ -43,12 +43,17 @@ pub(crate) async fn open(
         failure: ConnectFailure::classify(&error),
     };
     let mut request = client.get(url.clone()).header("Accept", "text/event-stream");
-    for (name, value) in &options.headers {
+    for (name, value) in options.request_headers() {
         request = request.header(name, value);
     }
     let opening = async {
         let mut stream = request.send().await.map_err(failed)?;
         let kind = stream.headers().get("content-type").map(|kind| kind.as_bytes().to_ascii_lowercase());
+        if let status @ (401 | 403) = stream.status().as_u16() {
+            let challenge = stream.headers().get("www-authenticate");
+            let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            return Err(OpenError::Failed(ClientError::Unauthorized { status, challenge }));
+        }
         if !stream.status().is_success() || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
             return Err(connect_error(format!("HTTP {} without an event stream", stream.status().as_u16())));
         }
@@ -83,7 +88,7 @@ pub(crate) async fn open(
             endpoint.origin().ascii_serialization()
         )));
     }
-    let headers = options.headers.clone();
+    let headers = options.request_headers();
     Ok(SseTransport { client, stream, events, buffered_events, endpoint, headers })
 }
 

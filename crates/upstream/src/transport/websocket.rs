@@ -38,7 +38,7 @@ pub(crate) async fn open(url: &Url, options: &ConnectionOptions) -> Result<WebSo
     };
     let mut request = url.as_str().into_client_request().map_err(|error| connect_error(error.to_string()))?;
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(SUBPROTOCOL));
-    for (name, value) in &options.headers {
+    for (name, value) in &options.request_headers() {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|error| connect_error(error.to_string()))?;
         let value = HeaderValue::from_str(value).map_err(|error| connect_error(error.to_string()))?;

@@ -8,9 +8,10 @@ use std::thread::ThreadId;
 
 use contract::source::{
     CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, IdempotencyKey, PreparedStatement, Query,
-    ReadRequest, Reader, RowChange, RowFlow, RowPosition, RowTransaction, Search, SearchCoverage, Source,
-    SourceError, SourceFacts, StatementError, StatementFacts, StatementShape, StatementTransaction,
-    TableFacts, TableShape, Total, Transaction, TransactionOptions, WriteCapabilities, WriteError, Writer,
+    ReadRequest, Reader, RowChange, RowFlow, RowPosition, RowTransaction, Search, SearchCoverage,
+    SearchCursor, SearchOutcome, Source, SourceError, SourceFacts, StatementError, StatementFacts,
+    StatementShape, StatementTransaction, TableFacts, TableShape, Total, Transaction, TransactionOptions,
+    WriteCapabilities, WriteError, Writer,
 };
 use contract::{DataType, Value, ValueRef, order};
 
@@ -224,9 +225,11 @@ impl Reader for TableAccess {
     fn search(
         &self,
         search: &Search<'_>,
-        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-    ) -> Result<SearchCoverage, SourceError> {
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<SearchOutcome, SourceError> {
         let state = self.table.state();
+        let mut total = 0;
+        let mut flow = RowFlow::Continue;
         for candidate in state.rows.iter().take(search.scan_rows_max) {
             let values = self.cells(candidate);
             let has = |term: &&str| {
@@ -235,15 +238,18 @@ impl Reader for TableAccess {
                     _ => false,
                 })
             };
-            if search.terms.iter().all(has) && row(&values) == RowFlow::Stop {
-                return Ok(SearchCoverage::Complete);
+            if search.terms.iter().all(has) {
+                total += 1;
+                if flow != RowFlow::Stop {
+                    flow = row(&values, RowPosition::default());
+                }
             }
         }
-        Ok(if state.rows.len() > search.scan_rows_max {
-            SearchCoverage::Truncated
-        } else {
-            SearchCoverage::Complete
-        })
+        let (coverage, total) = match state.rows.len() > search.scan_rows_max {
+            true => (SearchCoverage::Truncated, Total::AtLeast(total)),
+            false => (SearchCoverage::Complete, Total::Exact(total)),
+        };
+        Ok(SearchOutcome { coverage, total, cursor: SearchCursor::Row })
     }
 }
 

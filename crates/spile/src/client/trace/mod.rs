@@ -38,7 +38,7 @@ pub struct TraceArgs {
     record: Option<PathBuf>,
 
     /// Print a recording again, without a server
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "record", "url", "command", "from"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "record", "url", "command", "from", "server", "config"])]
     replay: Option<PathBuf>,
 
     #[command(flatten)]

@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 64;
 
 /// What an edit did.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum SetOutcome {
+pub enum SetOutcome {
     /// The whole file after the edit.
     Changed(String),
     /// The member already has this value.
@@ -22,18 +22,13 @@ pub(super) enum SetOutcome {
 
 /// Why a file cannot be edited, and on which line.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(super) struct JsoncError {
-    pub(super) line: usize,
-    pub(super) message: &'static str,
+pub struct JsoncError {
+    pub line: usize,
+    pub message: &'static str,
 }
 
 /// Sets the member at `path` and creates missing objects on the way. Replaces another value only if `replace` is set.
-pub(super) fn set_member(
-    text: &str,
-    path: &[&str],
-    value: &Json,
-    replace: bool,
-) -> Result<SetOutcome, JsoncError> {
+pub fn set_member(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOutcome, JsoncError> {
     let edited = edit(text, path, value, replace)?;
     if let SetOutcome::Changed(new) = &edited {
         // Proves that the result parses: a settings file that its program cannot read is worse than no edit.
@@ -49,7 +44,7 @@ pub(super) fn set_member(
 }
 
 /// Removes the member at `path` with its comma and the comment behind it; `None` if it is not there.
-pub(super) fn remove_member(text: &str, path: &[&str]) -> Result<Option<String>, JsoncError> {
+pub fn remove_member(text: &str, path: &[&str]) -> Result<Option<String>, JsoncError> {
     let Some(mut position) = value_start(text)? else { return Ok(None) };
     for (depth, key) in path.iter().enumerate() {
         let object = JsoncParser { text, position, depth: 0 }.parse_object()?;
@@ -75,8 +70,23 @@ pub(super) fn remove_member(text: &str, path: &[&str]) -> Result<Option<String>,
     Ok(None)
 }
 
+/// The whole file as JSON; an empty file is an empty object.
+pub fn parse(text: &str) -> Result<Json, JsoncError> {
+    let Some(position) = value_start(text)? else { return Ok(Json::object(|_| {})) };
+    // For the line of an error.
+    JsoncParser { text, position, depth: 0 }.parse_object()?;
+    Json::parse(&strip_comments(text)?).map_err(|error| {
+        let message = match error.kind {
+            json::JsonErrorKind::DuplicateKey => "a key occurs twice in one object",
+            json::JsonErrorKind::TooManyValues | json::JsonErrorKind::TooLong => "the file is too large",
+            _ => NOT_JSON,
+        };
+        error_at(text, 0, message)
+    })
+}
+
 /// The members of the object at `key`, or none if there is no such object.
-pub(super) fn members(text: &str, key: &str) -> Result<Vec<(String, Json)>, JsoncError> {
+pub fn members(text: &str, key: &str) -> Result<Vec<(String, Json)>, JsoncError> {
     let Some(position) = value_start(text)? else { return Ok(Vec::new()) };
     // For the line of an error.
     JsoncParser { text, position, depth: 0 }.parse_object()?;

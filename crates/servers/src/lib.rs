@@ -1,0 +1,24 @@
+//! The servers that a user configured, for programs that use them: agents, the gateway, the command line.
+//!
+//! ```text
+//! config/       files of many clients → layers → one list of servers, each with the file that won
+//! decisions     which servers the user approved or disabled, bound to exactly what would be started
+//! names         mcp__server__tool: public names that are short, safe and collision-free
+//! manager/      a connection to every server: a state machine each, healing, waiting calls
+//! registry      all servers' tools, prompts and resources in one list
+//! oauth/        signing in, and tokens that are never lost
+//! jsonc         reads and edits settings files that people write by hand
+//! ```
+//!
+//! Parsing, merging, naming and deciding are pure; only `config::files` and `decisions::DecisionFile` touch the file
+//! system.
+
+pub mod config;
+pub mod decisions;
+pub mod jsonc;
+pub mod manager;
+pub mod names;
+pub mod oauth;
+pub mod registry;
+
+mod private_file;

@@ -1,0 +1,471 @@
+//! Keeps a connection to every configured server, and heals those that break.
+//!
+//! Each server has one task ([`server`]) that owns its state machine ([`state`]) and its connection. All servers
+//! connect at once; what is ready is served, the rest joins when it is. Nothing that one server does delays another.
+//!
+//! A call uses the connection directly if there is one. While a server reconnects, calls wait: a bounded number of
+//! them, for a bounded time, and they fail at once when the server is given up or disabled. A call that may have run
+//! is never sent twice.
+
+mod server;
+pub mod state;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use json::Json;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use upstream::{ConnectionEvent, ConnectionOptions, Progress, ProgressCallback};
+use url::Url;
+use wire::client::{ClientCall, ClientError, CloseReason, IncomingInputRequest, InputReply};
+use wire::method::Method;
+
+use crate::config::ConfiguredServer;
+use crate::decisions::Permission;
+use crate::registry::{Registry, ServerLists};
+use server::{Command, ServerTask, View};
+use state::{RetryPolicy, Status};
+
+/// How the servers are connected.
+#[derive(Clone)]
+pub struct ManagerOptions {
+    pub connection: ConnectionOptions,
+    pub retry: RetryPolicy,
+    /// How long starting and connecting may take, unless the server's entry says so.
+    pub start_timeout_ms: u64,
+    /// How many servers start at the same time.
+    pub starts_max: usize,
+    /// A server that takes longer to start no longer counts against `starts_max`.
+    pub start_share_ms: u64,
+    /// How long a call may go without a result or progress, unless the server's entry says so.
+    pub call_idle_timeout_ms: u64,
+    /// How long a call may take in all, whatever progress it reports.
+    pub call_timeout_ms: u64,
+    /// How many calls may wait for one server to come back.
+    pub waiting_calls_max: usize,
+    /// How long a call waits for its server to come back.
+    pub wait_timeout_ms: u64,
+    /// How long a server that let a call time out may take to answer a ping before it is restarted.
+    pub ping_timeout_ms: u64,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self {
+            connection: ConnectionOptions::default(),
+            retry: RetryPolicy::default(),
+            start_timeout_ms: 30_000,
+            starts_max: 8,
+            start_share_ms: 2000,
+            call_idle_timeout_ms: 120_000,
+            call_timeout_ms: 30 * 60 * 1000,
+            waiting_calls_max: 64,
+            wait_timeout_ms: 60_000,
+            ping_timeout_ms: 5000,
+        }
+    }
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What the owner of a manager provides: the environment, credentials, and a person to ask.
+pub trait ManagerHost: Send + Sync + 'static {
+    /// The value of an environment variable.
+    fn env(&self, name: &str) -> Option<String>;
+
+    fn home(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// An access token for the server at this address, refreshed if necessary; `rejected` is one that the server did
+    /// not accept. `None`: there is none, and the user must sign in.
+    fn access_token(&self, url: &Url, rejected: Option<String>) -> BoxFuture<Option<String>> {
+        let _ = (url, rejected);
+        Box::pin(async { None })
+    }
+
+    /// The server asks the user or the model something.
+    fn on_input_request(&self, server: &str, request: IncomingInputRequest) -> BoxFuture<InputReply> {
+        let _ = (server, request);
+        Box::pin(async { InputReply::Declined("this client cannot ask the user".to_owned()) })
+    }
+
+    /// A log message, a line on stderr, a warning.
+    fn on_event(&self, server: &str, event: &ConnectionEvent) {
+        tracing::debug!(server, ?event);
+    }
+
+    /// A server changed its state.
+    fn on_status(&self, server: &str, status: &ServerStatus) {
+        tracing::info!(server, status = status.status.name(), error = status.error.as_deref());
+    }
+}
+
+/// What is known about one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    pub name: String,
+    pub status: Status,
+    /// Why it is not connected.
+    pub error: Option<String>,
+    /// Name, version and protocol version, once it was connected.
+    pub server: Option<String>,
+    pub instructions: Option<String>,
+    pub tools: usize,
+    pub prompts: usize,
+    pub resources: usize,
+    /// The last lines that its process wrote to stderr.
+    pub stderr: Vec<String>,
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("unknown tool `{0}`")]
+    UnknownTool(String),
+    #[error("unknown server `{0}`")]
+    UnknownServer(String),
+    #[error("server `{server}` is disabled: {reason}")]
+    Disabled { server: String, reason: String },
+    #[error("server `{server}` needs you to sign in")]
+    NeedsAuth { server: String },
+    /// The operation needs more rights than the token has.
+    #[error("server `{server}` denies this operation")]
+    NeedsScope { server: String, challenge: Option<String> },
+    #[error("server `{server}` is not available: {reason}")]
+    Unavailable { server: String, reason: String },
+    #[error("server `{server}` is reconnecting, and {waiting} calls wait for it already")]
+    QueueFull { server: String, waiting: usize },
+    #[error("server `{server}` did not come back within {after_ms} ms")]
+    WaitTimeout { server: String, after_ms: u64 },
+    #[error(
+        "server `{server}` sent neither a result nor progress within {after_ms} ms; the call was cancelled"
+    )]
+    Timeout { server: String, after_ms: u64 },
+    /// The connection broke while the call ran. It was not sent again.
+    #[error("server `{server}` went away during the call, which may or may not have run: {reason}")]
+    Lost { server: String, reason: String },
+    /// The connection broke before the call was sent.
+    #[error("server `{server}` went away before the call: {reason}")]
+    NotSent { server: String, reason: String },
+    #[error("{0}")]
+    Client(ClientError),
+}
+
+/// All configured servers.
+pub struct Manager {
+    servers: BTreeMap<String, ServerHandle>,
+    registry: watch::Receiver<Arc<Registry>>,
+    options: Arc<ManagerOptions>,
+    host: Arc<dyn ManagerHost>,
+}
+
+struct ServerHandle {
+    server: Arc<ConfiguredServer>,
+    commands: mpsc::Sender<Command>,
+    view: watch::Receiver<View>,
+    waiting: Arc<Semaphore>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Rebuilds the registry when the lists of a server change.
+pub(crate) struct RegistryBuilder {
+    lists: Mutex<BTreeMap<String, (Arc<ConfiguredServer>, Arc<ServerLists>)>>,
+    registry: watch::Sender<Arc<Registry>>,
+}
+
+impl RegistryBuilder {
+    /// `None`: the server offers nothing any more.
+    fn set(&self, server: &Arc<ConfiguredServer>, lists: Option<Arc<ServerLists>>) {
+        let mut all = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        match lists {
+            Some(lists) => all.insert(server.name.clone(), (server.clone(), lists)),
+            None => all.remove(&server.name),
+        };
+        let none = crate::config::ToolFilter::default();
+        let entries = all.iter().map(|(name, (server, lists))| {
+            let filter = server.entry.as_ref().map_or(&none, |entry| &entry.tools);
+            (name.as_str(), &**lists, filter)
+        });
+        let new = Registry::build(entries);
+        self.registry.send_if_modified(|old| {
+            let is_new = **old != new;
+            if is_new {
+                *old = Arc::new(new);
+            }
+            is_new
+        });
+    }
+}
+
+impl Manager {
+    /// Starts connecting to every server that may be started, and returns at once.
+    pub fn start(
+        servers: impl IntoIterator<Item = (ConfiguredServer, Permission)>,
+        options: ManagerOptions,
+        host: Arc<dyn ManagerHost>,
+    ) -> Self {
+        let options = Arc::new(options);
+        let starts = Arc::new(Semaphore::new(options.starts_max));
+        let (sender, registry) = watch::channel(Arc::default());
+        let builder = Arc::new(RegistryBuilder { lists: Mutex::default(), registry: sender });
+        let mut handles = BTreeMap::new();
+        for (server, permission) in servers {
+            let server = Arc::new(server);
+            let (commands, receiver) = mpsc::channel(16);
+            let (task, view) = ServerTask::new(
+                server.clone(),
+                options.clone(),
+                host.clone(),
+                starts.clone(),
+                builder.clone(),
+                receiver,
+            );
+            let waiting = Arc::new(Semaphore::new(options.waiting_calls_max));
+            let task = tokio::spawn(task.run(permission));
+            let name = server.name.clone();
+            handles.insert(name, ServerHandle { server, commands, view, waiting, task });
+        }
+        Self { servers: handles, registry, options, host }
+    }
+
+    /// The tools of all servers, now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.borrow().clone()
+    }
+
+    /// Notifies of every change of the registry. A receiver sees the newest one, however many there were.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Registry>> {
+        self.registry.clone()
+    }
+
+    pub fn status(&self, server: &str) -> Option<ServerStatus> {
+        Some(self.servers.get(server)?.view.borrow().status(server))
+    }
+
+    pub fn statuses(&self) -> Vec<ServerStatus> {
+        self.servers.iter().map(|(name, handle)| handle.view.borrow().status(name)).collect()
+    }
+
+    /// Waits until no server is connecting for the first time any more.
+    pub async fn settled(&self) {
+        for handle in self.servers.values() {
+            let mut view = handle.view.clone();
+            let is_settled = |view: &View| !matches!(view.status, Status::Disconnected | Status::Connecting);
+            // An error means that the task has ended.
+            let _ = view.wait_for(is_settled).await;
+        }
+    }
+
+    /// Waits until the server has this status.
+    pub async fn wait_for(&self, server: &str, status: Status) -> Option<ServerStatus> {
+        let mut view = self.servers.get(server)?.view.clone();
+        let found = view.wait_for(|view| view.status == status).await.ok()?;
+        Some(found.status(server))
+    }
+
+    /// Connects now, whatever happened before.
+    pub async fn retry(&self, server: &str) -> Result<(), CallError> {
+        self.send(server, Command::Retry).await
+    }
+
+    /// The user signed in: connects again.
+    pub async fn signed_in(&self, server: &str) -> Result<(), CallError> {
+        self.send(server, Command::SignedIn).await
+    }
+
+    /// Ends the connection, and fails the calls that wait for it.
+    pub async fn disable(&self, server: &str) -> Result<(), CallError> {
+        self.send(server, Command::Disable).await
+    }
+
+    pub async fn enable(&self, server: &str) -> Result<(), CallError> {
+        self.send(server, Command::Enable).await
+    }
+
+    async fn send(&self, server: &str, command: Command) -> Result<(), CallError> {
+        let handle = self.handle(server)?;
+        handle.commands.send(command).await.map_err(|_| gone(server))
+    }
+
+    fn handle(&self, server: &str) -> Result<&ServerHandle, CallError> {
+        self.servers.get(server).ok_or_else(|| CallError::UnknownServer(server.to_owned()))
+    }
+
+    /// Calls a tool by its public name.
+    pub async fn call_tool(
+        &self,
+        public_name: &str,
+        arguments: &Json,
+        on_progress: Option<ProgressCallback>,
+    ) -> Result<Json, CallError> {
+        let registry = self.registry();
+        let tool =
+            registry.tool(public_name).ok_or_else(|| CallError::UnknownTool(public_name.to_owned()))?;
+        let params = Json::object(|out| {
+            out.str("name", &tool.own_name).raw("arguments", arguments.as_str());
+        });
+        self.request(&tool.server, Method::ToolsCall, params, on_progress).await
+    }
+
+    /// Sends any request to a server, as soon as it is connected.
+    pub async fn request(
+        &self,
+        server: &str,
+        method: Method,
+        params: Json,
+        on_progress: Option<ProgressCallback>,
+    ) -> Result<Json, CallError> {
+        let handle = self.handle(server)?;
+        let mut connection = handle.connection(&self.options, None).await?;
+        let mut first =
+            self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+        // The connection was gone before the call was sent, so it may be sent on the next one.
+        if let Err(CallError::NotSent { .. }) = first {
+            connection = handle.connection(&self.options, Some(&connection)).await?;
+            first = self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+        }
+        let (Err(CallError::NeedsAuth { .. }), Some(url)) = (&first, &connection.url) else { return first };
+        // The server refused the request before it ran, so it may be sent again with another token.
+        let rejected = connection.bearer.get();
+        let token = self.host.access_token(url, rejected.clone()).await;
+        if token.is_none() || token == rejected {
+            let _ = handle.commands.send(Command::Unauthorized).await;
+            return first;
+        }
+        connection.bearer.set(token);
+        let again = self.call_once(handle, &connection, method, params, on_progress).await;
+        if let Err(CallError::NeedsAuth { .. }) = again {
+            let _ = handle.commands.send(Command::Unauthorized).await;
+        }
+        again
+    }
+
+    async fn call_once(
+        &self,
+        handle: &ServerHandle,
+        connection: &Arc<server::OpenConnection>,
+        method: Method,
+        params: Json,
+        on_progress: Option<ProgressCallback>,
+    ) -> Result<Json, CallError> {
+        let server = || handle.server.name.clone();
+        let own_timeout = handle.server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
+        let idle_ms = own_timeout.unwrap_or(self.options.call_idle_timeout_ms);
+        let wall_ms = self.options.call_timeout_ms.max(idle_ms);
+        let progressed = Arc::new(Notify::new());
+        let reset = progressed.clone();
+        let callback: ProgressCallback = Arc::new(move |progress: Progress| {
+            reset.notify_one();
+            if let Some(on_progress) = &on_progress {
+                on_progress(progress);
+            }
+        });
+        let call = ClientCall { timeout_ms: Some(wall_ms), ..ClientCall::new(method, params) };
+        let mut calling = Box::pin(connection.connection.call(call, Some(callback)));
+        // Progress keeps the call alive, up to the limit of the whole call.
+        let result = loop {
+            tokio::select! {
+                result = &mut calling => break result,
+                () = progressed.notified() => {}
+                () = tokio::time::sleep(Duration::from_millis(idle_ms)) => {
+                    break Err(ClientError::Timeout { after_ms: idle_ms, unreadable: None });
+                }
+            }
+        };
+        // Dropping the call cancels it at the server.
+        drop(calling);
+        match result {
+            Ok(result) => Ok(result),
+            Err(ClientError::Unauthorized { status: 401, .. }) => {
+                Err(CallError::NeedsAuth { server: server() })
+            }
+            Err(ClientError::Unauthorized { challenge, .. }) => {
+                Err(CallError::NeedsScope { server: server(), challenge })
+            }
+            Err(ClientError::Timeout { after_ms, .. }) => {
+                let suspect = Command::Suspect(connection.clone());
+                let _ = handle.commands.send(suspect).await;
+                Err(CallError::Timeout { server: server(), after_ms })
+            }
+            Err(ClientError::ConnectionClosed(reason)) => {
+                let was_sent = !matches!(reason, CloseReason::AlreadyClosed);
+                let _ = handle.commands.send(Command::Lost(connection.clone(), reason.to_string())).await;
+                let (server, reason) = (server(), reason.to_string());
+                Err(if was_sent {
+                    CallError::Lost { server, reason }
+                } else {
+                    CallError::NotSent { server, reason }
+                })
+            }
+            Err(error) => Err(CallError::Client(error)),
+        }
+    }
+
+    /// Closes every connection in an orderly way.
+    pub async fn close(self) {
+        let mut tasks = Vec::new();
+        for (_, handle) in self.servers {
+            drop(handle.commands);
+            tasks.push(handle.task);
+        }
+        for task in tasks {
+            // A task that panicked has no connection left.
+            let _ = task.await;
+        }
+    }
+}
+
+fn gone(server: &str) -> CallError {
+    CallError::Unavailable { server: server.to_owned(), reason: "it was removed".to_owned() }
+}
+
+impl ServerHandle {
+    /// The connection, or the next one if it is being made. `broken` is one that does not work.
+    async fn connection(
+        &self,
+        options: &ManagerOptions,
+        broken: Option<&Arc<server::OpenConnection>>,
+    ) -> Result<Arc<server::OpenConnection>, CallError> {
+        let server = || self.server.name.clone();
+        let mut view = self.view.clone();
+        let is_broken = |connection: &Arc<server::OpenConnection>| {
+            broken.is_some_and(|broken| Arc::ptr_eq(broken, connection))
+        };
+        let current = view.borrow_and_update().connection.clone();
+        if let Some(connection) = current.filter(|connection| !is_broken(connection)) {
+            return Ok(connection);
+        }
+        let Ok(_permit) = self.waiting.try_acquire() else {
+            return Err(CallError::QueueFull { server: server(), waiting: options.waiting_calls_max });
+        };
+        let (reply, started) = oneshot::channel();
+        self.commands.send(Command::Wanted(reply)).await.map_err(|_| gone(&self.server.name))?;
+        // From here on the view is at least as new as the answer.
+        let _ = started.await;
+        let ready = view.wait_for(|view| {
+            view.connection.as_ref().is_some_and(|connection| !is_broken(connection))
+                || matches!(view.status, Status::Error | Status::NeedsAuth | Status::Disabled)
+        });
+        match tokio::time::timeout(Duration::from_millis(options.wait_timeout_ms), ready).await {
+            Err(_) => Err(CallError::WaitTimeout { server: server(), after_ms: options.wait_timeout_ms }),
+            Ok(Err(_)) => Err(gone(&self.server.name)),
+            Ok(Ok(view)) => match (&view.connection, view.status) {
+                (Some(connection), _) => Ok(connection.clone()),
+                (None, Status::NeedsAuth) => Err(CallError::NeedsAuth { server: server() }),
+                (None, Status::Disabled) => {
+                    let reason = view.error.clone().unwrap_or_else(|| "by the user".to_owned());
+                    Err(CallError::Disabled { server: server(), reason })
+                }
+                (None, _) => {
+                    let reason = view.error.clone().unwrap_or_default();
+                    Err(CallError::Unavailable { server: server(), reason })
+                }
+            },
+        }
+    }
+}

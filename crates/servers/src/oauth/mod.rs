@@ -1,0 +1,20 @@
+//! Signing in to servers with OAuth 2.1, as MCP describes it.
+//!
+//! ```text
+//! challenge     WWW-Authenticate: where the metadata is, and which scopes are missing
+//!  → metadata   which authorization server, checked: every address comes from someone who is not trusted yet
+//!  → login      registration, PKCE, the redirect to this machine, the code
+//!  → credentials  tokens in files for this user only; refreshed once, by one process, and never lost
+//! ```
+
+mod challenge;
+mod credentials;
+mod http;
+mod login;
+mod metadata;
+
+pub use challenge::Challenge;
+pub use credentials::{ClientAuth, ClientRegistration, CredentialStore, Credentials, TokenError, Tokens};
+pub use http::RequestError;
+pub use login::{LoginError, PendingLogin};
+pub use metadata::{AuthorizationServer, MetadataError, ResourceMetadata, UrlGuard, resource_of};

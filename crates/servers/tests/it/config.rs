@@ -1,0 +1,159 @@
+//! Which file wins, and what its servers become when they start.
+
+use crate::harness::{User, resolve};
+
+const CLAUDE: &str = r#"{
+  "mcpServers": {"both": {"command": "user"}, "user": {"command": "user"}},
+  "projects": {"ROOT/project": {"mcpServers": {"both": {"command": "local"}, "local": {"command": "local"}}}}
+}"#;
+
+#[test]
+fn the_whole_entry_of_the_highest_layer_wins() {
+    let user = User::new(&[
+        ("home/.claude.json", CLAUDE),
+        (
+            "project/.mcp.json",
+            r#"{"mcpServers": {
+              "both": {"command": "project", "args": ["never", "mixed"], "env": {"A": "1"}},
+              "project": {"type": "http", "url": "https://a/mcp"}
+            }}"#,
+        ),
+        (
+            "project/.claude/settings.json",
+            r#"{"mcpServers": {"settings": {"command": "s"}, "project": {"command": "x"}}}"#,
+        ),
+        ("project/.claude/settings.local.json", r#"{"mcpServers": {"mine": {"command": "m"}}}"#),
+        (
+            "home/.claude/settings.json",
+            r#"{"mcpServers": {"old": {"command": "o"}, "user": {"command": "x"}}}"#,
+        ),
+        ("home/.config/spile/servers.json", r#"{"mcpServers": {"own": {"url": "https://b"}}}"#),
+        ("run.json", r#"{"mcpServers": {"run": {"command": "r"}, "both": {"command": "run"}}}"#),
+    ]);
+    insta::assert_snapshot!(user.show(&user.load()));
+    insta::assert_snapshot!("with_a_file_for_this_run", user.show(&user.load_with(&["run.json"])));
+}
+
+#[test]
+fn the_nearest_project_file_is_read() {
+    let user = User::new(&[
+        (".mcp.json", r#"{"mcpServers": {"far": {"command": "a"}}}"#),
+        ("project/.mcp.json", r#"{"mcpServers": {"near": {"command": "a"}}}"#),
+    ]);
+    assert_eq!(user.show(&user.load()), "near · project /project/.mcp.json\n  stdio \"a\" []\n");
+}
+
+#[test]
+fn other_clients_are_read_once_they_are_imported() {
+    let files = [
+        ("home/.cursor/mcp.json", r#"{"mcpServers": {"cursor": {"command": "a"}}}"#),
+        ("project/.cursor/mcp.json", r#"{"mcpServers": {"cursor": {"command": "p"}}}"#),
+        (
+            "home/.config/Claude/claude_desktop_config.json",
+            r#"{"mcpServers": {"desktop": {"command": "a"}}}"#,
+        ),
+        ("home/.config/Code/User/mcp.json", r#"{"servers": {"code": {"command": "a"}}}"#),
+        ("project/.vscode/mcp.json", r#"{"servers": {"code-project": {"command": "a"}}}"#),
+        ("home/.codex/config.toml", "[mcp_servers.codex]\ncommand = 'a'\n"),
+        ("project/.codex/config.toml", "[mcp_servers.codex-project]\ncommand = 'a'\n"),
+    ];
+    let user = User::new(&files);
+    assert_eq!(user.show(&user.load()), "");
+    user.write(
+        "home/.config/spile/servers.json",
+        r#"{"import": ["codex", "vscode", "cursor", "claude-desktop", "unknown"]}"#,
+    );
+    insta::assert_snapshot!(user.show(&user.load()));
+}
+
+#[test]
+fn problems_name_the_file_and_the_server() {
+    let user = User::new(&[
+        ("home/.claude.json", "{ not json"),
+        ("project/.mcp.json", r#"{"mcpServers": {"a-b": {"command": "x"}, "bad": {"url": "https://a"}}}"#),
+        (
+            "home/.config/spile/servers.json",
+            r#"{"mcpServers": {"a.b": {"command": "y"}, "bad": {"command": "z"}}}"#,
+        ),
+    ]);
+    insta::assert_snapshot!(user.show(&user.load()));
+}
+
+#[test]
+fn a_file_for_this_run_must_exist() {
+    let user = User::new(&[]);
+    let error = user.places().load(&[user.path("none.json")]).unwrap_err();
+    assert_eq!(user.normalize(&error.to_string()), "`/none.json` not found");
+}
+
+#[test]
+fn a_settings_folder_at_home_belongs_to_the_user() {
+    let user = User::new(&[("home/.claude/settings.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#)]);
+    let mut places = user.places();
+    places.current_dir = user.path("home");
+    let configuration = places.load(&[]).expect("no file was named");
+    assert_eq!(user.show(&configuration), "a · user /home/.claude/settings.json\n  stdio \"x\" []\n");
+}
+
+#[test]
+fn variables_are_replaced_when_a_server_starts() {
+    let user = User::new(&[
+        (
+            "project/.mcp.json",
+            r#"{"mcpServers": {
+              "local": {"command": "${BIN:-node}", "args": ["${HERE}"], "env": {"T": "${TOKEN}"}},
+              "remote": {"type": "http", "url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+              "socket": {"type": "ws", "url": "https://a/ws"},
+              "wrong": {"type": "sse", "url": "ws://a"},
+              "line": {"type": "http", "url": "https://a", "headers": {"X": "a\u0001b"}},
+              "empty": {"command": "${EMPTY}"}
+            }}"#,
+        ),
+        (
+            "project/.cursor/mcp.json",
+            r#"{"mcpServers": {
+            "cursor": {"command": "${workspaceFolder}/run", "args": ["${userHome}", "${input:key}"], "envFile": ".env"},
+            "no-file": {"command": "a", "envFile": "none.env"}
+        }}"#,
+        ),
+        ("project/.env", "A=1\nexport B='two'\n"),
+        ("home/.config/spile/servers.json", r#"{"import": ["cursor", "codex"]}"#),
+        (
+            "home/.codex/config.toml",
+            "[mcp_servers.codex]\nurl = 'https://c'\nbearer_token_env_var = 'TOKEN'\n\
+            env_http_headers = { A = 'HERE', B = 'UNSET' }\n[mcp_servers.inherits]\ncommand = 'x'\n\
+            env_vars = ['TOKEN', 'UNSET']\n",
+        ),
+    ]);
+    let env = [
+        ("TOKEN", "s3cret\n"),
+        ("HERE", "x y"),
+        ("HOST", "example.com"),
+        ("EMPTY", " "),
+        ("SPILE_INPUT_KEY", "typed"),
+    ];
+    let configuration = user.load();
+    let shown: Vec<String> = configuration
+        .servers
+        .iter()
+        .map(|server| {
+            let resolved = resolve(server, &env, &user.path("home"));
+            format!("{}: {}", server.name, resolved.unwrap_or_else(|error| format!("error: {error}")))
+        })
+        .collect();
+    insta::assert_snapshot!(user.normalize(&shown.join("\n")));
+}
+
+#[test]
+fn a_variable_that_is_not_set_stops_the_server_and_names_the_field() {
+    let user = User::new(&[(
+        "project/.mcp.json",
+        r#"{"mcpServers": {"a": {"command": "x", "env": {"T": "${TOKEN}"}}}}"#,
+    )]);
+    let configuration = user.load();
+    let error = resolve(&configuration.servers[0], &[], &user.path("home")).unwrap_err();
+    assert_eq!(
+        error,
+        "env.T: the environment variable `TOKEN` is not set; set it, or write `${TOKEN:-default}`"
+    );
+}

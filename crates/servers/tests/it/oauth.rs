@@ -1,0 +1,341 @@
+//! Signing in at an authorization server, and keeping its tokens, over real HTTP.
+
+use std::sync::{Arc, Mutex};
+
+use json::Json;
+use outbound::OutboundOptions;
+use ring::digest;
+use servers::config::OAuthSettings;
+use servers::decisions::Permission;
+use servers::manager::state::Status;
+use servers::manager::{CallError, Manager, ManagerHost};
+use servers::oauth::{Challenge, CredentialStore, LoginError, PendingLogin, TokenError, resource_of};
+use spile_core::Platform;
+use url::Url;
+
+use crate::authority::{Authority, get, location};
+use crate::harness::User;
+use crate::manager::options;
+
+/// Time stands still unless a test moves it; randomness counts.
+#[derive(Default)]
+struct TestPlatform {
+    now_ms: Mutex<u64>,
+    drawn: Mutex<u64>,
+}
+
+impl Platform for TestPlatform {
+    fn now_ms(&self) -> u64 {
+        *self.now_ms.lock().expect("no panic")
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        let mut drawn = self.drawn.lock().expect("no panic");
+        *drawn += 1;
+        let seed = digest::digest(&digest::SHA256, &drawn.to_be_bytes());
+        bytes.iter_mut().zip(seed.as_ref().iter().cycle()).for_each(|(byte, random)| *byte = *random);
+    }
+}
+
+struct Setup {
+    user: User,
+    authority: Arc<Authority>,
+    platform: Arc<TestPlatform>,
+}
+
+impl Setup {
+    async fn new() -> Self {
+        Self { user: User::new(&[]), authority: Authority::start().await, platform: Arc::default() }
+    }
+
+    /// The store of one process.
+    fn store(&self) -> CredentialStore {
+        let folder = self.user.path("home/state/oauth");
+        CredentialStore::new(folder, self.platform.clone(), OutboundOptions::default())
+    }
+
+    fn resource(&self) -> String {
+        resource_of(&self.authority.server())
+    }
+
+    async fn start(
+        &self,
+        challenge: Option<&Challenge>,
+        settings: &OAuthSettings,
+    ) -> Result<PendingLogin, LoginError> {
+        PendingLogin::start(&self.authority.server(), challenge, settings, None, &self.store()).await
+    }
+
+    /// Signs in with a browser that follows the redirect.
+    async fn sign_in(
+        &self,
+        challenge: Option<&Challenge>,
+        settings: &OAuthSettings,
+    ) -> Result<(), LoginError> {
+        let login = self.start(challenge, settings).await?;
+        let back = location(&get(login.url()).await);
+        let browser = tokio::spawn(async move { get(&back).await });
+        let server = self.authority.server();
+        login.finish(&server, async || std::future::pending().await, &self.store()).await?;
+        assert!(browser.await.expect("no panic").contains("You are signed in"));
+        Ok(())
+    }
+
+    fn pass_time(&self, ms: u64) {
+        *self.platform.now_ms.lock().expect("no panic") += ms;
+    }
+}
+
+fn challenge(error: &str, scope: &str) -> Challenge {
+    Challenge::parse(&format!(r#"Bearer error="{error}", scope="{scope}""#)).expect("a challenge")
+}
+
+#[tokio::test]
+async fn a_user_signs_in_and_the_token_is_kept_for_this_user_only() {
+    let setup = Setup::new().await;
+    assert_eq!(setup.store().access_token(&setup.resource(), None).await.expect("no error"), None);
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    assert_eq!(
+        setup.authority.log(),
+        ["register", r#"authorize scope=Some("read") resource=/mcp"#, "authorization_code"]
+    );
+    let token = setup.store().access_token(&setup.resource(), None).await.expect("no error");
+    assert_eq!(token.as_deref(), Some("access-3"));
+    #[cfg(unix)]
+    for entry in std::fs::read_dir(setup.user.path("home/state/oauth")).expect("a folder") {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = entry.expect("an entry").metadata().expect("metadata").permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+    }
+    // The next sign-in uses the same registration.
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    assert_eq!(
+        setup.authority.log().first().map(String::as_str),
+        Some(r#"authorize scope=Some("read") resource=/mcp"#)
+    );
+    assert!(setup.store().remove(&setup.resource()).expect("removed"));
+    assert!(!setup.store().remove(&setup.resource()).expect("nothing is left"));
+    assert_eq!(setup.store().access_token(&setup.resource(), None).await.expect("no error"), None);
+}
+
+#[tokio::test]
+async fn a_redirect_can_be_pasted() {
+    let setup = Setup::new().await;
+    let login = setup.start(None, &OAuthSettings::default()).await.expect("it starts");
+    let back = location(&get(login.url()).await);
+    let mut lines =
+        vec![back.to_string(), "https://example.com/?code=x&state=wrong".to_owned(), "nonsense".to_owned()];
+    let server = setup.authority.server();
+    login.finish(&server, async || lines.pop(), &setup.store()).await.expect("signed in");
+    assert!(setup.store().access_token(&setup.resource(), None).await.expect("no error").is_some());
+}
+
+#[tokio::test]
+async fn redirects_that_do_not_belong_here_are_refused() {
+    let setup = Setup::new().await;
+    let server = setup.authority.server();
+    for (change, expected) in [
+        (("iss", "https://evil.test"), "it comes from another authorization server"),
+        (("iss", ""), "it does not name the authorization server"),
+        (("code", ""), "it has no code"),
+    ] {
+        let login = setup.start(None, &OAuthSettings::default()).await.expect("it starts");
+        let back = location(&get(login.url()).await);
+        let mut changed = back.clone();
+        changed.query_pairs_mut().clear().extend_pairs(back.query_pairs().filter_map(|(key, value)| match (
+            key == change.0,
+            change.1,
+        ) {
+            (true, "") => None,
+            (true, new) => Some((key.into_owned(), new.to_owned())),
+            (false, _) => Some((key.into_owned(), value.into_owned())),
+        }));
+        let error =
+            login.finish(&server, async || Some(changed.to_string()), &setup.store()).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("the redirect is not valid: {expected}"));
+    }
+    let login = setup.start(None, &OAuthSettings::default()).await.expect("it starts");
+    let mut back = location(&get(login.url()).await);
+    back.query_pairs_mut().append_pair("error", "access_denied").append_pair("error_description", "not you");
+    let error = login.finish(&server, async || Some(back.to_string()), &setup.store()).await.unwrap_err();
+    assert_eq!(error.to_string(), "you were not signed in: access_denied (not you)");
+    assert_eq!(setup.store().access_token(&setup.resource(), None).await.expect("no error"), None);
+}
+
+#[tokio::test]
+async fn an_expired_token_is_refreshed_and_a_refused_refresh_asks_the_user() {
+    let setup = Setup::new().await;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    let (store, resource) = (setup.store(), setup.resource());
+    setup.authority.log();
+    setup.pass_time(3_600_000 - 30_001);
+    assert_eq!(store.access_token(&resource, None).await.expect("no error").as_deref(), Some("access-3"));
+    setup.pass_time(1);
+    assert_eq!(store.access_token(&resource, None).await.expect("no error").as_deref(), Some("access-5"));
+    // A token that the server rejects is replaced, whatever its time.
+    let token = store.access_token(&resource, Some("access-5")).await.expect("no error");
+    assert_eq!(token.as_deref(), Some("access-7"));
+    // The authorization server is down: the refresh token is still there afterwards.
+    setup.pass_time(4_000_000);
+    setup.authority.token_failures.lock().expect("no panic").push(503);
+    let error = store.access_token(&resource, None).await.unwrap_err();
+    assert!(matches!(error, TokenError::NoToken { status: 503 }), "{error}");
+    assert_eq!(store.access_token(&resource, None).await.expect("no error").as_deref(), Some("access-9"));
+    // Revoked.
+    *setup.authority.refresh_token.lock().expect("no panic") = None;
+    setup.pass_time(4_000_000);
+    assert_eq!(store.access_token(&resource, None).await.expect("no error"), None);
+    assert_eq!(store.access_token(&resource, None).await.expect("no error"), None);
+    assert_eq!(setup.authority.log().iter().filter(|line| *line == "refresh refused").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotating_refresh_token_is_used_once_whoever_asks() {
+    let setup = Setup::new().await;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    setup.authority.log();
+    // Three stores are what three processes have: they share nothing but the files.
+    let stores = [setup.store(), setup.store(), setup.store()];
+    for round in 0..12 {
+        setup.pass_time(4_000_000);
+        let mut tasks = tokio::task::JoinSet::new();
+        for store in stores.iter().cycle().take(9) {
+            let (store, resource) = (store.clone(), setup.resource());
+            tasks.spawn(async move { store.access_token(&resource, None).await });
+        }
+        let tokens: Vec<Option<String>> =
+            tasks.join_all().await.into_iter().map(|token| token.expect("no error")).collect();
+        assert!(tokens[0].is_some() && tokens.iter().all(|token| *token == tokens[0]), "{round}: {tokens:?}");
+    }
+    assert_eq!(setup.authority.log(), vec!["refresh_token"; 12]);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_lose_a_refresh() {
+    let setup = Setup::new().await;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    setup.pass_time(4_000_000);
+    let store = setup.store();
+    {
+        let resource = setup.resource();
+        let asking = store.access_token(&resource, None);
+        tokio::pin!(asking);
+        // The refresh starts, and then nobody waits for it any more.
+        assert!(futures_poll_once(asking.as_mut()).await.is_none());
+    }
+    let token = store.access_token(&setup.resource(), None).await.expect("no error");
+    assert!(token.is_some());
+    assert!(!setup.authority.log().contains(&"refresh refused".to_owned()));
+}
+
+async fn futures_poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    let mut future = Some(future);
+    std::future::poll_fn(move |context| {
+        let polled = future.take().map(|future| future.poll(context));
+        std::task::Poll::Ready(match polled {
+            Some(std::task::Poll::Ready(output)) => Some(output),
+            Some(std::task::Poll::Pending) | None => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn more_scopes_do_not_lose_those_that_were_granted() {
+    let setup = Setup::new().await;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    setup.authority.log();
+    setup
+        .sign_in(Some(&challenge("insufficient_scope", "write")), &OAuthSettings::default())
+        .await
+        .expect("signed in");
+    assert_eq!(setup.authority.log()[0], r#"authorize scope=Some("write read") resource=/mcp"#);
+    // Scopes of the entry are the ones that are asked for.
+    let pinned = OAuthSettings { scopes: Some(vec!["only".to_owned()]), ..OAuthSettings::default() };
+    setup.sign_in(Some(&challenge("invalid_token", "write")), &pinned).await.expect("signed in");
+    assert_eq!(setup.authority.log()[0], r#"authorize scope=Some("only") resource=/mcp"#);
+}
+
+#[tokio::test]
+async fn hostile_or_broken_documents_end_the_sign_in() {
+    for (member, value, expected) in [
+        ("resource", Some(r#""https://other.test/mcp""#), "the metadata is for `https://other.test/mcp`"),
+        ("authorization_servers", Some(r#"["http://login.test"]"#), "does not use https:"),
+        ("authorization_servers", None, "`authorization_servers` is missing"),
+        ("issuer", Some(r#""https://evil.test""#), "calls itself `https://evil.test`"),
+        ("code_challenge_methods_supported", None, "does not support PKCE"),
+        ("token_endpoint", Some(r#""http://evil.test/token""#), "does not use https:"),
+        ("registration_endpoint", None, "does not register clients itself"),
+    ] {
+        let setup = Setup::new().await;
+        setup.authority.change(member, value);
+        let error = setup.start(None, &OAuthSettings::default()).await.err().expect("an error");
+        assert!(error.to_string().contains(expected), "{member}: {error}");
+        assert!(setup.authority.log().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_registered_already_needs_no_registration() {
+    let setup = Setup::new().await;
+    setup.authority.change("registration_endpoint", None);
+    let settings = OAuthSettings { client_id: Some("mine".to_owned()), ..OAuthSettings::default() };
+    setup.sign_in(None, &settings).await.expect("signed in");
+    assert!(!setup.authority.log().contains(&"register".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
+    let setup = Setup::new().await;
+    *setup.authority.has_resource_metadata.lock().expect("no panic") = false;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    assert_eq!(setup.authority.log()[1], "authorize scope=None resource=/mcp");
+}
+
+/// The tokens of a store, for a manager.
+struct TokenHost {
+    store: CredentialStore,
+}
+
+impl ManagerHost for TokenHost {
+    fn env(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn access_token(
+        &self,
+        url: &Url,
+        rejected: Option<String>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Option<String>> + Send>> {
+        let store = self.store.clone();
+        let resource = resource_of(url);
+        Box::pin(async move { store.access_token(&resource, rejected.as_deref()).await.ok().flatten() })
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
+    let setup = Setup::new().await;
+    let entry = format!(r#"{{"mcpServers": {{"guarded": {{"url": "{}"}}}}}}"#, setup.authority.server());
+    setup.user.write("home/.config/spile/servers.json", &entry);
+    let server = setup.user.load().servers.remove(0);
+    let host = Arc::new(TokenHost { store: setup.store() });
+    let manager = Manager::start([(server, Permission::Allowed)], options(), host);
+    manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
+    let params = || Json::parse(r#"{"name":"whoami","arguments":{}}"#).expect("JSON");
+    let call = || manager.request("guarded", wire::method::Method::ToolsCall, params(), None);
+    assert!(matches!(call().await, Err(CallError::NeedsAuth { .. })));
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    manager.signed_in("guarded").await.expect("it is there");
+    manager.wait_for("guarded", Status::Connected).await.expect("it is there");
+    assert!(call().await.expect("a result").as_str().contains("you"));
+    // The server forgets the token: the next call refreshes it, and nobody notices.
+    setup.authority.access_tokens.lock().expect("no panic").clear();
+    assert!(call().await.expect("a result").as_str().contains("you"));
+    // It forgets both: the user must sign in again.
+    setup.authority.access_tokens.lock().expect("no panic").clear();
+    *setup.authority.refresh_token.lock().expect("no panic") = None;
+    assert!(matches!(call().await, Err(CallError::NeedsAuth { .. })));
+    manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
+    manager.close().await;
+}

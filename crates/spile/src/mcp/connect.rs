@@ -1,0 +1,292 @@
+//! Commands that connect to configured servers: all of them at once, each with one attempt.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use contract::humanize::{group_digits, pluralize};
+use contract::tokens;
+use host::SystemPlatform;
+use json::Json;
+use json::write::ObjectWriter;
+use servers::config::ConfiguredServer;
+use servers::decisions::Permission;
+use servers::manager::state::{RetryPolicy, Status};
+use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerStatus};
+use servers::oauth::{CredentialStore, resource_of};
+use url::Url;
+
+use super::context::ServerContext;
+use super::show::{self, notice};
+use super::{ConfigArgs, GetArgs, ListArgs};
+use crate::client::output_style::OutputStyle;
+use crate::keys;
+use crate::layout::{ColumnFit, Table, render_record};
+use crate::report::print;
+use crate::sanitize;
+
+#[derive(Debug, Args)]
+pub struct ToolsArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RetryArgs {
+    /// The server's name
+    name: String,
+}
+
+/// The exit code where a server cannot be reached, as for the client commands.
+const UNREACHABLE: u8 = 3;
+
+/// Model instructions longer than this cost every turn of a conversation.
+const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
+
+/// This process: its environment, and the tokens of its user.
+pub(crate) struct ProcessHost {
+    home: Option<PathBuf>,
+    credentials: Option<CredentialStore>,
+}
+
+impl ProcessHost {
+    pub(crate) fn new(context: &ServerContext) -> Self {
+        Self { home: context.home().map(PathBuf::from), credentials: credential_store() }
+    }
+}
+
+/// The tokens of this user: `spile/oauth` in their state folder.
+pub(crate) fn credential_store() -> Option<CredentialStore> {
+    let folder = keys::state_folder()?.join("oauth");
+    let platform = Arc::new(SystemPlatform::default());
+    Some(CredentialStore::new(folder, platform, outbound::OutboundOptions::default()))
+}
+
+impl ManagerHost for ProcessHost {
+    fn env(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        self.home.clone()
+    }
+
+    fn access_token(
+        &self,
+        url: &Url,
+        rejected: Option<String>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Option<String>> + Send>> {
+        let (store, resource) = (self.credentials.clone(), resource_of(url));
+        Box::pin(async move {
+            let token = store?.access_token(&resource, rejected.as_deref()).await;
+            token.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot refresh the token");
+                None
+            })
+        })
+    }
+
+    fn on_event(&self, server: &str, event: &upstream::ConnectionEvent) {
+        tracing::debug!(server, ?event);
+    }
+
+    fn on_status(&self, server: &str, status: &ServerStatus) {
+        tracing::debug!(server, status = status.status.name());
+    }
+}
+
+/// Connects to these servers, runs `then`, and closes every connection.
+fn with_manager<T>(
+    context: &ServerContext,
+    servers: Vec<ConfiguredServer>,
+    then: impl AsyncFnOnce(&Manager) -> T,
+) -> anyhow::Result<T> {
+    crate::serve::start_client_logging(0);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    let permitted: Vec<(ConfiguredServer, Permission)> = servers
+        .into_iter()
+        .map(|server| {
+            let permission = context.permission(&server);
+            (server, permission)
+        })
+        .collect();
+    let host = Arc::new(ProcessHost::new(context));
+    let options = ManagerOptions {
+        // A command reports what it finds; only a program that stays has a reason to try again.
+        retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
+        ..ManagerOptions::default()
+    };
+    Ok(runtime.block_on(async {
+        let manager = Manager::start(permitted, options, host);
+        let settled = tokio::time::timeout(Duration::from_secs(60), manager.settled());
+        tokio::select! {
+            _ = settled => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        let result = then(&manager).await;
+        manager.close().await;
+        result
+    }))
+}
+
+pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<ExitCode> {
+    let servers = context.configuration.servers.clone();
+    let statuses = with_manager(context, servers, async |manager: &Manager| {
+        let registry = manager.registry();
+        let cost = |server: &str| {
+            let own = registry.tools().filter(|tool| &*tool.server == server);
+            own.map(|tool| tokens::estimate(tool.definition.as_str())).sum::<usize>()
+        };
+        let statuses = manager.statuses();
+        statuses.into_iter().map(|status| (cost(&status.name), status)).collect::<Vec<_>>()
+    })?;
+    if args.json {
+        let json = Json::object(|out| {
+            out.array("servers", &statuses, |out, (cost, status)| write_status(out, *cost, status));
+        });
+        print(&format!("{json}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    show::print_problems(context);
+    let mut table = Table::new(&["server", "layer", "status", "tools", "tokens", "server or reason"])
+        .fit(0, ColumnFit::Keep)
+        .align_right(3)
+        .align_right(4)
+        .fit(5, ColumnFit::Wrap);
+    for (cost, status) in &statuses {
+        let layer = context.configuration.find(&status.name).map_or("", |found| found.source.layer.name());
+        let detail = status.error.as_deref().or(status.server.as_deref()).unwrap_or_default();
+        let detail = detail.lines().next().unwrap_or_default();
+        let (tools, cost) = (status.tools.to_string(), group_digits(*cost as u64));
+        let cells = [&status.name, layer, status.status.name(), &tools, &cost, detail];
+        table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
+    }
+    print(&table.render(&OutputStyle::stdout(), 0))?;
+    for (_, status) in &statuses {
+        warn_about_instructions(status);
+        if status.status == Status::NeedsAuth {
+            notice(&format!("sign in with `spile login {}`", status.name));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn warn_about_instructions(status: &ServerStatus) {
+    let bytes = status.instructions.as_ref().map_or(0, String::len);
+    if bytes > INSTRUCTIONS_BYTES_MAX {
+        notice(&format!(
+            "warning: the instructions of `{}` have {bytes} bytes; clients cut them at {INSTRUCTIONS_BYTES_MAX}",
+            status.name
+        ));
+    }
+}
+
+fn write_status(out: &mut Vec<u8>, cost: usize, status: &ServerStatus) {
+    let mut object = ObjectWriter::new(out);
+    object.str("name", &status.name).str("status", status.status.name());
+    object.maybe_str("error", status.error.as_deref()).maybe_str("server", status.server.as_deref());
+    object.int("tools", status.tools as i64).int("prompts", status.prompts as i64);
+    object.int("resources", status.resources as i64).int("toolTokens", cost as i64);
+    let instructions = status.instructions.as_deref().map_or(0, tokens::estimate);
+    object.int("instructionTokens", instructions as i64);
+    object.array("stderr", &status.stderr, |out, line| json::write::string(out, line));
+    object.end();
+}
+
+/// `spile mcp get --connect` and `spile mcp retry`
+pub(super) fn get(context: &ServerContext, args: &GetArgs) -> anyhow::Result<ExitCode> {
+    let server = context.find(&args.name)?;
+    connect_one(context, server, args.json, true)
+}
+
+pub(super) fn retry(args: &RetryArgs) -> anyhow::Result<ExitCode> {
+    let context = ServerContext::load(&[])?;
+    let server = context.find(&args.name)?;
+    connect_one(&context, server, false, false)
+}
+
+fn connect_one(
+    context: &ServerContext,
+    server: &ConfiguredServer,
+    json: bool,
+    with_details: bool,
+) -> anyhow::Result<ExitCode> {
+    let status =
+        with_manager(context, vec![server.clone()], async |manager: &Manager| manager.status(&server.name))?;
+    let status = status.context("the server is not known any more")?;
+    if json {
+        let mut out = Vec::new();
+        write_status(&mut out, 0, &status);
+        print(&format!("{}\n", Json::from_written_bytes(out)))?;
+    } else {
+        let mut rows = if with_details { show::details(context, server) } else { Vec::new() };
+        let mut row = |name: &str, value: &str| {
+            let first = value.lines().next().unwrap_or_default();
+            rows.push((name.to_owned(), sanitize::escape_line(first).into_owned()));
+        };
+        row("connection", status.status.name());
+        status.error.iter().for_each(|error| row("reason", error));
+        status.server.iter().for_each(|server| row("answers as", server));
+        if status.status == Status::Connected {
+            let counts = [(status.tools, "tool"), (status.prompts, "prompt"), (status.resources, "resource")];
+            let counts: Vec<String> = counts.iter().map(|(count, of)| pluralize(*count as u64, of)).collect();
+            row("offers", &counts.join(", "));
+        }
+        status.stderr.iter().for_each(|line| row("stderr", line));
+        print(&render_record(&rows, &OutputStyle::stdout(), 0))?;
+        warn_about_instructions(&status);
+        if status.status == Status::NeedsAuth {
+            notice(&format!("sign in with `spile login {}`", server.name));
+        } else if let Some((_, help)) = super::refusal(server, context.permission(server)) {
+            notice(&help);
+        }
+    }
+    Ok(match status.status {
+        Status::Connected => ExitCode::SUCCESS,
+        _ => ExitCode::from(UNREACHABLE),
+    })
+}
+
+/// `spile mcp tools`: the registry of all servers.
+pub(super) fn tools(args: &ToolsArgs) -> anyhow::Result<ExitCode> {
+    let context = ServerContext::load(&args.config.files)?;
+    let servers = context.configuration.servers.clone();
+    let (registry, statuses) =
+        with_manager(&context, servers, async |manager: &Manager| (manager.registry(), manager.statuses()))?;
+    if args.json {
+        let json = Json::object(|out| {
+            out.array("tools", registry.tools(), |out, tool| {
+                out.extend_from_slice(tool.definition.as_str().as_bytes());
+            });
+        });
+        print(&format!("{json}\n"))?;
+    } else {
+        let mut table = Table::new(&["tool", "tokens", "description"])
+            .fit(0, ColumnFit::Keep)
+            .align_right(1)
+            .fit(2, ColumnFit::Wrap);
+        for tool in registry.tools() {
+            let doc = tool.definition.to_doc();
+            let description = doc.root().get("description").and_then(|text| text.str()).unwrap_or_default();
+            let first = description.lines().next().unwrap_or_default();
+            let cost = group_digits(tokens::estimate(tool.definition.as_str()) as u64);
+            let cells = [tool.public_name.as_str(), &cost, first];
+            table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
+        }
+        print(&table.render(&OutputStyle::stdout(), 0))?;
+    }
+    for status in statuses.iter().filter(|status| status.status != Status::Connected) {
+        let reason = status.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default();
+        notice(&format!("`{}`: {}: {reason}", status.name, status.status.name()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
