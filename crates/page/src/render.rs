@@ -1,5 +1,6 @@
 //! The document: one function for each section.
 
+use json::Json;
 use spile_core::calendar::DateTime;
 use spile_core::{Prompt, Resource, ResourceTemplate, TaskSupport, Tool};
 
@@ -98,14 +99,11 @@ fn server_heading(html: &mut HtmlWriter, server: &ServerView<'_>, heading: &'sta
         server.health,
     );
     let resources = server.resources.len() + server.resource_templates.len();
-    for text in [
-        plural(server.tools.len(), "tool"),
-        plural(resources, "resource"),
-        plural(server.prompts.len(), "prompt"),
-        format!("up {}", duration(server.uptime_ms)),
-    ] {
-        html.markup(" ").element("span", &[], text);
+    let counts = [(server.tools.len(), "tool"), (resources, "resource"), (server.prompts.len(), "prompt")];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        html.markup(" ").element("span", &[], plural(count, what));
     }
+    html.markup(" ").element("span", &[], format!("up {}", duration(server.uptime_ms)));
     html.markup(" ").open("span", &[("data-live", "calls")]);
     html.display(plural_u64(server.calls_total, "call")).close("span").close("p").markup("\n");
     if let Some(text) = server.instructions {
@@ -181,7 +179,10 @@ fn connect(html: &mut HtmlWriter, server: &ServerView<'_>, section: &Section, re
         let open: &[(&str, &str)] = if index == 0 { &[("open", "")] } else { &[] };
         html.open("details", open).markup("<summary>").text(snippet.client);
         html.markup(" ").element("span", &[("class", "hint")], snippet.place).markup("</summary>\n");
-        html.element("pre", &[("class", "copy"), ("tabindex", "0")], &snippet.text).markup("</details>\n");
+        // Settings are easier to read, and to merge, with one member on a line.
+        let text =
+            Json::parse(&snippet.text).map_or_else(|_| snippet.text.clone(), |json| schema::pretty(&json));
+        html.element("pre", &[("class", "copy"), ("tabindex", "0")], text).markup("</details>\n");
     }
     html.markup("</section>\n");
 }
@@ -340,7 +341,7 @@ fn calls(html: &mut HtmlWriter, server: &ServerView<'_>, section: &Section) {
         .markup(" UTC, newest first.</p>\n");
     html.markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Recent calls\"><table>\n");
     html.markup("<thead><tr><th scope=\"col\">Time (UTC)</th><th scope=\"col\">Item</th><th scope=\"col\">Outcome</th>");
-    html.markup("<th scope=\"col\" class=\"number\">Time</th><th scope=\"col\" class=\"number\">Response</th></tr></thead>\n");
+    html.markup("<th scope=\"col\" class=\"number\">Duration</th><th scope=\"col\" class=\"number\">Response</th></tr></thead>\n");
     html.markup("<tbody data-live=\"recent\">\n");
     if server.recent_calls.is_empty() {
         html.markup("<tr><td colspan=\"5\" class=\"none\">No calls yet.</td></tr>\n");

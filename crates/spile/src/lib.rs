@@ -12,6 +12,7 @@ pub mod keys;
 mod layout;
 pub mod lock;
 mod log_writer;
+pub mod new;
 mod notice;
 pub mod pack;
 mod progress;
@@ -24,6 +25,7 @@ mod server_state;
 mod settings;
 #[cfg(unix)]
 mod socket_path;
+pub mod testing;
 
 pub use report::{print, print_diagnostics, print_usage};
 

@@ -9,13 +9,14 @@ mod signals;
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
+use contract::source::SourceLocation;
 use host::{
     CallObserver, CallObservers, Config, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource,
 };
@@ -129,6 +130,12 @@ impl Service {
             state: build.state.clone(),
             ..Self::new(&build.name, &build.version, build.provider.clone())
         }
+    }
+
+    /// The files that its data is in, as far as they are known.
+    pub(crate) fn source_files(&self) -> Vec<PathBuf> {
+        let locations = self.watched.iter().flat_map(WatchedProject::locations);
+        locations.map(|SourceLocation::File(path)| path.clone()).collect()
     }
 
     pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {

@@ -41,7 +41,7 @@ fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn matches(expected: &str, got: &str) -> bool {
+pub(crate) fn matches(expected: &str, got: &str) -> bool {
     let (expected, got) = (collapse_whitespace(expected), collapse_whitespace(got));
     let mut rest = got.as_str();
     let mut pieces = expected.split('…').map(str::trim).peekable();
