@@ -25,6 +25,8 @@ const INSPECTOR: &str = "2.12.0";
 /// Our client is tested against servers that use these packages.
 const TYPESCRIPT_SERVER_2: &str = "2.4.0";
 const TYPESCRIPT_SERVER_2_ON_NODE: &str = "2.1.2";
+/// Checks the types that `spile new` writes.
+const TYPESCRIPT: &str = "5.9.3";
 const PYTHON_SDK: &str = "mcp==2.3.0";
 /// Most existing servers use it, and only this one supports WebSocket.
 const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
@@ -69,6 +71,7 @@ pub fn run() -> Result<()> {
         CachePart { name: "node", stamp: node_package_json()?, make: make_node },
         CachePart { name: "conformance-0.1.16", stamp: stable.to_owned(), make: make_stable_suite },
         CachePart { name: "inspector", stamp: INSPECTOR.to_owned(), make: make_inspector },
+        CachePart { name: "typescript", stamp: TYPESCRIPT.to_owned(), make: make_typescript },
         CachePart { name: "venv", stamp: PYTHON_SDK.to_owned(), make: make_venv },
         CachePart { name: "ts2-servers", stamp: ts2_servers_package_json(), make: make_ts2_servers },
         CachePart { name: "venv-1", stamp: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
@@ -135,6 +138,11 @@ fn make_inspector(cache: &Cache, folder: &Path) -> Result<()> {
 fn make_ts2_servers(cache: &Cache, folder: &Path) -> Result<()> {
     fs::write(folder.join("package.json"), ts2_servers_package_json())?;
     npm_install(cache, folder, "servers with the TypeScript SDK 2")
+}
+
+fn make_typescript(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(folder.join("package.json"), package_json(&[("typescript", TYPESCRIPT)]))?;
+    npm_install(cache, folder, "the TypeScript compiler")
 }
 
 fn ts2_servers_package_json() -> String {

@@ -18,6 +18,7 @@ mod input_requests;
 mod input_responses;
 mod nested_calls;
 mod observer;
+mod offered_catalog;
 mod outgoing_queue;
 mod panic_guard;
 mod pipeline;
@@ -42,7 +43,8 @@ pub use http_reply::{
     SessionHeaders, WaitingReply,
 };
 pub use in_flight::{BatchInFlight, InFlight, OutgoingMessage, PendingResponse, SubscriptionStream};
-pub use observer::{CallObserver, CallRecord, CallStatus, PolicyRecord};
+pub use observer::{CallObserver, CallObservers, CallRecord, CallStatus, PolicyRecord};
+pub use offered_catalog::OfferedCatalog;
 pub use outgoing_queue::OutgoingQueue;
 pub use platform::SystemPlatform;
 pub use registry::{Registry, UnservedItem};

@@ -17,11 +17,22 @@ pub trait CallObserver: Send + Sync {
     fn on_call_finished(&self, record: &CallRecord<'_>);
 }
 
+/// Several observers of one server, in this order.
+pub struct CallObservers(pub Vec<Arc<dyn CallObserver>>);
+
+impl CallObserver for CallObservers {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        self.0.iter().for_each(|observer| observer.on_call_finished(record));
+    }
+}
+
 /// A finished call.
 pub struct CallRecord<'a> {
     pub call: &'a Call,
     pub identity: &'a CallerIdentity,
     pub status: CallStatus<'a>,
+    /// Milliseconds since 1970.
+    pub started_ms: u64,
     pub duration_ms: u64,
     /// Size of the encoded response; 0 for a nested call.
     pub response_bytes: usize,
@@ -116,6 +127,7 @@ impl CallObservation {
             call: &self.call,
             identity: &self.identity,
             status,
+            started_ms: self.started_ms,
             duration_ms,
             response_bytes: bytes,
             round: self.round,

@@ -226,6 +226,11 @@ impl Server {
         self.source_health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Milliseconds since 1970, by the server's clock.
+    pub fn now_ms(&self) -> u64 {
+        self.platform.now_ms()
+    }
+
     /// Reports every call to `observer` from now on. A server has at most one observer.
     pub fn set_observer(&self, observer: Arc<dyn CallObserver>) {
         if self.observer.set(observer).is_err() {

@@ -11,6 +11,7 @@ use contract::humanize::join_truncated;
 use contract::names;
 use json::Json;
 use json::write::ObjectWriter;
+use page::ConnectSnippet;
 
 use crate::client::output_style::OutputStyle;
 use crate::layout;
@@ -80,6 +81,8 @@ pub(crate) struct ListenAddresses {
     pub(crate) socket: Option<PathBuf>,
     /// Whether the address needs TLS.
     pub(crate) is_tls: bool,
+    /// Whether a browser can open it.
+    pub(crate) has_page: bool,
 }
 
 impl ListenAddresses {
@@ -104,7 +107,15 @@ fn network_banner(
             (Some(bound), socket) => {
                 write_summary(&mut out, summary, &format!("{}://{bound}{path}", addresses.scheme("http")));
                 let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
-                let _ = writeln!(out, "  WebSocket: {}://{bound}{path}{socket}", addresses.scheme("ws"));
+                // One page for all servers.
+                let page = match addresses.has_page && index == 0 {
+                    true => {
+                        format!(" · page: {}://{}/", addresses.scheme("http"), connectable_address(bound))
+                    }
+                    false => String::new(),
+                };
+                let _ =
+                    writeln!(out, "  WebSocket: {}://{bound}{path}{socket}{page}", addresses.scheme("ws"));
             }
             (None, socket) => write_summary(&mut out, summary, &socket.unwrap_or_default()),
         }
@@ -134,28 +145,62 @@ fn network_banner(
 
 /// The path of a server; a single one has the short path.
 fn server_path(summary: &ServerSummary, is_single: bool) -> String {
-    if is_single { "/mcp".to_owned() } else { format!("/mcp/{}", percent_encode(&summary.name)) }
+    transport::http::server_path(&summary.name, is_single)
 }
 
 fn write_url_instructions(out: &mut String, summary: &ServerSummary, url: &str, headers: &[(&str, &str)]) {
-    let options: String =
-        headers.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
-    write_instruction(
-        out,
-        "Claude Code",
-        &format!("claude mcp add --transport http {} {url}{options}", client_name(&summary.name)),
-    );
-    let entry = Json::object(|o| {
+    // The page shows the others.
+    let is_shown = |one: &&ConnectSnippet| matches!(one.client, "Claude Code" | "Cursor" | "VS Code");
+    for snippet in url_snippets(&summary.name, url, headers).iter().filter(is_shown) {
+        write_instruction(out, snippet.client, &snippet.text);
+    }
+    write_instruction(out, "Claude Desktop", &command_entry("mcpServers", summary));
+}
+
+/// How the usual clients connect to a URL.
+pub(crate) fn url_snippets(name: &str, url: &str, headers: &[(&str, &str)]) -> Vec<ConnectSnippet> {
+    let (name, quoted_url) = (client_name(name), shell_quote(url));
+    let options = |flag: &str| -> String {
+        headers.iter().map(|(name, value)| format!(" {flag} '{name}: {value}'")).collect()
+    };
+    let url_entry = Json::object(|o| {
         o.str("url", url);
         write_headers(o, headers);
     });
-    write_instruction(out, "Cursor", &config_entry("mcpServers", &summary.name, &entry));
-    let entry = Json::object(|o| {
+    let typed_entry = Json::object(|o| {
         o.str("type", "http").str("url", url);
         write_headers(o, headers);
     });
-    write_instruction(out, "VS Code", &config_entry("servers", &summary.name, &entry));
-    write_instruction(out, "Claude Desktop", &command_entry("mcpServers", summary));
+    let codex = Json::object(|o| write_headers(o, headers));
+    let codex_headers: String = codex
+        .to_doc()
+        .root()
+        .get("headers")
+        .into_iter()
+        .flat_map(|all| all.members())
+        .map(|(name, value)| format!("http_headers.{} = {}\n", name.raw(), value.raw()))
+        .collect();
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let snippet = |client, place, text| ConnectSnippet { client, place, text };
+    vec![
+        snippet(
+            "Claude Code",
+            "in a shell",
+            format!("claude mcp add --transport http {name} {quoted_url}{}", options("--header")),
+        ),
+        snippet("Cursor", "in .cursor/mcp.json", config_entry("mcpServers", &name, &url_entry)),
+        snippet("VS Code", "in .vscode/mcp.json", config_entry("servers", &name, &typed_entry)),
+        snippet(
+            "Codex",
+            "in ~/.codex/config.toml",
+            format!("[mcp_servers.{name}]\nurl = {}\n{codex_headers}", Json::string(url)),
+        ),
+        snippet(
+            "curl",
+            "in a shell",
+            format!("curl {quoted_url} -H 'Content-Type: application/json'{} -d '{request}'", options("-H")),
+        ),
+    ]
 }
 
 /// A plain pipe leads to a single server and cannot carry a token; HTTP over the socket does both.
@@ -278,21 +323,6 @@ pub(crate) fn client_name(name: &str) -> String {
 /// Whether every client accepts the character in the name of a server.
 pub(crate) fn is_client_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
-}
-
-/// Encodes a name as a segment of a URL path (RFC 3986).
-fn percent_encode(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            byte => {
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
 }
 
 /// The absolute path of this program.

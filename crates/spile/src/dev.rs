@@ -19,7 +19,7 @@ use crate::notice;
 use crate::reload::{BreakingChangePolicy, ReloadEvent, ReloadListener};
 use crate::report::print_diagnostics;
 use crate::sanitize;
-use crate::serve::{ServeArgs, Service, StartNotes, serve_with, start_logging};
+use crate::serve::{ServeArgs, ServeHooks, Service, StartNotes, serve_with, start_logging};
 use crate::settings;
 
 /// The default port. If it is in use, perhaps by another `spile dev`, the next ones are tried.
@@ -44,15 +44,12 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let args = with_default_address(args)?;
     // The author sees everything.
     let notes = StartNotes { diagnostics, about_data: None };
-    serve_with(vec![service], Vec::new(), notes, &args, |servers| {
-        for server in servers {
-            server.set_observer(Arc::new(CallLogger { sensitive_names: sensitive_names.clone() }));
-        }
-        let listener: ReloadListener = Arc::new(move |server: &Server, event: &ReloadEvent<'_>| {
-            report_reload(server, event, &sensitive_names);
-        });
-        (BreakingChangePolicy::ServeNew, listener)
-    })?;
+    let on_call: Arc<dyn CallObserver> = Arc::new(CallLogger { sensitive_names: sensitive_names.clone() });
+    let on_reload: ReloadListener = Arc::new(move |server: &Server, event: &ReloadEvent<'_>| {
+        report_reload(server, event, &sensitive_names);
+    });
+    let hooks = ServeHooks { breaking: BreakingChangePolicy::ServeNew, on_reload, on_call: Some(on_call) };
+    serve_with(vec![service], Vec::new(), notes, &args, hooks)?;
     Ok(ExitCode::SUCCESS)
 }
 

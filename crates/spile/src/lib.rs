@@ -16,6 +16,7 @@ mod layout;
 pub mod lock;
 mod log_writer;
 pub mod mcp;
+pub mod new;
 mod notice;
 pub mod pack;
 mod progress;
@@ -28,6 +29,7 @@ mod server_state;
 mod settings;
 #[cfg(unix)]
 mod socket_path;
+pub mod testing;
 
 pub use report::{print, print_diagnostics, print_usage};
 

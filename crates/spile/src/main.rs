@@ -16,9 +16,11 @@ use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
 use spile::mcp::{self, ConfigCommand, LoginArgs, LogoutArgs, McpCommand};
+use spile::new::{NewArgs, new};
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
 use spile::serve::{FailedServer, ServeArgs, Service, serve_rest, start_logging};
+use spile::testing::{TestArgs, test};
 use spile::{client, print_diagnostics, print_usage};
 
 /// Turn spreadsheets and databases into MCP servers that every agent can use.
@@ -60,6 +62,11 @@ enum Command {
         #[command(flatten)]
         args: ServeArgs,
     },
+    /// Run the tests in the folder `tests`: calls, and what must come back
+    #[command(after_help = TEST_EXIT_CODES)]
+    Test(TestArgs),
+    /// Make a folder for a new server: a manifest, data or tools, tests, and types for editors
+    New(NewArgs),
     /// Write spile.lock: the schemas of all tools and a version number
     #[command(after_help = COMPILE_EXIT_CODES)]
     Compile {
@@ -103,7 +110,7 @@ enum Command {
 
 /// The commands as `spile --help` groups them.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Serve data", &["serve", "init", "check", "dev"]),
+    ("Serve data", &["new", "serve", "init", "check", "test", "dev"]),
     ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
     (
         "Call a server",
@@ -130,6 +137,11 @@ const CHECK_EXIT_CODES: &str = "Exit codes:
   0  can be served, whatever the warnings and notes say
   1  cannot be served; --strict: a source cannot be used; --locked: differs from spile.lock
   2  invalid usage";
+
+const TEST_EXIT_CODES: &str = "Exit codes:
+  0  all tests passed, or were updated
+  1  a test failed
+  2  the tests cannot be run: no tests, an invalid test file, a project that cannot be served, or invalid usage";
 
 const COMPILE_EXIT_CODES: &str = "Exit codes:
   0  spile.lock is up to date
@@ -176,6 +188,8 @@ fn main() -> ExitCode {
         Command::Init { path, force } => init(&path, force),
         Command::Check(args) => check(&args),
         Command::Dev { path, args } => dev(&path, args),
+        Command::Test(args) => Ok(test(&args)),
+        Command::New(args) => new(&args),
         Command::Compile { path } => compile(&path),
         Command::Diff(args) => Ok(diff(&args)),
         Command::Pack(args) => pack::run(&args),

@@ -123,6 +123,11 @@ pub(crate) struct WatchedProject {
 }
 
 impl WatchedProject {
+    /// Where its data is.
+    pub(crate) fn locations(&self) -> &[SourceLocation] {
+        &self.locations
+    }
+
     /// `stamp` is from before the scan, without the data files, which are known only after it.
     pub(crate) fn new(
         path: &Path,

@@ -47,6 +47,16 @@ fn add_media_range(accepted: &mut AcceptedTypes, range: &[u8]) {
     }
 }
 
+/// Whether the client names HTML, as browsers do. `*/*` does not: programs send it.
+pub(crate) fn accepts_html(headers: &RequestHeaders<'_>) -> bool {
+    let values = headers.map.get_all(header::ACCEPT).into_iter();
+    values.flat_map(|value| value.as_bytes().split(|c| *c == b',')).any(|range| {
+        let mut parts = range.split(|c| *c == b';').map(<[u8]>::trim_ascii);
+        let is_html = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/html"));
+        is_html && !parts.any(has_zero_weight)
+    })
+}
+
 /// `q=0`: not acceptable.
 fn has_zero_weight(parameter: &[u8]) -> bool {
     let Some(weight) = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q=")) else {
@@ -86,7 +96,7 @@ pub(crate) fn is_unencoded(headers: &RequestHeaders<'_>) -> bool {
 mod tests {
     use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
-    use super::{accepted_types, is_json_content_type};
+    use super::{accepted_types, accepts_html, is_json_content_type};
     use crate::request_headers::RequestHeaders;
 
     fn header_map(name: HeaderName, values: &[&str]) -> HeaderMap {
@@ -121,6 +131,25 @@ mod tests {
             let got = accepted_types(&RequestHeaders::new(&header_map(ACCEPT, values)), query)
                 .map(|a| (a.json, a.stream));
             assert_eq!(got, expected, "{values:?} {query:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_client_that_names_html_gets_it() {
+        for (values, expected) in [
+            (&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"][..], true),
+            (&["application/json, Text/HTML;q=0.5"], true),
+            (&["text/html;q=0"], false),
+            (&["*/*"], false),
+            (&["text/*"], false),
+            (&["text/htmlx"], false),
+            (&[], false),
+        ] {
+            assert_eq!(
+                accepts_html(&RequestHeaders::new(&header_map(ACCEPT, values))),
+                expected,
+                "{values:?}"
+            );
         }
     }
 

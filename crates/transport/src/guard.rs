@@ -6,6 +6,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
 use http::uri::Authority;
 use http::{StatusCode, Uri};
@@ -179,16 +181,41 @@ impl Guard {
         address: Option<IpAddr>,
     ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
         let Some(tokens) = &self.tokens else { return Ok((Principal::Anonymous, None)) };
+        match authorization(headers)?.split_at_checked(7) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
+                self.check_token(tokens, given.trim_ascii(), address)
+            }
+            _ => Err(GuardRefusal::new(StatusCode::UNAUTHORIZED, TOKEN_REQUIRED)),
+        }
+    }
+
+    /// The same for a page, which only reads: a browser sends the token as the password of Basic authentication, or as
+    /// the name if there is no password.
+    pub(crate) fn authenticate_page(
+        &self,
+        headers: &RequestHeaders<'_>,
+        address: Option<IpAddr>,
+    ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
+        let Some(tokens) = &self.tokens else { return Ok((Principal::Anonymous, None)) };
+        match authorization(headers)?.split_at_checked(6) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"basic ") => {
+                let malformed = || GuardRefusal::new(StatusCode::UNAUTHORIZED, TOKEN_REQUIRED);
+                let pair = STANDARD.decode(given.trim_ascii()).map_err(|_| malformed())?;
+                let colon = memchr::memchr(b':', &pair).ok_or_else(malformed)?;
+                let (name, password) = (&pair[..colon], &pair[colon + 1..]);
+                self.check_token(tokens, if password.is_empty() { name } else { password }, address)
+            }
+            _ => self.authenticate(headers, address),
+        }
+    }
+
+    fn check_token(
+        &self,
+        tokens: &AccessTokens,
+        given: &[u8],
+        address: Option<IpAddr>,
+    ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
         let denied = |reason| GuardRefusal::new(StatusCode::UNAUTHORIZED, reason);
-        let value = match headers.authorization {
-            HeaderField::Absent => return Err(denied("a bearer token is required")),
-            HeaderField::Repeated => return Err(denied("more than one Authorization header")),
-            HeaderField::Single(value) => value,
-        };
-        let given = match value.split_at_checked(7) {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => given.trim_ascii(),
-            _ => return Err(denied("a bearer token is required")),
-        };
         // A unix socket has no address, and only the same user can connect to it.
         if let Some(delay) = address.and_then(|address| self.throttle.delay(address)) {
             return Err(GuardRefusal {
@@ -207,6 +234,17 @@ impl Guard {
                 Err(denied("the bearer token is wrong"))
             }
         }
+    }
+}
+
+const TOKEN_REQUIRED: &str = "a bearer token is required";
+
+fn authorization<'h>(headers: &RequestHeaders<'h>) -> Result<&'h [u8], GuardRefusal> {
+    let denied = |reason| Err(GuardRefusal::new(StatusCode::UNAUTHORIZED, reason));
+    match headers.authorization {
+        HeaderField::Absent => denied(TOKEN_REQUIRED),
+        HeaderField::Repeated => denied("more than one Authorization header"),
+        HeaderField::Single(value) => Ok(value),
     }
 }
 

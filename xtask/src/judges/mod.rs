@@ -1,6 +1,7 @@
 //! `cargo xtask judges`: checks that take too long for every commit. The tests also kill and reload, for a few
 //! rounds each; CI runs sqlmap on one argument of each database.
 
+mod page;
 mod sqlmap;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap] [--rounds N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap|page] [--rounds N] [--seed N]";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
@@ -51,6 +52,9 @@ pub fn run(args: &[String]) -> Result<()> {
     if wanted("sqlmap") {
         sqlmap::run(&Cache::locate()?, &release_binary("spile")?, Extent::All)?;
     }
+    if wanted("page") {
+        page::run(&release_binary("spile")?)?;
+    }
     println!("judges: satisfied, {}", sh::elapsed_seconds(begun));
     Ok(())
 }
@@ -84,7 +88,7 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "sqlmap") if request.judge.is_none() => {
+            name @ ("kill" | "reload" | "sqlmap" | "page") if request.judge.is_none() => {
                 request.judge = Some(name.to_owned());
             }
             other => bail!("unexpected `{other}`; {USAGE}"),

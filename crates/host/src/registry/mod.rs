@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use spile_core::{
     Call, CallError, CallTarget, CompletionRef, ItemKind, Prompt, Provider, Resource, ResourceDirectory,
-    ResourceTemplate, Skill, TaskSupport,
+    ResourceTemplate, Skill, TaskSupport, Tool,
 };
 use wire::encode::{RenderedServerInfo, ServerCapabilities};
 use wire::{ListKind, Version};
@@ -224,15 +224,19 @@ impl Registry {
         self.fingerprint = foldhash::fast::FixedState::default().hash_one(names) as u32;
     }
 
-    fn prompt_list(&self) -> impl Iterator<Item = &Prompt> {
+    pub(crate) fn tool_definitions(&self) -> impl Iterator<Item = &Tool> {
+        self.tool_list.iter().map(|tool| &tool.compiled.definition)
+    }
+
+    pub(crate) fn prompt_list(&self) -> impl Iterator<Item = &Prompt> {
         self.prompt_positions.iter().map(|at| &self.slots[at.slot].compiled.catalog.prompts[at.index])
     }
 
-    fn resource_list(&self) -> impl Iterator<Item = &Resource> {
+    pub(crate) fn resource_list(&self) -> impl Iterator<Item = &Resource> {
         self.resource_positions.iter().map(|at| &self.slots[at.slot].compiled.catalog.resources[at.index])
     }
 
-    fn template_list(&self) -> impl Iterator<Item = &ResourceTemplate> {
+    pub(crate) fn template_list(&self) -> impl Iterator<Item = &ResourceTemplate> {
         self.templates
             .iter()
             .map(|(_, at)| &self.slots[at.slot].compiled.catalog.resource_templates[at.index])
@@ -250,6 +254,13 @@ impl Registry {
     pub(crate) fn directory(&self, uri: &str) -> Option<&ResourceDirectory> {
         let at = self.directories.get(uri)?;
         Some(&self.slots[at.slot].compiled.catalog.directories[at.index])
+    }
+
+    /// The template that a URI matches, or that it is.
+    pub(crate) fn matching_template(&self, uri: &str) -> Option<&str> {
+        let mut all = self.templates.iter().zip(self.template_list());
+        let found = all.find(|((pattern, _), template)| template.uri_template == uri || pattern.matches(uri));
+        found.map(|(_, template)| &*template.uri_template)
     }
 
     pub fn counts(&self) -> (usize, usize, usize) {

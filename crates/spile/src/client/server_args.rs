@@ -114,7 +114,7 @@ fn parse_seconds(text: &str) -> Result<Seconds, String> {
     }
 }
 
-fn parse_version(text: &str) -> Result<Version, String> {
+pub(crate) fn parse_version(text: &str) -> Result<Version, String> {
     Version::parse(text).ok_or_else(|| {
         let supported: Vec<&str> = Version::ALL.iter().map(|(_, date)| *date).collect();
         format!("supported versions: {}", supported.join(", "))

@@ -18,6 +18,7 @@ use wire::method::Method;
 use super::arguments::{self, Validation};
 use super::error::{CommandError, Exit, Phase, ServerLabel};
 use super::output_style::{OutputStyle, print};
+use super::record::TestRecorder;
 use super::render;
 use super::schema::Schema;
 use super::server_args::OutputFormat;
@@ -105,6 +106,9 @@ pub struct CallArgs {
     /// Write the first image, audio or embedded resource of the result to FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Add the call and its result to FILE as a test for `spile test`, such as tests/customers.toml
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -205,6 +209,10 @@ impl Session {
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
         let tool = self.own_tool_name(&args.tool).await?;
         let given = self.call_arguments(args, &tool).await?;
+        let recorder = match &args.record {
+            Some(file) => Some(TestRecorder::open(file, &given, self.tools().await?)?),
+            None => None,
+        };
         let params = Json::object(|out| {
             out.str("name", &tool).raw("arguments", given.as_str());
         });
@@ -212,6 +220,11 @@ impl Session {
         let doc = result.to_doc();
         let root = doc.root();
         let is_error = root.get("isError").and_then(|flag| flag.bool()) == Some(true);
+        if let Some((recorder, file)) = recorder.zip(args.record.as_ref()) {
+            let name = recorder.append(&args.tool, &given, root, &self.terminal.answered())?;
+            let name = sanitize::escape_line(&name).into_owned();
+            self.terminal.print(&format!("recorded `{name}` in {}", file.display()));
+        }
         let save = || {
             let Some(file) = &args.save else { return Ok(()) };
             let blocks = root.get("content").into_iter().flat_map(|all| all.elements());

@@ -31,6 +31,8 @@ pub(crate) struct Terminal {
     prompt_lock: tokio::sync::Mutex<()>,
     input_lines: OnceLock<tokio::sync::Mutex<mpsc::Receiver<String>>>,
     progress_bar: Mutex<ProgressBarState>,
+    /// The questions of the server and the results that were sent, for a recording.
+    answered: Mutex<Vec<(String, Json)>>,
     /// How many messages of the server were skipped.
     skipped_count: AtomicUsize,
     /// The beginning of the first one.
@@ -57,6 +59,7 @@ impl Terminal {
             prompt_lock: tokio::sync::Mutex::new(()),
             input_lines: OnceLock::new(),
             progress_bar: Mutex::default(),
+            answered: Mutex::default(),
             skipped_count: AtomicUsize::new(0),
             first_skipped: OnceLock::new(),
         })
@@ -157,7 +160,15 @@ impl Terminal {
             return InputReply::Result(form::action_result("cancel"));
         }
         let _guard = self.prompt_lock.lock().await;
-        InputReply::Result(form::run_elicitation(self, doc.root()).await)
+        let result = form::run_elicitation(self, doc.root()).await;
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.push((message.into_owned(), result.clone()));
+        InputReply::Result(result)
+    }
+
+    /// The questions of the server so far, and the results that were sent.
+    pub(crate) fn answered(&self) -> Vec<(String, Json)> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -64,6 +64,10 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_sse: bool,
 
+    /// Do not show the page for people at / (name, tools, how to connect, recent calls)
+    #[arg(long)]
+    pub no_page: bool,
+
     /// Fail if a source cannot be used; without this, everything else is served
     #[arg(long)]
     pub strict: bool,

@@ -9,19 +9,22 @@ mod signals;
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use host::{Config, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource};
+use contract::source::SourceLocation;
+use host::{
+    CallObserver, CallObservers, Config, ProviderSet, Server, SourceHealth, SystemPlatform, UnavailableSource,
+};
 use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use transport::http::{HttpService, Listener};
+use transport::http::{ConnectSnippets, HttpService, Listener, Page};
 use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
@@ -145,6 +148,12 @@ impl Service {
         }
     }
 
+    /// The files that its data is in, as far as they are known.
+    pub(crate) fn source_files(&self) -> Vec<PathBuf> {
+        let locations = self.watched.iter().flat_map(WatchedProject::locations);
+        locations.map(|SourceLocation::File(path)| path.clone()).collect()
+    }
+
     /// The second value keeps author files served and up to date.
     pub(crate) fn into_server(self) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
         let Self {
@@ -205,7 +214,13 @@ pub fn serve_rest(
         .collect();
     let (shown, about_data) = crate::report::split_for_serving(diagnostics, &paths);
     let notes = StartNotes { diagnostics: shown, about_data };
-    serve_with(services, failed, notes, args, |_| (BreakingChangePolicy::KeepOld, reload::log_listener()))
+    let log_calls = (args.verbose > 0).then(|| Arc::new(call_log::CallLog) as Arc<dyn CallObserver>);
+    let hooks = ServeHooks {
+        breaking: BreakingChangePolicy::KeepOld,
+        on_reload: reload::log_listener(),
+        on_call: log_calls,
+    };
+    serve_with(services, failed, notes, args, hooks)
 }
 
 /// One of several paths that cannot be served. The others are.
@@ -232,13 +247,19 @@ pub(crate) struct StartNotes {
     pub(crate) about_data: Option<String>,
 }
 
-/// `on_start` sees the servers before any client can call them, and returns how to treat changes.
+/// What happens at changes and calls.
+pub(crate) struct ServeHooks {
+    pub(crate) breaking: BreakingChangePolicy,
+    pub(crate) on_reload: ReloadListener,
+    pub(crate) on_call: Option<Arc<dyn CallObserver>>,
+}
+
 pub(crate) fn serve_with(
     services: Vec<Service>,
     failed: Vec<FailedServer>,
     mut notes: StartNotes,
     args: &ServeArgs,
-    on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
+    hooks: ServeHooks,
 ) -> anyhow::Result<()> {
     let address = args.listen_address()?;
     let (guard, token_warnings) = access::build_guard(args, address)?;
@@ -257,31 +278,46 @@ pub(crate) fn serve_with(
         watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
         servers.push(server);
     }
-    let (breaking, listener) = on_start(&servers);
-    if args.verbose > 0 {
-        servers.iter().for_each(|server| server.set_observer_if_none(Arc::new(call_log::CallLog)));
+    let is_network = address.is_some() || args.socket().is_some();
+    let page = (is_network && !args.no_page).then(|| Page::new(&servers, connect_snippets()));
+    // Before any client can call.
+    if let Some(observer) = &hooks.on_call {
+        observe_calls(&servers, observer, page.as_ref());
     }
-    let requester = reload::start(watched, breaking, &listener);
-    match (address, args.socket()) {
-        (Some(_), _) | (_, Some(_)) => serve_network(
-            address,
-            args.socket(),
-            HttpService {
-                servers,
-                guard,
-                connection_limits: settings::connection_limits()?,
-                tls,
-                http_sse: !args.no_sse,
-                failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
-            },
-            &announcement,
-            requester,
-        ),
-        (None, None) => match servers.pop() {
-            Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
-            _ => bail!(args::ONE_SERVER_ONLY),
-        },
+    let requester = reload::start(watched, hooks.breaking, &hooks.on_reload);
+    if is_network {
+        let site = HttpService {
+            servers,
+            guard,
+            connection_limits: settings::connection_limits()?,
+            tls,
+            http_sse: !args.no_sse,
+            failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
+            page,
+        };
+        return serve_network(address, args.socket(), site, &announcement, requester);
     }
+    match servers.pop() {
+        Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
+        _ => bail!(args::ONE_SERVER_ONLY),
+    }
+}
+
+/// Where somebody observes calls anyway, the page records them from the start.
+fn observe_calls(servers: &[Arc<Server>], observer: &Arc<dyn CallObserver>, page: Option<&Page>) {
+    for (index, server) in servers.iter().enumerate() {
+        let recorder = page.and_then(|page| page.call_observer(index, server));
+        let all = std::iter::once(observer.clone()).chain(recorder).collect();
+        server.set_observer(Arc::new(CallObservers(all)));
+    }
+}
+
+/// How clients connect, as the banner says it.
+fn connect_snippets() -> ConnectSnippets {
+    Box::new(|request| {
+        let headers = if request.requires_token { banner::TOKEN_HEADERS } else { &[] };
+        banner::url_snippets(request.name, request.url, headers)
+    })
 }
 
 /// What the process prints when it is ready: the servers, and after them everything that is worth knowing.
@@ -302,7 +338,8 @@ fn serve_network(
         let (signals, hangups) = (StopSignals::install(), Hangups::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
         let headers = if site.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
-        let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
+        let addresses =
+            ListenAddresses { is_tls: site.tls.is_some(), has_page: site.page.is_some(), ..addresses };
         banner::print_network_banner(&announcement.summaries, &addresses, headers);
         let mut notes = announcement.notes.diagnostics.to_vec();
         if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {

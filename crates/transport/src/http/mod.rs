@@ -4,6 +4,7 @@
 //! ```text
 //! accept → connection (TLS; phases, timeouts) → route (guards) → post | get | delete | sse → host → response
 //!                                                              → upgrade → websocket → pipe
+//!                                                              → page
 //!          a unix socket without HTTP → unix_pipe                                    → pipe
 //! ```
 
@@ -12,6 +13,7 @@ mod connection;
 mod connection_tracker;
 mod cors;
 mod get;
+mod page;
 mod post;
 mod request_budget;
 mod response;
@@ -38,8 +40,10 @@ use crate::access_tokens::AccessTokens;
 use crate::guard::Guard;
 use connection_tracker::ConnectionTracker;
 pub(crate) use connection_tracker::{IdlePolicy, TrackedConnection};
+pub use page::{ConnectSnippets, Page, SnippetRequest};
 pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
 pub(crate) use response::TOO_MANY_REQUEST_BYTES;
+pub use route::server_path;
 use socket::AcceptedConnection;
 pub use socket::Listener;
 pub use tls::{CertificateFileError, CertificateFiles, Tls};
@@ -103,6 +107,8 @@ pub struct HttpService {
     pub http_sse: bool,
     /// Servers that should be here and could not be started: they are named in `/status` and count in `/health`.
     pub failed_servers: Vec<UnavailableSource>,
+    /// The page for people at `/`; `None` for none.
+    pub page: Option<Page>,
 }
 
 /// Serves until `stop` is true, then lets running calls finish.

@@ -18,7 +18,7 @@ use super::connection_tracker::{ConnectionTracker, TrackedConnection};
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
 use super::upgrade::{self, PendingUpgrade};
-use super::{HttpService, cors, get, response};
+use super::{HttpService, cors, get, page, response};
 use crate::guard::{LocalEndpoint, Origin};
 use crate::request_headers::RequestHeaders;
 
@@ -193,6 +193,12 @@ fn route<'a>(
             response::json(status, format!(r#"{{"status":"{health}"}}"#).into_bytes())
         }));
     }
+    if page::is_page_path(path)
+        && let Some(page) = &site.page
+        && let Some(response) = page::respond(context, page, parts, headers)
+    {
+        return RouteDecision::Respond(response);
+    }
     let principal = match site.guard.authenticate(headers, context.remote_ip) {
         Ok((principal, grant)) => {
             if let Some(grant) = grant {
@@ -300,6 +306,21 @@ fn matches_server_name(part: &str, name: &str) -> bool {
         }
     }
     name.is_empty()
+}
+
+/// The path of a server. A single one has the short path.
+pub fn server_path(name: &str, is_single: bool) -> String {
+    if is_single {
+        return "/mcp".to_owned();
+    }
+    let mut path = "/mcp/".to_owned();
+    for byte in name.bytes() {
+        match byte {
+            byte if is_unreserved(byte) => path.push(char::from(byte)),
+            byte => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
 }
 
 /// RFC 3986, 2.3

@@ -144,6 +144,12 @@ impl HttpResponse {
         found
     }
 
+    /// All values of a header that may come several times.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        let all = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        all.map(|(_, value)| value.as_str()).collect()
+    }
+
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is UTF-8")
     }

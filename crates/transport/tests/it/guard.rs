@@ -8,7 +8,8 @@ use crate::sse::SseClient;
 use crate::test_server::TestServer;
 use crate::ws_client::upgrade;
 
-const ROUTES: [&str; 8] = ["POST", "GET", "DELETE", "WebSocket", "/status", "/health", "/sse", "/messages"];
+const ROUTES: [&str; 10] =
+    ["POST", "GET", "DELETE", "WebSocket", "/status", "/health", "/sse", "/messages", "/", "/-/activity"];
 
 /// Whether a route takes a message; what is sent there is a call.
 fn takes_a_message(route: &str) -> bool {
@@ -55,12 +56,12 @@ fn host_and_origin_are_checked_separately_under_tls() {
 }
 
 fn check_every_route(keys: Option<CertificateFolder>) {
-    const ADMITTED: [u16; 8] = [200, 200, 204, 101, 200, 200, 200, 202];
-    const MALFORMED: [u16; 8] = [400; 8];
-    const FORBIDDEN: [u16; 8] = [403; 8];
+    const ADMITTED: [u16; 10] = [200, 200, 204, 101, 200, 200, 200, 202, 200, 200];
+    const MALFORMED: [u16; 10] = [400; 10];
+    const FORBIDDEN: [u16; 10] = [403; 10];
     let good = "127.0.0.1";
     let (allowed, foreign) = (Some("https://app.example"), Some("https://evil.example"));
-    let table: [(&[&str], Option<&str>, [u16; 8]); 16] = [
+    let table: [(&[&str], Option<&str>, [u16; 10]); 16] = [
         (&[good], None, ADMITTED),
         (&[good], allowed, ADMITTED),
         (&[good], foreign, FORBIDDEN),

@@ -11,6 +11,7 @@ mod cors;
 mod guard;
 mod h2;
 mod limits;
+mod page;
 mod pipe;
 mod properties;
 mod resumption;

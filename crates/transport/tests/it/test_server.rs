@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use host::{Config, Server};
+use page::ConnectSnippet;
 use rustls::ClientConfig;
 use serde_json::Value;
 use spile_core::{Limits, Provider};
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use transport::Guard;
-use transport::http::{ConnectionLimits, HttpService, Tls, serve_all};
+use transport::http::{ConnectionLimits, HttpService, Page, SnippetRequest, Tls, serve_all};
 use transport::unix::SocketFile;
 
 use crate::certificates::CertificateFolder;
@@ -38,6 +39,7 @@ pub(crate) struct Setup {
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) certificates: Option<CertificateFolder>,
     pub(crate) http_sse: bool,
+    pub(crate) has_page: bool,
 }
 
 impl Default for Setup {
@@ -59,8 +61,23 @@ impl Default for Setup {
             connection_limits: timing,
             certificates: None,
             http_sse: true,
+            has_page: true,
         }
     }
+}
+
+/// How a test server lets clients in.
+struct Door {
+    guard: Guard,
+    timing: ConnectionLimits,
+    certificates: Option<CertificateFolder>,
+    http_sse: bool,
+    has_page: bool,
+}
+
+fn snippets(request: &SnippetRequest<'_>) -> Vec<ConnectSnippet> {
+    let token = if request.requires_token { " with a token" } else { "" };
+    vec![ConnectSnippet { client: "test", place: "here", text: format!("{}{token}", request.url) }]
 }
 
 /// Listens on a TCP port and on a unix socket.
@@ -91,8 +108,9 @@ impl Setup {
                 Server::new(config, providers)
             })
             .collect();
-        let Self { guard, connection_limits, certificates, http_sse, .. } = self;
-        TestServer::new(platform, provider, servers, guard, connection_limits, certificates, http_sse)
+        let Self { guard, connection_limits, certificates, http_sse, has_page, .. } = self;
+        let door = Door { guard, timing: connection_limits, certificates, http_sse, has_page };
+        TestServer::new(platform, provider, servers, door)
     }
 }
 
@@ -111,18 +129,17 @@ impl TestServer {
     pub(crate) fn sharing_servers(other: &Self, guard: Guard) -> Self {
         let Setup { connection_limits: timing, certificates: keys, .. } = Setup::default();
         let (platform, provider) = (other.platform.clone(), other.provider.clone());
-        Self::new(platform, provider, other.servers.clone(), guard, timing, keys, true)
+        let door = Door { guard, timing, certificates: keys, http_sse: true, has_page: true };
+        Self::new(platform, provider, other.servers.clone(), door)
     }
 
     fn new(
         platform: Arc<FakePlatform>,
         provider: Arc<ControlledProvider>,
         servers: Vec<Arc<Server>>,
-        guard: Guard,
-        timing: ConnectionLimits,
-        certificates: Option<CertificateFolder>,
-        http_sse: bool,
+        door: Door,
     ) -> Self {
+        let Door { guard, timing, certificates, http_sse, has_page } = door;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -146,6 +163,7 @@ impl TestServer {
             tls,
             http_sse,
             failed_servers,
+            page: has_page.then(|| Page::new(&servers, Box::new(snippets))),
         };
         let listeners = vec![listener.into(), file.into()];
         let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use contract::field::SENSITIVE_KEYWORD;
 use contract::results::MASK;
-use json::{Node, NodeKind, ParseLimits, parse, write};
+use json::{Json, Node, NodeKind, ParseLimits, parse, write};
 
 use super::entry::{RecordedEvent, TraceEntry};
 
@@ -59,6 +59,52 @@ impl SensitiveFieldMask {
         node.elements().for_each(|element| self.learn_sensitive(element));
     }
 
+    /// Learns the names from a list of tools.
+    pub(crate) fn from_tools(tools: &[Json]) -> Self {
+        let mut mask = Self::default();
+        tools.iter().for_each(|tool| mask.learn_sensitive(tool.to_doc().root()));
+        mask
+    }
+
+    /// Whether the server has sensitive fields.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sensitive_names.is_empty()
+    }
+
+    /// The first sensitive member, at any depth.
+    pub(crate) fn first_sensitive(&self, node: Node<'_>) -> Option<String> {
+        let member = node.members().find_map(|(name, value)| match self.is_sensitive(name) {
+            true => name.str().map(|name| name.into_owned()),
+            false => self.first_sensitive(value),
+        });
+        member.or_else(|| node.elements().find_map(|element| self.first_sensitive(element)))
+    }
+
+    /// The value without its sensitive members.
+    pub(crate) fn without_sensitive(&self, node: Node<'_>) -> Json {
+        let mut out = Vec::new();
+        self.write_rest(&mut out, node);
+        Json::from_written_bytes(out)
+    }
+
+    fn write_rest(&self, out: &mut Vec<u8>, node: Node<'_>) {
+        match node.kind() {
+            NodeKind::Object => {
+                let mut object = write::ObjectWriter::new(out);
+                for (name, value) in node.members().filter(|(name, _)| !self.is_sensitive(*name)) {
+                    object.raw(&name.str().unwrap_or_default(), self.without_sensitive(value).as_str());
+                }
+                object.end();
+            }
+            NodeKind::Array => {
+                write::array(out, node.elements(), |out, element| self.write_rest(out, element))
+            }
+            NodeKind::Null | NodeKind::True | NodeKind::False | NodeKind::Number | NodeKind::String => {
+                out.extend_from_slice(node.raw().as_bytes());
+            }
+        }
+    }
+
     fn is_sensitive(&self, name: Node<'_>) -> bool {
         name.str().is_some_and(|name| self.sensitive_names.contains(&*name))
     }
@@ -105,6 +151,7 @@ impl SensitiveFieldMask {
 
 #[cfg(test)]
 mod tests {
+    use json::Json;
     use upstream::Direction;
 
     use super::{RecordedEvent, SensitiveFieldMask, TraceEntry};
@@ -125,6 +172,18 @@ mod tests {
     }
 
     const TOOLS: &str = r#"{"result":{"tools":[{"name":"t","outputSchema":{"anyOf":[{"properties":{"phone":{"type":"string","x-sensitive":true},"plan":{}}}]}}]}}"#;
+
+    #[test]
+    fn sensitive_members_can_be_left_out() {
+        let tools =
+            [Json::parse(r#"{"outputSchema":{"properties":{"phone":{"x-sensitive":true}}}}"#).expect("JSON")];
+        let mask = SensitiveFieldMask::from_tools(&tools);
+        let value =
+            Json::parse(r#"{"items":[{"phone":"1","plan":"free"}],"phone":null}"#).expect("JSON").to_doc();
+        assert_eq!(mask.first_sensitive(value.root()).as_deref(), Some("phone"));
+        assert_eq!(mask.without_sensitive(value.root()).as_str(), r#"{"items":[{"plan":"free"}]}"#);
+        assert!(SensitiveFieldMask::from_tools(&[]).is_empty());
+    }
 
     #[test]
     fn sensitive_fields_are_masked_once_the_tool_list_names_them() {

@@ -1,7 +1,7 @@
 //! `spile trace`: prints every message exchanged with a server, records a session, and replays a recording.
 
 mod entry;
-mod mask;
+pub(crate) mod mask;
 mod print;
 
 use std::fs::File;

@@ -1,0 +1,103 @@
+//! `spile new`: each template, and what it refuses.
+
+use std::process::Command;
+
+use insta::assert_snapshot;
+
+use crate::clients::{cached, node};
+use crate::harness::TestProject;
+
+fn names(project: &TestProject, folder: &str) -> Vec<String> {
+    let folder = project.folder.join(folder);
+    let files = project.files().into_iter();
+    let inside =
+        files.filter_map(|(path, _)| path.strip_prefix(&folder).ok().map(|path| path.display().to_string()));
+    inside.collect()
+}
+
+#[test]
+fn the_data_template_checks_tests_and_calls() {
+    let project = TestProject::new(&[]);
+    assert_snapshot!("new_data", project.run(&["new", "my-shop"]));
+    assert_eq!(
+        names(&project, "my-shop"),
+        [".spile/schema.json", "customers.csv", "spile.toml", "tests/customers.toml"]
+    );
+    let check = project.run(&["check", "my-shop", "--strict"]);
+    assert_eq!(check.code, Some(0), "{check}");
+    assert!(!check.stdout.contains("warning"), "{check}");
+    assert_snapshot!("new_data_test", project.run(&["test", "my-shop"]));
+    let call = project.run(&["call", "lookup_customer", "email=dana@acme.test", "--from", "my-shop"]);
+    assert_eq!(call.code, Some(0), "{call}");
+    let ping = project.run(&["ping", "--from", "my-shop"]);
+    assert!(ping.stdout.starts_with("my-shop "), "{ping}");
+}
+
+#[test]
+fn the_other_templates_have_tools_types_prompts_and_resources() {
+    let project = TestProject::new(&[]);
+    assert_snapshot!("new_tools", project.run(&["new", "t", "--template", "tools"]));
+    let tools = [
+        "spile.d.ts",
+        "spile.toml",
+        "tests/tools.toml",
+        "tools/greet.ts",
+        "tools/roll-dice.ts",
+        "tsconfig.json",
+    ];
+    assert_eq!(names(&project, "t")[1..], tools);
+    assert_eq!(project.run(&["new", "e", "--template", "everything"]).code, Some(0));
+    let all = names(&project, "e");
+    for name in tools.iter().chain(&[
+        "customers.csv",
+        "prompts/welcome.md",
+        "resources/plans.md",
+        "tests/content.toml",
+    ]) {
+        assert!(all.iter().any(|one| one == name), "{name}");
+    }
+    // The part that is data is served as in the data template.
+    let run = project.run(&["test", "e", "--filter", "customers.toml"]);
+    assert_eq!(run.code, Some(0), "{run}");
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let project = TestProject::new(&[("full/a.txt", b"mine"), ("file", b"mine")]);
+    std::fs::create_dir(project.folder.join("empty")).expect("a folder");
+    let before = project.files();
+    for (name, reason) in [
+        ("full", "exists and is not empty"),
+        ("file", "exists and is not a folder"),
+        ("a b", "cannot be the name of a server"),
+        ("ümlaut", "cannot be the name of a server"),
+        ("-x", "cannot be the name of a server"),
+        (".", "exists and is not empty"),
+    ] {
+        let refused = project.run(&["new", "--", name]);
+        assert!(refused.code == Some(1) && refused.stderr.contains(reason), "{name}: {refused}");
+    }
+    assert_eq!(project.files(), before);
+    assert_eq!(project.run(&["new", "empty"]).code, Some(0));
+    assert_eq!(project.run(&["new", "some/where/else"]).code, Some(0));
+    assert_eq!(project.run(&["new", "unknown", "--template", "x"]).code, Some(2));
+}
+
+/// With the TypeScript compiler of the development cache. Without it this fails, because a skipped test proves nothing.
+#[test]
+fn the_types_describe_what_the_templates_use() {
+    let (node, compiler) = (node(), cached("typescript/node_modules/typescript/bin/tsc"));
+    let project = TestProject::new(&[]);
+    assert_eq!(project.run(&["new", "t", "--template", "everything"]).code, Some(0));
+    let check = || {
+        let output = Command::new(&node).arg(&compiler).arg("-p").arg(project.folder.join("t")).output();
+        let output = output.expect("the compiler starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_ok, text) = check();
+    assert!(is_ok, "{text}");
+    project
+        .write("t/tools/wrong.ts", b"export default (args: {}, ctx: Spile.Context) => ctx.elict('a', 1);\n");
+    let (is_ok, text) = check();
+    assert!(!is_ok && text.contains("Did you mean 'elicit'?"), "{text}");
+}
