@@ -138,7 +138,7 @@ fn start_server(path: &Path) -> anyhow::Result<Option<ProjectServer>> {
     print_diagnostics(&errors);
     let Some(service) = service else { return Ok(None) };
     let source_files = service.source_files();
-    // `_author` keeps the code of the folder served.
+    // A test needs no reloads: the watches end here.
     let (server, _author) = service.into_server()?;
     let server = TestedServer::start(server).context("cannot start the server")?;
     Ok(Some(ProjectServer { server, source_files }))
