@@ -36,8 +36,9 @@ pub const SEARCH_TERMS_MAX: usize = 16;
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
 /// The value of an argument, in the form that a source takes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum BoundValue<'a> {
+    #[default]
     Null,
     Text(Cow<'a, str>),
     Integer(i64),

@@ -78,16 +78,14 @@ impl<'f> ExportWriter<'f> {
     pub fn push(&mut self, cells: &[ValueRef<'_>]) -> RowFlow {
         let written = match self.format {
             _ if self.rows == self.limits.rows_max => Err(ExportError::TooManyRows),
-            ExportFormat::Csv => self.write_csv(cells).map_err(|field| mismatch(field)),
+            ExportFormat::Csv => self.write_csv(cells).map_err(mismatch),
             ExportFormat::JsonLines => {
                 let members = self.fields.iter().map(|(at, field)| (*field, cells[*at]));
                 write_object(&mut self.out, members).map_err(mismatch).inspect(|()| self.out.push(b'\n'))
             }
         };
-        let written = written.and_then(|()| match self.out.len() > self.limits.bytes_max {
-            true => Err(ExportError::TooManyBytes),
-            false => Ok(()),
-        });
+        let is_too_long = self.out.len() > self.limits.bytes_max;
+        let written = if is_too_long { written.and(Err(ExportError::TooManyBytes)) } else { written };
         match written {
             Ok(()) => {
                 self.rows += 1;

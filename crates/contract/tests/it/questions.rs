@@ -14,7 +14,7 @@ fn contract() -> Contract {
 /// The filters of a list, as text, or the error.
 fn bound_filters(arguments: &str) -> Result<String, String> {
     let contract = contract();
-    let doc = parse(arguments.into(), &ParseLimits::default()).unwrap();
+    let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
     let ToolOperation::List { filters, sorts, .. } = &contract.tools[1].operation else { panic!("a list") };
     let collection = &contract.collections[0];
     let bound = bind::list(collection, filters, sorts, Some(doc.root())).map_err(|error| error.message)?;
@@ -90,7 +90,7 @@ fn with_aggregate<T>(
     then: impl FnOnce(&bind::AggregateArguments<'_>) -> T,
 ) -> Result<T, String> {
     let contract = contract();
-    let doc = parse(arguments.into(), &ParseLimits::default()).unwrap();
+    let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
     let ToolOperation::Aggregate { filters, .. } = &contract.tools[3].operation else {
         panic!("an aggregate")
     };
@@ -124,7 +124,7 @@ fn groups_measures_having_and_sort_are_bound() {
         assert_eq!(sort, [SortTarget::Measure(2), SortTarget::Group(0)]);
         assert_eq!((bound.limit, bound.question().filters.len()), (Some(5), 1));
     })
-    .unwrap();
+    .expect("valid");
 }
 
 #[test]

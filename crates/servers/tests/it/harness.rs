@@ -28,7 +28,7 @@ impl User {
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
-        let text = text.replace("ROOT", &self.path("").display().to_string().trim_end_matches('/'));
+        let text = text.replace("ROOT", self.path("").display().to_string().trim_end_matches('/'));
         std::fs::write(path, text).expect("a file can be written");
     }
 
@@ -51,7 +51,7 @@ impl User {
     }
 
     pub fn normalize(&self, text: &str) -> String {
-        text.replace(&*self.path("").display().to_string().trim_end_matches('/'), "")
+        text.replace(self.path("").display().to_string().trim_end_matches('/'), "")
     }
 
     /// Every server with where it was found and what it would do, then the problems.

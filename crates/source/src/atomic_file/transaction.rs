@@ -121,7 +121,9 @@ impl<'f> FileTransaction<'f> {
         if let Some(record) = record {
             let begun = log.begin(record, &self.before, after, options.now_ms);
             if let Err(error) = begun {
-                version.map(PublishedVersion::discard);
+                if let Some(_version) = version {
+                    PublishedVersion::discard(_version)
+                }
                 return Err(error.into());
             }
         }

@@ -99,6 +99,9 @@ pub(crate) struct Seconds {
     ms: u64,
 }
 
+/// Address, transport and headers of a configured server.
+type ConfiguredTransport = (String, Transport, Vec<(String, String)>);
+
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.ms as f64 / 1000.0)
@@ -163,7 +166,7 @@ impl ServerArgs {
     }
 
     /// The configured server of this name, with its variables replaced. A server that may not be started is refused.
-    fn configured(&self, name: &str) -> Result<(String, Transport, Vec<(String, String)>), CommandError> {
+    fn configured(&self, name: &str) -> Result<ConfiguredTransport, CommandError> {
         let context = self.context()?;
         let server =
             context.find(name).map_err(|error| CommandError::usage(format!("--server: {error:#}")))?;

@@ -244,7 +244,7 @@ impl ClientHandler for AnswerHandler {
         let doc = request.params.to_doc();
         let message = doc.root().get("message").and_then(|text| text.str()).unwrap_or_default().into_owned();
         let reply = match (self.0.take(request.kind, &message), request.kind) {
-            (Some(reply), InputRequestKind::Sampling) if matches!(reply, AnswerReply::Decline) => {
+            (Some(AnswerReply::Decline), InputRequestKind::Sampling) => {
                 InputReply::Declined("the test declined".to_owned())
             }
             (Some(reply), _) => InputReply::Result(reply_json(&reply)),

@@ -73,7 +73,7 @@ impl Server {
 fn versions(place: &TestProject, file: &str) -> Vec<String> {
     let output = place.run(&["history", file]);
     assert_eq!(output.code, Some(0), "{output}");
-    let rows = output.stdout.lines().filter_map(|line| line.trim_start().split_whitespace().next());
+    let rows = output.stdout.lines().filter_map(|line| line.split_whitespace().next());
     rows.filter(|word| word.ends_with('Z')).map(str::to_owned).collect()
 }
 

@@ -238,7 +238,9 @@ impl WriteTransaction<'_> {
         let version = backup.map(NewVersion::publish).transpose();
         let version = version.map_err(|error| copy::backup_error(owner.pool.path(), &error))?;
         if let Err(error) = owner.execute(connection, "COMMIT") {
-            version.map(PublishedVersion::discard);
+            if let Some(_version) = version {
+                PublishedVersion::discard(_version)
+            }
             return Err(error);
         }
         version.map(PublishedVersion::keep);

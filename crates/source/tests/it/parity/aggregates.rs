@@ -32,6 +32,9 @@ const NAMES: [&str; 6] = ["id", "city", "total", "count_of", "day", "seen"];
 /// A row without its id; texts as CSV spells them.
 type Row = (Option<String>, Option<String>, Option<i64>, Option<String>, Option<String>);
 
+/// The key of a group, and its rows.
+type ExpectedGroup<'r> = (Vec<Value>, Vec<&'r [Option<String>; 6]>);
+
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let city = prop::option::weighted(
         0.9,
@@ -450,7 +453,7 @@ proptest! {
                 cancelled: None,
                 progress: None,
             };
-            let mut expected: BTreeMap<String, (Vec<Value>, Vec<&[Option<String>; 6]>)> = BTreeMap::new();
+            let mut expected: BTreeMap<String, ExpectedGroup<'_>> = BTreeMap::new();
             for row in &passing {
                 let values: Vec<Value> =
                     groups.iter().map(|group| group_text(row[group.column].as_deref(), *group)).collect();
