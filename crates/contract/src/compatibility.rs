@@ -130,13 +130,20 @@ impl ToolInterface {
             Confirm::Never => "never",
             Confirm::Ask => "ask",
         };
-        sha256([&*hints, confirm, &self.input_schema.to_string(), &self.output_schema.to_string()])
+        sha256([&*hints, confirm, &sorted_text(&self.input_schema), &sorted_text(&self.output_schema)])
     }
 
     /// Identifies the interface and its text, so that the lock file shows when somebody edited it.
     pub fn hash(&self) -> String {
         digest([&*hex(&self.structural_digest()), &self.text_digest])
     }
+}
+
+/// A schema as text that does not depend on the order of its members.
+fn sorted_text(schema: &Value) -> String {
+    let mut sorted = schema.clone();
+    sorted.sort_all_objects();
+    sorted.to_string()
 }
 
 /// See [`ToolInterface::structural_digest`].

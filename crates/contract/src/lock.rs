@@ -132,10 +132,13 @@ fn conflict_marker(text: &str) -> Option<Range<usize>> {
     None
 }
 
-/// One member per line. A TOML literal string must not contain `'''` or a control character; inside JSON strings these
+/// One member per line, in the order of their names: a lock file does not change when a schema lists its properties in
+/// another order. A TOML literal string must not contain `'''` or a control character; inside JSON strings these
 /// are escaped, and outside of them they do not occur.
 fn pretty_schema(schema: &Value) -> String {
-    let text = serde_json::to_string_pretty(schema).expect("a JSON value can be serialized");
+    let mut sorted = schema.clone();
+    sorted.sort_all_objects();
+    let text = serde_json::to_string_pretty(&sorted).expect("a JSON value can be serialized");
     text.replace('\'', "\\u0027").replace('\u{7f}', "\\u007f") + "\n"
 }
 

@@ -443,7 +443,7 @@ fn digest_suffix(header: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        ARGUMENT_CHARS_MAX, RANGE_SUFFIXES, RESERVED_NAMES, argument_names, collection_name,
+        ARGUMENT_CHARS_MAX, RANGE_SUFFIXES, RESERVED_NAMES, TOOL_CHARS_MAX, argument_names, collection_name,
         collection_names, is_collection_name, is_field_name, is_tool_name, server_name, tool_name,
     };
     use proptest::prelude::*;
@@ -605,7 +605,7 @@ mod tests {
             assert_eq!(server_name(folder), name, "{folder}");
         }
         assert_eq!(tool_name("get", "customers"), "get_customers");
-        assert_eq!(tool_name("list", &"x".repeat(90)).len(), 48);
+        assert_eq!(tool_name("list", &"x".repeat(90)).len(), TOOL_CHARS_MAX);
     }
 
     proptest! {

@@ -43,7 +43,7 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms` and `rate_limit`
+      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit` and `backups`
     "#);
 }
 

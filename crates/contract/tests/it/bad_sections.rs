@@ -471,14 +471,14 @@ fn rejects_sections_of_a_later_version() {
       |
     3 | [resources.handbook]
       |  ^^^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and `[permissions]`; prompts, resources and skills are files of the folder
 
     error: `[prompts]` is not supported in this version
      --> spile.toml:5:2
       |
     5 | [prompts.greet]
       |  ^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]` and `[tools]`
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and `[permissions]`; prompts, resources and skills are files of the folder
     "
     );
 }

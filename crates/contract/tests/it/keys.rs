@@ -1,7 +1,8 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, ValueType,
+    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, PERMISSIONS, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL,
+    ValueType,
 };
 use contract::manifest::{self, EXAMPLE, parse};
 use serde_json::{Map, Value, json};
@@ -22,6 +23,8 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
     let all = "operations = [\"list\", \"search\", \"update\"]\n";
     if std::ptr::eq(section, &SERVER) {
         format!("[server]\n{line}")
+    } else if std::ptr::eq(section, &PERMISSIONS) {
+        format!("[permissions]\n{line}")
     } else if std::ptr::eq(section, &SOURCE) {
         let path = if key.name == "path" { String::new() } else { format!("path = \"{path}\"\n") };
         format!("[sources.crm]\n{path}{line}")

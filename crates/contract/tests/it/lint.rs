@@ -179,8 +179,8 @@ fn warns_about_long_texts_and_many_tools() {
     };
     assert_eq!(with(&|odd| odd.instructions = Some("x".repeat(2048))), [] as [&str; 0]);
     assert_eq!(with(&|odd| odd.instructions = Some("x".repeat(2049))), ["warning instructions_long"]);
-    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(48)), [] as [&str; 0]);
-    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(49)), ["warning tool_name_long"]);
+    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(50)), [] as [&str; 0]);
+    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(51)), ["warning tool_name_long"]);
     assert_eq!(with(&|odd| odd.tools[0].description = "é".repeat(1024)), [] as [&str; 0]);
     assert_eq!(with(&|odd| odd.tools[0].description = "é".repeat(1025)), ["warning description_long"]);
     let many = |n: usize| move |odd: &mut Contract| odd.tools = vec![odd.tools[0].clone(); n];

@@ -74,7 +74,7 @@ fn errors_name_the_argument_the_reason_and_what_is_allowed() {
     check(
         r#"{"email":"a@b.test","zebra":1}"#,
         Err(
-            "zebra unknown_argument unknown argument `zebra`; the arguments are: code, email, limit, plan, tags",
+            "zebra unknown_argument unknown argument `zebra`; the arguments are: email, plan, limit, code, tags",
         ),
     );
     check(

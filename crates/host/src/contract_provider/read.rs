@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, GroupMembers, Page, RecordError};
-use contract::source::{Aggregate, CursorPosition, Query, Reader, RowPosition, Search, SourceError};
+use contract::source::{Aggregate, CursorPosition, Query, Reader, RowPosition, Search, SourceError, Total};
 use contract::{Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, ValueRef, aggregate, cursor};
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
@@ -33,9 +33,12 @@ impl ListRequest<'_> {
     }
 }
 
+/// A link to all rows costs tokens in every answer; fewer rows than this are read in a few pages.
+const EXPORT_ROWS_MIN: u64 = 100;
+
 /// A page of a list.
 pub(super) enum ListPage {
-    /// There are more rows.
+    /// There are more rows, and so many that a link to all of them is worth its tokens.
     Cut(ToolResult),
     Last(ToolResult),
     Failed(Outcome),
@@ -126,7 +129,8 @@ impl ProviderInner {
         Some(match page.finish(total, seal) {
             Ok(result) => {
                 let result = add_notice(result, reader, collection, NOTICES_MEMBER);
-                if is_cut { ListPage::Cut(result) } else { ListPage::Last(result) }
+                let rows = total.map_or(0, |Total::Exact(rows)| Total::AtLeast(rows) | rows);
+                if is_cut && rows >= EXPORT_ROWS_MIN { ListPage::Cut(result) } else { ListPage::Last(result) }
             }
             Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),
         })

@@ -386,7 +386,7 @@ async fn search_finds_records_with_all_terms() {
     client.table.state().rows.remove(1);
     assert_eq!(
         found(&mut client, r#"{"query":"dana","fields":["id"],"limit":1}"#).await,
-        (json!([{"id": "d"}]), json!(true), json!("up to the limit"))
+        (json!([{"id": "d"}]), json!(true), json!("all"))
     );
     assert_eq!(
         found(&mut client, r#"{"query":"scully dana","fields":["id"]}"#).await,

@@ -96,7 +96,10 @@ mod tests {
 
     use super::Challenge;
 
-    fn check(header: &str, expected: Option<(Option<&str>, Option<&[&str]>, Option<&str>)>) {
+    /// Metadata URL, scopes and error.
+    type Expected<'e> = (Option<&'e str>, Option<&'e [&'e str]>, Option<&'e str>);
+
+    fn check(header: &str, expected: Option<Expected<'_>>) {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let expected = expected.map(|(error, scopes, resource_metadata)| Challenge {
             error: owned(error),

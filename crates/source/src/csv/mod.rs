@@ -14,6 +14,7 @@ mod encode;
 mod error;
 mod formula_guard;
 mod guess;
+mod header;
 mod index;
 mod load;
 mod read;

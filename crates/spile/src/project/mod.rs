@@ -10,6 +10,7 @@
 mod folder;
 pub(crate) mod not_found;
 mod package;
+mod renamed;
 mod sources;
 mod unavailable;
 
@@ -22,17 +23,17 @@ use contract::compile::{DescribedStatement, IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, ColumnOptions, SourceError, SourceFacts, SourceLocation, TableOptions};
-use contract::{Collection, Contract, DataType, ToolOperation, init, names};
+use contract::{Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::BackupPolicy;
 use source::json;
 
 use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
-use crate::layout;
 use crate::lock::LockState;
 use crate::report::SourceSummary;
 use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
+use renamed::renamed_columns;
 pub use sources::Sources;
 pub(crate) use sources::error_message;
 use sources::{
@@ -651,73 +652,6 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
         })
         .collect();
     init::render_manifest(&sources, name)
-}
-
-/// A note names at most this many columns.
-const RENAMED_SHOWN_MAX: usize = 10;
-
-/// Notes about columns whose name is blank or repeated, and which callers therefore see under another name.
-fn renamed_columns(contract: &Contract, loaded: &[LoadedSource]) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    for collection in &contract.collections {
-        let (collection_name, fields) = (&collection.name, &collection.fields);
-        let unnamed = fields.iter().zip(&collection.shape.columns);
-        let unnamed: Vec<(String, usize)> = unnamed
-            .filter(|(field, _)| field.column.trim().is_empty())
-            .map(|(field, column)| (format!("`{}`", field.name), column.source_index + 1))
-            .collect();
-        let message = match unnamed.as_slice() {
-            [] => None,
-            [(name, number)] => {
-                Some(format!("column {number} of `{collection_name}` has no name; callers see it as {name}"))
-            }
-            several => {
-                let (count, names) =
-                    (several.len(), several.iter().map(|(name, _)| name).collect::<Vec<_>>());
-                let names = layout::join_names(&names, RENAMED_SHOWN_MAX, None);
-                Some(format!(
-                    "{count} columns of `{collection_name}` have no name; callers see them as {names}"
-                ))
-            }
-        };
-        if let Some(message) = message {
-            let help = unnamed_columns_help(collection, unnamed.len(), loaded);
-            found.push(Diagnostic::note(message).help(help));
-        }
-        for (index, field) in fields.iter().enumerate() {
-            let column = &field.column;
-            if column.trim().is_empty() {
-                continue;
-            }
-            let same = fields[index..].iter().filter(|other| other.column == *column);
-            let names: Vec<String> = same.map(|field| format!("`{}`", field.name)).collect();
-            if names.len() > 1 && fields[..index].iter().all(|earlier| earlier.column != *column) {
-                let count = names.len();
-                let names = layout::join_names(&names, RENAMED_SHOWN_MAX, None);
-                let message = format!(
-                    "{count} columns of `{collection_name}` are named `{column}`; callers see them as {names}"
-                );
-                found.push(Diagnostic::note(message).help("give each column its own name in the file"));
-            }
-        }
-    }
-    found
-}
-
-fn unnamed_columns_help(collection: &Collection, count: usize, loaded: &[LoadedSource]) -> String {
-    let source = loaded.iter().find(|one| one.name == collection.source);
-    let table = source
-        .and_then(|source| source.facts.tables.iter().find(|table| table.name == collection.shape.table));
-    let them = if count == 1 { "it" } else { "them" };
-    match (table.and_then(|table| table.likely_header_row), source.map(|source| &source.settings)) {
-        (Some(row), _) => format!(
-            "the header row looks like a title; set `header_row = {row}` for the collection in the manifest"
-        ),
-        (None, Some(SourceSettings::Workbook(_))) => format!(
-            "name {them} in the header row; if that is another row, set `header_row` for the collection in the manifest"
-        ),
-        (None, _) => format!("name {them} in the first line of the file"),
-    }
 }
 
 /// Asks a source to describe the statements that use it.

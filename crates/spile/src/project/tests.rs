@@ -145,22 +145,24 @@ fn a_file_that_is_named_twice_is_open_once() {
 }
 
 #[test]
-fn files_of_a_later_version_are_refused_as_such() {
+fn a_folder_of_code_is_a_project_with_and_without_data() {
     let folder = tempfile::tempdir().expect("a folder");
-    let error = |path: &Path| Project::find(path).expect_err("not in this version").to_string();
-    let write = |name: &str| {
+    let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
-        std::fs::write(&path, "{}").expect("written");
+        std::fs::write(&path, text).expect("written");
         path
     };
-    let script = write("tools/conjugate.ts");
-    assert!(error(&script).contains("is not supported in this version"));
-    assert!(error(folder.path()).contains("is not supported in this version"));
-    let config = write("mcp.json");
-    assert!(error(&config).contains("is not supported in this version"));
-    assert!(error(folder.path()).contains("is not supported in this version"));
-    // Data in the same folder is served as before.
-    std::fs::write(folder.path().join("people.csv"), "id,name\n1,Ada\n").expect("written");
-    assert!(Project::find(folder.path()).is_ok());
+    let script = write("tools/conjugate.ts", "export default () => 'x'");
+    let error = Project::find(&script).expect_err("one file").to_string();
+    assert!(error.contains("serve the folder above"), "{error}");
+    assert!(Project::find(folder.path()).expect("a project").author.is_some());
+    let config = write("mcp.json", r#"{"name":"verbs"}"#);
+    assert_eq!(Project::find(&config).expect("a project").name, "verbs");
+    write("people.csv", "id,name\n1,Ada\n");
+    let scan = Project::find(folder.path()).and_then(|project| project.scan()).expect("a project");
+    let names: Vec<&str> =
+        scan.author.iter().flat_map(|author| author.tools()).map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["conjugate"]);
+    assert_eq!(scan.compiled.expect("data").contract.collections.len(), 1);
 }

@@ -330,7 +330,7 @@ fn all_servers_are_connected_at_once() {
     assert!(output.stdout.contains("stderr") && output.stdout.contains("no database"), "{output}");
     let output = user.run(&["mcp", "retry", "shop"]);
     assert_eq!(output.code, Some(0), "{output}");
-    assert!(output.stdout.contains("2 tools"), "{output}");
+    assert!(output.stdout.contains("4 tools"), "{output}");
     user.check("mcp_retry_missing", &["mcp", "retry", "missing"], 3);
 }
 

