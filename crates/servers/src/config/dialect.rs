@@ -519,7 +519,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
         Value::Float(number) => json::write::number(out, *number.value()),
         Value::Boolean(flag) => out.extend_from_slice(if *flag.value() { b"true" } else { b"false" }),
         Value::Datetime(time) => json::write::string(out, &time.value().to_string()),
-        Value::Array(items) => json::write::array(out, items.iter(), |out, item| write_value(out, item)),
+        Value::Array(items) => json::write::array(out, items.iter(), write_value),
         Value::InlineTable(table) => {
             let mut object = json::write::ObjectWriter::new(out);
             for (key, value) in table.iter() {
