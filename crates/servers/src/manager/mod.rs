@@ -172,9 +172,11 @@ struct ServerHandle {
     task: tokio::task::JoinHandle<()>,
 }
 
+type ListsByServer = BTreeMap<String, (Arc<ConfiguredServer>, Arc<ServerLists>)>;
+
 /// Rebuilds the registry when the lists of a server change.
 pub(crate) struct RegistryBuilder {
-    lists: Mutex<BTreeMap<String, (Arc<ConfiguredServer>, Arc<ServerLists>)>>,
+    lists: Mutex<ListsByServer>,
     registry: watch::Sender<Arc<Registry>>,
 }
 

@@ -96,7 +96,10 @@ mod tests {
 
     use super::Challenge;
 
-    fn check(header: &str, expected: Option<(Option<&str>, Option<&[&str]>, Option<&str>)>) {
+    /// Error, scopes and resource metadata.
+    type Parameters<'t> = (Option<&'t str>, Option<&'t [&'t str]>, Option<&'t str>);
+
+    fn check(header: &str, expected: Option<Parameters<'_>>) {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let expected = expected.map(|(error, scopes, resource_metadata)| Challenge {
             error: owned(error),
