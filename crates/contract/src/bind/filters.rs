@@ -224,12 +224,6 @@ fn unknown_filter(collection: &Collection, fields: &[usize], name: &str) -> Box<
     invalid_argument(name, ArgumentErrorKind::UnknownArgument, format!("unknown argument `{name}`; {help}"))
 }
 
-impl Default for BoundValue<'_> {
-    fn default() -> Self {
-        Self::Null
-    }
-}
-
 impl<'a> From<ValueRef<'a>> for BoundValue<'a> {
     fn from(value: ValueRef<'a>) -> Self {
         match value {

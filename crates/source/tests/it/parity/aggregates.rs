@@ -50,7 +50,9 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// The texts of a row, its id first.
-fn texts(at: usize, row: &Row) -> [Option<String>; 6] {
+type Texts = [Option<String>; 6];
+
+fn texts(at: usize, row: &Row) -> Texts {
     let count = row.2.map(|count| count.to_string());
     [Some(at.to_string()), row.0.clone(), row.1.clone(), count, row.3.clone(), row.4.clone()]
 }
@@ -133,7 +135,7 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
 
     let place = folder();
     let path = place.path().join("t.xlsx");
-    let all: Vec<[Option<String>; 6]> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
+    let all: Vec<Texts> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
     let mut cells = vec![NAMES.map(CellContent::Text).to_vec()];
     for row in &all {
         let row = row.iter().zip(KINDS).map(|(text, kind)| match (kind, text) {
@@ -205,7 +207,7 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
 }
 
 /// The same conditions as texts, compared naively.
-fn passes(row: &[Option<String>; 6], conditions: &[Condition]) -> bool {
+fn passes(row: &Texts, conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| {
         let value = row[condition.column].as_deref();
         let kind = KINDS[condition.column];
@@ -334,7 +336,7 @@ fn days(date: &str) -> i64 {
     years + lengths(year)[..month - 1].iter().sum::<i64>() + day
 }
 
-fn measure(rows: &[&[Option<String>; 6]], measure: Measure) -> Value {
+fn measure(rows: &[&Texts], measure: Measure) -> Value {
     let Measure::Of { function, column } = measure else { return Value::Integer(rows.len() as i64) };
     let texts: Vec<&str> = rows.iter().filter_map(|row| row[column].as_deref()).collect();
     let kind = KINDS[column];
@@ -418,7 +420,7 @@ proptest! {
         questions in prop::collection::vec((conditions(), groups(), measures()), 6),
         sorts in prop::collection::vec((1..6_usize, any::<bool>()), 0..3),
     ) {
-        let table: Vec<[Option<String>; 6]> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
+        let table: Vec<Texts> = rows.iter().enumerate().map(|(at, row)| texts(at, row)).collect();
         let fixtures = fixtures(&rows);
         let mut sort: Vec<Sort> = Vec::new();
         for (column, descending) in sorts {
@@ -439,7 +441,7 @@ proptest! {
                     more,
                 })
                 .collect();
-            let passing: Vec<&[Option<String>; 6]> =
+            let passing: Vec<&Texts> =
                 table.iter().filter(|row| passes(row, conditions)).collect();
             let question = Aggregate {
                 filters: filters.clone(),
@@ -449,7 +451,7 @@ proptest! {
                 cancelled: None,
                 progress: None,
             };
-            let mut expected: BTreeMap<String, (Vec<Value>, Vec<&[Option<String>; 6]>)> = BTreeMap::new();
+            let mut expected: BTreeMap<String, (Vec<Value>, Vec<&Texts>)> = BTreeMap::new();
             for row in &passing {
                 let values: Vec<Value> =
                     groups.iter().map(|group| group_text(row[group.column].as_deref(), *group)).collect();
@@ -471,7 +473,7 @@ proptest! {
                 let mut rows = passing.clone();
                 rows.sort_by(|a, b| {
                     let by = sort.iter().map(|sort| {
-                        let cell = |row: &[Option<String>; 6]| row[sort.column].clone();
+                        let cell = |row: &Texts| row[sort.column].clone();
                         match (cell(a), cell(b)) {
                             (None, None) => std::cmp::Ordering::Equal,
                             (None, _) => std::cmp::Ordering::Greater,
