@@ -256,24 +256,22 @@ impl Field {
 
 /// Writes a value of a type for the text of a result.
 pub(crate) fn write_readable(out: &mut String, kind: DataType, cell: ValueRef<'_>) {
-    {
-        match (kind, cell) {
-            (_, ValueRef::Null) => {}
-            (DataType::Boolean, ValueRef::Integer(n)) => out.push_str(if n == 0 { "false" } else { "true" }),
-            (_, ValueRef::Text(text)) => out.push_str(text),
-            (_, ValueRef::Integer(n)) => out.push_str(&n.to_string()),
-            (_, ValueRef::Real(n)) if !n.is_finite() => {
-                let mut out_of_range = Vec::with_capacity(12);
-                write_as_text(&mut out_of_range, cell);
-                out.push_str(String::from_utf8_lossy(&out_of_range).trim_matches('"'));
-            }
-            (_, ValueRef::Real(n)) => {
-                let mut number = Vec::with_capacity(24);
-                write::number(&mut number, n);
-                out.push_str(&String::from_utf8_lossy(&number));
-            }
-            (_, ValueRef::Blob(bytes)) => out.push_str(&format!("({} bytes)", bytes.len())),
+    match (kind, cell) {
+        (_, ValueRef::Null) => {}
+        (DataType::Boolean, ValueRef::Integer(n)) => out.push_str(if n == 0 { "false" } else { "true" }),
+        (_, ValueRef::Text(text)) => out.push_str(text),
+        (_, ValueRef::Integer(n)) => out.push_str(&n.to_string()),
+        (_, ValueRef::Real(n)) if !n.is_finite() => {
+            let mut out_of_range = Vec::with_capacity(12);
+            write_as_text(&mut out_of_range, cell);
+            out.push_str(String::from_utf8_lossy(&out_of_range).trim_matches('"'));
         }
+        (_, ValueRef::Real(n)) => {
+            let mut number = Vec::with_capacity(24);
+            write::number(&mut number, n);
+            out.push_str(&String::from_utf8_lossy(&number));
+        }
+        (_, ValueRef::Blob(bytes)) => out.push_str(&format!("({} bytes)", bytes.len())),
     }
 }
 
