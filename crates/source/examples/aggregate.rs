@@ -27,6 +27,9 @@ const COLUMNS: [(&str, DataType); 6] = [
     ("ordered_on", DataType::Date),
 ];
 
+/// What it is called, and its parts.
+type Question<'q> = (&'static str, Vec<Filter<'q>>, Vec<GroupColumn>, Vec<Measure>);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows: u64 = std::env::args().nth(1).map_or(Ok(1_000_000), |rows| rows.parse())?;
     let folder = std::env::temp_dir().join("spile-aggregate");
@@ -92,7 +95,7 @@ fn measure(name: &str, reader: &Arc<dyn Reader>) -> Result<(), SourceError> {
     let by = |column, unit| GroupColumn { column, unit };
     let paid = Filter::new(1, Comparison::Equals, ValueRef::Text("paid"));
     let sum_total = of(AggregateFunction::Sum, 4);
-    let questions: [(&str, Vec<Filter<'_>>, Vec<GroupColumn>, Vec<Measure>); 6] = [
+    let questions: [Question<'_>; 6] = [
         ("count", vec![], vec![], vec![Measure::Count]),
         ("count where", vec![paid], vec![], vec![Measure::Count]),
         ("sum of integers", vec![], vec![], vec![of(AggregateFunction::Sum, 3)]),

@@ -129,7 +129,10 @@ impl ProviderInner {
         Some(match page.finish(total, seal) {
             Ok(result) => {
                 let result = add_notice(result, reader, collection, NOTICES_MEMBER);
-                let rows = total.map_or(0, |Total::Exact(rows)| Total::AtLeast(rows) | rows);
+                let rows = match total {
+                    Some(Total::Exact(rows) | Total::AtLeast(rows)) => rows,
+                    None => 0,
+                };
                 if is_cut && rows >= EXPORT_ROWS_MIN { ListPage::Cut(result) } else { ListPage::Last(result) }
             }
             Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),
