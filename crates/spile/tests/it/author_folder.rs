@@ -190,3 +190,9 @@ fn a_folder_with_an_mcp_json_is_served_under_its_name() {
     let body: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(body["result"]["structuredContent"], json!({"id": "123", "tenant": "t1"}), "{body}");
 }
+
+#[test]
+fn every_example_of_the_page_about_code_works() {
+    let commands = crate::readme::run_guide(include_str!("../../../../docs/code.md"));
+    assert!(commands >= 6, "the page has lost its examples");
+}

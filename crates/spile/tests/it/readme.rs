@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::harness::{SPILE, TestProject, state_folder};
+
 const README: &str = include_str!("../../../../README.md");
 
 /// A command and what it prints; `…` stands for anything.
@@ -130,4 +132,41 @@ fn every_command_does_what_it_says() {
         assert!(done.status.success(), "{command}\n{got}");
         assert!(matches(&printed, &got), "{command}\nexpected\n{printed}\ngot\n{got}");
     }
+}
+
+/// Writes the files of a page (blocks with a language and a path), runs its commands in order, and compares what they
+/// print. Returns the number of commands.
+pub(crate) fn run_guide(document: &str) -> usize {
+    let project = TestProject::new(&[]);
+    let bin = Path::new(SPILE).parent().expect("a folder");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let mut folder = project.folder.clone();
+    let run = |command: &str, folder: &Path| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("({command}) 2>&1")]).current_dir(folder).stdin(Stdio::null());
+        let output =
+            shell.env("PATH", &path).env("XDG_STATE_HOME", state_folder()).output().expect("a shell");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let mut commands = 0;
+    for block in document.split("\n```").skip(1).step_by(2) {
+        let (info, text) = block.split_once('\n').expect("a block has lines");
+        if let Some((_, name)) = info.split_once(' ') {
+            let file = folder.join(name);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder can be made");
+            std::fs::write(file, format!("{text}\n")).expect("a file can be written");
+        } else if info == "console" {
+            for step in text.strip_prefix("$ ").expect("a command comes first").split("\n$ ") {
+                let (command, printed) = step.split_once('\n').unwrap_or((step, ""));
+                if let Some(name) = command.strip_prefix("cd ") {
+                    folder = folder.join(name);
+                    continue;
+                }
+                let got = run(command, &folder);
+                assert!(matches(printed, &got), "{command}\nexpected\n{printed}\ngot\n{got}");
+                commands += 1;
+            }
+        }
+    }
+    commands
 }

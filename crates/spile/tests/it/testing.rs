@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::harness::{SPILE, TestProject, state_folder};
+use crate::harness::TestProject;
 use crate::readme;
 
 const MANIFEST: &[u8] = b"[server]\nname = \"shop\"\n\n[sources.crm]\npath = \"customers.csv\"\n\n\
@@ -186,40 +186,7 @@ fn a_recorded_call_is_a_test() {
 
 const GUIDE: &str = include_str!("../../../../docs/testing.md");
 
-/// Writes the files of the guide, runs its commands in order, and compares what they print.
 #[test]
 fn every_example_of_the_guide_works() {
-    let project = TestProject::new(&[]);
-    let bin = std::path::Path::new(SPILE).parent().expect("a folder");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    let mut folder = project.folder.clone();
-    let run = |command: &str, folder: &std::path::Path| {
-        let mut shell = std::process::Command::new("sh");
-        shell
-            .args(["-c", &format!("({command}) 2>&1")])
-            .current_dir(folder)
-            .stdin(std::process::Stdio::null());
-        let output =
-            shell.env("PATH", &path).env("XDG_STATE_HOME", state_folder()).output().expect("a shell");
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let mut commands = 0;
-    for block in GUIDE.split("\n```").skip(1).step_by(2) {
-        let (info, text) = block.split_once('\n').expect("a block has lines");
-        if let Some(name) = info.strip_prefix("toml ") {
-            std::fs::write(folder.join(name), text).expect("a file can be written");
-        } else if info == "console" {
-            for step in text.strip_prefix("$ ").expect("a command comes first").split("\n$ ") {
-                let (command, printed) = step.split_once('\n').unwrap_or((step, ""));
-                if let Some(name) = command.strip_prefix("cd ") {
-                    folder = folder.join(name);
-                    continue;
-                }
-                let got = run(command, &folder);
-                assert!(readme::matches(printed, &got), "{command}\nexpected\n{printed}\ngot\n{got}");
-                commands += 1;
-            }
-        }
-    }
-    assert!(commands >= 10, "the guide has lost its examples");
+    assert!(readme::run_guide(GUIDE) >= 10, "the guide has lost its examples");
 }

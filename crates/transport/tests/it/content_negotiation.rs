@@ -161,7 +161,7 @@ fn methods_and_paths_return_the_documented_status() {
         (&one, "POST", "/mcp/%6fne", 404, None),
         (&one, "POST", "/", 404, None),
         (&one, "POST", "/../mcp", 404, None),
-        (&one, "GET", "/", 404, None),
+        (&one, "GET", "/", 200, None),
         (&one, "GET", "/.well-known/oauth-protected-resource", 404, None),
         (&two, "POST", "/mcp", 404, None),
         (&two, "POST", "/mcp/one", 200, None),
