@@ -220,8 +220,8 @@ async fn store_journal(
     stored.map(drop).map_err(|error| store_failure(server, error))
 }
 
-/// Uses a `requestState` for the round that begins now: a second request with it is refused, unless the provider makes
-/// sure itself that a repeated round changes nothing more. Reads the journal if it is in the store.
+/// Uses a `requestState` for the round that begins now: a second request with an answer to it is refused, unless the
+/// provider makes sure itself that a repeated round changes nothing more. Reads the journal if it is in the store.
 pub(crate) async fn use_state(
     server: &Server,
     route: &CallRoute<'_>,
@@ -245,7 +245,13 @@ pub(crate) async fn use_state(
         }
         None => Vec::new(),
     };
-    if !repeats_safely {
+    if let Some(responses) = state.unread {
+        let (journal, expected) = decode_body(job.journal.clone(), &body)?;
+        job.journal = journal;
+        job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
+    }
+    let checks = job.checks.get_or_insert_default();
+    if !repeats_safely && checks.has_accepted() {
         let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
         let used = server.store.put_once(key(Namespace::UsedRequestStates), &[], ttl, now_ms).await;
         match used.map_err(|error| store_failure(server, error))? {
@@ -254,11 +260,6 @@ pub(crate) async fn use_state(
                 return Err(CallError::InvalidRequestState("already used; repeat the call without it"));
             }
         }
-    }
-    if let Some(responses) = state.unread {
-        let (journal, expected) = decode_body(job.journal.clone(), &body)?;
-        job.journal = journal;
-        job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
     }
     Ok(())
 }

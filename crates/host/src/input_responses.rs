@@ -17,6 +17,8 @@ pub(crate) struct ResponseChecks {
     rejected: Vec<(String, String)>,
     /// The state that the client sent, until a round uses it.
     resumed_state: Option<ResumedState>,
+    /// Whether a response of this round is in the journal.
+    has_accepted: bool,
 }
 
 /// A `requestState` that came back from a client.
@@ -33,6 +35,11 @@ pub(crate) type RequestStateId = [u8; 20];
 impl ResponseChecks {
     pub(crate) fn for_state(state: ResumedState) -> Self {
         Self { resumed_state: Some(state), ..Self::default() }
+    }
+
+    /// Whether a response came that the handler will see. Without one, it asks the same again.
+    pub(crate) fn has_accepted(&self) -> bool {
+        self.has_accepted
     }
 
     /// Returns the state once.
@@ -57,7 +64,10 @@ impl ResponseChecks {
         response: Json,
     ) {
         match expected.check(&response) {
-            Ok(()) => journal.record(key, response),
+            Ok(()) => {
+                journal.record(key, response);
+                self.has_accepted = true;
+            }
             Err(reason) => self.reject(key, reason),
         }
     }

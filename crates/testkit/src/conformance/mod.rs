@@ -104,6 +104,11 @@ impl Default for ConformanceProvider {
 }
 
 impl Provider for ConformanceProvider {
+    /// Its handlers change nothing.
+    fn repeats_rounds_safely(&self) -> bool {
+        true
+    }
+
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog_state.lock().unwrap_or_else(PoisonError::into_inner).catalog.clone()
     }

@@ -33,6 +33,11 @@ impl Default for TranscriptProvider {
 }
 
 impl Provider for TranscriptProvider {
+    /// Its handlers change nothing.
+    fn repeats_rounds_safely(&self) -> bool {
+        true
+    }
+
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
     }
