@@ -36,4 +36,4 @@ pub use limits::ContentLimits;
 pub use provider::ContentProvider;
 pub use resource::{ResourceSettings, TemplateSettings};
 pub use uri_template::Variables;
-pub use watch::{FolderWatch, Poll, WatchThread};
+pub use watch::{FolderWatch, Poll, watch_folder};

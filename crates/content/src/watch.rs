@@ -1,12 +1,11 @@
 //! Watches a folder: notices changes without reading files, and loads it again once they have settled.
 
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use contract::diagnostic::Diagnostic;
-use file_watch::{Debounce, FileStamp};
+use file_watch::{Debounce, FileStamp, PollThread};
 
 use crate::folder::{Folder, Loaded};
 use crate::provider::ContentProvider;
@@ -15,8 +14,6 @@ use crate::provider::ContentProvider;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// While a change settles.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
-/// A large folder is left alone for this multiple of the time that the walk took.
-const BACKOFF_FACTOR: u32 = 20;
 
 /// The state of a folder that is being watched. The caller decides when to look.
 pub struct FolderWatch {
@@ -89,50 +86,25 @@ fn load(folder: &Folder, now: SystemTime) -> (FolderStamp, Loaded, Vec<Diagnosti
     (stamp, loaded, diagnostics)
 }
 
-/// A thread that watches a folder for a provider. It ends when this is dropped, or the provider.
-pub struct WatchThread {
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl WatchThread {
-    /// `on_reload` gets the diagnostics of each load.
-    pub fn start(
-        mut watch: FolderWatch,
-        provider: &Arc<ContentProvider>,
-        on_reload: impl Fn(&[Diagnostic]) + Send + 'static,
-    ) -> std::io::Result<Self> {
-        let provider: Weak<ContentProvider> = Arc::downgrade(provider);
-        let (stop, stopped) = sync_channel(1);
-        let run = move || {
-            let mut wait = POLL_INTERVAL;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
-                let Some(provider) = provider.upgrade() else { return };
-                let started = Instant::now();
-                wait = match watch.poll(started, SystemTime::now()) {
-                    Poll::Settling => SETTLE_INTERVAL,
-                    Poll::Unchanged => POLL_INTERVAL,
-                    Poll::Changed(loaded, diagnostics) => {
-                        provider.reload(*loaded);
-                        on_reload(&diagnostics);
-                        POLL_INTERVAL
-                    }
-                };
-                wait = wait.max(started.elapsed() * BACKOFF_FACTOR);
+/// Watches a folder for a provider, until the thread or the provider is dropped. `on_reload` gets the diagnostics of
+/// each load.
+pub fn watch_folder(
+    mut watch: FolderWatch,
+    provider: &Arc<ContentProvider>,
+    on_reload: impl Fn(&[Diagnostic]) + Send + 'static,
+) -> std::io::Result<PollThread> {
+    let provider: Weak<ContentProvider> = Arc::downgrade(provider);
+    let poll = move |now| {
+        let Some(provider) = provider.upgrade() else { return ControlFlow::Break(()) };
+        ControlFlow::Continue(match watch.poll(now, SystemTime::now()) {
+            Poll::Settling => SETTLE_INTERVAL,
+            Poll::Unchanged => POLL_INTERVAL,
+            Poll::Changed(loaded, diagnostics) => {
+                provider.reload(*loaded);
+                on_reload(&diagnostics);
+                POLL_INTERVAL
             }
-        };
-        let thread = std::thread::Builder::new().name("content-watch".into()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for WatchThread {
-    fn drop(&mut self) {
-        // Dropping the sender wakes the thread.
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was already printed.
-            let _ = thread.join();
-        }
-    }
+        })
+    };
+    PollThread::start("content-watch", POLL_INTERVAL, poll)
 }

@@ -4,10 +4,12 @@
 //! [`ReadStamp`] also knows what a stamp cannot tell: file systems round times, and a file that is written again within
 //! one step keeps its stamp. A [`Debounce`] waits until a file that is being written has settled.
 //!
-//! This crate reads metadata and no clock: the time is an argument. Nothing here polls or keeps a thread.
+//! A [`PollThread`] is for those who look again and again; everything else takes the time as an argument.
 
 mod debounce;
+mod poll_thread;
 mod stamp;
 
 pub use debounce::{Debounce, SETTLE_TIME, SETTLE_TIME_MAX};
+pub use poll_thread::PollThread;
 pub use stamp::{FileChange, FileId, FileStamp, ReadStamp};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
 use json::ParseLimits;
-use spile_core::text::hex;
+use spile_core::text::{hex, parse_hex};
 use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider};
 use state::keyring::Keyring;
 use state::store::{EncryptedStore, MemoryStore, Store, StoreLimits};
@@ -318,7 +318,7 @@ impl Server {
 
     /// Returns the HTTP+SSE connection with this id if it belongs to the caller and its stream is open.
     pub fn sse_connection(&self, name: &str, identity: &CallerIdentity) -> Option<Arc<ConnectionState>> {
-        self.sessions.sse_connection(&parse_connection_key(name)?, &identity.principal)
+        self.sessions.sse_connection(&parse_hex(name.as_bytes())?, &identity.principal)
     }
 
     /// Opens a session id; `None` if it is invalid, expired, ended or another caller's.
@@ -422,16 +422,6 @@ impl Drop for SseConnection {
     fn drop(&mut self) {
         self.server.sessions.close_sse(&self.key);
     }
-}
-
-fn parse_connection_key(name: &str) -> Option<[u8; 16]> {
-    let digits = Some(name.as_bytes()).filter(|name| name.len() == 32)?;
-    let mut key = [0; 16];
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16).filter(|_| !c.is_ascii_uppercase());
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-    }
-    Some(key)
 }
 
 /// An error response for a transport that refuses a message before decoding it.

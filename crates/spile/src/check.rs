@@ -122,7 +122,7 @@ fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Di
             let mut o = ObjectWriter::new(out);
             o.str("name", &tool.name).int("tokens", token_cost(tool) as i64);
             o.bool("writes", contract.is_some_and(|contract| operation_writes(contract, &tool.operation)));
-            o.array("arguments", &argument_names(tool), |out, name| write::string(out, name));
+            o.array("arguments", &argument_names(&tool.input_schema), |out, name| write::string(out, name));
             o.end();
         });
         let statements = contract.into_iter().flat_map(|contract| {

@@ -55,14 +55,18 @@ pub(crate) fn choose_key_file(argument: Option<&Path>) -> anyhow::Result<KeyFile
     if let Some(path) = settings::env_text("SPILE_KEY_FILE")? {
         return Ok(KeyFileChoice::Named(path.into()));
     }
+    Ok(KeyFileChoice::Default(user_key_file()))
+}
+
+/// The default key file of this user.
+fn user_key_file() -> Option<PathBuf> {
     let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
-    Ok(KeyFileChoice::Default(default_key_file(state.as_deref(), home.as_deref())))
+    default_key_file(state.as_deref(), home.as_deref())
 }
 
 /// Where state of this user belongs: `spile` in `XDG_STATE_HOME` or `~/.local/state`.
 pub(crate) fn state_folder() -> Option<PathBuf> {
-    let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
-    Some(default_key_file(state.as_deref(), home.as_deref())?.parent()?.to_owned())
+    Some(user_key_file()?.parent()?.to_owned())
 }
 
 pub fn run(command: &KeysCommand) -> anyhow::Result<ExitCode> {

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use contract::diagnostic::{Diagnostic, Severity, render_all_within};
 use contract::humanize::{group_digits, pluralize};
 use contract::{Contract, Tool, ToolOperation, tokens};
+use json::Json;
 
 use crate::banner::is_color_enabled;
 use crate::client::output_style::OutputStyle;
@@ -84,7 +85,7 @@ fn tool_table(contract: &Contract, costs: &[usize]) -> Table {
         .fit(1, ColumnFit::Drop)
         .fit(2, ColumnFit::Wrap);
     for (tool, cost) in contract.tools.iter().zip(costs).take(TOOLS_SHOWN_MAX) {
-        let arguments = layout::join_names(&argument_names(tool), NAMES_SHOWN_MAX, None);
+        let arguments = layout::join_names(&argument_names(&tool.input_schema), NAMES_SHOWN_MAX, None);
         let cells = [tool.name.clone(), group_digits(*cost as u64), arguments];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
@@ -170,9 +171,12 @@ fn severity_counts(notes: &[&Diagnostic]) -> String {
 
 /// Tokens that a tool takes from every conversation: its name, description and input schema. Results come on top.
 pub(crate) fn token_cost(tool: &Tool) -> usize {
-    tokens::estimate(&tool.name)
-        + tokens::estimate(&tool.description)
-        + tokens::estimate(tool.input_schema.as_str())
+    tool_token_cost(&tool.name, &tool.description, &tool.input_schema)
+}
+
+/// The same for a tool of any provider.
+pub(crate) fn tool_token_cost(name: &str, description: &str, input_schema: &Json) -> usize {
+    [name, description, input_schema.as_str()].map(tokens::estimate).iter().sum()
 }
 
 /// Tokens that a server takes from every conversation: its tools and its instructions.
@@ -185,8 +189,8 @@ pub(crate) fn instructions_cost(contract: &Contract) -> usize {
     contract.instructions.as_deref().map_or(0, tokens::estimate)
 }
 
-pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
-    let schema = tool.input_schema.to_doc();
+pub(crate) fn argument_names(input_schema: &Json) -> Vec<String> {
+    let schema = input_schema.to_doc();
     let properties = schema.root().get("properties");
     properties
         .into_iter()

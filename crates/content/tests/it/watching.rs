@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use content::{FolderWatch, NoBackend, WatchThread};
+use content::{FolderWatch, NoBackend, watch_folder};
 use host::{ConnectionState, SubscriptionEvent, SubscriptionStream};
 use spile_core::CatalogChange;
 
@@ -211,7 +211,7 @@ fn the_thread_reloads_and_ends() {
     let (watch, loaded, _) = FolderWatch::new(folder.folder(), std::time::SystemTime::now());
     let server = TestServer::new(loaded, Arc::new(NoBackend));
     let (sender, receiver) = channel();
-    let thread = WatchThread::start(watch, &server.provider, move |diagnostics| {
+    let thread = watch_folder(watch, &server.provider, move |diagnostics| {
         sender.send(diagnostics.len()).expect("the test waits");
     })
     .expect("a thread");

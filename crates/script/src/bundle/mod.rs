@@ -127,10 +127,9 @@ impl Bundle {
 
     /// Compiles the folder again: parses only the files that changed, and loads only the tools whose code
     /// changed. For the same options.
-    #[must_use]
-    pub fn rebuild(self, root: &Path, options: &BundleOptions) -> Self {
-        let previous: Vec<_> = self.tools.into_iter().flatten().collect();
-        Self::build_with(root, options, self.cache, &previous)
+    pub fn rebuild(&mut self, root: &Path, options: &BundleOptions) {
+        let previous: Vec<_> = std::mem::take(&mut self.tools).into_iter().flatten().collect();
+        *self = Self::build_with(root, options, std::mem::take(&mut self.cache), &previous);
     }
 
     fn build_with(

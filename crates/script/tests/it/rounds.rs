@@ -242,18 +242,19 @@ fn a_reload_reports_what_changed() {
         ("lib/v.ts", "export const v = 1;"),
     ]);
     let app = App::new(folder.path());
-    let first = build(folder.path());
-    let unchanged = app.provider.reload(&first);
+    let mut bundle = build(folder.path());
+    let unchanged = app.provider.reload(&bundle);
     assert!(!unchanged.changes_catalog() && unchanged.changed_code.is_empty(), "{unchanged:?}");
     write(folder.path(), "lib/v.ts", "export const v = 2;");
-    let second = first.rebuild(folder.path(), &BundleOptions::default());
-    let code = app.provider.reload(&second);
+    bundle.rebuild(folder.path(), &BundleOptions::default());
+    let code = app.provider.reload(&bundle);
     assert_eq!(code.changed_code, ["c"]);
     assert!(!code.changes_catalog(), "{code:?}");
     write(folder.path(), "tools/a.ts", "export default (args: { y: string }) => 1;");
     write(folder.path(), "tools/d.ts", "export default () => 1;");
     std::fs::remove_file(folder.path().join("tools/b.ts")).expect("removed");
-    let report = app.provider.reload(&second.rebuild(folder.path(), &BundleOptions::default()));
+    bundle.rebuild(folder.path(), &BundleOptions::default());
+    let report = app.provider.reload(&bundle);
     assert!(report.changes_catalog());
     assert_eq!(
         (report.added, report.removed, report.changed_definition),

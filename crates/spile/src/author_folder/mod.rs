@@ -14,19 +14,21 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use content::{ContentPaths, ContentProvider, Folder, FolderWatch, NoBackend, WatchThread, Watching};
+use content::{ContentPaths, ContentProvider, Folder, FolderWatch, NoBackend, Watching};
 use contract::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use contract::humanize::pluralize;
 use contract::manifest::Permissions;
+use file_watch::PollThread;
 use host::Server;
 use script::{
     Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, ScriptProvider, ScriptServices,
 };
 use spile_core::Provider as _;
 
+use crate::report;
 pub(crate) use collections::CurrentContract;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
-use watch::ScriptWatch;
+use watch::watch_scripts;
 
 /// The folders of author files. Those that do not exist are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,8 +107,8 @@ impl AuthorFolder {
 
 /// What keeps author files served and up to date. The watches end when it is dropped.
 pub(crate) struct ServedAuthor {
-    _scripts: Option<ScriptWatch>,
-    _content: Option<WatchThread>,
+    _scripts: Option<PollThread>,
+    _content: Option<PollThread>,
 }
 
 impl Author {
@@ -145,11 +147,11 @@ impl Author {
             let provider = Arc::new(ScriptProvider::new(engine, &bundle, services));
             server.set_provider("tools", Some(provider.clone()));
             let options = folder.bundle_options();
-            ScriptWatch::start(folder.root.clone(), options, bundle, &provider)
+            watch_scripts(folder.root.clone(), options, bundle, &provider)
         });
         server.set_provider("content", Some(content.clone()));
         let root = folder.root;
-        let watched = WatchThread::start(content_watch, &content, move |diagnostics| {
+        let watched = content::watch_folder(content_watch, &content, move |diagnostics| {
             for one in diagnostics {
                 tracing::warn!(folder = %root.display(), "{}", one.message);
             }
@@ -172,15 +174,9 @@ fn join_names(names: &[&str]) -> String {
 
 /// `add: a, b (about 35 tokens)`
 fn tool_line(tool: &spile_core::Tool) -> String {
-    let schema = tool.input_schema.to_doc();
-    let properties = schema.root().get("properties");
-    let members = properties.into_iter().flat_map(|properties| properties.members());
-    let names: Vec<String> = members.filter_map(|(name, _)| name.str().map(Into::into)).collect();
+    let names = report::argument_names(&tool.input_schema);
     let description = tool.description.as_deref().unwrap_or_default();
-    let cost = [tool.name.as_str(), description, tool.input_schema.as_str()]
-        .map(contract::tokens::estimate)
-        .iter()
-        .sum::<usize>();
+    let cost = report::tool_token_cost(&tool.name, description, &tool.input_schema);
     let arguments = match names.is_empty() {
         true => "no arguments".to_owned(),
         false => crate::layout::join_names(&names, NAMES_SHOWN_MAX, None),

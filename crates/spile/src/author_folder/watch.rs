@@ -1,82 +1,67 @@
 //! Notices changes of author code, compiles what changed and serves it.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use script::{Bundle, BundleOptions, ScriptProvider};
+use file_watch::{FileStamp, PollThread};
+use script::{Bundle, BundleOptions, ReloadReport, ScriptProvider};
 
 /// Short enough that a saved tool is served when the author looks at the client again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Folders with very many files are looked at less often.
-const COST_FACTOR: u32 = 20;
 /// How many files are looked at.
 const FILES_MAX: usize = 5_000;
 
-/// A thread that follows the files of a folder. It ends when this is dropped, or the provider.
-pub(super) struct ScriptWatch {
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The stamp of every file that the tools may consist of.
+type Stamps = Vec<(PathBuf, FileStamp)>;
 
-/// Path, size and time of every file that the tools may consist of.
-type Stamps = Vec<(PathBuf, u64, SystemTime)>;
-
-impl ScriptWatch {
-    pub(super) fn start(
-        root: PathBuf,
-        options: BundleOptions,
-        bundle: Bundle,
-        provider: &Arc<ScriptProvider>,
-    ) -> Option<Self> {
-        let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
-        let (stop, stopped) = sync_channel(1);
-        let mut stamps = stamps(&root);
-        let mut bundle = bundle;
-        let run = move || {
-            let mut wait = POLL_INTERVAL;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
-                let started = std::time::Instant::now();
-                let now = self::stamps(&root);
-                if now != stamps {
-                    let Some(provider) = provider.upgrade() else { return };
-                    stamps = now;
-                    bundle = bundle.rebuild(&root, &options);
-                    let report = provider.reload(&bundle);
-                    tracing::info!(
-                        added = ?report.added,
-                        removed = ?report.removed,
-                        changed = ?[report.changed_definition, report.changed_code].concat(),
-                        "reloaded the tools"
-                    );
-                    for error in bundle.errors().chain(&bundle.warnings) {
-                        tracing::warn!("{error}");
-                    }
-                }
-                wait = POLL_INTERVAL.max(started.elapsed() * COST_FACTOR);
+/// Follows the files of a folder until the thread or the provider is dropped.
+pub(super) fn watch_scripts(
+    root: PathBuf,
+    options: BundleOptions,
+    mut bundle: Bundle,
+    provider: &Arc<ScriptProvider>,
+) -> Option<PollThread> {
+    let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
+    let mut seen = capture_stamps(&root, SystemTime::now());
+    let mut problems = problems_of(&bundle);
+    let poll = move |_| {
+        let Some(provider) = provider.upgrade() else { return ControlFlow::Break(()) };
+        let now = SystemTime::now();
+        let stamps = capture_stamps(&root, now);
+        if stamps != seen {
+            seen = stamps;
+            bundle.rebuild(&root, &options);
+            log_changes(&provider.reload(&bundle));
+            // The same files may be read twice: nobody wants to be told twice.
+            let found = problems_of(&bundle);
+            if found != problems {
+                found.iter().for_each(|problem| tracing::warn!("{problem}"));
+                problems = found;
             }
-        };
-        let thread = std::thread::Builder::new().name("tools-watch".into()).spawn(run);
-        let thread = thread.map_err(|error| tracing::warn!(%error, "changes of tools are not noticed"));
-        Some(Self { stop: Some(stop), thread: Some(thread.ok()?) })
-    }
-}
-
-impl Drop for ScriptWatch {
-    fn drop(&mut self) {
-        // Dropping the sender wakes the thread.
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was already printed.
-            let _ = thread.join();
         }
+        ControlFlow::Continue(POLL_INTERVAL)
+    };
+    PollThread::start("tools-watch", POLL_INTERVAL, poll)
+        .map_err(|error| tracing::warn!(%error, "changes of tools are not noticed"))
+        .ok()
+}
+
+fn problems_of(bundle: &Bundle) -> Vec<String> {
+    bundle.errors().chain(&bundle.warnings).map(ToString::to_string).collect()
+}
+
+fn log_changes(report: &ReloadReport) {
+    let changed = [report.changed_definition.as_slice(), &report.changed_code].concat();
+    if !report.added.is_empty() || !report.removed.is_empty() || !changed.is_empty() {
+        tracing::info!(added = ?report.added, removed = ?report.removed, ?changed, "reloaded the tools");
     }
 }
 
-/// Of everything in the folder that could be imported; packages by their lock files only.
-fn stamps(root: &Path) -> Stamps {
+/// Of everything in the folder that could be imported; packages by their lock files only. A file that was written
+/// just now may be written again without another stamp: it counts as missing, so that it is read once more.
+fn capture_stamps(root: &Path, now: SystemTime) -> Stamps {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -90,11 +75,12 @@ fn stamps(root: &Path) -> Stamps {
             if metadata.is_dir() {
                 folders.push(path);
             } else if is_source(&name) {
-                found.push((path, metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
+                let stamp = FileStamp::of_metadata(&metadata);
+                found.push((path, if stamp.is_recent(now, now) { FileStamp::Missing } else { stamp }));
             }
         }
     }
-    found.sort();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
 }
 

@@ -17,7 +17,7 @@ mod render;
 mod schema;
 mod server_args;
 mod steps;
-mod terminal;
+pub(crate) mod terminal;
 mod trace;
 
 use std::process::ExitCode;

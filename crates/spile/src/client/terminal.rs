@@ -189,7 +189,7 @@ fn render_progress(progress: &Progress, columns: usize) -> String {
 }
 
 /// One thread reads stdin for the lifetime of the process, because a blocking read cannot be cancelled.
-fn spawn_stdin_reader() -> mpsc::Receiver<String> {
+pub(crate) fn spawn_stdin_reader() -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

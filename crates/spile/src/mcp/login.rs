@@ -1,13 +1,12 @@
 //! `spile login` and `spile logout`: signing in to a configured server with OAuth.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use servers::config::{ConfiguredServer, EntryTransport, OAuthSettings};
 use servers::oauth::{Challenge, PendingLogin, resource_of};
-use tokio::sync::mpsc;
 use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Target};
 use url::Url;
 use wire::client::ClientError;
@@ -15,6 +14,7 @@ use wire::client::ClientError;
 use super::connect::credential_store;
 use super::context::{ServerContext, refusal};
 use super::show::notice;
+use crate::client::terminal::spawn_stdin_reader;
 
 #[derive(Debug, Args)]
 pub struct LoginArgs {
@@ -92,7 +92,7 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
             open_browser(login.url());
         }
         notice("if the browser is on another machine, paste the address that it ends at here");
-        let mut lines = stdin_lines();
+        let mut lines = spawn_stdin_reader();
         tokio::select! {
             finished = login.finish(&target.url, async || lines.recv().await, &store) => finished?,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; you are not signed in"),
@@ -163,17 +163,4 @@ fn open_browser(url: &Url) {
         .stdout(null())
         .stderr(null())
         .spawn();
-}
-
-/// The lines that the user types.
-fn stdin_lines() -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }

@@ -286,7 +286,7 @@ pub(crate) fn serve_with(
     }
     let requester = reload::start(watched, hooks.breaking, &hooks.on_reload);
     if is_network {
-        let site = HttpService {
+        let service = HttpService {
             servers,
             guard,
             connection_limits: settings::connection_limits()?,
@@ -295,7 +295,7 @@ pub(crate) fn serve_with(
             failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
             page,
         };
-        return serve_network(address, args.socket(), site, &announcement, requester);
+        return serve_network(address, args.socket(), service, &announcement, requester);
     }
     match servers.pop() {
         Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
@@ -329,7 +329,7 @@ struct Announcement {
 fn serve_network(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
-    site: HttpService,
+    service: HttpService,
     announcement: &Announcement,
     requester: ReloadRequester,
 ) -> anyhow::Result<()> {
@@ -337,13 +337,13 @@ fn serve_network(
         // Before the banner: its reader may send a signal at once.
         let (signals, hangups) = (StopSignals::install(), Hangups::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
-        let headers = if site.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
+        let headers = if service.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses =
-            ListenAddresses { is_tls: site.tls.is_some(), has_page: site.page.is_some(), ..addresses };
+            ListenAddresses { is_tls: service.tls.is_some(), has_page: service.page.is_some(), ..addresses };
         banner::print_network_banner(&announcement.summaries, &addresses, headers);
         let mut notes = announcement.notes.diagnostics.to_vec();
         if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {
-            notes.extend(access::open_access_warnings(&site).into_iter().map(Diagnostic::warning));
+            notes.extend(access::open_access_warnings(&service).into_iter().map(Diagnostic::warning));
         }
         crate::report::print_notes(&notes, announcement.notes.about_data.as_deref());
         if !notice::is_json() && std::io::stderr().is_terminal() {
@@ -355,7 +355,7 @@ fn serve_network(
             // Fails only if no listener is left, and then there is nothing to stop.
             let _ = stop.send(true);
         }));
-        transport::http::serve_all(listeners, Arc::new(site), stopped).await;
+        transport::http::serve_all(listeners, Arc::new(service), stopped).await;
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{Parser, Subcommand};
-use content::{ContentProvider, FolderWatch, NoBackend, WatchThread, Watching};
+use content::{ContentProvider, FolderWatch, NoBackend, Watching, watch_folder};
 use contract::diagnostic::{Diagnostic, render_all};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
 use spile_core::Provider;
@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<()> {
             let report = |diagnostics: &[Diagnostic]| eprint!("{}", render_all(diagnostics, false));
             report(&diagnostics);
             let provider = Arc::new(ContentProvider::new(loaded, Arc::new(NoBackend)));
-            _watching = WatchThread::start(watch, &provider, report)?;
+            _watching = watch_folder(watch, &provider, report)?;
             ("folder", provider, serve)
         }
         Fixture::Conformance { serve } => ("conformance", Arc::new(ConformanceProvider::default()), serve),

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use json::{Json, Node, ParseLimits};
 use spile_core::calendar::Temporal;
+use spile_core::text::parse_hex;
 use spile_core::{Identity, Principal};
 
 use super::{AccessToken, TokenError, sha256};
@@ -166,7 +167,7 @@ fn parse_caller(entry: Node<'_>) -> Result<AccessToken, CallerProblem> {
             Ok(AccessToken::from_secret(&secret, principal))
         }
         (None, Some(digest)) => {
-            let sha256 = parse_digest(&digest)
+            let sha256 = parse_hex(digest.to_ascii_lowercase().as_bytes())
                 .ok_or_else(|| CallerProblem::key("sha256", "expected 64 hexadecimal digits"))?;
             Ok(AccessToken { sha256, chars: None, principal })
         }
@@ -185,19 +186,6 @@ fn parse_expiry(text: &str) -> Result<u64, CallerProblem> {
     milliseconds.ok_or_else(|| {
         CallerProblem::key("expires", "expected a date or a time with its offset, as `2027-01-31T12:00:00Z`")
     })
-}
-
-fn parse_digest(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    let mut digest = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0])? << 4 | value(pair[1])?;
-    }
-    Some(digest)
 }
 
 impl AccessToken {

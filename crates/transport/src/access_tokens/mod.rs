@@ -8,10 +8,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use host::SystemPlatform;
 use ring::digest;
-use spile_core::Principal;
+use spile_core::{Platform as _, Principal};
 
 use crate::guard::Exposure;
 
@@ -347,10 +348,9 @@ fn count_chars(chars: usize) -> String {
     format!("{chars} {unit}")
 }
 
-/// The clock of expiry. The token file and the requests come from outside, and so does their time.
+/// The clock of expiry.
 fn now_ms() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+    SystemPlatform::default().now_ms()
 }
 
 #[cfg(unix)]

@@ -26,10 +26,14 @@ use super::websocket;
 use crate::guard::LocalEndpoint;
 
 /// Serves a connection on its own task.
-pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<HttpService>, tracker: &Arc<ConnectionTracker>) {
+pub(crate) fn spawn(
+    accepted: AcceptedConnection,
+    service: Arc<HttpService>,
+    tracker: &Arc<ConnectionTracker>,
+) {
     let AcceptedConnection { stream, local, remote_ip } = accepted;
     // A unix socket is local and protected by its file mode; it needs no TLS.
-    let tls = match (&site.tls, local) {
+    let tls = match (&service.tls, local) {
         (Some(tls), LocalEndpoint::Address(_)) => match tls.new_connection() {
             Some(session) => Some((tls.clone(), TlsSession::new(session))),
             None => return,
@@ -47,7 +51,7 @@ pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<HttpService>, tracke
     let task = tokio::spawn(async move {
         let _slot = slot;
         let context = Arc::new(ConnectionContext {
-            site,
+            service,
             tracker: connection_tracker,
             connection: connection.clone(),
             local,
@@ -85,7 +89,7 @@ async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<Connection
         Protocol::Http1 => serve_http1(connection, context, socket).await,
         #[cfg(unix)]
         Protocol::Pipe => {
-            Box::pin(unix_pipe::serve(socket, &connection, &context.site)).await;
+            Box::pin(unix_pipe::serve(socket, &connection, &context.service)).await;
             Ok(())
         }
     })
@@ -128,7 +132,7 @@ async fn serve_http1(
     );
     run_connection(&connection, http_connection, http1::UpgradeableConnection::graceful_shutdown).await?;
     if let Some(upgrade) = context.take_pending_upgrade() {
-        Box::pin(websocket::serve(upgrade, &connection, &context.site)).await;
+        Box::pin(websocket::serve(upgrade, &connection, &context.service)).await;
     }
     Ok(())
 }

@@ -112,15 +112,15 @@ pub struct HttpService {
 }
 
 /// Serves until `stop` is true, then lets running calls finish.
-pub async fn serve(listener: impl Into<Listener>, site: Arc<HttpService>, stop: watch::Receiver<bool>) {
-    serve_all(vec![listener.into()], site, stop).await;
+pub async fn serve(listener: impl Into<Listener>, service: Arc<HttpService>, stop: watch::Receiver<bool>) {
+    serve_all(vec![listener.into()], service, stop).await;
 }
 
-/// Serves one site on several listeners.
-pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut stop: watch::Receiver<bool>) {
-    let tracker = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
+/// Serves one service on several listeners.
+pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut stop: watch::Receiver<bool>) {
+    let tracker = Arc::new(ConnectionTracker::new(service.connection_limits.clone()));
     let tracker_task = tokio::spawn(tracker.clone().run());
-    let token_task = site
+    let token_task = service
         .guard
         .tokens
         .clone()
@@ -133,7 +133,7 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut sto
             () = wait_for_stop(&mut stop) => break,
         };
         match accepted {
-            Ok(connection) => admit_connection(connection, &site, &tracker),
+            Ok(connection) => admit_connection(connection, &service, &tracker),
             // Out of file descriptors, or a client that disconnected at once. Do not stop, and do not spin.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -142,10 +142,10 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<HttpService>, mut sto
         }
     }
     drop(listeners);
-    for server in &site.servers {
+    for server in &service.servers {
         server.close();
     }
-    tracker.drain(Duration::from_millis(site.connection_limits.drain_timeout_ms)).await;
+    tracker.drain(Duration::from_millis(service.connection_limits.drain_timeout_ms)).await;
     tracker_task.abort();
     if let Some(task) = token_task {
         task.abort();
@@ -181,14 +181,14 @@ async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<Accepted
 
 fn admit_connection(
     connection: AcceptedConnection,
-    site: &Arc<HttpService>,
+    service: &Arc<HttpService>,
     tracker: &Arc<ConnectionTracker>,
 ) {
-    if tracker.count() >= site.connection_limits.connections_max {
+    if tracker.count() >= service.connection_limits.connections_max {
         tracing::warn!("refused a connection: the limit of open connections is reached");
         return;
     }
-    connection::spawn(connection, site.clone(), tracker);
+    connection::spawn(connection, service.clone(), tracker);
 }
 
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {

@@ -123,7 +123,7 @@ pub(crate) async fn read_body(
     let mut bytes = Vec::with_capacity(declared.min(PREALLOCATED_BYTES_MAX) as usize);
     // The connection tracker sees a stalled HTTP/1 connection, but not one stalled stream of HTTP/2.
     let mut reservation = None;
-    let mut timeout = multiplexed.then(|| BodyTimeout::new(&context.site.connection_limits));
+    let mut timeout = multiplexed.then(|| BodyTimeout::new(&context.service.connection_limits));
     poll_fn(|cx| {
         loop {
             let frame = match Pin::new(&mut body).poll_frame(cx) {

@@ -24,7 +24,7 @@ use crate::request_headers::RequestHeaders;
 
 /// What all requests of a connection share.
 pub(crate) struct ConnectionContext {
-    pub(crate) site: Arc<HttpService>,
+    pub(crate) service: Arc<HttpService>,
     pub(crate) tracker: Arc<ConnectionTracker>,
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) local: LocalEndpoint,
@@ -164,7 +164,7 @@ fn check_and_route<'a>(
     parts: &'a Parts,
     headers: &'a RequestHeaders<'a>,
 ) -> (RouteDecision<'a>, Origin) {
-    match context.site.guard.check_host_and_origin(&parts.uri, headers, context.local) {
+    match context.service.guard.check_host_and_origin(&parts.uri, headers, context.local) {
         Err(denial) => (RouteDecision::Respond(response::denied(denial)), Origin::Same),
         Ok(origin) if parts.method == Method::OPTIONS => {
             let response = match &origin {
@@ -183,23 +183,23 @@ fn route<'a>(
     parts: &'a Parts,
     headers: &'a RequestHeaders<'a>,
 ) -> RouteDecision<'a> {
-    let site = &*context.site;
+    let service = &*context.service;
     let path = parts.uri.path();
     if path == "/health" {
         return RouteDecision::Respond(get_only(&parts.method, || {
-            let health = site_health(site);
+            let health = service_health(service);
             // 503 takes a server without any data out of a load balancer; a degraded one still answers calls.
             let status = if health == "down" { 503 } else { 200 };
             response::json(status, format!(r#"{{"status":"{health}"}}"#).into_bytes())
         }));
     }
     if page::is_page_path(path)
-        && let Some(page) = &site.page
+        && let Some(page) = &service.page
         && let Some(response) = page::respond(context, page, parts, headers)
     {
         return RouteDecision::Respond(response);
     }
-    let principal = match site.guard.authenticate(headers, context.remote_ip) {
+    let principal = match service.guard.authenticate(headers, context.remote_ip) {
         Ok((principal, grant)) => {
             if let Some(grant) = grant {
                 context.connection.on_authenticated(grant);
@@ -213,8 +213,8 @@ fn route<'a>(
     }
     let identity = CallerIdentity { principal, address: context.remote_ip };
     let query = parts.uri.query();
-    let Some(server) = site.server_at(path) else {
-        return match SseEndpoint::from_path(site, path) {
+    let Some(server) = service.server_at(path) else {
+        return match SseEndpoint::from_path(service, path) {
             Some(endpoint) => route_sse(context, &endpoint, parts, identity, headers),
             None => {
                 let reason = "no server at this path; `GET /status` lists the servers";
@@ -329,20 +329,20 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 /// `down` if no server has a source left, `degraded` if a source of any server is unavailable, otherwise `ok`.
-fn site_health(site: &HttpService) -> &'static str {
-    let states: Vec<&str> = site.servers.iter().map(|server| server.source_health().as_str()).collect();
+fn service_health(service: &HttpService) -> &'static str {
+    let states: Vec<&str> = service.servers.iter().map(|server| server.source_health().as_str()).collect();
     match () {
-        () if site.failed_servers.is_empty() && states.iter().all(|state| *state == "ok") => "ok",
+        () if service.failed_servers.is_empty() && states.iter().all(|state| *state == "ok") => "ok",
         () if states.iter().all(|state| *state == "down") => "down",
         () => "degraded",
     }
 }
 
 fn status_json(context: &ConnectionContext) -> Vec<u8> {
-    let site = &*context.site;
+    let service = &*context.service;
     let mut out = Vec::with_capacity(256);
     let mut object = json::write::ObjectWriter::new(&mut out);
-    object.str("status", site_health(site));
+    object.str("status", service_health(service));
     let backlog = context.tracker.backlog();
     object.int("connections", context.tracker.count() as i64);
     object.int("responseBytesPending", backlog.bytes() as i64);
@@ -350,7 +350,7 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
     let requests = context.tracker.request_budget();
     object.int("requestBytesPending", requests.bytes() as i64);
     object.int("requestBytesMax", requests.bytes_max() as i64);
-    object.array("servers", &site.servers, |out, server| {
+    object.array("servers", &service.servers, |out, server| {
         let status = server.status();
         let number = |n: usize| n as i64;
         let entry = Json::object(|o| {
@@ -380,8 +380,8 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
         });
         out.extend_from_slice(entry.as_str().as_bytes());
     });
-    if !site.failed_servers.is_empty() {
-        object.array("failedServers", &site.failed_servers, |out, failed| {
+    if !service.failed_servers.is_empty() {
+        object.array("failedServers", &service.failed_servers, |out, failed| {
             let entry = Json::object(|o| {
                 o.str("name", &failed.name).str("reason", &failed.reason);
             });

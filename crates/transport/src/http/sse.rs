@@ -32,16 +32,16 @@ enum SseEndpointKind {
 
 impl<'a> SseEndpoint<'a> {
     /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` if there is only one server.
-    pub(crate) fn from_path(site: &'a HttpService, path: &'a str) -> Option<Self> {
-        let (base, last) = path.rsplit_once('/').filter(|_| site.http_sse)?;
+    pub(crate) fn from_path(service: &'a HttpService, path: &'a str) -> Option<Self> {
+        let (base, last) = path.rsplit_once('/').filter(|_| service.http_sse)?;
         let kind = match last {
             "sse" => SseEndpointKind::Stream,
             "messages" => SseEndpointKind::Messages,
             _ => return None,
         };
-        let server = match (base, &*site.servers) {
+        let server = match (base, &*service.servers) {
             ("", [only]) => only,
-            _ => site.server_at(base)?,
+            _ => service.server_at(base)?,
         };
         Some(Self { server, base_path: base, kind })
     }

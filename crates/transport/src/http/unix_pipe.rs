@@ -32,20 +32,20 @@ pub(super) fn is_pipe(bytes: &[u8]) -> Option<bool> {
 /// The longest registered method is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 17;
 
-/// Serves a pipe, if the site has one server and requires no token.
+/// Serves a pipe, if the service has one server and requires no token.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     connection: &Arc<TrackedConnection>,
-    site: &HttpService,
+    service: &HttpService,
 ) {
-    let (code, reason) = match (&site.guard.tokens, &*site.servers) {
+    let (code, reason) = match (&service.guard.tokens, &*service.servers) {
         (Some(_), _) => (
             ErrorCode::Unauthorized,
             "a bearer token is required, which a pipe cannot carry; use HTTP on this socket",
         ),
         (None, [server]) => {
             let lines = ByteStream::new(io, server.limits.message_bytes_max);
-            let drain = site.connection_limits.call_drain_timeout();
+            let drain = service.connection_limits.call_drain_timeout();
             return pipe::run(lines, server.clone(), CallerIdentity::default(), &**connection, drain).await;
         }
         (None, _) => (

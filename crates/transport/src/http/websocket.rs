@@ -23,14 +23,19 @@ use super::{HttpService, IdlePolicy, TrackedConnection};
 use crate::pipe::{self, FramedTransport, TransportEvent};
 
 /// Serves a connection after its upgrade.
-pub(super) async fn serve(upgrade: PendingUpgrade, connection: &Arc<TrackedConnection>, site: &HttpService) {
+pub(super) async fn serve(
+    upgrade: PendingUpgrade,
+    connection: &Arc<TrackedConnection>,
+    service: &HttpService,
+) {
     let PendingUpgrade { on_upgrade, server, identity } = upgrade;
     let io = match on_upgrade.await {
         Ok(upgraded) => TokioIo::new(upgraded),
         Err(error) => return tracing::debug!(%error, "WebSocket upgrade failed"),
     };
     let websocket = WebSocket::new(io, &server.limits);
-    pipe::run(websocket, server, identity, &**connection, site.connection_limits.call_drain_timeout()).await;
+    pipe::run(websocket, server, identity, &**connection, service.connection_limits.call_drain_timeout())
+        .await;
 }
 
 pub(crate) struct WebSocket<I> {

@@ -125,7 +125,7 @@ impl TestServer {
         setup.start()
     }
 
-    /// Another site with the same MCP servers.
+    /// Another service with the same MCP servers.
     pub(crate) fn sharing_servers(other: &Self, guard: Guard) -> Self {
         let Setup { connection_limits: timing, certificates: keys, .. } = Setup::default();
         let (platform, provider) = (other.platform.clone(), other.provider.clone());
@@ -156,7 +156,7 @@ impl TestServer {
             certificates.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
         let client_config = certificates.as_ref().map(CertificateFolder::client_config);
         let failed_servers = Vec::new();
-        let site = HttpService {
+        let service = HttpService {
             servers: servers.clone(),
             guard,
             connection_limits: timing,
@@ -166,7 +166,7 @@ impl TestServer {
             page: has_page.then(|| Page::new(&servers, Box::new(snippets))),
         };
         let listeners = vec![listener.into(), file.into()];
-        let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
+        let serving = runtime.spawn(serve_all(listeners, Arc::new(service), stopped));
         Self {
             runtime,
             address,

@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 
 pub(crate) use self::call_history::CallHistory;
-use self::snapshot::SiteSnapshot;
+use self::snapshot::ServiceSnapshot;
 use super::body::Body;
 use super::response;
 use super::route::ConnectionContext;
@@ -77,7 +77,7 @@ pub(crate) fn respond(
     if !is_for_page {
         return None;
     }
-    let principal = match context.site.guard.authenticate_page(headers, context.remote_ip) {
+    let principal = match context.service.guard.authenticate_page(headers, context.remote_ip) {
         Ok((principal, grant)) => {
             if let Some(grant) = grant {
                 context.connection.on_authenticated(grant);
@@ -93,7 +93,7 @@ pub(crate) fn respond(
         return Some(document(StatusCode::OK, asset.content_type, asset.body.as_bytes().to_vec()));
     }
     let identity = CallerIdentity { principal, address: context.remote_ip };
-    let snapshot = || SiteSnapshot::take(&context.site, page, &identity);
+    let snapshot = || ServiceSnapshot::take(&context.service, page, &identity);
     let base_url = base_url(context, parts, headers);
     Some(match path {
         "/" if wants_html => {
@@ -111,7 +111,7 @@ pub(crate) fn respond(
 
 /// The scheme and the host that the client used: what works for it works for its neighbours.
 fn base_url(context: &ConnectionContext, parts: &Parts, headers: &RequestHeaders<'_>) -> String {
-    let scheme = if context.site.tls.is_some() { "https" } else { "http" };
+    let scheme = if context.service.tls.is_some() { "https" } else { "http" };
     let authority = parts.uri.authority().map(|authority| authority.as_str());
     let header = || headers.map.get(header::HOST).and_then(|host| host.to_str().ok());
     // A client on a unix socket may send an empty host.

@@ -8,8 +8,8 @@ use super::call_history::RecordedCall;
 use super::{Page, SnippetRequest};
 use crate::http::{HttpService, server_path};
 
-pub(super) struct SiteSnapshot<'s> {
-    site: &'s HttpService,
+pub(super) struct ServiceSnapshot<'s> {
+    service: &'s HttpService,
     page: &'s Page,
     servers: Vec<ServerSnapshot<'s>>,
 }
@@ -23,9 +23,9 @@ struct ServerSnapshot<'s> {
     recorded_since_ms: u64,
 }
 
-impl<'s> SiteSnapshot<'s> {
-    pub(super) fn take(site: &'s HttpService, page: &'s Page, identity: &CallerIdentity) -> Self {
-        let servers = site.servers.iter().zip(&page.call_histories).map(|(server, history)| {
+impl<'s> ServiceSnapshot<'s> {
+    pub(super) fn take(service: &'s HttpService, page: &'s Page, identity: &CallerIdentity) -> Self {
+        let servers = service.servers.iter().zip(&page.call_histories).map(|(server, history)| {
             if history.start(server.now_ms()) {
                 server.set_observer_if_none(history.clone());
             }
@@ -38,11 +38,11 @@ impl<'s> SiteSnapshot<'s> {
                 recorded_since_ms: history.since_ms(),
             }
         });
-        Self { site, page, servers: servers.collect() }
+        Self { service, page, servers: servers.collect() }
     }
 
     pub(super) fn view(&self, base_url: &str) -> PageView<'_> {
-        let requires_token = self.site.guard.tokens.is_some();
+        let requires_token = self.service.guard.tokens.is_some();
         let is_single = self.servers.len() == 1;
         let servers = self.servers.iter().map(|snapshot| {
             let name = &*snapshot.server.name;
@@ -53,7 +53,7 @@ impl<'s> SiteSnapshot<'s> {
         });
         PageView {
             servers: servers.collect(),
-            failed_servers: self.site.failed_servers.iter().map(source_view).collect(),
+            failed_servers: self.service.failed_servers.iter().map(source_view).collect(),
             requires_token,
         }
     }

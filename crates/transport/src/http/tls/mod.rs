@@ -25,7 +25,7 @@ use certificate::{CertificateBytes, ContentDigest};
 /// Minimum time between two reads of the files.
 const RELOAD_INTERVAL_MS: u64 = 1000;
 
-/// The TLS configuration of a site.
+/// The TLS configuration of a service.
 pub struct Tls {
     config: Arc<ServerConfig>,
     certificate: Arc<CurrentCertificate>,
