@@ -94,6 +94,15 @@ impl ContractInterface {
             .map(|tool| (tool.name.clone(), ToolInterface::from_tool(&tool.to_catalog_tool(contract))));
         Self { instructions_digest, tools: tools.collect() }
     }
+
+    /// Adds tools of another provider. As in the served catalog, a name that is taken stays with its tool.
+    #[must_use]
+    pub fn with_tools<'t>(mut self, tools: impl IntoIterator<Item = &'t Tool>) -> Self {
+        for tool in tools {
+            self.tools.entry(tool.name.clone()).or_insert_with(|| ToolInterface::from_tool(tool));
+        }
+        self
+    }
 }
 
 impl ToolInterface {

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use spile_core::{CatalogChange, ChangeListener, Provider};
+use spile_core::{Catalog, CatalogChange, ChangeListener, Provider};
 use wire::ListKind;
 
 use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig};
@@ -45,6 +45,13 @@ impl Server {
         if let Some((old, new)) = replaced {
             self.notify_differences(&old, &new);
         }
+    }
+
+    /// What the provider with this name offers, as it is served.
+    pub fn provider_catalog(&self, name: &str) -> Option<Arc<Catalog>> {
+        let registry = self.registry();
+        let slot = registry.slots.iter().find(|slot| !slot.is_base && *slot.name == *name)?;
+        Some(slot.provider.catalog())
     }
 
     pub(crate) fn install(self: &Arc<Self>, provider_set: ProviderSet) -> (Arc<Registry>, Arc<Registry>) {

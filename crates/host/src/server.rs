@@ -12,13 +12,13 @@ use state::keyring::Keyring;
 use state::store::{EncryptedStore, MemoryStore, Store, StoreLimits};
 use wire::encode;
 use wire::error::RpcError;
-use wire::{DecodeOptions, Decoded, ErrorResponse, MessageContext, RequestId};
+use wire::{DecodeOptions, Decoded, ErrorResponse, MessageContext, RequestId, SessionError};
 
 use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
 use crate::registry::{self, Registry, UnservedItem};
-use crate::sessions::{SessionError, SessionTicket, Sessions};
+use crate::sessions::{SessionStateError, SessionTicket, Sessions};
 use crate::subscriptions::{SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
@@ -321,8 +321,13 @@ impl Server {
         self.sessions.sse_connection(&parse_hex(name.as_bytes())?, &identity.principal)
     }
 
-    /// Opens a session id; `None` if it is invalid, expired, ended or another caller's.
-    pub fn verify_session(&self, id: &str, identity: &CallerIdentity) -> Option<SessionTicket> {
+    /// Opens a session id.
+    pub fn verify_session(
+        &self,
+        id: impl AsRef<[u8]>,
+        identity: &CallerIdentity,
+    ) -> Result<SessionTicket, SessionError> {
+        let id = std::str::from_utf8(id.as_ref()).map_err(|_| SessionError::Malformed)?;
         let now_ms = self.platform.now_ms();
         self.sessions.verify(&self.keyring, id, &identity.principal, now_ms, self.limits.session_ttl_ms)
     }
@@ -378,8 +383,8 @@ impl Server {
     }
 }
 
-fn session_limit_error(error: &SessionError) -> CallError {
-    if *error == SessionError::TotalLimit {
+fn session_limit_error(error: &SessionStateError) -> CallError {
+    if *error == SessionStateError::TotalLimit {
         tracing::warn!("session limit reached; refusing a new session");
     }
     CallError::Busy { retry_after_ms: 1000 }

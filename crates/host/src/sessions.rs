@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{ClientCapabilities, Limits, Platform, Principal};
-use state::keyring::{Keyring, Purpose};
-use wire::{Peer, Version};
+use state::keyring::{Keyring, OpenError, Purpose};
+use wire::{Peer, SessionError, Version};
 
 use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
@@ -26,6 +26,16 @@ pub struct SessionTicket {
 }
 
 impl SessionTicket {
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let payload: &[u8; TICKET_BYTES] = payload.try_into().ok()?;
+        // A replica with a newer program may know more versions.
+        let (version, _) = Version::ALL.get(usize::from(payload[0]))?;
+        let capabilities = ClientCapabilities::from_bits(u16::from_be_bytes([payload[1], payload[2]]));
+        let issued_ms = u64::from_be_bytes(payload[3..11].try_into().ok()?);
+        let key: [u8; 16] = payload[11..].try_into().ok()?;
+        Some(Self { peer: Peer::negotiated(*version, capabilities), key, issued_ms })
+    }
+
     /// Identifies the session.
     pub(crate) fn key(&self) -> [u8; 16] {
         self.key
@@ -44,7 +54,7 @@ fn sessions_max(owner: &CallerKey, limits: &Limits) -> usize {
 
 /// Why a session gets no state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionError {
+pub(crate) enum SessionStateError {
     /// The caller has too many sessions with state.
     OwnerLimit,
     /// The server has too many sessions with state.
@@ -85,7 +95,7 @@ impl Sessions {
         keyring.seal(Purpose::Session, principal.id().as_bytes(), &payload, platform)
     }
 
-    /// Opens a session id; `None` if it is invalid, another caller's, ended or expired.
+    /// Opens a session id.
     pub(crate) fn verify(
         &self,
         keyring: &Keyring,
@@ -93,26 +103,27 @@ impl Sessions {
         principal: &Principal,
         now_ms: u64,
         age_ms: u64,
-    ) -> Option<SessionTicket> {
-        let payload = keyring.open(Purpose::Session, principal.id().as_bytes(), id, now_ms).ok()?;
-        let payload: &[u8; TICKET_BYTES] = payload.as_slice().try_into().ok()?;
-        let (version, _) = Version::ALL.get(usize::from(payload[0]))?;
-        let capabilities = ClientCapabilities::from_bits(u16::from_be_bytes([payload[1], payload[2]]));
-        let issued_ms = u64::from_be_bytes(payload[3..11].try_into().ok()?);
-        let key: [u8; 16] = payload[11..].try_into().ok()?;
-        if now_ms >= issued_ms.saturating_add(age_ms) {
-            return None;
+    ) -> Result<SessionTicket, SessionError> {
+        let payload = keyring.open(Purpose::Session, principal.id().as_bytes(), id, now_ms);
+        let ticket = SessionTicket::parse(&payload.map_err(|error| match error {
+            OpenError::Malformed => SessionError::Malformed,
+            OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => SessionError::KeyChanged,
+            OpenError::Mismatch => SessionError::OtherCaller,
+        })?);
+        let ticket = ticket.ok_or(SessionError::Malformed)?;
+        if now_ms >= ticket.issued_ms.saturating_add(age_ms) {
+            return Err(SessionError::Expired);
         }
         let table = self.lock();
-        if let Some((_, connection)) = table.active.get(&key) {
+        if let Some((_, connection)) = table.active.get(&ticket.key) {
             connection.touch(now_ms);
         }
-        if table.ended.contains_key(&key)
-            || (issued_ms <= table.ended_before_ms && !table.active.contains_key(&key))
+        if table.ended.contains_key(&ticket.key)
+            || (ticket.issued_ms <= table.ended_before_ms && !table.active.contains_key(&ticket.key))
         {
-            return None;
+            return Err(SessionError::Ended);
         }
-        Some(SessionTicket { peer: Peer::negotiated(*version, capabilities), key, issued_ms })
+        Ok(ticket)
     }
 
     /// The state of a session, if it has any.
@@ -128,14 +139,14 @@ impl Sessions {
         limits: &Limits,
         hub: &SubscriptionHub,
         now_ms: u64,
-    ) -> Result<Arc<ConnectionState>, SessionError> {
+    ) -> Result<Arc<ConnectionState>, SessionStateError> {
         let mut table = self.lock();
         if let Some((_, connection)) = table.active.get(&ticket.key) {
             connection.touch(now_ms);
             return Ok(connection.clone());
         }
         if table.ended.contains_key(&ticket.key) {
-            return Err(SessionError::Ended);
+            return Err(SessionStateError::Ended);
         }
         table.evict_idle(&owner, limits, now_ms)?;
         let subscription = hub.subscribe_to_lists();
@@ -156,7 +167,7 @@ impl Sessions {
         limits: &Limits,
         hub: &SubscriptionHub,
         now_ms: u64,
-    ) -> Result<Arc<ConnectionState>, SessionError> {
+    ) -> Result<Arc<ConnectionState>, SessionStateError> {
         let mut table = self.lock();
         table.evict_idle(&owner, limits, now_ms)?;
         let subscription = hub.subscribe_to_lists();
@@ -220,7 +231,12 @@ const ENDED_SESSIONS_MAX: usize = 65_536;
 
 impl SessionTable {
     /// Makes room for one more session of this owner, by dropping unused and idle ones where necessary.
-    fn evict_idle(&mut self, owner: &CallerKey, limits: &Limits, now_ms: u64) -> Result<(), SessionError> {
+    fn evict_idle(
+        &mut self,
+        owner: &CallerKey,
+        limits: &Limits,
+        now_ms: u64,
+    ) -> Result<(), SessionStateError> {
         if self.last_sweep_ms.saturating_add(SWEEP_INTERVAL_MS) <= now_ms {
             self.last_sweep_ms = now_ms;
             self.sweep(now_ms, limits, None);
@@ -230,13 +246,13 @@ impl SessionTable {
             self.sweep(now_ms, limits, Some(owner));
         }
         if self.counts_by_owner.get(owner).copied().unwrap_or(0) >= owner_max {
-            return Err(SessionError::OwnerLimit);
+            return Err(SessionStateError::OwnerLimit);
         }
         if self.active.len() >= limits.sessions_max {
             self.sweep(now_ms, limits, None);
         }
         if self.active.len() >= limits.sessions_max {
-            return Err(SessionError::TotalLimit);
+            return Err(SessionStateError::TotalLimit);
         }
         Ok(())
     }

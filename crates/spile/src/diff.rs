@@ -12,6 +12,7 @@ use contract::diagnostic::Diagnostic;
 use contract::lock::{Lock, TEXT_BYTES_MAX};
 use json::Json;
 
+use crate::author_folder::Author;
 use crate::lock::{check_intact, difference_lines, lock_path, parse_lock, read_lock};
 use crate::project::{Project, Scan};
 use crate::report::{print, print_diagnostics};
@@ -103,10 +104,11 @@ fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnos
         Ok(lock) => lock,
         Err(error) => return Ok(Err(vec![error])),
     };
-    let Scan { compiled, diagnostics, .. } = project.scan()?;
+    let Scan { compiled, author, diagnostics, .. } = project.scan()?;
     let Some(compiled) = compiled else { return Ok(Err(diagnostics)) };
-    let differences =
-        compare_interfaces(&baseline.interface, &ContractInterface::from_contract(&compiled.contract));
+    let author_tools = author.iter().flat_map(Author::tools);
+    let interface = ContractInterface::from_contract(&compiled.contract).with_tools(author_tools);
+    let differences = compare_interfaces(&baseline.interface, &interface);
     Ok(Ok(LockComparison { name: compiled.contract.name, against, baseline, differences }))
 }
 

@@ -11,8 +11,10 @@ use contract::compatibility::{
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
 use contract::lock::{ContractVersion, Lock};
+use spile_core::Tool;
 
 use crate::atomic_file::{self, FileMode};
+use crate::author_folder::Author;
 use crate::project::{Project, ProjectInput, Scan};
 use crate::report::{print, print_diagnostics};
 
@@ -66,8 +68,13 @@ pub(crate) fn check_intact(name: &str, lock: Lock) -> Result<Lock, Diagnostic> {
 }
 
 impl LockState {
-    /// Sets the version of the contract: the locked version, with the hash of the contract appended where it differs.
-    pub(crate) fn apply_version(project: &Project, contract: &mut Contract) -> Self {
+    /// Compares what is offered with the lock file, and sets the version of the contract: the locked version, with the
+    /// hash of the contract appended where something differs. `author_tools` are the tools of the project's code.
+    pub(crate) fn apply_version<'t>(
+        project: &Project,
+        contract: &mut Contract,
+        author_tools: impl IntoIterator<Item = &'t Tool>,
+    ) -> Self {
         let Some(file) = lock_path(project) else { return Self::Unlocked };
         let lock = match read_lock(&file) {
             Ok(Some(lock)) => lock,
@@ -78,7 +85,8 @@ impl LockState {
             Ok(lock) => lock,
             Err(error) => return Self::Unreadable(error),
         };
-        let differences = compare_interfaces(&lock.interface, &ContractInterface::from_contract(contract));
+        let interface = ContractInterface::from_contract(contract).with_tools(author_tools);
+        let differences = compare_interfaces(&lock.interface, &interface);
         let hash = contract.version.rsplit('+').next().unwrap_or_default();
         contract.version = match overall_compatibility(&differences) {
             Compatibility::Same => lock.version.to_string(),
@@ -87,6 +95,13 @@ impl LockState {
             }
         };
         Self::Locked { lock, differences }
+    }
+
+    pub(crate) fn lock(&self) -> Option<&Lock> {
+        match self {
+            Self::Locked { lock, .. } => Some(lock),
+            Self::Unlocked | Self::Unreadable(_) => None,
+        }
     }
 
     /// What commands report about the lock file. With `must_match`, a difference is an error.
@@ -134,7 +149,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
         let path = path.display();
         bail!("`spile compile` needs a manifest; run `spile init {path}`, then `spile compile`");
     };
-    let Scan { compiled, diagnostics, .. } = project.scan()?;
+    let Scan { compiled, author, diagnostics, .. } = project.scan()?;
     print_diagnostics(&diagnostics);
     let Some(compiled) = compiled else { return Ok(ExitCode::FAILURE) };
     let old = match read_lock(&file) {
@@ -144,7 +159,8 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let interface = ContractInterface::from_contract(&compiled.contract);
+    let author_tools = author.iter().flat_map(Author::tools);
+    let interface = ContractInterface::from_contract(&compiled.contract).with_tools(author_tools);
     let name = &compiled.contract.name;
     let (lock, summary) = match old {
         None => {

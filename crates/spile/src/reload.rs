@@ -25,7 +25,7 @@ use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
-use crate::author_folder::CurrentContract;
+use crate::author_folder::{self, CurrentContract};
 use crate::lock::{self, LockState};
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 use crate::server_state::ServerState;
@@ -162,9 +162,9 @@ impl WatchedProject {
 
     /// The lock file at the start is what callers were promised.
     pub(crate) fn with_lock(self, lock_state: &LockState) -> Self {
-        match lock_state {
-            LockState::Locked { lock, .. } => Self { promised: lock.interface.clone(), ..self },
-            LockState::Unlocked | LockState::Unreadable(_) => self,
+        match lock_state.lock() {
+            Some(lock) => Self { promised: lock.interface.clone(), ..self },
+            None => self,
         }
     }
 
@@ -232,11 +232,15 @@ impl WatchedProject {
         only_data: bool,
     ) {
         let started = SystemTime::now();
+        let author_tools = author_folder::served_tools(server);
         let scan = Project::find(&self.path).and_then(|project| {
             if self.has_manifest && !project.has_manifest() {
                 bail!("`{MANIFEST}` was removed; put it back, or restart to serve without it");
             }
-            project.with_source_failures(self.source_failures).rescan(&self.build.sources)
+            let project = project.with_source_failures(self.source_failures);
+            let mut scan = project.rescan(&self.build.sources)?;
+            scan.compare_with_lock(&project, &author_tools);
+            Ok(scan)
         });
         let Scan {
             compiled,
@@ -284,9 +288,10 @@ impl WatchedProject {
             }
             return;
         }
-        let interface = ContractInterface::from_contract(&build.contract);
-        let differences =
-            compare_interfaces(&ContractInterface::from_contract(&self.build.contract), &interface);
+        let interface_of =
+            |contract: &Contract| ContractInterface::from_contract(contract).with_tools(&author_tools);
+        let interface = interface_of(&build.contract);
+        let differences = compare_interfaces(&interface_of(&self.build.contract), &interface);
         // Only a manifest promises a contract. Without one, the contract follows the data.
         let is_promised = self.has_manifest || has_manifest;
         if overall_compatibility(&differences) == Compatibility::Breaking

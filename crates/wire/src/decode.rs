@@ -38,7 +38,42 @@ pub struct HttpDefaults<'a> {
 pub enum SessionLookup {
     NotNamed,
     Found(Peer),
-    NotFound,
+    NotFound(SessionError),
+}
+
+/// Why a session id is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionError {
+    /// Not an id that this server issues.
+    Malformed,
+    /// Changed, or issued to another caller.
+    OtherCaller,
+    /// Issued with a key that the server does not have, or no longer accepts.
+    KeyChanged,
+    Expired,
+    /// The client or the server ended it.
+    Ended,
+}
+
+impl SessionError {
+    pub const ALL: [Self; 5] =
+        [Self::Malformed, Self::OtherCaller, Self::KeyChanged, Self::Expired, Self::Ended];
+
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "session not found: this server did not issue the id; send `initialize` for a new session"
+            }
+            Self::OtherCaller => {
+                "session not found: the id was issued to another caller, or it was changed; send `initialize` for a new session"
+            }
+            Self::KeyChanged => {
+                "session not found: the server's keys have changed since it was issued, or another server issued it; send `initialize` for a new session"
+            }
+            Self::Expired => "session not found: it has expired; send `initialize` for a new session",
+            Self::Ended => "session not found: it has ended; send `initialize` for a new session",
+        }
+    }
 }
 
 pub enum Decoded {
@@ -197,11 +232,9 @@ impl MessageContext<'_> {
             )),
             Self::Http(http) => match (http.lookup_session)() {
                 SessionLookup::Found(peer) => http.header_version().map(|_| peer),
-                SessionLookup::NotFound => Err(RpcError::new(
-                    ErrorCode::SessionNotFound,
-                    404,
-                    "session not found: it ended or expired, or the server's keys have changed; send `initialize` again",
-                )),
+                SessionLookup::NotFound(error) => {
+                    Err(RpcError::new(ErrorCode::SessionNotFound, 404, error.message()))
+                }
                 SessionLookup::NotNamed => {
                     Ok(Peer::from_version(http.header_version()?.unwrap_or(Version::UNSPECIFIED)))
                 }

@@ -21,7 +21,7 @@ pub mod version;
 
 pub use decode::{
     Batch, DecodeOptions, Decoded, ErrorResponse, HttpDefaults, MessageContext, Notification, Request,
-    RequestKind, Resume, SessionLookup, TaskMetadata, decode,
+    RequestKind, Resume, SessionError, SessionLookup, TaskMetadata, decode,
 };
 pub use headers::{HeaderField, Headers};
 pub use id::RequestId;

@@ -20,7 +20,7 @@ use spile_core::ClientCapabilities;
 use wire::frame::sse::EventId;
 use wire::{
     Decoded, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, MessageContext, Notification,
-    Request, SessionLookup, Version,
+    Request, SessionError, SessionLookup, Version,
 };
 
 pub use self::machine::{AcceptedTypes, CompleteReply};
@@ -91,11 +91,14 @@ impl Server {
         let found: Cell<Option<SessionTicket>> = Cell::new(None);
         let lookup_session = || match session_id {
             HeaderField::Absent => SessionLookup::NotNamed,
-            HeaderField::Repeated => SessionLookup::NotFound,
-            HeaderField::Single(id) => {
-                found.set(std::str::from_utf8(id).ok().and_then(|id| self.verify_session(id, identity)));
-                found.get().map_or(SessionLookup::NotFound, |ticket| SessionLookup::Found(ticket.peer))
-            }
+            HeaderField::Repeated => SessionLookup::NotFound(SessionError::Malformed),
+            HeaderField::Single(id) => match self.verify_session(id, identity) {
+                Ok(ticket) => {
+                    found.set(Some(ticket));
+                    SessionLookup::Found(ticket.peer)
+                }
+                Err(error) => SessionLookup::NotFound(error),
+            },
         };
         let defaults = HttpDefaults { headers, lookup_session: &lookup_session };
         let registry = self.snapshot();
@@ -274,7 +277,7 @@ impl Server {
             // Without a session there is nothing to stream or to end. The newest era has no sessions.
             HeaderField::Absent => return Err(Refusal::NoSession),
             HeaderField::Repeated => return Err(Refusal::RepeatedSessionId),
-            HeaderField::Single(id) => std::str::from_utf8(id).unwrap_or_default(),
+            HeaderField::Single(id) => id,
         };
         if let HeaderField::Single(version) = headers.protocol_version {
             match Version::parse_bytes(version) {
@@ -284,7 +287,7 @@ impl Server {
                 None => return Err(Refusal::UnsupportedVersion),
             }
         }
-        self.verify_session(id, identity).ok_or(Refusal::SessionNotFound)
+        self.verify_session(id, identity).map_err(Refusal::SessionNotFound)
     }
 }
 

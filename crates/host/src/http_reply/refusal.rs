@@ -1,7 +1,7 @@
 //! Why a GET, a DELETE or a subscription gets no stream: one answer for each reason.
 
-use wire::ErrorResponse;
 use wire::error::{ErrorCode, RpcError};
+use wire::{ErrorResponse, SessionError};
 
 use crate::server::early_error_response;
 
@@ -11,8 +11,7 @@ pub enum Refusal {
     NoSession,
     RepeatedSessionId,
     UnsupportedVersion,
-    /// The session is unknown, ended or expired, or belongs to another caller.
-    SessionNotFound,
+    SessionNotFound(SessionError),
     /// The client does not accept `text/event-stream`.
     StreamNotAccepted,
     SubscriptionNotAccepted,
@@ -22,11 +21,15 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::NoSession,
         Self::RepeatedSessionId,
         Self::UnsupportedVersion,
-        Self::SessionNotFound,
+        Self::SessionNotFound(SessionError::Malformed),
+        Self::SessionNotFound(SessionError::OtherCaller),
+        Self::SessionNotFound(SessionError::KeyChanged),
+        Self::SessionNotFound(SessionError::Expired),
+        Self::SessionNotFound(SessionError::Ended),
         Self::StreamNotAccepted,
         Self::SubscriptionNotAccepted,
         Self::TooManySessions,
@@ -40,11 +43,7 @@ impl Refusal {
             Self::NoSession => (405, InvalidRequest, "this method is not allowed at this path"),
             Self::RepeatedSessionId => (400, InvalidRequest, "more than one Mcp-Session-Id header"),
             Self::UnsupportedVersion => (400, UnsupportedVersion, "unsupported MCP-Protocol-Version"),
-            Self::SessionNotFound => (
-                404,
-                SessionNotFound,
-                "session not found: it ended or expired, or the server's keys have changed; send `initialize` again",
-            ),
+            Self::SessionNotFound(error) => (404, SessionNotFound, error.message()),
             Self::StreamNotAccepted => {
                 (406, InvalidRequest, "the response to GET is text/event-stream; add it to Accept")
             }
@@ -71,7 +70,7 @@ impl Refusal {
             Self::NoSession => Some("POST"),
             Self::RepeatedSessionId
             | Self::UnsupportedVersion
-            | Self::SessionNotFound
+            | Self::SessionNotFound(_)
             | Self::StreamNotAccepted
             | Self::SubscriptionNotAccepted
             | Self::TooManySessions

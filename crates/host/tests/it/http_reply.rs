@@ -478,6 +478,9 @@ fn get_and_delete_need_a_session_of_this_caller() {
         let own = CallerIdentity::default();
         let other =
             CallerIdentity { principal: Principal::local("other").expect("a short name"), address: None };
+        const MALFORMED: &str = "SessionNotFound(Malformed)";
+        const OTHER_CALLER: &str = "SessionNotFound(OtherCaller)";
+        const ENDED: &str = "SessionNotFound(Ended)";
         for (session_id, version, accepted, identity, expected_get, expected_delete) in [
             (HeaderField::Absent, HeaderField::Absent, stream, &own, "NoSession", "NoSession"),
             (
@@ -490,19 +493,12 @@ fn get_and_delete_need_a_session_of_this_caller() {
             ),
             (field(&session), field("2026-07-28"), stream, &own, "NoSession", "NoSession"),
             (field(&session), field("1999-01-01"), stream, &own, "UnsupportedVersion", "UnsupportedVersion"),
-            (field("unknown"), HeaderField::Absent, stream, &own, "SessionNotFound", "SessionNotFound"),
-            (field(""), field("2025-11-25"), stream, &own, "SessionNotFound", "SessionNotFound"),
-            (
-                HeaderField::Single(b"\xff"),
-                HeaderField::Absent,
-                stream,
-                &own,
-                "SessionNotFound",
-                "SessionNotFound",
-            ),
-            (field(&session), HeaderField::Absent, stream, &other, "SessionNotFound", "SessionNotFound"),
+            (field("unknown"), HeaderField::Absent, stream, &own, MALFORMED, MALFORMED),
+            (field(""), field("2025-11-25"), stream, &own, MALFORMED, MALFORMED),
+            (HeaderField::Single(b"\xff"), HeaderField::Absent, stream, &own, MALFORMED, MALFORMED),
+            (field(&session), HeaderField::Absent, stream, &other, OTHER_CALLER, OTHER_CALLER),
             (field(&session), field("2025-11-25"), stream, &own, "stream", "session ended"),
-            (field(&session), field("2025-11-25"), stream, &own, "SessionNotFound", "SessionNotFound"),
+            (field(&session), field("2025-11-25"), stream, &own, ENDED, ENDED),
         ] {
             let headers =
                 SessionHeaders { session_id, protocol_version: version, last_event_id: HeaderField::Absent };
@@ -581,8 +577,8 @@ fn every_last_event_id_has_one_answer() {
         check(&session, one("19-0"), "id: 19-0|event: message|id: 19-1|event: message|id: 19-2|end");
         // The session itself has expired.
         fixture.platform.set_ms(fixture.platform.now_ms() + Limits::default().session_ttl_ms);
-        check(&session, one("19-0"), "SessionNotFound");
-        check(&session, HeaderField::Absent, "SessionNotFound");
+        check(&session, one("19-0"), "SessionNotFound(Expired)");
+        check(&session, HeaderField::Absent, "SessionNotFound(Expired)");
     });
 }
 

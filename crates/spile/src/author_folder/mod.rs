@@ -23,11 +23,12 @@ use host::Server;
 use script::{
     Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, ScriptProvider, ScriptServices,
 };
-use spile_core::Provider as _;
+use spile_core::{Provider as _, Tool};
 
 use crate::report;
 pub(crate) use collections::CurrentContract;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
+pub(crate) use watch::PromisedTools;
 use watch::watch_scripts;
 
 /// The folders of author files. Those that do not exist are empty.
@@ -105,6 +106,14 @@ impl AuthorFolder {
     }
 }
 
+/// The name of the provider of scripts in its server.
+const SCRIPT_PROVIDER: &str = "tools";
+
+/// The tools of author code that a server offers now.
+pub(crate) fn served_tools(server: &Server) -> Vec<Tool> {
+    server.provider_catalog(SCRIPT_PROVIDER).map(|catalog| catalog.tools.clone()).unwrap_or_default()
+}
+
 /// What keeps author files served and up to date. The watches end when it is dropped.
 pub(crate) struct ServedAuthor {
     _scripts: Option<PollThread>,
@@ -113,7 +122,7 @@ pub(crate) struct ServedAuthor {
 
 impl Author {
     /// The tools of the folder, in the order of their names.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = &spile_core::Tool> {
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.bundle.served().map(|tool| &tool.definition)
     }
 
@@ -133,7 +142,13 @@ impl Author {
     }
 
     /// Adds the providers to a server, and follows the files. `contract` answers `ctx.collection`.
-    pub(crate) fn serve(self, server: &Arc<Server>, contract: Option<CurrentContract>) -> ServedAuthor {
+    /// Changed tools must keep what `promised` says.
+    pub(crate) fn serve(
+        self,
+        server: &Arc<Server>,
+        contract: Option<CurrentContract>,
+        promised: PromisedTools,
+    ) -> ServedAuthor {
         let Self { folder, permissions, bundle, content, content_watch } = self;
         let has_scripts = bundle.served().next().is_some() || bundle.errors().next().is_some();
         let scripts = has_scripts.then(|| {
@@ -145,9 +160,9 @@ impl Author {
             };
             let engine = Arc::new(Engine::new(EngineLimits::default()));
             let provider = Arc::new(ScriptProvider::new(engine, &bundle, services));
-            server.set_provider("tools", Some(provider.clone()));
+            server.set_provider(SCRIPT_PROVIDER, Some(provider.clone()));
             let options = folder.bundle_options();
-            watch_scripts(folder.root.clone(), options, bundle, &provider)
+            watch_scripts(folder.root.clone(), options, bundle, &provider, promised)
         });
         server.set_provider("content", Some(content.clone()));
         let root = folder.root;
@@ -173,7 +188,7 @@ fn join_names(names: &[&str]) -> String {
 }
 
 /// `add: a, b (about 35 tokens)`
-fn tool_line(tool: &spile_core::Tool) -> String {
+fn tool_line(tool: &Tool) -> String {
     let names = report::argument_names(&tool.input_schema);
     let description = tool.description.as_deref().unwrap_or_default();
     let cost = report::tool_token_cost(&tool.name, description, &tool.input_schema);

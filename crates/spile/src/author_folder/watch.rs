@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use contract::compatibility::{Compatibility, ContractInterface, Difference, compare_interfaces};
+use contract::lock::Lock;
 use file_watch::{FileStamp, PollThread};
 use script::{Bundle, BundleOptions, ReloadReport, ScriptProvider};
+use spile_core::Tool;
 
 /// Short enough that a saved tool is served when the author looks at the client again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -22,6 +25,7 @@ pub(super) fn watch_scripts(
     options: BundleOptions,
     mut bundle: Bundle,
     provider: &Arc<ScriptProvider>,
+    promised: PromisedTools,
 ) -> Option<PollThread> {
     let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
     let mut seen = capture_stamps(&root, SystemTime::now());
@@ -33,7 +37,13 @@ pub(super) fn watch_scripts(
         if stamps != seen {
             seen = stamps;
             bundle.rebuild(&root, &options);
-            log_changes(&provider.reload(&bundle));
+            match promised.broken_by(&bundle) {
+                None => log_changes(&provider.reload(&bundle)),
+                Some(difference) => tracing::warn!(
+                    "the changed tools are not served, because callers rely on the old ones: {difference}; \
+                     run `spile compile` and restart to serve them"
+                ),
+            }
             // The same files may be read twice: nobody wants to be told twice.
             let found = problems_of(&bundle);
             if found != problems {
@@ -46,6 +56,34 @@ pub(super) fn watch_scripts(
     PollThread::start("tools-watch", POLL_INTERVAL, poll)
         .map_err(|error| tracing::warn!(%error, "changes of tools are not noticed"))
         .ok()
+}
+
+/// What callers of the tools rely on while they are served.
+#[derive(Default)]
+pub(crate) struct PromisedTools(Option<ContractInterface>);
+
+impl PromisedTools {
+    /// Nothing: every change is served.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// What the lock file says of the tools of this folder, and for tools that are not in it what they are now.
+    pub(crate) fn new<'t>(lock: Option<&Lock>, tools: impl Iterator<Item = &'t Tool>) -> Self {
+        let mut interface = ContractInterface::default().with_tools(tools);
+        for (name, tool) in &mut interface.tools {
+            if let Some(locked) = lock.and_then(|lock| lock.interface.tools.get(name)) {
+                *tool = locked.clone();
+            }
+        }
+        Self(Some(interface))
+    }
+
+    /// The first difference that would break callers.
+    fn broken_by(&self, bundle: &Bundle) -> Option<Difference> {
+        let tools = bundle.served().map(|tool| &tool.definition);
+        let offered = ContractInterface::default().with_tools(tools);
+        let differences = compare_interfaces(self.0.as_ref()?, &offered);
+        differences.into_iter().find(|one| one.compatibility == Compatibility::Breaking)
+    }
 }
 
 fn problems_of(bundle: &Bundle) -> Vec<String> {

@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 
 use super::error::{CommandError, Exit};
 use super::terminal::Terminal;
+use crate::reload::BreakingChangePolicy;
 use crate::report::print_diagnostics;
 use crate::serve::Service;
 
@@ -26,7 +27,7 @@ pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, Co
     let shown: Vec<_> = diagnostics.into_iter().filter(|one| one.severity <= severity_max).collect();
     print_diagnostics(&shown);
     let Some(service) = service else { return Err(CommandError::silent(Exit::Unreachable)) };
-    let (server, author) = service.into_server().map_err(failed)?;
+    let (server, author) = service.into_server(BreakingChangePolicy::KeepOld).map_err(failed)?;
     // The server reads its data on a thread of its own, so that a slow read does not delay timeouts here.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.into()))?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);

@@ -27,6 +27,7 @@ use contract::{Contract, DataType, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::BackupPolicy;
 use source::json;
+use spile_core::Tool;
 
 use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
 use crate::lock::LockState;
@@ -236,8 +237,17 @@ pub struct Compiled {
     pub sources: Sources,
 }
 
+impl Scan {
+    /// Compares what is offered with the lock file. `author_tools` are the tools of the project's code.
+    pub(crate) fn compare_with_lock(&mut self, project: &Project, author_tools: &[Tool]) {
+        if let Some(compiled) = &mut self.compiled {
+            self.lock_state = LockState::apply_version(project, &mut compiled.contract, author_tools);
+        }
+    }
+}
+
 impl Project {
-    /// Reads the manifest and the data, and compiles them.
+    /// Reads the manifest, the author code and the data, compiles them and compares them with the lock file.
     pub fn scan(&self) -> anyhow::Result<Scan> {
         let mut scan = self.rescan(&Sources::default())?;
         if let Some(folder) = self.author.clone() {
@@ -246,10 +256,13 @@ impl Project {
             scan.diagnostics.extend(diagnostics);
             scan.author = Some(author);
         }
+        let author_tools = scan.author.iter().flat_map(Author::tools).cloned().collect::<Vec<_>>();
+        scan.compare_with_lock(self, &author_tools);
         Ok(scan)
     }
 
-    /// The same while these sources are served: a source with the same settings is not opened a second time.
+    /// The same while these sources are served: a source with the same settings is not opened a second time. Author code
+    /// and the lock file are left to the caller.
     pub fn rescan(&self, served: &Sources) -> anyhow::Result<Scan> {
         let mut scan = Scan::default();
         let mut opener = SourceOpener::reusing(served);
@@ -274,7 +287,7 @@ impl Project {
             let failures = read_only_failures(&manifest, &loaded);
             self.skip_failed(&mut manifest, &failures, &mut scan);
         }
-        let (mut contract, backends) = self.compile_available(&mut manifest, &loaded, served, &mut scan);
+        let (contract, backends) = self.compile_available(&mut manifest, &loaded, served, &mut scan);
         if !self.has_manifest() {
             // The user did not choose the tables, so every table that is left out is named.
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
@@ -282,9 +295,6 @@ impl Project {
         }
         scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
         scan.diagnostics.extend(contract.iter().flat_map(|contract| renamed_columns(contract, &loaded)));
-        if let Some(contract) = &mut contract {
-            scan.lock_state = LockState::apply_version(self, contract);
-        }
         if let (Some(contract), Some(backends)) = (contract, backends) {
             sources.keep_backends(&contract, &backends);
             scan.diagnostics.extend(sources.without_backups(&contract));

@@ -29,7 +29,7 @@ use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
 
-use crate::author_folder::{Author, CurrentContract, ServedAuthor};
+use crate::author_folder::{Author, CurrentContract, PromisedTools, ServedAuthor};
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::notice;
 use crate::project::{Project, Scan, SourceFailurePolicy};
@@ -62,6 +62,7 @@ pub struct Service {
     pub(crate) author: Option<Author>,
     /// The contract that is served now, for author code.
     current_contract: Option<CurrentContract>,
+    promised_tools: PromisedTools,
 }
 
 impl Service {
@@ -77,6 +78,7 @@ impl Service {
             state: ServerState::for_this_run(),
             author: None,
             current_contract: None,
+            promised_tools: PromisedTools::NONE,
         }
     }
 
@@ -111,8 +113,14 @@ impl Service {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let current = CurrentContract::new(build.provider.clone());
+            let promised_tools = match &author {
+                // Only a manifest promises anything.
+                Some(author) if has_manifest => PromisedTools::new(lock_state.lock(), author.tools()),
+                _ => PromisedTools::NONE,
+            };
             let service = Self {
                 command,
+                promised_tools,
                 health: health.clone(),
                 author,
                 current_contract: Some(current.clone()),
@@ -155,17 +163,34 @@ impl Service {
     }
 
     /// The second value keeps author files served and up to date.
-    pub(crate) fn into_server(self) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
+    /// `breaking` says what happens to a change of author code that breaks callers.
+    pub(crate) fn into_server(
+        self,
+        breaking: BreakingChangePolicy,
+    ) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
         let Self {
-            name, version, providers, call_timeout_ms, health, state, author, current_contract, ..
+            name,
+            version,
+            providers,
+            call_timeout_ms,
+            health,
+            state,
+            author,
+            current_contract,
+            promised_tools,
+            ..
         } = self;
+        let promised = match breaking {
+            BreakingChangePolicy::KeepOld => promised_tools,
+            BreakingChangePolicy::ServeNew => PromisedTools::NONE,
+        };
         let limits = settings::limits()?;
         let platform = Arc::new(SystemPlatform::default());
         let ServerState { keyring, store } = state;
         let config = Config { name, version: version.clone(), limits, platform, keyring, store };
         let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms });
         server.set_source_health(health);
-        let author = author.map(|author| author.serve(&server, current_contract));
+        let author = author.map(|author| author.serve(&server, current_contract, promised));
         Ok((server, author))
     }
 
@@ -273,7 +298,7 @@ pub(crate) fn serve_with(
     for mut service in services {
         announcement.summaries.push(service.summary());
         let project = service.watched.take();
-        let (server, author) = service.into_server()?;
+        let (server, author) = service.into_server(hooks.breaking)?;
         authors.extend(author);
         watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
         servers.push(server);

@@ -12,7 +12,8 @@ use wire::headers::decode_header_value;
 use wire::method::{Method, normalize_method_name};
 use wire::{
     DecodeOptions, Decoded, ErrorResponse, Feature, HeaderField, Headers, HttpDefaults, ListKind,
-    MessageContext, Notification, Peer, Request, RequestId, RequestKind, SessionLookup, TaskRequest, Version,
+    MessageContext, Notification, Peer, Request, RequestId, RequestKind, SessionError, SessionLookup,
+    TaskRequest, Version,
 };
 
 use super::headers::encode_header;
@@ -96,7 +97,7 @@ impl<'a> HttpInput<'a> {
         };
         let headers = [headers(), headers(), headers()];
         let session = match input.below(4) {
-            0 => SessionLookup::NotFound,
+            0 => SessionLookup::NotFound(input.choose(&SessionError::ALL)),
             1 => {
                 let version = input.choose(&[Version::UNSPECIFIED, Version::NEWEST_WITH_HANDSHAKE]);
                 SessionLookup::Found(Peer {

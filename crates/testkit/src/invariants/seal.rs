@@ -6,7 +6,7 @@ use std::sync::Arc;
 use host::{CallerIdentity, Config, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server};
 use serde_json::{Value, json};
 use spile_core::{Limits, Platform as _, Principal};
-use wire::{Decoded, Headers, HttpDefaults, MessageContext, Version};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, SessionError, Version};
 
 use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
@@ -23,7 +23,7 @@ pub fn seal(data: &[u8]) {
     let same_owner = owner.principal == other.principal;
 
     let forged = tamper(&mut input, &session, &state);
-    assert_eq!(server.verify_session(&forged, &other).is_some(), forged == session && same_owner);
+    assert_eq!(server.verify_session(&forged, &other).is_ok(), forged == session && same_owner);
     let arguments =
         input.choose(&[r#"{"n":1,"script":"a"}"#, r#"{"n": 1, "script": "a"}"#, r#"{"n":2,"script":"a"}"#]);
     let same_call = Value::is_object(&parse_json(arguments.as_bytes())) && !arguments.contains('2');
@@ -32,9 +32,9 @@ pub fn seal(data: &[u8]) {
 
     platform.advance_ms(limits.input_timeout_ms);
     assert!(!is_state_accepted(&server, &owner, &state, r#"{"n":1,"script":"a"}"#), "too old");
-    assert!(server.verify_session(&session, &owner).is_some());
+    assert!(server.verify_session(&session, &owner).is_ok());
     platform.advance_ms(limits.session_ttl_ms - limits.input_timeout_ms);
-    assert!(server.verify_session(&session, &owner).is_none(), "too old");
+    assert_eq!(server.verify_session(&session, &owner).err(), Some(SessionError::Expired));
     assert!(platform.now_ms() > FakePlatform::START_MS);
 }
 

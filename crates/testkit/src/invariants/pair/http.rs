@@ -171,18 +171,18 @@ impl SimulatedHttp {
     /// The server forgets a session, as after a restart.
     pub(super) fn forget_session(&mut self, model: &mut PairModel) {
         let Some(id) = self.sessions.last() else { return };
-        if let Some(call_id) = self.server.verify_session(id, &CallerIdentity::default()) {
+        if let Ok(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
             model.lost_sessions += 1;
             model.disconnect_all();
-            self.server.end_session(&call_id);
+            self.server.end_session(&ticket);
         }
     }
 
     pub(super) fn close(&mut self, client: &Client) {
         if let Some(heads) = client.delete_headers() {
             let id = header_value(&heads, "Mcp-Session-Id").expect("a session is named when it ends");
-            if let Some(call_id) = self.server.verify_session(id, &CallerIdentity::default()) {
-                self.server.end_session(&call_id);
+            if let Ok(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
+                self.server.end_session(&ticket);
             }
         }
         self.in_transit.clear();
@@ -191,9 +191,9 @@ impl SimulatedHttp {
 
     pub(super) fn drop_all(&mut self) {
         for id in &self.sessions {
-            let call_id = self.server.verify_session(id, &CallerIdentity::default());
+            let ticket = self.server.verify_session(id, &CallerIdentity::default());
             assert!(
-                call_id.is_none_or(|call_id| self.server.session_state(&call_id).is_none()),
+                ticket.is_err() || ticket.is_ok_and(|ticket| self.server.session_state(&ticket).is_none()),
                 "a session is left"
             );
         }

@@ -9,7 +9,7 @@ use host::{
     SessionStreamReader, SessionStreams, SessionTicket, StreamItem,
 };
 use serde_json::{Value, json};
-use wire::{Decoded, Headers, HttpDefaults, MessageContext, Notification};
+use wire::{Decoded, Headers, HttpDefaults, MessageContext, Notification, SessionError};
 
 use super::{
     FuzzInput, SessionSimulation, cancelled_notification, initialize_request, parse_json, random_response,
@@ -49,8 +49,8 @@ pub(super) enum ReaderState {
 impl SessionSimulation {
     fn decode_in_session(&self, session: &SessionClient, message: &Value) -> Decoded {
         let state = || match self.server.verify_session(&session.id, &CallerIdentity::default()) {
-            Some(ticket) => wire::SessionLookup::Found(ticket.peer),
-            None => wire::SessionLookup::NotFound,
+            Ok(ticket) => wire::SessionLookup::Found(ticket.peer),
+            Err(error) => wire::SessionLookup::NotFound(error),
         };
         let defaults = HttpDefaults { headers: Headers::default(), lookup_session: &state };
         self.server.decode(
@@ -125,7 +125,7 @@ impl SessionSimulation {
                         && self
                             .server
                             .verify_session(&self.sessions[index].id, &CallerIdentity::default())
-                            .is_none()
+                            .is_err()
                 );
             }
             _ => panic!("a call is a request"),
@@ -226,7 +226,7 @@ impl SessionSimulation {
     pub(super) fn resume_stream(&mut self, input: &mut FuzzInput<'_>) {
         let Some(index) = self.pick_session(input) else { return };
         let session = &self.sessions[index];
-        let Some(ticket) = self.server.verify_session(&session.id, &CallerIdentity::default()) else {
+        let Ok(ticket) = self.server.verify_session(&session.id, &CallerIdentity::default()) else {
             return;
         };
         let Ok(connection) = self.server.ensure_session_state(&ticket, &CallerIdentity::default()) else {
@@ -281,15 +281,13 @@ impl SessionSimulation {
         let Some(index) = self.pick_session(input) else { return };
         let session = &mut self.sessions[index];
         // An expired session cannot be ended; it is swept when its room is needed.
-        let Some(ticket) = self.server.verify_session(&session.id, &CallerIdentity::default()) else {
+        let Ok(ticket) = self.server.verify_session(&session.id, &CallerIdentity::default()) else {
             return;
         };
         self.server.end_session(&ticket);
         session.ended = true;
-        assert!(
-            self.server.verify_session(&session.id, &CallerIdentity::default()).is_none(),
-            "ended for good"
-        );
+        let ended = self.server.verify_session(&session.id, &CallerIdentity::default());
+        assert_eq!(ended.err(), Some(SessionError::Ended));
         run_until_idle().await;
         assert!(self.server.session_state(&session.ticket).is_none());
         for (n, _) in &self.sessions[index].calls {
