@@ -141,6 +141,35 @@ fn a_changed_tool_is_served_without_a_restart() {
 }
 
 #[test]
+fn a_locked_tool_in_code_changes_only_in_compatible_ways_while_it_is_served() {
+    let project = folder();
+    project.write("spile.toml", b"[server]\nname = \"shop\"\n");
+    assert_eq!(project.run(&["compile"]).code, Some(0));
+    assert_eq!(project.run(&["check", "--locked"]).code, Some(0));
+    let mut server = start(&project);
+    let changed = |to: &str| {
+        let code = String::from_utf8_lossy(ADD).replace("{ a: number; b: number }", to);
+        project.write("tools/add.ts", code.as_bytes());
+    };
+    changed("{ a: number; b: number; c: number }");
+    let output = project.run(&["diff", "--fail-on", "breaking"]);
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stdout.contains("breaking") && output.stdout.contains("add input.c"), "{output}");
+    assert_eq!(project.run(&["check", "--locked"]).code, Some(1));
+    server.wait_for("the changed tools are not served, because callers rely on the old ones: add input.c");
+    assert_eq!(call(&server, "add", &json!({"a": 1, "b": 2}))["result"]["structuredContent"]["sum"], 3);
+    // A broken file takes nothing away either.
+    project.write("tools/add.ts", b"export default (");
+    server.wait_for("tools/add.ts:1:");
+    assert_eq!(call(&server, "add", &json!({"a": 1, "b": 2}))["result"]["structuredContent"]["sum"], 3);
+    changed("{ a: number; b: number; c?: number }");
+    let started = std::time::Instant::now();
+    while !request(&server, "tools/list", &json!({})).to_string().contains("\"c\"") {
+        assert!(started.elapsed() < TEST_TIMEOUT, "the compatible change is never served");
+    }
+}
+
+#[test]
 fn code_reaches_the_data_beside_it_and_nothing_else() {
     let project = folder();
     project.write("people.csv", b"id,name\n1,Ada\n2,Bob\n");
