@@ -37,6 +37,24 @@ pub enum CallError {
     Internal { detail: String },
 }
 
+impl CallError {
+    /// The word for logs and audit.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownItem { .. } => "unknown_item",
+            Self::InvalidParams { .. } => "invalid_params",
+            Self::MissingCapability(_) => "missing_capability",
+            Self::TaskNotSupported => "task_not_supported",
+            Self::InvalidRequestState(_) => "invalid_request_state",
+            Self::Cancelled => "cancelled",
+            Self::Timeout { .. } => "timeout",
+            Self::Busy { .. } => "busy",
+            Self::Provider { .. } => "provider_error",
+            Self::Internal { .. } => "internal",
+        }
+    }
+}
+
 /// What kind of item a name was looked up as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemKind {

@@ -346,12 +346,16 @@ impl Server {
     ) -> Dispatched {
         let CallRequest { call, resume, task_metadata: task } = request;
         if self.counters.calls_active.load(Ordering::Relaxed) >= self.limits.calls_max {
+            let error = CallError::Busy { retry_after_ms: BUSY_RETRY_MS };
+            CallObservation::report_refusal(self, &call, identity, error);
             return busy_response(503, &to, "too many calls are in progress; try again shortly");
         }
         let connection = self.existing_connection_state(&reply_channel);
         let mut level = peer.log_level;
         if let Some(connection) = &connection {
             if let Some(response) = self.check_admission(connection, &to) {
+                let error = CallError::Busy { retry_after_ms: BUSY_RETRY_MS };
+                CallObservation::report_refusal(self, &call, identity, error);
                 return response;
             }
             if peer.version.has(Feature::SetLevel) {
@@ -363,7 +367,11 @@ impl Server {
             Some(resume) => {
                 match input_requests::resume_journal(self, &registry, &identity.principal, &call, *resume) {
                     Ok(resumed) => resumed,
-                    Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
+                    Err(error) => {
+                        let response = error_response(&RpcError::from_call_error(&error, to.version), &to);
+                        CallObservation::report_refusal(self, &call, identity, error);
+                        return response;
+                    }
                 }
             }
         };
@@ -378,6 +386,7 @@ impl Server {
         let observation = CallObservation::new(self, &call, identity, journal.round, 0);
         let job = CallJob {
             call,
+            replaced_call: None,
             peer,
             caller,
             identity: identity.clone(),

@@ -161,7 +161,7 @@ fn seal_binding(principal: &Principal, call: &Call) -> [u8; 32] {
     };
     let mut arguments = Vec::new();
     if let Some(node) = call.arguments() {
-        node.write_compact(&mut arguments);
+        node.write_canonical(&mut arguments);
     }
     digest_parts(&[principal.id().as_bytes(), target, call.name().as_bytes(), &arguments])
 }
@@ -220,8 +220,9 @@ async fn store_journal(
     stored.map(drop).map_err(|error| store_failure(server, error))
 }
 
-/// Uses a `requestState` for the round that begins now: a second request with an answer to it is refused, unless the
-/// provider makes sure itself that a repeated round changes nothing more. Reads the journal if it is in the store.
+/// Uses a `requestState` for the round that begins now: a second request with an answer to it is refused. If the
+/// provider makes sure itself that a repeated round changes nothing more, the same answer is accepted again, for a
+/// client that lost the response; another answer is not. Reads the journal if it is in the store.
 pub(crate) async fn use_state(
     server: &Server,
     route: &CallRoute<'_>,
@@ -251,17 +252,34 @@ pub(crate) async fn use_state(
         job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
     }
     let checks = job.checks.get_or_insert_default();
-    if !repeats_safely && checks.has_accepted() {
-        let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
-        let used = server.store.put_once(key(Namespace::UsedRequestStates), &[], ttl, now_ms).await;
-        match used.map_err(|error| store_failure(server, error))? {
-            PutOutcome::Stored => {}
-            PutOutcome::AlreadyThere => {
-                return Err(CallError::InvalidRequestState("already used; repeat the call without it"));
+    if !checks.has_accepted() {
+        return Ok(());
+    }
+    let answer = responses_digest(&job.journal);
+    let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
+    let used = key(Namespace::UsedRequestStates);
+    let failed = |error| store_failure(server, error);
+    match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(failed)? {
+        PutOutcome::Stored => return Ok(()),
+        PutOutcome::AlreadyThere if repeats_safely => {
+            let first = server.store.get(used, now_ms).await.map_err(failed)?;
+            if first.is_some_and(|first| first == answer) {
+                return Ok(());
             }
         }
+        PutOutcome::AlreadyThere => {}
     }
-    Ok(())
+    Err(CallError::InvalidRequestState("already used; repeat the call without it"))
+}
+
+/// Tells two answers to the same input requests apart.
+fn responses_digest(journal: &Journal) -> [u8; 32] {
+    let mut bytes = Vec::new();
+    for (key, response) in journal.entries() {
+        json::write::string(&mut bytes, key);
+        response.to_doc().root().write_canonical(&mut bytes);
+    }
+    digest_parts(&[&bytes])
 }
 
 /// The store's own messages say what happened without naming its engine.
@@ -344,7 +362,9 @@ fn open_error_text(error: OpenError) -> &'static str {
             "issued by another server, or the server's keys have changed since; repeat the call without it"
         }
         OpenError::KeyExpired(_) => "the server's keys have changed since; repeat the call without it",
-        OpenError::Mismatch => "not issued for this request",
+        OpenError::Mismatch => {
+            "it was changed, or issued for another call, other arguments or another caller; repeat the call without it"
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use spile_core::{
 use wire::Peer;
 
 use crate::connection_state::ReplyChannel;
-use crate::observer::CallObservation;
+use crate::observer::{CallObservation, ReportOnDrop};
 use crate::pipeline::{CallJob, CallResponse, CallStage, execute_call};
 use crate::server::{CallerIdentity, Server};
 
@@ -74,6 +74,7 @@ impl ToolCaller for SharedNestedCalls {
         let observation = CallObservation::new(&server, &call, &self.identity, journal.round, depth);
         let job = CallJob {
             call,
+            replaced_call: None,
             peer: self.peer,
             caller: self.caller.clone(),
             identity: self.identity.clone(),
@@ -86,15 +87,14 @@ impl ToolCaller for SharedNestedCalls {
             stage: CallStage::Nested { depth },
             observation: observation.clone(),
         };
+        let record = ReportOnDrop { server: server.clone(), observation };
         Box::pin(async move {
             let registry = server.registry();
             // Boxed: the future of a call would contain itself.
             let future: std::pin::Pin<Box<dyn Future<Output = Result<CallResponse, CallError>> + Send>> =
                 Box::pin(execute_call(server.clone(), registry, job, None));
             let response = future.await.unwrap_or_else(CallResponse::Error);
-            if let Some(observation) = observation {
-                observation.report(&server, Some(&response), 0);
-            }
+            record.report(&response);
             match response {
                 CallResponse::Result(result) => Outcome::Done(result),
                 CallResponse::InputRequired { requests, .. } => Outcome::InputRequired(requests),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use json::ParseLimits;
-use spile_core::{Call, CallError, CallResult, PolicyDecision};
+use spile_core::{Call, CallError, CallResult};
 use wire::ErrorResponse;
 
 use crate::pipeline::CallResponse;
@@ -40,8 +40,8 @@ pub struct CallRecord<'a> {
     pub round: u32,
     /// 0 for a call of the client; 1 for a call of a tool by another, and so on.
     pub depth: u8,
-    /// What the policy decided, if there is one.
-    pub policy: Option<PolicyRecord>,
+    /// What the policy decided, in order; empty without a policy.
+    pub policy: &'a [PolicyRecord],
 }
 
 /// What the policy decided about a call, and why.
@@ -71,9 +71,12 @@ pub(crate) struct CallObservation {
     started_ms: u64,
     round: u32,
     depth: u8,
-    policy: Mutex<Option<PolicyRecord>>,
+    policy: Mutex<Vec<PolicyRecord>>,
     is_reported: AtomicBool,
 }
+
+/// Two for each round of a call; a call that asks again and again keeps the first ones.
+const POLICY_RECORDS_MAX: usize = 64;
 
 impl CallObservation {
     /// `None` without an observer.
@@ -99,14 +102,19 @@ impl CallObservation {
         }))
     }
 
-    pub(crate) fn record_decision(&self, decided: &PolicyDecision) {
-        let record = PolicyRecord { decision: decided.decision.as_str(), reason: decided.reason.clone() };
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    pub(crate) fn record_decision(&self, record: PolicyRecord) {
+        let mut records = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() < POLICY_RECORDS_MAX {
+            records.push(record);
+        }
     }
 
-    pub(crate) fn record_result_decision(&self, decision: &'static str, reason: Option<&str>) {
-        let record = PolicyRecord { decision, reason: reason.map(Into::into) };
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    /// Reports a call that is refused before it starts.
+    #[cold]
+    pub(crate) fn report_refusal(server: &Server, call: &Call, identity: &CallerIdentity, error: CallError) {
+        if let Some(observation) = Self::new(server, call, identity, 0, 0) {
+            observation.report(server, Some(&CallResponse::Error(error)), 0);
+        }
     }
 
     /// Reports the call, once.
@@ -132,8 +140,30 @@ impl CallObservation {
             response_bytes: bytes,
             round: self.round,
             depth: self.depth,
-            policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            policy: &self.policy.lock().unwrap_or_else(PoisonError::into_inner),
         });
+    }
+}
+
+/// Reports a call that is dropped before it ends as cancelled.
+pub(crate) struct ReportOnDrop {
+    pub(crate) server: Arc<Server>,
+    pub(crate) observation: Option<Arc<CallObservation>>,
+}
+
+impl ReportOnDrop {
+    pub(crate) fn report(mut self, response: &CallResponse) {
+        if let Some(observation) = self.observation.take() {
+            observation.report(&self.server, Some(response), 0);
+        }
+    }
+}
+
+impl Drop for ReportOnDrop {
+    fn drop(&mut self) {
+        if let Some(observation) = self.observation.take() {
+            observation.report(&self.server, None, 0);
+        }
     }
 }
 

@@ -5,28 +5,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use spile_core::{CallError, CallFuture, Outcome, Run};
+use spile_core::CallError;
 
 /// Runs `f` and turns a panic into an error. `AssertUnwindSafe` holds: nothing `f` touched is used after a panic.
-pub(crate) fn catch_panic(f: impl FnOnce() -> Run) -> Run {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Run::Now(panic_outcome(&*panic)))
+pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, CallError> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| panic_error(&*panic))
 }
 
 /// A future whose panics become errors.
-pub(crate) struct CatchPanic(pub(crate) CallFuture);
+pub(crate) struct CatchPanic<T>(pub(crate) Pin<Box<dyn Future<Output = T> + Send>>);
 
-impl Future for CatchPanic {
-    type Output = Outcome;
+impl<T> Future for CatchPanic<T> {
+    type Output = Result<T, CallError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let work = &mut self.0;
-        catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)))
-            .unwrap_or_else(|panic| Poll::Ready(panic_outcome(&*panic)))
+        match catch_panic(|| work.as_mut().poll(cx)) {
+            Ok(poll) => poll.map(Ok),
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
-fn panic_outcome(panic: &(dyn std::any::Any + Send)) -> Outcome {
+fn panic_error(panic: &(dyn std::any::Any + Send)) -> CallError {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Outcome::Failed(CallError::Internal { detail: format!("a handler panicked: {text}") })
+    CallError::Internal { detail: format!("a handler panicked: {text}") }
 }

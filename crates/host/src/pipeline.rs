@@ -1,4 +1,4 @@
-//! The pipeline of a call: route it, check its arguments, ask the policy, apply the rate limit, run it, request missing
+//! The pipeline of a call: route it, check its arguments, apply the rate limit, ask the policy, run it, request missing
 //! input, and fit the result to what the tool promised.
 
 use std::sync::Arc;
@@ -29,6 +29,8 @@ use crate::tasks::Task;
 /// One call with everything that belongs to it.
 pub(crate) struct CallJob {
     pub(crate) call: Call,
+    /// What runs instead of `call`, if the policy replaced its arguments.
+    pub(crate) replaced_call: Option<Box<Call>>,
     pub(crate) peer: Peer,
     pub(crate) caller: Caller,
     pub(crate) identity: CallerIdentity,
@@ -86,7 +88,7 @@ pub(crate) fn execute_call(
             };
             match outcome {
                 Outcome::Done(result) => return finish(&server, &route, &job, result).await,
-                Outcome::ToolFailed(error) => return tool_error_response(&server, &route, *error),
+                Outcome::ToolFailed(error) => return finish_with_error(&server, &route, &job, *error).await,
                 Outcome::Failed(error) => return error_response(&server, &route, error),
                 Outcome::Detach(future) => match &job.stage {
                     CallStage::Request if continues_as_task(&route, &job) => {
@@ -162,19 +164,16 @@ async fn run_round(
             return Outcome::Failed(error);
         }
     }
-    let replaced_call;
-    let mut call = &job.call;
+    let after_ms = call_timeout_ms(registry, route, job);
     if let Some(policy) = server.policy.get() {
-        match Box::pin(apply_policy(server, policy, route, job)).await {
+        job.replaced_call = None;
+        match Box::pin(apply_policy(server, policy, route, job, after_ms)).await {
             PolicyOutcome::Allowed => {}
-            PolicyOutcome::ReplacedArguments(call_with_arguments) => {
-                replaced_call = call_with_arguments;
-                call = &replaced_call;
-            }
+            PolicyOutcome::ReplacedArguments(call) => job.replaced_call = Some(call),
             PolicyOutcome::Ended(outcome) => return *outcome,
         }
     }
-    let after_ms = call_timeout_ms(registry, route, job);
+    let call = job.replaced_call.as_deref().unwrap_or(&job.call);
     let provider = match route {
         CallRoute::Tool(tool) => &tool.provider,
         CallRoute::Provider(provider) => provider,
@@ -221,7 +220,7 @@ fn start(
         timeout_ms,
         tools: &NestedCalls { server, job },
     };
-    catch_panic(|| provider.run(call, &cx))
+    catch_panic(|| provider.run(call, &cx)).unwrap_or_else(|error| Run::Now(Outcome::Failed(error)))
 }
 
 /// Awaits a provider's work. After `after_ms` the work is dropped, and with it everything it holds.
@@ -231,7 +230,7 @@ async fn await_with_timeout(after_ms: u64, run: Run) -> Outcome {
         Run::Now(outcome) => outcome,
         Run::Later(work) => {
             match Box::pin(timeout(Duration::from_millis(after_ms), CatchPanic(work))).await {
-                Ok(outcome) => outcome,
+                Ok(outcome) => outcome.unwrap_or_else(Outcome::Failed),
                 Err(_) => Outcome::Failed(CallError::Timeout { after_ms }),
             }
         }
@@ -361,14 +360,15 @@ async fn finish(
     job: &CallJob,
     mut result: CallResult,
 ) -> Result<CallResponse, CallError> {
+    let mut is_replaced = false;
     if let Some(policy) = server.policy.get() {
         match Box::pin(apply_policy_to_result(server, policy, route, job, result)).await {
-            Ok(decided) => result = decided,
+            Ok(decided) => (result, is_replaced) = decided,
             Err(error) => return tool_error_response(server, route, *error),
         }
     }
     if let CallRoute::Tool(tool) = route {
-        return match fit_result(tool, result) {
+        return match fit_result(tool, result, is_replaced) {
             Ok(result) => Ok(CallResponse::Result(result)),
             Err(detail) => error_response(server, route, CallError::Internal { detail }),
         };
@@ -376,12 +376,26 @@ async fn finish(
     Ok(CallResponse::Result(result))
 }
 
-/// Checks what a tool returns against what it promised. `Err` has the reason for the log.
+/// The response for a tool that failed. The policy sees the error as the caller would.
+async fn finish_with_error(
+    server: &Server,
+    route: &CallRoute<'_>,
+    job: &CallJob,
+    error: ToolError,
+) -> Result<CallResponse, CallError> {
+    match (tool_error_response(server, route, error)?, server.policy.get()) {
+        (CallResponse::Result(result), Some(_)) => Box::pin(finish(server, route, job, result)).await,
+        (response, _) => Ok(response),
+    }
+}
+
+/// Checks what a tool returns, or the policy instead of it, against what the tool promised. `Err` has the reason for
+/// the log.
 #[inline]
-fn fit_result(tool: &ToolEntry, result: CallResult) -> Result<CallResult, String> {
+fn fit_result(tool: &ToolEntry, result: CallResult, is_replaced: bool) -> Result<CallResult, String> {
     match result {
         CallResult::Tool(result) if result.is_error => Ok(fit_output_schema(tool, result)),
-        result if tool.checks_output => check_output(tool, result),
+        result if tool.checks_output || is_replaced => check_output(tool, result),
         result => Ok(result),
     }
 }

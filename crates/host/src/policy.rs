@@ -1,13 +1,18 @@
-//! Applies the server's policy to a call, and records what it decided.
+//! Applies the server's policy to a call, and records what it decided. A policy that panics, or that does not decide
+//! within the call's time limit, allows nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use spile_core::{
     Call, CallError, CallResult, CallTarget, CompletionRef, Decision, InputRequests, ItemKind, Outcome,
-    Policy, PolicyContext, ResultDecision, ToolError, ToolErrorCode,
+    Policy, PolicyContext, PolicyRun, ResultDecision, ToolError, ToolErrorCode,
 };
+use tokio::time::timeout;
 
-use crate::pipeline::CallJob;
+use crate::observer::PolicyRecord;
+use crate::panic_guard::{CatchPanic, catch_panic};
+use crate::pipeline::{CallJob, log_internal_error};
 use crate::registry::CallRoute;
 use crate::server::Server;
 
@@ -33,9 +38,23 @@ pub(crate) fn check_visible(policy: &Arc<dyn Policy>, job: &CallJob) -> Result<(
             ItemKind::Resource
         }
     };
-    match view.visibility.is_visible(kind, &name) {
-        true => Ok(()),
-        false => Err(CallError::UnknownItem { kind, name: name.into_owned() }),
+    if view.visibility.is_visible(kind, &name) {
+        return Ok(());
+    }
+    record_decision(job, "hide", None);
+    Err(CallError::UnknownItem { kind, name: name.into_owned() })
+}
+
+/// Waits for a decision, within `after_ms` and with panics caught.
+async fn decide<T>(after_ms: u64, start: impl FnOnce() -> PolicyRun<T>) -> Result<T, CallError> {
+    match catch_panic(start)? {
+        PolicyRun::Now(decision) => Ok(decision),
+        PolicyRun::Later(future) => {
+            match timeout(Duration::from_millis(after_ms), CatchPanic(future)).await {
+                Ok(decision) => decision,
+                Err(_) => Err(CallError::Timeout { after_ms }),
+            }
+        }
     }
 }
 
@@ -44,12 +63,17 @@ pub(crate) async fn apply_policy(
     policy: &Arc<dyn Policy>,
     route: &CallRoute<'_>,
     job: &CallJob,
+    after_ms: u64,
 ) -> PolicyOutcome {
-    let run = policy.before(&job.call, &policy_context(server, route, job));
-    let decided = run.wait().await;
-    if let Some(observation) = &job.observation {
-        observation.record_decision(&decided);
-    }
+    let cx = policy_context(server, route, job);
+    let decided = match decide(after_ms, || policy.before(&job.call, &cx)).await {
+        Ok(decided) => decided,
+        Err(error) => {
+            record_decision(job, "none", Some(&error.to_string()));
+            return PolicyOutcome::Ended(Box::new(Outcome::Failed(error)));
+        }
+    };
+    record_decision(job, decided.decision.as_str(), decided.reason.as_deref());
     let reason = decided.reason.as_deref().unwrap_or("the server's policy does not allow this call");
     match decided.decision {
         Decision::Allow => PolicyOutcome::Allowed,
@@ -85,30 +109,38 @@ fn ask(requests: InputRequests, job: &CallJob) -> Outcome {
     })
 }
 
+/// The result to send, and whether the policy replaced it.
 pub(crate) async fn apply_policy_to_result(
     server: &Server,
     policy: &Arc<dyn Policy>,
     route: &CallRoute<'_>,
     job: &CallJob,
     result: CallResult,
-) -> Result<CallResult, Box<ToolError>> {
-    let run = policy.after(&job.call, &result, &policy_context(server, route, job));
-    match run.wait().await {
-        ResultDecision::Keep => Ok(result),
-        ResultDecision::Replace(replacement) => {
-            record_result_decision(job, "replace_result", None);
-            Ok(*replacement)
+) -> Result<(CallResult, bool), Box<ToolError>> {
+    let call = job.replaced_call.as_deref().unwrap_or(&job.call);
+    let cx = policy_context(server, route, job);
+    let decided = decide(server.limits.call_timeout_ms, || policy.after(call, &result, &cx)).await;
+    match decided {
+        Ok(ResultDecision::Keep) => Ok((result, false)),
+        Ok(ResultDecision::Replace(replacement)) => {
+            record_decision(job, "replace_result", None);
+            Ok((*replacement, true))
         }
-        ResultDecision::Withhold(reason) => {
-            record_result_decision(job, "withhold_result", Some(&reason));
+        Ok(ResultDecision::Withhold(reason)) => {
+            record_decision(job, "withhold_result", Some(&reason));
             Err(Box::new(forbidden(&reason)))
+        }
+        Err(error) => {
+            log_internal_error(&error);
+            record_decision(job, "withhold_result", Some(&error.to_string()));
+            Err(Box::new(forbidden("the server's policy could not decide about the result")))
         }
     }
 }
 
-fn record_result_decision(job: &CallJob, decision: &'static str, reason: Option<&str>) {
+fn record_decision(job: &CallJob, decision: &'static str, reason: Option<&str>) {
     if let Some(observation) = &job.observation {
-        observation.record_result_decision(decision, reason);
+        observation.record_decision(PolicyRecord { decision, reason: reason.map(Into::into) });
     }
 }
 

@@ -36,6 +36,11 @@ impl SessionTicket {
         Some(Self { peer: Peer::negotiated(*version, capabilities), key, issued_ms })
     }
 
+    /// Whether the session has expired: its time to live is counted from `initialize`.
+    fn is_expired(&self, now_ms: u64, ttl_ms: u64) -> bool {
+        now_ms >= self.issued_ms.saturating_add(ttl_ms)
+    }
+
     /// Identifies the session.
     pub(crate) fn key(&self) -> [u8; 16] {
         self.key
@@ -102,7 +107,7 @@ impl Sessions {
         id: &str,
         principal: &Principal,
         now_ms: u64,
-        age_ms: u64,
+        ttl_ms: u64,
     ) -> Result<SessionTicket, SessionError> {
         let payload = keyring.open(Purpose::Session, principal.id().as_bytes(), id, now_ms);
         let ticket = SessionTicket::parse(&payload.map_err(|error| match error {
@@ -111,7 +116,7 @@ impl Sessions {
             OpenError::Mismatch => SessionError::OtherCaller,
         })?);
         let ticket = ticket.ok_or(SessionError::Malformed)?;
-        if now_ms >= ticket.issued_ms.saturating_add(age_ms) {
+        if ticket.is_expired(now_ms, ttl_ms) {
             return Err(SessionError::Expired);
         }
         let table = self.lock();
@@ -198,9 +203,9 @@ impl Sessions {
     }
 
     /// Ends a session for good.
-    pub(crate) fn end(&self, ticket: &SessionTicket, now_ms: u64, age_ms: u64) {
+    pub(crate) fn end(&self, ticket: &SessionTicket, now_ms: u64, ttl_ms: u64) {
         let mut table = self.lock();
-        table.mark_ended(ticket.key, now_ms, ticket.issued_ms.saturating_add(age_ms));
+        table.mark_ended(ticket.key, now_ms, ticket.issued_ms.saturating_add(ttl_ms));
         if let Some(connection) = table.remove(&ticket.key) {
             connection.close();
         }

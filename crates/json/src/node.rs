@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::decimal::Decimal;
+use crate::write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
@@ -247,6 +248,35 @@ impl<'d> Node<'d> {
         let slot = self.slot();
         let end = if slot.kind() == NodeKind::Array { slot.next() as u32 } else { 0 };
         Elements { node: Node { index: self.index + 1, ..*self }, end }
+    }
+
+    /// Writes a form that does not depend on white space, on the order of members or on escapes: for digests.
+    /// Numbers are copied byte for byte.
+    pub fn write_canonical(&self, out: &mut Vec<u8>) {
+        match self.kind() {
+            NodeKind::Array => {
+                write::array(out, self.elements(), |out, element| element.write_canonical(out))
+            }
+            NodeKind::Object => {
+                let mut members: Vec<_> =
+                    self.members().map(|(key, value)| (key.str().unwrap_or_default(), value)).collect();
+                members.sort_by(|(one, _), (other, _)| one.cmp(other));
+                out.push(b'{');
+                for (i, (key, value)) in members.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    write::string(out, key);
+                    out.push(b':');
+                    value.write_canonical(out);
+                }
+                out.push(b'}');
+            }
+            NodeKind::String => write::string(out, &self.str().unwrap_or_default()),
+            NodeKind::Null | NodeKind::True | NodeKind::False | NodeKind::Number => {
+                out.extend_from_slice(self.raw().as_bytes());
+            }
+        }
     }
 
     /// Writes the value on one line, without white space between its parts.

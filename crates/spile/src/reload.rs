@@ -168,12 +168,12 @@ impl WatchedProject {
         }
     }
 
-    /// Sets how sources that cannot be used are treated, and which ones that are now.
     /// Tells author code which contract is served.
     pub(crate) fn with_current_contract(self, current: CurrentContract) -> Self {
         Self { current_contract: Some(current), ..self }
     }
 
+    /// Sets how sources that cannot be used are treated, and which ones that are now.
     pub(crate) fn with_health(self, source_failures: SourceFailurePolicy, health: SourceHealth) -> Self {
         Self { source_failures, health, ..self }
     }

@@ -202,12 +202,10 @@ struct Records(Mutex<Vec<String>>);
 
 impl CallObserver for Records {
     fn on_call_finished(&self, record: &CallRecord<'_>) {
-        let policy = match &record.policy {
-            None => String::new(),
-            Some(PolicyRecord { decision, reason }) => {
-                format!(" {decision}({})", reason.as_deref().unwrap_or_default())
-            }
+        let decided = |PolicyRecord { decision, reason }: &PolicyRecord| {
+            format!(" {decision}({})", reason.as_deref().unwrap_or_default())
         };
+        let policy: String = record.policy.iter().map(decided).collect();
         let line = format!("{} depth {} round {}{policy}", record.call.name(), record.depth, record.round);
         self.0.lock().expect("no panic before").push(line);
     }

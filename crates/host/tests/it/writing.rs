@@ -292,6 +292,19 @@ async fn a_declined_confirmation_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_declined_confirmation_cannot_be_accepted_afterwards() {
+    let mut client = people(Era::Newest, ASK);
+    let decline = json!({"action": "decline"});
+    let refused = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| decline.clone()).await;
+    assert_eq!(refused, "input_refused - the user declined; nothing was written");
+    let error = client.answer_again(&accept()).await;
+    assert!(error.contains("already used"), "{error}");
+    // The same answer again has the same result: a client may have lost the first one.
+    assert_eq!(client.resend().await, refused);
+    assert_eq!(client.table.state().writes, 0);
+}
+
+#[tokio::test]
 async fn a_confirmation_holds_only_for_the_record_that_was_shown() {
     for era in ERAS {
         let mut client = people(era, ASK);

@@ -1,7 +1,7 @@
 //! One log line for each call, at `-v`. It has no argument values: those may be private.
 
 use host::{CallObserver, CallRecord, CallStatus};
-use spile_core::{CallResult, CallTarget};
+use spile_core::{CallError, CallResult, CallTarget};
 
 /// The log target of calls.
 const TARGET: &str = "spile::call";
@@ -22,6 +22,7 @@ impl CallObserver for CallLog {
         let caller = caller(record);
         let request_bytes = record.call.arguments().map_or(0, |arguments| arguments.raw().len());
         let (status, error) = status(&record.status);
+        let policy: Vec<&str> = record.policy.iter().map(|one| one.decision).collect();
         tracing::info!(
             target: TARGET,
             method,
@@ -31,6 +32,11 @@ impl CallObserver for CallLog {
             error_code = error.as_ref().and_then(|error| error.code.as_deref()),
             field = error.as_ref().and_then(|error| error.field.as_deref()),
             "ref" = error.as_ref().and_then(|error| error.log_reference.as_deref()),
+            // Empty for most calls, and left out then.
+            reason = error.as_ref().and_then(|error| error.reason),
+            policy = (!policy.is_empty()).then(|| policy.join(",")),
+            // A call of one tool by another.
+            depth = (record.depth > 0).then_some(record.depth),
             duration_ms = record.duration_ms,
             request_bytes,
             response_bytes = record.response_bytes,
@@ -52,13 +58,15 @@ fn caller(record: &CallRecord<'_>) -> String {
     }
 }
 
-/// What the log says of a tool error.
+/// What the log says of an error.
 struct LoggedError {
     code: Option<String>,
     /// The argument at fault.
     field: Option<String>,
     /// The result carries the same reference.
     log_reference: Option<String>,
+    /// A fixed text without values of the caller.
+    reason: Option<&'static str>,
 }
 
 /// How the call ended, and the tool error if it is one.
@@ -70,14 +78,25 @@ fn status(status: &CallStatus<'_>) -> (&'static str, Option<LoggedError>) {
                 let value = structured.as_ref()?.root().get(name)?.str()?;
                 Some(value.into_owned())
             };
-            let error =
-                LoggedError { code: member("code"), field: member("field"), log_reference: member("ref") };
+            let error = LoggedError {
+                code: member("code"),
+                field: member("field"),
+                log_reference: member("ref"),
+                reason: None,
+            };
             ("tool_error", Some(error))
         }
         CallStatus::Result(_) => ("ok", None),
         CallStatus::InputRequired => ("input_required", None),
         CallStatus::Task => ("task", None),
-        CallStatus::Error(_) => ("error", None),
+        CallStatus::Error(error) => {
+            let reason = match error {
+                CallError::InvalidRequestState(reason) => Some(*reason),
+                _ => None,
+            };
+            let code = Some(error.kind().to_owned());
+            ("error", Some(LoggedError { code, field: None, log_reference: None, reason }))
+        }
         CallStatus::Cancelled => ("cancelled", None),
     }
 }

@@ -42,6 +42,22 @@ async fn the_calling_tool_sees_what_the_other_one_asks() {
     assert_eq!(text_of(&respond(&server, &stateless_call("outer", "")).await), "asks for 1");
 }
 
+/// What a nested call did before it was cut off must not go unrecorded.
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_that_is_cut_off_is_recorded() {
+    let outer = provider(tools(&["outer"]), |_, cx| {
+        let called = cx.tools.call_tool("never", Json::parse("{}").expect("JSON"), Journal::default());
+        Run::later(called)
+    });
+    let server = server(vec![outer, provider(tools(&["never"]), |_, _| Run::later(std::future::pending()))]);
+    let records = Arc::new(Records::default());
+    server.set_observer(records.clone());
+    // Both have the same time limit, and the outer call began first.
+    let text = text_of(&respond(&server, &stateless_call("outer", "")).await);
+    assert!(text.starts_with("Timeout: "), "{text}");
+    assert_eq!(records.lines(), ["never depth 1 round 0", "outer depth 0 round 0"]);
+}
+
 #[tokio::test]
 async fn unknown_tools_and_endless_loops_end_with_a_reason() {
     let server = server(vec![calls_inner("nothing")]);

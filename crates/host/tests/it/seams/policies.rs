@@ -5,7 +5,7 @@ use std::sync::Arc;
 use json::Json;
 use spile_core::{
     Call, CallResult, Caller, CatalogView, Decision, ElicitResult, ItemKind, Policy, PolicyContext,
-    PolicyDecision, PolicyRun, ResultDecision, Run, ToolResult, Visibility,
+    PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode, ToolResult, Visibility,
 };
 
 use super::{
@@ -28,6 +28,8 @@ impl Policy for TestPolicy {
             },
             "rewritten" => Decision::ReplaceArguments(Json::parse(r#"{"who":"bob"}"#).expect("JSON")),
             "broken" => Decision::ReplaceArguments(Json::parse("[]").expect("JSON")),
+            "panics" => panic!("the policy is broken"),
+            "undecided" => return PolicyRun::Later(Box::pin(std::future::pending())),
             "slow" => {
                 return PolicyRun::Later(Box::pin(async {
                     tokio::task::yield_now().await;
@@ -41,7 +43,11 @@ impl Policy for TestPolicy {
 
     fn after(&self, call: &Call, _: &CallResult, _: &PolicyContext<'_>) -> PolicyRun<ResultDecision> {
         PolicyRun::Now(match &*call.name() {
-            "withheld" => ResultDecision::Withhold("it has a secret".into()),
+            "withheld" | "fails" => ResultDecision::Withhold("it has a secret".into()),
+            "rewritten" if call.text_argument("who").as_deref() != Some("bob") => {
+                ResultDecision::Withhold("not the call that ran".into())
+            }
+            "panics-later" => panic!("the policy is broken"),
             "replaced" => {
                 ResultDecision::Replace(Box::new(CallResult::Tool(ToolResult::text("something else"))))
             }
@@ -62,11 +68,27 @@ impl Visibility for NotHidden {
     }
 }
 
-const TOOLS: &[&str] =
-    &["refused", "asked", "rewritten", "broken", "slow", "withheld", "replaced", "free", "hidden"];
+const TOOLS: &[&str] = &[
+    "refused",
+    "asked",
+    "rewritten",
+    "broken",
+    "slow",
+    "panics",
+    "undecided",
+    "withheld",
+    "fails",
+    "panics-later",
+    "replaced",
+    "free",
+    "hidden",
+];
 
 fn guarded_server() -> (Arc<host::Server>, Arc<Records>) {
     let greet = provider(tools(TOOLS), |call, _| {
+        if call.name() == "fails" {
+            return Run::now(ToolError::new(ToolErrorCode::Conflict, "the secret is 42"));
+        }
         Run::now(ToolResult::text(format!("hello {}", call.text_argument("who").unwrap_or_default())))
     });
     let server = server(vec![greet]);
@@ -87,9 +109,14 @@ async fn a_policy_refuses_rewrites_and_withholds_and_the_record_says_so() {
         (
             "withheld",
             "Forbidden: it has a secret",
-            "withheld depth 0 round 0 withhold_result(it has a secret)",
+            "withheld depth 0 round 0 allow(the test says so) withhold_result(it has a secret)",
         ),
-        ("replaced", "something else", "replaced depth 0 round 0 replace_result()"),
+        (
+            "fails",
+            "Forbidden: it has a secret",
+            "fails depth 0 round 0 allow(the test says so) withhold_result(it has a secret)",
+        ),
+        ("replaced", "something else", "replaced depth 0 round 0 allow(the test says so) replace_result()"),
     ] {
         let message = stateless_call(tool, r#","arguments":{"who":"ada"}"#);
         assert_eq!(text_of(&respond(&server, &message).await), expected);
@@ -97,6 +124,32 @@ async fn a_policy_refuses_rewrites_and_withholds_and_the_record_says_so() {
     }
     let broken = text_of(&respond(&server, &stateless_call("broken", "")).await);
     assert!(broken.starts_with("Internal: "), "{broken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_does_not_decide_allows_nothing() {
+    let (server, records) = guarded_server();
+    for (tool, expected, record) in [
+        (
+            "panics",
+            "Internal: internal error; the server's log has the details",
+            "panics depth 0 round 0 none(internal error; the server's log has the details)",
+        ),
+        (
+            "undecided",
+            "Timeout: no result within 30000 ms",
+            "undecided depth 0 round 0 none(no result within 30000 ms)",
+        ),
+        (
+            "panics-later",
+            "Forbidden: the server's policy could not decide about the result",
+            "panics-later depth 0 round 0 allow(the test says so) \
+             withhold_result(internal error; the server's log has the details)",
+        ),
+    ] {
+        assert_eq!(text_of(&respond(&server, &stateless_call(tool, "")).await), expected);
+        assert_eq!(records.lines().last().map(String::as_str), Some(record));
+    }
 }
 
 #[tokio::test]
@@ -114,7 +167,7 @@ async fn a_policy_asks_the_user_in_both_eras() {
 
 #[tokio::test]
 async fn what_a_view_hides_is_neither_listed_nor_callable() {
-    let (server, _) = guarded_server();
+    let (server, records) = guarded_server();
     let list = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"#,
         r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
@@ -132,4 +185,5 @@ async fn what_a_view_hides_is_neither_listed_nor_callable() {
     assert_eq!(names, TOOLS.iter().filter(|name| **name != "hidden").copied().collect::<Vec<_>>());
     let hidden = respond(&server, &stateless_call("hidden", "")).await;
     assert_eq!(error_of(&hidden), "unknown tool `hidden`");
+    assert_eq!(records.lines(), ["hidden depth 0 round 0 hide()"]);
 }

@@ -7,7 +7,7 @@ use spile_core::{Outcome, Provider, Run, TaskSupport, Tool, ToolResult};
 use state::store::{MemoryStore, Store, StoreLimits};
 
 use super::{
-    PipeClient, answers, ask, error_of, object_schema, provider, respond, server, server_sharing,
+    PipeClient, Records, answers, ask, error_of, object_schema, provider, respond, server, server_sharing,
     server_with, state_of, stateless_call, text_of,
 };
 
@@ -59,14 +59,17 @@ async fn a_state_of_a_server_with_another_key_is_refused_with_the_reason() {
         let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
         server_with(Some(keyring), vec![order_tool()])
     });
+    let records = Arc::new(Records::default());
+    other.set_observer(records.clone());
     let first = respond(&one, &stateless_call("order", "")).await;
     let resumed = stateless_call("order", &answers(&state_of(&first), "size", "large"));
     let error = error_of(&respond(&other, &resumed).await);
+    assert_eq!(records.lines(), ["order depth 0 round 0"], "a refused call is recorded, too");
     assert!(error.contains("the server's keys have changed"), "{error}");
     // For another call of the same server the reason is another one.
     let elsewhere = resumed.replace(r#""name":"order""#, r#""name":"order","arguments":{"a":1}"#);
     let error = error_of(&respond(&one, &elsewhere).await);
-    assert!(error.contains("not issued for this request"), "{error}");
+    assert!(error.contains("issued for another call"), "{error}");
 }
 
 #[tokio::test]

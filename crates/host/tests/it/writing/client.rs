@@ -149,6 +149,15 @@ impl Client {
         self.read_result(params["name"].as_str().expect("a name"), &response["result"])
     }
 
+    /// Repeats the last request with another answer to the same `requestState`. Returns the error.
+    pub async fn answer_again(&mut self, answer: &Value) -> String {
+        let mut params = self.last_params.clone();
+        let responses = params["inputResponses"].as_object_mut().expect("the last request has an answer");
+        responses.values_mut().for_each(|response| *response = answer.clone());
+        let response = self.send(&params, &mut |_| panic!("the user must not be asked")).await;
+        response["error"]["message"].as_str().unwrap_or_default().to_owned()
+    }
+
     fn answer_question(&mut self, params: &Value, user: &mut dyn FnMut(&str) -> Value) -> Value {
         let message = params["message"].as_str().expect("a message").to_owned();
         let response = user(&message);
