@@ -88,7 +88,13 @@ pub(crate) fn execute_call(
             };
             match outcome {
                 Outcome::Done(result) => return finish(&server, &route, &job, result).await,
-                Outcome::ToolFailed(error) => return finish_with_error(&server, &route, &job, *error).await,
+                Outcome::ToolFailed(error) if server.policy.get().is_none() => {
+                    return tool_error_response(&server, &route, *error);
+                }
+                // Boxed: inline it would make every call's future larger.
+                Outcome::ToolFailed(error) => {
+                    return Box::pin(finish_with_error(&server, &route, &job, error)).await;
+                }
                 Outcome::Failed(error) => return error_response(&server, &route, error),
                 Outcome::Detach(future) => match &job.stage {
                     CallStage::Request if continues_as_task(&route, &job) => {
@@ -381,11 +387,11 @@ async fn finish_with_error(
     server: &Server,
     route: &CallRoute<'_>,
     job: &CallJob,
-    error: ToolError,
+    error: Box<ToolError>,
 ) -> Result<CallResponse, CallError> {
-    match (tool_error_response(server, route, error)?, server.policy.get()) {
-        (CallResponse::Result(result), Some(_)) => Box::pin(finish(server, route, job, result)).await,
-        (response, _) => Ok(response),
+    match tool_error_response(server, route, *error)? {
+        CallResponse::Result(result) => finish(server, route, job, result).await,
+        response => Ok(response),
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use contract::compatibility::{Compatibility, ContractInterface, Difference, compare_interfaces};
 use contract::lock::Lock;
-use file_watch::{FileStamp, PollThread};
+use file_watch::{Debounce, FileStamp, PollThread};
 use script::{Bundle, BundleOptions, ReloadReport, ScriptProvider};
-use spile_core::Tool;
+use spile_core::{Provider as _, Tool};
 
 /// Short enough that a saved tool is served when the author looks at the client again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -28,15 +28,24 @@ pub(super) fn watch_scripts(
     promised: PromisedTools,
 ) -> Option<PollThread> {
     let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
-    let mut seen = capture_stamps(&root, SystemTime::now());
+    let mut seen = forget_recent(capture_stamps(&root), SystemTime::now());
+    let mut debounce = Debounce::default();
     let mut problems = problems_of(&bundle);
-    let poll = move |_| {
+    let poll = move |now| {
         let Some(provider) = provider.upgrade() else { return ControlFlow::Break(()) };
-        let now = SystemTime::now();
-        let stamps = capture_stamps(&root, now);
-        if stamps != seen {
-            seen = stamps;
+        let stamps = capture_stamps(&root);
+        if stamps == seen {
+            debounce.reset();
+        } else {
             bundle.rebuild(&root, &options);
+            let system_now = SystemTime::now();
+            let is_recent = stamps.iter().any(|(_, stamp)| stamp.is_recent(system_now, system_now));
+            // A tool that is gone or broken may be half saved. Everything else is served at once.
+            if loses_tools(&provider, &bundle) && !debounce.is_settled(&stamps, is_recent, now) {
+                return ControlFlow::Continue(POLL_INTERVAL);
+            }
+            debounce.reset();
+            seen = forget_recent(stamps, system_now);
             match promised.broken_by(&bundle) {
                 None => log_changes(&provider.reload(&bundle)),
                 Some(difference) => tracing::warn!(
@@ -97,9 +106,25 @@ fn log_changes(report: &ReloadReport) {
     }
 }
 
-/// Of everything in the folder that could be imported; packages by their lock files only. A file that was written
-/// just now may be written again without another stamp: it counts as missing, so that it is read once more.
-fn capture_stamps(root: &Path, now: SystemTime) -> Stamps {
+/// Whether a tool that is served is not in the bundle.
+fn loses_tools(provider: &ScriptProvider, bundle: &Bundle) -> bool {
+    let is_left = |name: &str| bundle.served().any(|tool| tool.definition.name == name);
+    provider.catalog().tools.iter().any(|tool| !is_left(&tool.name))
+}
+
+/// A file that was written just now may be written again without another stamp: it counts as missing, so that it is
+/// read once more.
+fn forget_recent(mut stamps: Stamps, now: SystemTime) -> Stamps {
+    for (_, stamp) in &mut stamps {
+        if stamp.is_recent(now, now) {
+            *stamp = FileStamp::Missing;
+        }
+    }
+    stamps
+}
+
+/// Of everything in the folder that could be imported; packages by their lock files only.
+fn capture_stamps(root: &Path) -> Stamps {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -109,12 +134,12 @@ fn capture_stamps(root: &Path, now: SystemTime) -> Stamps {
             if name.starts_with('.') || name == "node_modules" || found.len() >= FILES_MAX {
                 continue;
             }
-            let Ok(metadata) = entry.metadata() else { continue };
-            if metadata.is_dir() {
+            // A link to a folder is not followed: it may lead back here.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
             } else if is_source(&name) {
-                let stamp = FileStamp::of_metadata(&metadata);
-                found.push((path, if stamp.is_recent(now, now) { FileStamp::Missing } else { stamp }));
+                let stamp = FileStamp::of_path(&path);
+                found.push((path, stamp));
             }
         }
     }
