@@ -77,6 +77,11 @@ impl Cache {
         self.venv().join("bin/python")
     }
 
+    /// A Python that has DuckDB.
+    pub fn duckdb_python(&self) -> PathBuf {
+        self.root.join("duckdb/bin/python")
+    }
+
     /// The results of the last conformance runs.
     pub fn conformance_results(&self) -> PathBuf {
         self.root.join("conformance-results")
