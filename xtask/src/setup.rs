@@ -34,6 +34,8 @@ const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
 /// For `cargo xtask judges sqlmap`.
 const SQLMAP: &str = "sqlmap==1.10.10";
+/// For `cargo xtask judges tables`.
+const OPENPYXL: &str = "openpyxl==3.1.5";
 /// For `cargo xtask bench aggregate`.
 const DUCKDB: &str = "duckdb==2.0.0";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
@@ -78,6 +80,7 @@ pub fn run() -> Result<()> {
         CachePart { name: "ts2-servers", stamp: ts2_servers_package_json(), make: make_ts2_servers },
         CachePart { name: "venv-1", stamp: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
         CachePart { name: "sqlmap", stamp: SQLMAP.to_owned(), make: make_sqlmap },
+        CachePart { name: "openpyxl", stamp: OPENPYXL.to_owned(), make: make_openpyxl },
         CachePart { name: "duckdb", stamp: DUCKDB.to_owned(), make: make_duckdb },
         CachePart { name: "schemas", stamp: SCHEMAS.to_owned(), make: make_schemas },
     ];
@@ -199,6 +202,10 @@ fn make_venv_1(cache: &Cache, folder: &Path) -> Result<()> {
 
 fn make_sqlmap(cache: &Cache, folder: &Path) -> Result<()> {
     venv_with(cache, folder, SQLMAP, "sqlmap")
+}
+
+fn make_openpyxl(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, OPENPYXL, "openpyxl")
 }
 
 fn make_duckdb(cache: &Cache, folder: &Path) -> Result<()> {

@@ -27,7 +27,7 @@ struct Question {
     is_compared_with_sqlite: bool,
 }
 
-const QUESTIONS: [Question; 8] = [
+const QUESTIONS: [Question; 9] = [
     Question {
         name: "count",
         arguments: "{}",
@@ -71,9 +71,15 @@ const QUESTIONS: [Question; 8] = [
         is_compared_with_sqlite: false,
     },
     Question {
-        name: "20,000 groups: customers",
+        name: "90,000 groups: customers",
         arguments: r#"{"group":"customer","measures":["count","sum_total"]}"#,
         sql: "SELECT customer, count(*), sum(total) FROM orders GROUP BY customer",
+        is_compared_with_sqlite: false,
+    },
+    Question {
+        name: "50 groups: different amounts",
+        arguments: r#"{"group":"region","measures":["distinct_total"]}"#,
+        sql: "SELECT region, count(DISTINCT total) FROM orders GROUP BY region",
         is_compared_with_sqlite: false,
     },
 ];
@@ -138,7 +144,10 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
             of(SQLITE),
             of(SQLITE_ITSELF)
         );
-        over_duckdb.extend(ratio(&times[CSV], &times[DUCKDB]).map(|ratio| (ratio, question.name)));
+        // Without groups both answer within a few milliseconds.
+        if question.sql.contains("GROUP BY") {
+            over_duckdb.extend(ratio(&times[CSV], &times[DUCKDB]).map(|ratio| (ratio, question.name)));
+        }
         if question.is_compared_with_sqlite {
             over_sqlite
                 .extend(ratio(&times[SQLITE], &times[SQLITE_ITSELF]).map(|ratio| (ratio, question.name)));
@@ -157,7 +166,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         unit: "x",
     };
     gates::print_and_check(&[
-        gate("any question about CSV, CPU over DuckDB's", 1.5, &over_duckdb),
+        gate("groups of a CSV file, CPU over DuckDB's", 1.5, &over_duckdb),
         gate("counts and integers of SQLite, CPU over its own", 1.25, &over_sqlite),
     ])
 }

@@ -72,7 +72,7 @@ fn orders(folder: &Path, rows: u64) -> anyhow::Result<()> {
             let pick = |shift: u32, count: u64| (random >> shift) % count;
             let status = ["paid", "open", "cancelled", "returned"][pick(33, 4) as usize];
             let (region, customer) =
-                (format!("region {}", pick(37, 50)), format!("customer {}", pick(24, 20_000)));
+                (format!("region {}", pick(37, 50)), format!("customer {}", pick(24, 90_000)));
             let (quantity, cents) = (pick(41, 100), pick(20, 1_000_000));
             let total = format!("{}.{:02}", cents / 100, cents % 100);
             let day = format!("{}-{:02}-{:02}", 2023 + pick(45, 3), 1 + pick(48, 12), 1 + pick(52, 28));
