@@ -77,6 +77,16 @@ impl Cache {
         self.venv().join("bin/python")
     }
 
+    /// A Python that has openpyxl.
+    pub fn openpyxl_python(&self) -> PathBuf {
+        self.root.join("openpyxl/bin/python")
+    }
+
+    /// A Python that has DuckDB.
+    pub fn duckdb_python(&self) -> PathBuf {
+        self.root.join("duckdb/bin/python")
+    }
+
     /// The results of the last conformance runs.
     pub fn conformance_results(&self) -> PathBuf {
         self.root.join("conformance-results")

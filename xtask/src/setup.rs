@@ -34,6 +34,10 @@ const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
 /// For `cargo xtask judges sqlmap`.
 const SQLMAP: &str = "sqlmap==1.10.10";
+/// For `cargo xtask judges tables`.
+const OPENPYXL: &str = "openpyxl==3.1.5";
+/// For `cargo xtask bench aggregate`.
+const DUCKDB: &str = "duckdb==2.0.0";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
 const SCHEMA_COUNT: usize = 5;
 
@@ -76,6 +80,8 @@ pub fn run() -> Result<()> {
         CachePart { name: "ts2-servers", stamp: ts2_servers_package_json(), make: make_ts2_servers },
         CachePart { name: "venv-1", stamp: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
         CachePart { name: "sqlmap", stamp: SQLMAP.to_owned(), make: make_sqlmap },
+        CachePart { name: "openpyxl", stamp: OPENPYXL.to_owned(), make: make_openpyxl },
+        CachePart { name: "duckdb", stamp: DUCKDB.to_owned(), make: make_duckdb },
         CachePart { name: "schemas", stamp: SCHEMAS.to_owned(), make: make_schemas },
     ];
     let stale: Vec<&CachePart> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
@@ -196,6 +202,14 @@ fn make_venv_1(cache: &Cache, folder: &Path) -> Result<()> {
 
 fn make_sqlmap(cache: &Cache, folder: &Path) -> Result<()> {
     venv_with(cache, folder, SQLMAP, "sqlmap")
+}
+
+fn make_openpyxl(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, OPENPYXL, "openpyxl")
+}
+
+fn make_duckdb(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, DUCKDB, "DuckDB")
 }
 
 fn venv_with(cache: &Cache, folder: &Path, package: &str, what: &str) -> Result<()> {

@@ -18,10 +18,11 @@ use contract::{DataType, ValueRef};
 use source::csv::Csv;
 use source::sqlite::{self, Sqlite};
 
-const COLUMNS: [(&str, DataType); 6] = [
+const COLUMNS: [(&str, DataType); 7] = [
     ("id", DataType::Integer),
     ("status", DataType::Text),
     ("region", DataType::Text),
+    ("customer", DataType::Text),
     ("quantity", DataType::Integer),
     ("total", DataType::Decimal),
     ("ordered_on", DataType::Date),
@@ -58,27 +59,29 @@ fn write_rows(rows: u64, csv: &Path, database: &Path) -> Result<(), Box<dyn std:
     let _ = std::fs::remove_file(database);
     let mut connection = rusqlite::Connection::open(database)?;
     connection.execute_batch(
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, region TEXT, quantity INTEGER, total NUMERIC, \
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, region TEXT, customer TEXT, quantity INTEGER, total NUMERIC, \
          ordered_on TEXT)",
     )?;
-    let mut text = String::from("id,status,region,quantity,total,ordered_on\n");
+    let mut text = String::from("id,status,region,customer,quantity,total,ordered_on\n");
     let transaction = connection.transaction()?;
     {
-        let mut insert = transaction.prepare("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?)")?;
+        let mut insert = transaction.prepare("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)")?;
         let mut random = 42_u64;
         for id in 0..rows {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let pick = |shift: u32, count: u64| (random >> shift) % count;
             let status = ["paid", "open", "cancelled", "returned"][pick(33, 4) as usize];
             let region = format!("region {}", pick(37, 50));
+            let customer = format!("customer {}", pick(24, 90_000));
             let (quantity, cents) = (pick(41, 100), pick(20, 1_000_000));
             let total = format!("{}.{:02}", cents / 100, cents % 100);
             let day = format!("{}-{:02}-{:02}", 2023 + pick(45, 3), 1 + pick(48, 12), 1 + pick(52, 28));
-            writeln!(text, "{id},{status},{region},{quantity},{total},{day}")?;
+            writeln!(text, "{id},{status},{region},{customer},{quantity},{total},{day}")?;
             insert.execute(rusqlite::params![
                 id.cast_signed(),
                 status,
                 region,
+                customer,
                 quantity.cast_signed(),
                 total,
                 day
@@ -94,19 +97,23 @@ fn measure(name: &str, reader: &Arc<dyn Reader>) -> Result<(), SourceError> {
     let of = |function, column| Measure::Of { function, column };
     let by = |column, unit| GroupColumn { column, unit };
     let paid = Filter::new(1, Comparison::Equals, ValueRef::Text("paid"));
-    let sum_total = of(AggregateFunction::Sum, 4);
-    let questions: [Question<'_>; 6] = [
+    let sum_total = of(AggregateFunction::Sum, 5);
+    let questions: [Question<'_>; 10] = [
         ("count", vec![], vec![], vec![Measure::Count]),
         ("count where", vec![paid], vec![], vec![Measure::Count]),
-        ("sum of integers", vec![], vec![], vec![of(AggregateFunction::Sum, 3)]),
-        ("by status", vec![], vec![by(1, None)], vec![Measure::Count, of(AggregateFunction::Sum, 3)]),
+        ("sum of integers", vec![], vec![], vec![of(AggregateFunction::Sum, 4)]),
+        ("by status", vec![], vec![by(1, None)], vec![Measure::Count, of(AggregateFunction::Sum, 4)]),
         (
             "by region",
             vec![],
             vec![by(2, None)],
-            vec![Measure::Count, sum_total, of(AggregateFunction::Avg, 4)],
+            vec![Measure::Count, sum_total, of(AggregateFunction::Avg, 5)],
         ),
-        ("by month, paid", vec![paid], vec![by(5, Some(DateUnit::Month)), by(2, None)], vec![sum_total]),
+        ("by month, paid", vec![paid], vec![by(6, Some(DateUnit::Month)), by(2, None)], vec![sum_total]),
+        ("by customer", vec![], vec![by(3, None)], vec![Measure::Count, sum_total]),
+        ("amounts by region", vec![], vec![by(2, None)], vec![of(AggregateFunction::Distinct, 5)]),
+        ("different ids", vec![], vec![], vec![of(AggregateFunction::Distinct, 0)]),
+        ("sum of the paid", vec![paid], vec![], vec![of(AggregateFunction::Sum, 4)]),
     ];
     for (label, filters, groups, measures) in questions {
         let question =

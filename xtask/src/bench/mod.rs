@@ -7,6 +7,7 @@
 //! The server has one core and the driver another. Each answer is checked: id, no error, the right
 //! record. What the numbers should be is in [`gates`]; how they are shown, in [`report`].
 
+mod aggregate;
 mod chart;
 mod count;
 mod data;
@@ -39,6 +40,7 @@ cargo xtask bench [--quick] [--only NAME] [--rounds N]
 cargo xtask bench memory [--quick]
 cargo xtask bench scale [--quick]
 cargo xtask bench start [--quick]
+cargo xtask bench aggregate [--quick]
 
   (nothing)    CPU, instructions and allocations per request: rows in memory, of a CSV file and of
                a SQLite database
@@ -46,6 +48,7 @@ cargo xtask bench start [--quick]
   scale        a CSV file of 1,000,000 rows (quick: 100,000, memory not judged): first answer,
                memory at rest and while it is read again, instructions against 10,000 rows
   start        from nothing to the first answer with 10,000 rows, and the size of the binary
+  aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`,
@@ -75,6 +78,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "memory" => return memory::run(parse_quick(rest)?),
             "scale" => return scale::run(parse_quick(rest)?),
             "start" => return start::run(parse_quick(rest)?),
+            "aggregate" => return aggregate::run(parse_quick(rest)?),
             _ => {}
         }
     }

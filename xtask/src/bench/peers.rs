@@ -334,6 +334,24 @@ impl StdioPeer {
     }
 
     fn spawn(command: &[String], peer: Peer, cores: Option<&Cores>) -> anyhow::Result<StdioPeer> {
+        let template = peer.prepare_request(RequestTemplate::stdio_line(Operation::Call, peer.tool()));
+        let mut piped = StdioPeer::spawn_lines(command, template, cores)?;
+        if peer != Peer::Floor {
+            piped.load.handshake()?;
+        }
+        Ok(piped)
+    }
+
+    /// A process that answers a line with a line.
+    pub fn start_lines(command: &[String]) -> anyhow::Result<StdioPeer> {
+        StdioPeer::spawn_lines(command, RequestTemplate::stdio_line(Operation::Call, ""), None)
+    }
+
+    fn spawn_lines(
+        command: &[String],
+        template: RequestTemplate,
+        cores: Option<&Cores>,
+    ) -> anyhow::Result<StdioPeer> {
         let mut child = Instrumentation::Uninstrumented(cores).spawn(command, |process| {
             process.stdin(Stdio::piped()).stdout(Stdio::piped());
         })?;
@@ -342,15 +360,7 @@ impl StdioPeer {
         }
         let to = child.stdin.take().context("the child has no stdin")?;
         let from = child.stdout.take().context("the child has no stdout")?;
-        let mut pipe = StdioLoad::new(
-            to,
-            from,
-            peer.prepare_request(RequestTemplate::stdio_line(Operation::Call, peer.tool())),
-        );
-        if peer != Peer::Floor {
-            pipe.handshake()?;
-        }
-        Ok(StdioPeer { child, load: pipe })
+        Ok(StdioPeer { child, load: StdioLoad::new(to, from, template) })
     }
 
     pub fn pid(&self) -> u32 {

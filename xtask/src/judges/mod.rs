@@ -4,7 +4,7 @@
 mod page;
 mod sqlmap;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap|page] [--rounds N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap|page|tables] [--rounds N] [--seed N]";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
@@ -55,6 +55,9 @@ pub fn run(args: &[String]) -> Result<()> {
     if wanted("page") {
         page::run(&release_binary("spile")?)?;
     }
+    if wanted("tables") {
+        grown_tables(&Cache::locate()?, &release_binary("spile")?)?;
+    }
     println!("judges: satisfied, {}", sh::elapsed_seconds(begun));
     Ok(())
 }
@@ -64,6 +67,17 @@ pub fn sqlmap_sample(env: &sh::Env) -> Result<()> {
     sh::run(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
     let target = env.get("CARGO_TARGET_DIR").map(PathBuf::from);
     sqlmap::run(&Cache::locate()?, &binary_path(target, "debug", "spile")?, Extent::Sample)
+}
+
+/// Adds rows to Excel tables, and lets openpyxl read them.
+fn grown_tables(cache: &Cache, spile: &Path) -> Result<()> {
+    let root = sh::repo_root();
+    let mut judge = Command::new(cache.openpyxl_python());
+    judge
+        .arg(root.join("xtask/src/judges/grown_tables.py"))
+        .arg(spile)
+        .arg(root.join("crates/source/tests/it/sheets/tables"));
+    sh::run(&mut judge)
 }
 
 fn release_binary(name: &str) -> Result<PathBuf> {
@@ -88,7 +102,7 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "sqlmap" | "page") if request.judge.is_none() => {
+            name @ ("kill" | "reload" | "sqlmap" | "page" | "tables") if request.judge.is_none() => {
                 request.judge = Some(name.to_owned());
             }
             other => bail!("unexpected `{other}`; {USAGE}"),

@@ -18,8 +18,8 @@ use crate::progress::ScanProgress;
 
 /// All vectors of a snapshot together.
 const VECTORS_BYTES_MAX: usize = 256 << 20;
-/// A column with more different values is not coded.
-const CODES_MAX: usize = 1 << 16;
+/// A column with more different values is not coded. Somewhat more than there may be groups.
+const CODES_MAX: usize = 1 << 17;
 
 /// The vectors of one snapshot, least recently used first.
 #[derive(Default)]

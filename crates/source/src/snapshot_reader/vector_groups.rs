@@ -1,6 +1,7 @@
 //! Groups rows by the codes of their columns, without reading the rows again.
 
 use std::cmp::Ordering;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use contract::aggregate::{DecimalSum, FloatSum};
@@ -8,6 +9,8 @@ use contract::source::{
     Aggregate, AggregateFunction, Comparison, Filter, GroupRow, Groups, Measure, SourceError,
 };
 use contract::{DataType, Value, ValueRef, order};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::ReadableTable;
 use super::column_vectors::{ColumnVector, NullMap, VectorKey, scaled_value};
@@ -18,6 +21,8 @@ use crate::progress::ScanProgress;
 const SLOTS_MAX: usize = 1 << 20;
 /// Bits to count the different values of a coded column in every group.
 const DISTINCT_BITS_MAX: usize = 1 << 28;
+/// The different numbers of all groups together.
+const DISTINCT_NUMBERS_MAX: usize = 1 << 24;
 /// Rows that are filtered, then grouped, then measured.
 const BATCH_ROWS: usize = 4096;
 
@@ -251,6 +256,13 @@ enum VectorMeasure {
         vector: Arc<ColumnVector>,
         seen: Vec<Vec<u64>>,
     },
+    /// The different numbers of each group, for a column with many.
+    DistinctNumbers {
+        vector: Arc<ColumnVector>,
+        seen: HashTable<(u32, u64)>,
+        hasher: RandomState,
+        counts: Vec<u64>,
+    },
 }
 
 impl VectorMeasure {
@@ -283,12 +295,17 @@ impl VectorMeasure {
             });
         }
         let Some(vector) = vectors.get(table, VectorKey::Codes { column, unit: None }, progress)? else {
-            return Ok(None);
+            return match function {
+                AggregateFunction::Distinct => Self::distinct_numbers(table, column, progress),
+                _ => Ok(None),
+            };
         };
         let ColumnVector::Codes { values, .. } = &*vector else { return Ok(None) };
         Ok(match function {
             AggregateFunction::Sum | AggregateFunction::Avg => None,
-            AggregateFunction::Distinct if values.len().saturating_mul(slots) > DISTINCT_BITS_MAX => None,
+            AggregateFunction::Distinct if values.len().saturating_mul(slots) > DISTINCT_BITS_MAX => {
+                return Self::distinct_numbers(table, column, progress);
+            }
             AggregateFunction::Distinct => Some(Self::Distinct { vector, seen: Vec::new() }),
             AggregateFunction::Min | AggregateFunction::Max => {
                 let mut by_value: Vec<usize> = (0..values.len()).collect();
@@ -305,6 +322,23 @@ impl VectorMeasure {
                 })
             }
         })
+    }
+
+    fn distinct_numbers<F: ReadableTable>(
+        table: &F,
+        column: usize,
+        progress: &mut ScanProgress<'_>,
+    ) -> Result<Option<Self>, SourceError> {
+        if table.len() as usize > DISTINCT_NUMBERS_MAX {
+            return Ok(None);
+        }
+        let vector = table.orders().vectors.get(table, VectorKey::Numbers { column }, progress)?;
+        Ok(vector.map(|vector| Self::DistinctNumbers {
+            vector,
+            seen: HashTable::new(),
+            hasher: RandomState::default(),
+            counts: Vec::new(),
+        }))
     }
 
     /// Adds rows, each with its group, of which there are `group_count` now.
@@ -377,6 +411,22 @@ impl VectorMeasure {
                     seen[id][code / 64] |= 1 << (code % 64);
                 }
             }
+            Self::DistinctNumbers { vector, seen, hasher, counts } => {
+                let (bits, nulls): (&dyn Fn(usize) -> u64, _) = match &**vector {
+                    ColumnVector::Scaled { values, nulls, .. } => (&|row| values[row].cast_unsigned(), nulls),
+                    ColumnVector::Floats { values, nulls } => (&|row| values[row].to_bits(), nulls),
+                    ColumnVector::Codes { .. } => return,
+                };
+                counts.resize(group_count, 0);
+                for (row, id) in pairs().filter(|(row, _)| !nulls.contains(*row)) {
+                    let entry = (id as u32, bits(row as usize));
+                    let hash = hasher.hash_one(entry);
+                    if seen.find(hash, |known| *known == entry).is_none() {
+                        seen.insert_unique(hash, entry, |known| hasher.hash_one(known));
+                        counts[id] += 1;
+                    }
+                }
+            }
         }
     }
 
@@ -384,7 +434,7 @@ impl VectorMeasure {
     fn finish(self, group_count: usize) -> Vec<Value> {
         let integer = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
         match self {
-            Self::Count(mut counts) => {
+            Self::Count(mut counts) | Self::DistinctNumbers { mut counts, .. } => {
                 counts.resize(group_count, 0);
                 counts.into_iter().map(integer).collect()
             }

@@ -5,6 +5,7 @@ mod errors;
 mod identity;
 mod keys;
 pub mod kit;
+mod many_values;
 mod oracle;
 mod paging;
 mod reading;

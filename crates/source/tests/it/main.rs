@@ -6,6 +6,7 @@ mod csv;
 #[cfg(unix)]
 mod disk_full;
 mod driver;
+mod formats;
 mod json;
 mod parity;
 mod roundtrip;

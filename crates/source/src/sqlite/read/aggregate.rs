@@ -1,6 +1,6 @@
 //! Groups the rows of a table.
 //!
-//! A count is SQLite's own. Everything else is a scan of the matching rows, which a hash table in Rust groups: SQLite would
+//! A count is SQLite's own ([`super::count`]). Everything else is a scan of the matching rows, which a hash table in Rust groups: SQLite would
 //! sort them to group them, which takes longer, and it would add decimals up as binary fractions.
 //!
 //! In WAL mode the scan is one statement, which sees one state of the table. Without WAL a reader keeps others from
@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use contract::source::{Aggregate, Filter, Groups, Measure, Query};
+use contract::source::{Aggregate, Filter, Groups, Measure};
 use contract::{Value, ValueRef};
 use rusqlite::Row;
 
@@ -17,10 +17,9 @@ use crate::group_table::GroupTable;
 use crate::progress;
 use crate::sqlite::column::from_sqlite;
 use crate::sqlite::connection::DbConnection;
-use crate::sqlite::connection::pool::ReadMode;
 use crate::sqlite::error::DbError;
 use crate::sqlite::read::TableReader;
-use crate::sqlite::read::select_builder::{FilterShape, PageSegment, QueryParams, QueryShape, SqlTemplate};
+use crate::sqlite::read::select_builder::{FilterShape, QueryParams, SqlTemplate};
 use crate::sqlite::read::table_scan::{LOCK_TIMEOUT, locator_columns};
 
 /// How long a scan holds its lock at a time, without WAL.
@@ -83,29 +82,6 @@ impl TableReader {
 
     fn group_table<'a>(&self, question: &'a Aggregate<'a>) -> GroupTable<'a> {
         GroupTable::new(question, |column| self.columns[column].data_type)
-    }
-
-    /// The number of matching rows, if SQLite counts them within the time of one lock.
-    fn count_exactly(&self, question: &Aggregate<'_>) -> Result<Option<u64>, DbError> {
-        let query = Query { filters: question.filters.clone(), ..Query::default() };
-        if query.filters.is_empty() {
-            return Ok(self.count_all(ReadMode::Blocking)?.and_then(|total| total.exact()));
-        }
-        let counted = self.pool.read(|connection| {
-            connection.set_deadline(self.lock_hold_max);
-            let cached = self.query_for(QueryShape::new(&query, PageSegment::Count), connection)?;
-            let filters = &query.filters;
-            let values = QueryParams { filters, sort: &[], sort_values: &[], key: &[], limit: usize::MAX };
-            let mut statement = connection.inner.prepare_cached(&cached.template.sql)?;
-            cached.template.bind(&mut statement, &self.columns, &self.key, &values)?;
-            let mut rows = statement.raw_query();
-            Ok(rows.next()?.map_or(Ok(0), |row| row.get::<_, i64>(0))?)
-        });
-        match counted {
-            Ok(rows) => Ok(u64::try_from(rows).ok()),
-            Err(DbError::DeadlineExceeded) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     fn scan_plan(&self, question: &Aggregate<'_>) -> ScanPlan {

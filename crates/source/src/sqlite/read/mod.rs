@@ -1,6 +1,7 @@
 //! Reads one table: a row by its key, a page in order.
 
 mod aggregate;
+mod count;
 #[cfg(test)]
 mod paging_tests;
 pub(crate) mod row_buffer;

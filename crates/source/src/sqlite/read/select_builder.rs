@@ -177,6 +177,21 @@ impl SelectBuilder<'_> {
         SqlTemplate { sql: writer.sql, params: writer.params }
     }
 
+    /// Counts the rows that pass the filters; with the name of the rowid, those of a range of rowids, whose two ends are
+    /// the last parameters.
+    pub(crate) fn build_count(&self, filters: &[FilterShape], rowid: Option<&str>) -> SqlTemplate {
+        let sql = format!("SELECT count(*) FROM {}", self.table);
+        let mut writer = SqlWriter { builder: self, sql, params: Vec::new() };
+        let shape =
+            QueryShape { filters: filters.to_vec(), sort: Vec::new(), segment: PageSegment::FromStart };
+        writer.conditions(&shape);
+        if let Some(rowid) = rowid {
+            writer.sql.push_str(if filters.is_empty() { " WHERE " } else { " AND " });
+            writer.sql.push_str(&format!("{rowid} BETWEEN ? AND ?"));
+        }
+        SqlTemplate { sql: writer.sql, params: writer.params }
+    }
+
     /// Finds the row with a key. The locator, as quoted columns, follows the row's own columns.
     pub(crate) fn build_key_lookup(&self, locator: &str) -> SqlTemplate {
         let filters = self.key.iter().map(|column| FilterShape::equals(*column)).collect();

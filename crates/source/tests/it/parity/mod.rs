@@ -12,6 +12,7 @@ mod differences;
 mod fixtures;
 mod large_table;
 mod queries;
+mod searches;
 
 use std::cmp::Ordering;
 
