@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod filters;
+mod links;
 
 use std::borrow::Cow;
 
@@ -24,10 +25,12 @@ use crate::source::Sort;
 use crate::value::{Value, ValueRef};
 
 pub use aggregate::{
-    AGGREGATE_ARGUMENTS, AggregateArguments, COUNT, accepts, aggregate, filter_argument, has_date_units,
-    is_aggregable,
+    AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, COUNT, accepts, aggregate, filter_argument,
+    has_date_units, is_aggregable,
 };
-pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix};
+pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix, LinkedFilter};
+pub use links::Scope;
+pub(crate) use links::followable;
 
 pub const QUERY_CHARS_MAX: usize = 1000;
 pub(crate) const EMPTY_QUERY: &str = "is empty; give at least one search term";
@@ -89,6 +92,18 @@ pub fn key<'a>(
         .collect()
 }
 
+/// The links whose rows a `get` includes, by index.
+#[inline]
+pub fn include(collection: &Collection, arguments: Option<Node<'_>>) -> Result<Vec<usize>, Box<ToolError>> {
+    if collection.links.is_empty() {
+        return Ok(Vec::new());
+    }
+    match arguments.and_then(|arguments| arguments.get("include")) {
+        Some(node) => links::bind_include(collection, node),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// A list can be sorted by so many fields.
 pub const SORT_FIELDS_MAX: usize = 4;
 
@@ -100,6 +115,8 @@ pub struct ListArguments<'a> {
     pub limit: Option<usize>,
     pub projection: Option<Projection>,
     pub cursor: Option<Cow<'a, str>>,
+    /// The links whose rows are included, by index.
+    pub include: Vec<usize>,
 }
 
 /// The fields that a caller selects, as sorted indexes.
@@ -136,11 +153,12 @@ fn order_bytes(filters: &BoundFilters<'_>, sort: &[Sort], query: Option<&str>) -
 
 /// Binds the arguments of a list with filters and sort orders on these fields.
 pub fn list<'a>(
-    collection: &Collection,
+    scope: Scope<'_>,
     filters: &[usize],
     sorts: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<ListArguments<'a>, Box<ToolError>> {
+    let collection = scope.collection();
     let mut bound = ListArguments::default();
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
@@ -149,7 +167,8 @@ pub fn list<'a>(
             "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
             "sort" => bound.sort = parse_sort(collection, sorts, node)?,
             "fields" => bound.projection = Some(parse_projection(collection, node)?),
-            _ => bound.filters.bind(collection, filters, &name, node)?,
+            "include" => bound.include = links::bind_include(collection, node)?,
+            _ => bound.filters.bind(scope, filters, &name, node)?,
         }
     }
     Ok(bound)
@@ -185,10 +204,11 @@ impl SearchArguments<'_> {
 
 /// Binds the arguments of a search with filters on these fields.
 pub fn search<'a>(
-    collection: &Collection,
+    scope: Scope<'_>,
     filters: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<SearchArguments<'a>, Box<ToolError>> {
+    let collection = scope.collection();
     let mut bound = SearchArguments {
         query: Cow::Borrowed(""),
         filters: BoundFilters::default(),
@@ -203,7 +223,7 @@ pub fn search<'a>(
             "cursor" => bound.cursor = node.str(),
             "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
             "fields" => bound.projection = Some(parse_projection(collection, node)?),
-            _ => bound.filters.bind(collection, filters, &name, node)?,
+            _ => bound.filters.bind(scope, filters, &name, node)?,
         }
     }
     // Unicode has blanks that the schema's pattern does not know.

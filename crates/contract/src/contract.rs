@@ -5,7 +5,7 @@ use spile_core::ToolAnnotations;
 
 use crate::field::Field;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
-use crate::source::{StatementShape, TableShape, WriteCapabilities};
+use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
 use crate::value::Value;
 
@@ -39,7 +39,52 @@ pub struct Collection {
     /// `None` if no tool writes to it.
     pub write_policy: Option<WritePolicy>,
     pub notices: NoticeSupport,
+    /// Links to other collections that have a list.
+    pub links: Vec<Link>,
 }
+
+/// A link from the rows of one collection to the rows of another: those with equal values in some fields.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// What callers write in `include`, and before the `.` of `customer.country`.
+    pub name: String,
+    /// The index of the other collection.
+    pub target: usize,
+    /// Fields of this collection and of the other one, by index. At least one pair.
+    pub fields: Vec<(usize, usize)>,
+    pub cardinality: Cardinality,
+    /// The fields of the other collection that rows can be filtered by.
+    pub filters: Vec<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cardinality {
+    /// The linked fields are the other collection's key.
+    ToOne,
+    /// In this order, and no more than so many for each row.
+    ToMany { sort: Vec<Sort>, rows_max: usize },
+}
+
+impl Link {
+    pub fn is_to_one(&self) -> bool {
+        self.cardinality == Cardinality::ToOne
+    }
+
+    /// The fields of a link that filters and groups can follow: to one row, by one field.
+    pub fn path_fields(&self) -> Option<(usize, usize)> {
+        match (&self.cardinality, self.fields.as_slice()) {
+            (Cardinality::ToOne, [only]) => Some(*only),
+            _ => None,
+        }
+    }
+}
+
+/// Filters and groups follow so many links: `track.genre.name`.
+pub const LINK_DEPTH_MAX: usize = 2;
+/// A call can include the rows of so many links.
+pub const INCLUDES_MAX: usize = 3;
+/// Filters and groups follow a link to a collection with no more rows than this.
+pub const LINK_KEYS_MAX: usize = 200_000;
 
 /// Which structured results may have notices. Only those have the member in their output schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

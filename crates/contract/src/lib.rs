@@ -48,8 +48,9 @@ mod value;
 
 pub use column_format::ColumnFormat;
 pub use contract::{
-    Argument, Collection, Confirm, Contract, NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, RateLimit,
-    Returns, Statement, Tool, ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
+    Argument, Cardinality, Collection, Confirm, Contract, INCLUDES_MAX, LINK_DEPTH_MAX, LINK_KEYS_MAX, Link,
+    NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, RateLimit, Returns, Statement, Tool, ToolOperation,
+    VERSION_FIELD, Versioning, WritePolicy,
 };
 pub use data_type::DataType;
 pub use header_params::{HeaderParam, header_params};

@@ -24,12 +24,13 @@ pub const SERVER_CHARS_MAX: usize = 128;
 
 /// Names of arguments and result members that are not fields. A field of such a name gets a `_` appended, even if
 /// its collection does not have the operation: its name must not change when the operation is added.
-pub const RESERVED_NAMES: [&str; 10] = [
+pub const RESERVED_NAMES: [&str; 11] = [
     "cursor",
     "limit",
     "sort",
     "fields",
     "query",
+    "include",
     "idempotency_key",
     "dry_run",
     "expected_version",

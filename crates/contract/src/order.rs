@@ -59,7 +59,12 @@ pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bou
         Comparison::AtLeast => from.is_ge(),
         Comparison::AtMost => to.is_le(),
         Comparison::NotEquals => from.is_lt() || to.is_gt(),
-        Comparison::Contains | Comparison::StartsWith | Comparison::IsNull | Comparison::IsNotNull => false,
+        Comparison::Contains
+        | Comparison::StartsWith
+        | Comparison::IsNull
+        | Comparison::IsNotNull
+        | Comparison::OneOfKeys
+        | Comparison::NoneOfKeys => false,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Input and output schemas of tools, and the descriptions of their arguments.
 
+mod links;
+
 use json::Json;
 use json::write::{self, ObjectWriter};
 
 use crate::aggregate::GROUP_FIELDS_MAX;
-use crate::bind::{self, FilterSuffix, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
+use crate::bind::{self, FilterSuffix, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX, Scope};
 use crate::confirmation::is_invisible;
 use crate::contract::{
     Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Returns, Statement, VERSION_FIELD, Versioning,
@@ -12,6 +14,8 @@ use crate::contract::{
 use crate::data_type::DataType;
 use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};
 use crate::source::{AggregateFunction, WriteCapabilities};
+
+pub(crate) use links::linked_example;
 
 /// The error alternative of every output schema: some clients validate error results too.
 const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
@@ -23,10 +27,14 @@ pub(crate) const VALUES_PREFIX: &str = "Current values: ";
 /// A query has at least one term.
 pub(crate) const QUERY_PATTERN: &str = r"\S";
 
-pub(crate) fn get_input_schema(collection: &Collection) -> Json {
+pub(crate) fn get_input_schema(scope: Scope<'_>) -> Json {
+    let collection = scope.collection();
     Json::object(|schema| {
         schema.str("type", "object");
-        schema.object("properties", |properties| key_schema(properties, collection));
+        schema.object("properties", |properties| {
+            key_schema(properties, collection);
+            links::include_schema(properties, scope);
+        });
         schema.array("required", collection.key_fields(), |out, field| write::string(out, &field.name));
         schema.bool("additionalProperties", false);
     })
@@ -55,23 +63,27 @@ enum FilterDetail {
     Name,
 }
 
-pub(crate) fn list_input_schema(collection: &Collection, filters: &[usize], sorts: &[usize]) -> Json {
+pub(crate) fn list_input_schema(scope: Scope<'_>, filters: &[usize], sorts: &[usize]) -> Json {
+    let collection = scope.collection();
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             filters_schema(properties, collection, filters, FilterDetail::Full);
+            links::include_schema(properties, scope);
             if !sorts.is_empty() {
                 properties.object("sort", |sort| {
                     sort.raw("type", NAMES_TYPE).str("description", &sort_description(collection, sorts));
                 });
             }
             paging_schema(properties, collection);
+            links::sensitive_schema(properties, scope);
         });
-        close_schema(schema, filters);
+        close_schema(schema, scope, filters);
     })
 }
 
-pub(crate) fn search_input_schema(collection: &Collection, filters: &[usize], has_list: bool) -> Json {
+pub(crate) fn search_input_schema(scope: Scope<'_>, filters: &[usize], has_list: bool) -> Json {
+    let collection = scope.collection();
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -84,13 +96,15 @@ pub(crate) fn search_input_schema(collection: &Collection, filters: &[usize], ha
             let detail = if has_list { FilterDetail::Name } else { FilterDetail::Full };
             filters_schema(properties, collection, filters, detail);
             paging_schema(properties, collection);
+            links::sensitive_schema(properties, scope);
         });
         schema.raw("required", r#"["query"]"#);
-        close_schema(schema, filters);
+        close_schema(schema, scope, filters);
     })
 }
 
-pub(crate) fn aggregate_input_schema(collection: &Collection, filters: &[usize], has_list: bool) -> Json {
+pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: &[usize], has_list: bool) -> Json {
+    let collection = scope.collection();
     let fields = || collection.fields.iter().filter(|field| bind::is_aggregable(field));
     let number =
         fields().find(|field| bind::accepts(AggregateFunction::Sum, field) && !is_key(collection, field));
@@ -99,13 +113,16 @@ pub(crate) fn aggregate_input_schema(collection: &Collection, filters: &[usize],
         schema.str("type", "object");
         schema.object("properties", |properties| {
             properties.object("group", |group| {
-                let description = match date {
+                let mut description = match date {
                     Some(date) => format!(
                         "up to {GROUP_FIELDS_MAX} columns; dates by _year, _quarter, _month, _week or _day: {}_month",
                         date.name
                     ),
                     None => format!("up to {GROUP_FIELDS_MAX} columns"),
                 };
+                if let Some(example) = linked_example(scope) {
+                    description += &format!("; of linked rows: {example}");
+                }
                 group.raw("type", NAMES_TYPE).str("description", &description);
             });
             properties.object("measures", |measures| {
@@ -130,8 +147,9 @@ pub(crate) fn aggregate_input_schema(collection: &Collection, filters: &[usize],
                 let field = &collection.fields[column];
                 filter_schema(properties, &bind::filter_argument(field), field, detail);
             }
+            links::sensitive_schema(properties, scope);
         });
-        close_schema(schema, filters);
+        close_schema(schema, scope, filters);
     })
 }
 
@@ -154,11 +172,17 @@ fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     });
 }
 
-/// No other arguments than the properties, and fields with a suffix if there are filters.
-fn close_schema(schema: &mut ObjectWriter<'_>, filters: &[usize]) {
-    if !filters.is_empty() {
+/// No other arguments than the properties, fields with a suffix if there are filters, and fields of linked rows.
+fn close_schema(schema: &mut ObjectWriter<'_>, scope: Scope<'_>, filters: &[usize]) {
+    let has_links = bind::followable(scope.collection()).next().is_some();
+    if !filters.is_empty() || has_links {
         schema.object("patternProperties", |patterns| {
-            patterns.raw(SUFFIX_PATTERN, "{}");
+            if !filters.is_empty() {
+                patterns.raw(SUFFIX_PATTERN, "{}");
+            }
+            if has_links {
+                patterns.raw(links::DOTTED_PATTERN, "{}");
+            }
         });
     }
     schema.bool("additionalProperties", false);
@@ -366,6 +390,7 @@ pub(crate) fn get_output_schema(collection: &Collection) -> Json {
     or_error(|record| {
         record.object("properties", |properties| {
             record_members_schema(properties, collection);
+            links::output_schema(properties, collection);
             if collection.notices.in_reads {
                 notices_schema(properties, NOTICES_FIELD);
             }
@@ -535,7 +560,10 @@ fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whol
             if whole == ItemFields::All {
                 return full_record_schema(item, collection);
             }
-            item.object("properties", |properties| record_members_schema(properties, collection));
+            item.object("properties", |properties| {
+                record_members_schema(properties, collection);
+                links::output_schema(properties, collection);
+            });
             item.bool("additionalProperties", false);
         });
     });

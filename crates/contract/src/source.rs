@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod capabilities;
+mod keys;
 mod location;
 mod query;
 mod transaction;
@@ -25,6 +26,7 @@ pub use aggregate::{
     Measure, SortTarget,
 };
 pub use capabilities::{WriteCapabilities, WriteSupport};
+pub use keys::{AmbiguousKey, KeyMap, KeySet, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
 pub use query::{Comparison, CursorPosition, Filter, Query, ReadRequest, Sort};
 pub use transaction::{
@@ -122,6 +124,19 @@ pub struct TableFacts {
     pub layout_notes: Vec<LayoutNote>,
     /// Whether a write may invalidate values of this table, which [`Reader::notice`] then says.
     pub may_be_outdated: bool,
+    /// Declared references to other tables of the source.
+    pub foreign_keys: Vec<ForeignKey>,
+}
+
+/// A declared reference: rows whose `columns` equal the `target_columns` of a row of another table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// Indexes into [`TableFacts::columns`].
+    pub columns: Vec<usize>,
+    /// The other table's name in the source; may be the same table.
+    pub table: String,
+    /// Names of the other table's columns, one for each of `columns`.
+    pub target_columns: Vec<String>,
 }
 
 /// The rows with the names of columns.
@@ -328,6 +343,7 @@ impl TableFacts {
             header: None,
             layout_notes: Vec::new(),
             may_be_outdated: false,
+            foreign_keys: Vec::new(),
         }
     }
 

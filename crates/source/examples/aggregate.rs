@@ -29,7 +29,7 @@ const COLUMNS: [(&str, DataType); 7] = [
 ];
 
 /// What it is called, and its parts.
-type Question<'q> = (&'static str, Vec<Filter<'q>>, Vec<GroupColumn>, Vec<Measure>);
+type Question<'q> = (&'static str, Vec<Filter<'q>>, Vec<GroupColumn<'q>>, Vec<Measure>);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows: u64 = std::env::args().nth(1).map_or(Ok(1_000_000), |rows| rows.parse())?;
@@ -95,7 +95,7 @@ fn write_rows(rows: u64, csv: &Path, database: &Path) -> Result<(), Box<dyn std:
 
 fn measure(name: &str, reader: &Arc<dyn Reader>) -> Result<(), SourceError> {
     let of = |function, column| Measure::Of { function, column };
-    let by = |column, unit| GroupColumn { column, unit };
+    let by = |column, unit| GroupColumn { unit, ..GroupColumn::new(column) };
     let paid = Filter::new(1, Comparison::Equals, ValueRef::Text("paid"));
     let sum_total = of(AggregateFunction::Sum, 5);
     let questions: [Question<'_>; 10] = [

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use contract::aggregate::{Accumulator, NotANumber, group_value};
+use contract::aggregate::{Accumulator, NotANumber};
 use contract::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
 use contract::{DataType, Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -55,7 +55,7 @@ impl<'a> GroupTable<'a> {
     pub(crate) fn push_row<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<(), GroupError> {
         self.key.clear();
         for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
-            group_value(*kind, group.unit, value(group.column)).write_key(&mut self.key);
+            group.write_key(*kind, value(group.column), &mut self.key);
         }
         let hash = self.hasher.hash_one(&*self.key);
         let (keys, ends, key) = (&self.keys, &self.key_ends, &self.key);
@@ -91,7 +91,7 @@ impl<'a> GroupTable<'a> {
             return Err(GroupError::Source(self.question.too_many_groups()));
         }
         for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
-            self.values.push(group_value(*kind, group.unit, value(group.column)).into_value());
+            self.values.push(group.group_value(*kind, value(group.column)));
         }
         let measures = self.question.measures.iter().zip(&self.measure_kinds);
         self.accumulators.extend(measures.map(|(measure, kind)| Accumulator::new(*measure, *kind)));

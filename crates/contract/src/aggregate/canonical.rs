@@ -22,6 +22,19 @@ pub enum Canonical<'a> {
     Blob(&'a [u8]),
 }
 
+/// Of a value that is in its canonical form already.
+impl<'a> From<&'a Value> for Canonical<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Integer(n) => Self::Integer(*n),
+            Value::Real(n) => Self::Real(*n),
+            Value::Text(text) => Self::Text(Cow::Borrowed(text)),
+            Value::Blob(bytes) => Self::Blob(bytes),
+        }
+    }
+}
+
 impl<'a> Canonical<'a> {
     pub fn into_value(self) -> Value {
         match self {

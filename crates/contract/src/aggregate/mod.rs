@@ -20,7 +20,7 @@ use crate::order;
 use crate::source::{AggregateFunction, AggregateSort, GroupRow, Groups, Having, Measure, SortTarget};
 use crate::value::{Value, ValueRef};
 
-pub use canonical::{canonical, group_value};
+pub use canonical::{Canonical, canonical, group_value};
 pub use decimal_sum::{DecimalSum, scaled_decimal};
 pub use float_sum::FloatSum;
 

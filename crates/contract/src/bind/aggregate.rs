@@ -4,6 +4,7 @@ use json::{Node, NodeKind as Json, exact_f64};
 use spile_core::{ArgumentErrorKind, ToolError};
 
 use super::filters::{BoundFilters, SHOWN_MAX};
+use super::links::{self, Scope};
 use super::{BoundValue, bind_comparable, invalid_argument, parse_integer, text_list};
 use crate::aggregate::{self, GROUP_FIELDS_MAX, MEASURES_MAX, Selection};
 use crate::contract::Collection;
@@ -12,8 +13,7 @@ use crate::field::Field;
 use crate::humanize::join_truncated;
 use crate::nearest::nearest;
 use crate::source::{
-    Aggregate, AggregateFunction, AggregateSort, Comparison, DateUnit, GROUPS_MAX, GroupColumn, Having,
-    Measure, SortTarget,
+    AggregateFunction, AggregateSort, Comparison, DateUnit, GroupColumn, Having, Measure, SortTarget,
 };
 
 /// Arguments of an aggregate that are not filters. A field of such a name is filtered by its name and a `_`.
@@ -23,8 +23,8 @@ pub const COUNT: &str = "count";
 /// The bound arguments of an aggregate.
 #[derive(Debug, Default)]
 pub struct AggregateArguments<'a> {
-    filters: BoundFilters<'a>,
-    pub groups: Vec<GroupColumn>,
+    pub filters: BoundFilters<'a>,
+    pub groups: Vec<BoundGroup>,
     pub measures: Vec<Measure>,
     having: Vec<(usize, Comparison, BoundValue<'a>)>,
     sort: Vec<AggregateSort>,
@@ -35,19 +35,24 @@ pub struct AggregateArguments<'a> {
     pub kinds: Vec<DataType>,
 }
 
-impl AggregateArguments<'_> {
-    /// The question for the source.
-    pub fn question(&self) -> Aggregate<'_> {
-        Aggregate {
-            filters: self.filters.filters(),
-            groups: self.groups.clone(),
-            measures: self.measures.clone(),
-            groups_max: GROUPS_MAX,
-            cancelled: None,
-            progress: None,
-        }
-    }
+/// A field to group by: of the collection, or behind links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundGroup {
+    /// The links to follow, by index: of the collection, then of the one that it leads to.
+    pub path: Vec<usize>,
+    /// A field of the last collection, by index.
+    pub column: usize,
+    pub unit: Option<DateUnit>,
+}
 
+impl BoundGroup {
+    /// As a source of the last collection groups by it.
+    pub fn column(&self) -> GroupColumn<'static> {
+        GroupColumn { column: self.column, unit: self.unit, map: None }
+    }
+}
+
+impl AggregateArguments<'_> {
     /// How the groups of the answer are chosen.
     pub fn selection(&self, rows_max: usize) -> Selection<'_> {
         Selection {
@@ -86,14 +91,15 @@ pub fn filter_argument(field: &Field) -> String {
 
 /// Binds the arguments of an aggregate with filters on these fields.
 pub fn aggregate<'a>(
-    collection: &Collection,
+    scope: Scope<'_>,
     filters: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<AggregateArguments<'a>, Box<ToolError>> {
+    let collection = scope.collection();
     let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
     let mut bound = AggregateArguments::default();
     for name in argument("group").map(|node| text_list("group", node)).transpose()?.unwrap_or_default() {
-        let group = parse_group(collection, &name)?;
+        let group = parse_group(scope, &name)?;
         if !bound.groups.contains(&group) {
             bound.groups.push(group);
             bound.names.push(name);
@@ -135,7 +141,7 @@ pub fn aggregate<'a>(
             Some(at) => SortTarget::Group(at),
             None => {
                 let measure = parse_measure(collection, "sort", name).map_err(|error| {
-                    match parse_group(collection, name) {
+                    match parse_group(scope, name) {
                         Ok(_) => invalid_argument(
                             "sort",
                             ArgumentErrorKind::NotAllowed,
@@ -154,17 +160,18 @@ pub fn aggregate<'a>(
         return Err(invalid_argument("measures", ArgumentErrorKind::TooLong, message));
     }
     bound.limit = argument("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
-    bind_filters(&mut bound.filters, collection, filters, arguments)?;
-    describe_results(&mut bound, collection, measures);
+    bind_filters(&mut bound.filters, scope, filters, arguments)?;
+    describe_results(&mut bound, scope, measures);
     Ok(bound)
 }
 
 fn bind_filters<'a>(
     bound: &mut BoundFilters<'a>,
-    collection: &Collection,
+    scope: Scope<'_>,
     filters: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<(), Box<ToolError>> {
+    let collection = scope.collection();
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
         if AGGREGATE_ARGUMENTS.contains(&&*name) {
@@ -179,16 +186,17 @@ fn bind_filters<'a>(
             Some(argument) => {
                 let rest = name.strip_prefix(argument).unwrap_or_default();
                 let rest = if rest == "_" { "" } else { rest };
-                bound.bind(collection, filters, &format!("{argument}{rest}"), node)?;
+                bound.bind(scope, filters, &format!("{argument}{rest}"), node)?;
             }
-            None => bound.bind(collection, filters, &name, node)?,
+            None => bound.bind(scope, filters, &name, node)?,
         }
     }
     Ok(())
 }
 
 /// Names and types of the result's members. A group whose name is also a measure's gets a `_` appended.
-fn describe_results(bound: &mut AggregateArguments<'_>, collection: &Collection, measures: Vec<Measure>) {
+fn describe_results(bound: &mut AggregateArguments<'_>, scope: Scope<'_>, measures: Vec<Measure>) {
+    let collection = scope.collection();
     let measure_names: Vec<String> =
         measures.iter().map(|measure| measure_name(collection, *measure)).collect();
     for name in &mut bound.names {
@@ -201,7 +209,13 @@ fn describe_results(bound: &mut AggregateArguments<'_>, collection: &Collection,
     bound.kinds = bound
         .groups
         .iter()
-        .map(|group| if group.unit.is_some() { DataType::Text } else { kind(group.column) })
+        .map(|group| match group.unit {
+            Some(_) => DataType::Text,
+            None => {
+                let target = links::last_link(scope, &group.path).map(|link| &scope.collections[link.target]);
+                target.unwrap_or(collection).fields[group.column].data_type
+            }
+        })
         .chain(measures.iter().map(|measure| match measure {
             Measure::Count => DataType::Integer,
             Measure::Of { column, .. } => aggregate::result_type(*measure, kind(*column)),
@@ -226,8 +240,25 @@ fn add_measure(measures: &mut Vec<Measure>, measure: Measure) -> usize {
     })
 }
 
-/// A field's name, or the name of a date field and a unit: `ordered_on_month`.
-fn parse_group(collection: &Collection, name: &str) -> Result<GroupColumn, Box<ToolError>> {
+/// A field's name, or the name of a date field and a unit: `ordered_on_month`. Links may stand before it.
+fn parse_group(scope: Scope<'_>, name: &str) -> Result<BoundGroup, Box<ToolError>> {
+    match name.contains('.') {
+        false => parse_group_field(scope.collection(), Vec::new(), name, name),
+        true => {
+            let at = links::follow(scope, "group", name)?;
+            parse_group_field(at.scope.collection(), at.path, name, at.rest)
+        }
+    }
+}
+
+/// `full_name` ends with `name`, which is a field of the collection that the links lead to.
+fn parse_group_field(
+    collection: &Collection,
+    path: Vec<usize>,
+    full_name: &str,
+    name: &str,
+) -> Result<BoundGroup, Box<ToolError>> {
+    let links = &full_name[..full_name.len() - name.len()];
     let invalid = |message: String| invalid_argument("group", ArgumentErrorKind::NotAllowed, message);
     let named = |wanted: &str| {
         collection.fields.iter().position(|field| field.name == wanted && is_aggregable(field))
@@ -235,22 +266,22 @@ fn parse_group(collection: &Collection, name: &str) -> Result<GroupColumn, Box<T
     if let Some(column) = named(name) {
         let field = &collection.fields[column];
         if matches!(field.data_type, DataType::Timestamp | DataType::LocalTimestamp) {
-            let units = DateUnit::ALL.map(|unit| format!("{name}_{}", unit.as_str()));
+            let units = DateUnit::ALL.map(|unit| format!("{full_name}_{}", unit.as_str()));
             let units: Vec<&str> = units.iter().map(String::as_str).collect();
             return Err(invalid(format!(
-                "`{name}` is a timestamp; group by one of {}",
+                "`{full_name}` is a timestamp; group by one of {}",
                 join_truncated(&units, SHOWN_MAX)
             )));
         }
-        return Ok(GroupColumn { column, unit: None });
+        return Ok(BoundGroup { path, column, unit: None });
     }
     for unit in DateUnit::ALL {
         let field = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_'));
         if let Some(column) = field.and_then(named) {
             return match has_date_units(&collection.fields[column]) {
-                true => Ok(GroupColumn { column, unit: Some(unit) }),
+                true => Ok(BoundGroup { path, column, unit: Some(unit) }),
                 false => Err(invalid(format!(
-                    "`{name}` is not possible: `{}` is {}, not a date",
+                    "`{full_name}` is not possible: `{}` is {}, not a date",
                     collection.fields[column].name,
                     collection.fields[column].data_type.with_article()
                 ))),
@@ -264,9 +295,15 @@ fn parse_group(collection: &Collection, name: &str) -> Result<GroupColumn, Box<T
         .map(|field| field.name.as_str())
         .collect();
     Err(invalid(match nearest(name, names.iter().copied()) {
-        Some(near) => format!("unknown field `{name}` in `group`; did you mean `{near}`?"),
+        Some(near) => format!("unknown field `{full_name}` in `group`; did you mean `{links}{near}`?"),
         None => {
-            format!("unknown field `{name}` in `group`; fields are {}", join_truncated(&names, SHOWN_MAX))
+            let names = join_truncated(&names, SHOWN_MAX);
+            match links.is_empty() {
+                true => format!("unknown field `{name}` in `group`; fields are {names}"),
+                false => {
+                    format!("unknown field `{full_name}` in `group`; fields after `{links}` are {names}")
+                }
+            }
         }
     }))
 }

@@ -3,6 +3,7 @@
 use json::{Node, NodeKind as Json};
 use spile_core::{ArgumentErrorKind, ToolError};
 
+use super::links::{self, LinkPath, Scope};
 use super::{BoundValue, bind_comparable, invalid_argument};
 use crate::aggregate;
 use crate::contract::Collection;
@@ -56,7 +57,10 @@ impl FilterSuffix {
 
 /// The bound filters of a call. A row must pass all of them.
 #[derive(Debug, Default, PartialEq)]
-pub struct BoundFilters<'a>(Vec<BoundFilter<'a>>);
+pub struct BoundFilters<'a> {
+    own: Vec<BoundFilter<'a>>,
+    linked: Vec<LinkedFilter<'a>>,
+}
 
 #[derive(Debug, PartialEq)]
 struct BoundFilter<'a> {
@@ -66,49 +70,81 @@ struct BoundFilter<'a> {
     more: Vec<BoundValue<'a>>,
 }
 
+impl BoundFilter<'_> {
+    fn as_filter(&self) -> Filter<'_> {
+        let Self { column, comparison, value, more } = self;
+        Filter { more, ..Filter::new(*column, *comparison, value.as_value_ref()) }
+    }
+}
+
+/// A filter on a field of the row that a row is linked to. A row without such a row has no value in the field.
+#[derive(Debug, PartialEq)]
+pub struct LinkedFilter<'a> {
+    /// The links to follow, by index: of the collection, then of the one that it leads to. At least one.
+    pub path: Vec<usize>,
+    filter: BoundFilter<'a>,
+}
+
+impl LinkedFilter<'_> {
+    /// The filter on the rows of the last collection.
+    pub fn filter(&self) -> Filter<'_> {
+        self.filter.as_filter()
+    }
+}
+
 impl<'a> BoundFilters<'a> {
-    /// Binds an argument, if it is a filter on one of these fields.
+    /// Binds an argument, if it is a filter on one of these fields or on a field behind a link.
     pub(super) fn bind(
         &mut self,
-        collection: &Collection,
+        scope: Scope<'_>,
         fields: &[usize],
         name: &str,
         node: Node<'a>,
     ) -> Result<(), Box<ToolError>> {
+        let path = match name.contains('.') {
+            false => LinkPath { path: Vec::new(), scope, rest: name },
+            true => links::follow(scope, name, name)?,
+        };
+        let (collection, rest) = (path.scope.collection(), path.rest);
+        let fields = match links::last_link(scope, &path.path) {
+            Some(link) => &link.filters,
+            None => fields,
+        };
         let named = |wanted: &str| fields.iter().copied().find(|at| collection.fields[*at].name == wanted);
-        let (column, suffix) = match named(name) {
+        let (column, suffix) = match named(rest) {
             Some(column) => (column, None),
             None => {
                 let suffixed = FilterSuffix::ALL
                     .into_iter()
-                    .find_map(|suffix| Some((named(name.strip_suffix(suffix.as_str())?)?, Some(suffix))));
-                suffixed.ok_or_else(|| unknown_filter(collection, fields, name))?
+                    .find_map(|suffix| Some((named(rest.strip_suffix(suffix.as_str())?)?, Some(suffix))));
+                suffixed.ok_or_else(|| unknown_filter(collection, fields, name, rest))?
             }
         };
-        self.0.push(bind_filter(&collection.fields[column], column, suffix, name, node)?);
+        let filter = bind_filter(&collection.fields[column], column, suffix, name, node)?;
+        match path.path.is_empty() {
+            true => self.own.push(filter),
+            false => self.linked.push(LinkedFilter { path: path.path, filter }),
+        }
         Ok(())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The filters on the rows themselves.
+    pub fn filters(&self) -> Vec<Filter<'_>> {
+        let mut filters = Vec::with_capacity(self.own.len());
+        filters.extend(self.own.iter().map(BoundFilter::as_filter));
+        filters
     }
 
-    pub fn filters(&self) -> Vec<Filter<'_>> {
-        let mut filters = Vec::with_capacity(self.0.len());
-        for BoundFilter { column, comparison, value, more } in &self.0 {
-            filters.push(Filter {
-                column: *column,
-                comparison: *comparison,
-                value: value.as_value_ref(),
-                more,
-            });
-        }
-        filters
+    /// The filters that follow links.
+    pub fn linked(&self) -> &[LinkedFilter<'a>] {
+        &self.linked
     }
 
     /// Equal for filters that the same rows pass.
     pub(super) fn write_bytes(&self, field: &mut dyn FnMut(u8, &[u8])) {
-        for bound in &self.0 {
+        let own = self.own.iter().map(|filter| (&[][..], filter));
+        for (path, bound) in own.chain(self.linked.iter().map(|linked| (&linked.path[..], &linked.filter))) {
+            path.iter().for_each(|link| field(b'l', &(*link as u64).to_be_bytes()));
             field(b'c', &(bound.column as u64).to_be_bytes());
             let tag = match bound.comparison {
                 Comparison::Equals => b'=',
@@ -119,6 +155,8 @@ impl<'a> BoundFilters<'a> {
                 Comparison::StartsWith => b'^',
                 Comparison::IsNull => b'n',
                 Comparison::IsNotNull => b'v',
+                Comparison::OneOfKeys => b'k',
+                Comparison::NoneOfKeys => b'm',
             };
             field(tag, &[]);
             for value in std::iter::once(&bound.value).chain(&bound.more) {
@@ -211,15 +249,18 @@ fn bind_operand<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVa
     Ok(value)
 }
 
-fn unknown_filter(collection: &Collection, fields: &[usize], name: &str) -> Box<ToolError> {
+/// `name` ends with `rest`, which should be a field; links may stand before it.
+fn unknown_filter(collection: &Collection, fields: &[usize], name: &str, rest: &str) -> Box<ToolError> {
+    let links = &name[..name.len() - rest.len()];
     let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
     let suffixed = FilterSuffix::ALL.into_iter().find_map(|suffix| {
-        let base = name.strip_suffix(suffix.as_str())?;
+        let base = rest.strip_suffix(suffix.as_str())?;
         Some(format!("{}{}", nearest(base, names.iter().copied())?, suffix.as_str()))
     });
-    let help = match suffixed.or_else(|| nearest(name, names.iter().copied()).map(str::to_owned)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("filters are {}", join_truncated(&names, SHOWN_MAX)),
+    let help = match suffixed.or_else(|| nearest(rest, names.iter().copied()).map(str::to_owned)) {
+        Some(near) => format!("did you mean `{links}{near}`?"),
+        None if links.is_empty() => format!("filters are {}", join_truncated(&names, SHOWN_MAX)),
+        None => format!("filters after `{links}` are {}", join_truncated(&names, SHOWN_MAX)),
     };
     invalid_argument(name, ArgumentErrorKind::UnknownArgument, format!("unknown argument `{name}`; {help}"))
 }

@@ -92,6 +92,7 @@ impl<'m> Compiler<'m> {
                 in_reads: table.may_be_outdated,
                 in_writes: facts.tables.iter().any(|table| table.may_be_outdated),
             },
+            links: Vec::new(),
         };
         let writable = self.compile_writes(declared, table, &mut collection);
         let tool_fields = ToolFields { filters, sorts, search, writable, missing_key_reason };

@@ -1,4 +1,5 @@
-//! The instructions of a server whose author wrote none: which data there is, how much of it, and what one row is.
+//! The instructions of a server whose author wrote none: which data there is, how much of it, what one row is, and which
+//! collections it is linked to.
 //!
 //! Clients send them to the model before any tool is used, so they stay under [`BYTES_MAX`]. Row counts are rounded: a
 //! few more rows must not change what is served. Generated instructions are not part of the published interface.
@@ -81,7 +82,12 @@ fn collection_line(
         }
     };
     let rows = row_count(known, collection).map_or_else(|| "rows".to_owned(), approximate_rows);
-    Some(format!("- {label}: {rows}{row}. Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
+    let links: Vec<&str> = collection.links.iter().map(|link| link.name.as_str()).collect();
+    let links = match links.is_empty() {
+        true => String::new(),
+        false => format!(" Links: {}.", join_truncated(&links, COLUMNS_NAMED_MAX)),
+    };
+    Some(format!("- {label}: {rows}{row}.{links} Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
 }
 
 fn row_count(known: &[IntrospectedSource<'_>], collection: &Collection) -> Option<u64> {

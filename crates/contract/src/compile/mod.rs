@@ -4,12 +4,14 @@
 mod collection;
 mod field;
 mod instructions;
+mod links;
 mod near_miss;
 mod reading;
 mod statement;
 mod tools;
 mod writes;
 
+use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
 use ring::digest;
 use spile_core::text::hex;
@@ -52,15 +54,19 @@ pub fn compile(
     default_name: &str,
 ) -> (Option<Contract>, Vec<Diagnostic>) {
     let mut compiler = Compiler { manifest, diagnostics: Vec::new() };
-    let mut collections = Vec::new();
-    let mut tools = Vec::new();
+    let (mut collections, mut entries) = (Vec::new(), Vec::new());
     for declared in &manifest.collections {
         // A source that could not be opened was reported then.
         let Some(source) = known.iter().find(|one| one.name == declared.source.value) else { continue };
         if let Some((collection, tool_fields)) = compiler.compile_collection(declared, source.facts) {
-            compiler.compile_tools(declared, &collection, &tool_fields, collections.len(), &mut tools);
+            entries.push(CollectionEntry { declared, tool_fields });
             collections.push(collection);
         }
+    }
+    compiler.compile_links(known, &entries, &mut collections);
+    let mut tools = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        compiler.compile_tools(entry, &collections, index, &mut tools);
     }
     let statements = compiler.compile_statements(known, &mut tools);
     compiler.check_tool_names(&tools);

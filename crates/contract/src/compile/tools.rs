@@ -1,8 +1,9 @@
 //! The tools of a collection: one for each operation, under its generated name or the names the author gives it.
 
 use super::collection::{ToolFields, has_operation};
+use super::links::CollectionEntry;
 use super::{CompiledTool, Compiler};
-use crate::bind::FilterSuffix;
+use crate::bind::{FilterSuffix, Scope};
 use crate::contract::{Collection, Confirm, Tool, ToolOperation};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
@@ -15,15 +16,17 @@ use crate::source::WriteCapabilities;
 impl<'m> Compiler<'m> {
     pub(super) fn compile_tools(
         &mut self,
-        declared: &'m manifest::Collection,
-        collection: &Collection,
-        tool_fields: &ToolFields,
+        entry: &CollectionEntry<'m>,
+        collections: &[Collection],
         collection_index: usize,
         tools: &mut Vec<CompiledTool<'m>>,
     ) {
+        let (collection, tool_fields) = (&collections[collection_index], &entry.tool_fields);
+        let declared = entry.declared;
         let builder = ToolBuilder {
             declared,
             collection,
+            collections,
             tool_fields,
             collection_index,
             labels: CollectionLabels::new(self.manifest, collection),
@@ -139,6 +142,8 @@ pub(super) fn title_from_name(name: &str) -> String {
 struct ToolBuilder<'a> {
     declared: &'a manifest::Collection,
     collection: &'a Collection,
+    /// All collections of the contract.
+    collections: &'a [Collection],
     tool_fields: &'a ToolFields,
     /// The collection's place in the contract.
     collection_index: usize,
@@ -265,10 +270,23 @@ impl ToolBuilder<'_> {
         ];
         let suffixes: Vec<&str> =
             suffixes.into_iter().filter_map(|(applies, text)| applies.then_some(text)).collect();
+        let linked = match self.linked_example() {
+            Some(example) => format!(" Fields of linked rows too: {example}."),
+            None => String::new(),
+        };
         format!(
-            " Filter by {by}: a value or an array of values; other filters: name plus {}.",
+            " Filter by {by}: a value or an array of values; other filters: name plus {}.{linked}",
             suffixes.join(", ")
         )
+    }
+
+    /// A field behind a link, as an argument: `customer.country`.
+    fn linked_example(&self) -> Option<String> {
+        schemas::linked_example(self.scope())
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        Scope::new(self.collections, self.collection_index)
     }
 
     /// Where another tool describes the filters, or their description.
@@ -293,24 +311,25 @@ impl ToolBuilder<'_> {
         let writable = &tool_fields.writable;
         match operation {
             Operation::Get => {
-                let schemas = (schemas::get_input_schema(collection), schemas::get_output_schema(collection));
+                let input = schemas::get_input_schema(self.scope());
+                let schemas = (input, schemas::get_output_schema(collection));
                 (schemas, ToolOperation::Get { collection: index })
             }
             Operation::List => {
                 let (filters, sorts) = (tool_fields.filters.clone(), tool_fields.sorts.clone());
-                let input = schemas::list_input_schema(collection, &filters, &sorts);
+                let input = schemas::list_input_schema(self.scope(), &filters, &sorts);
                 let operation = ToolOperation::List { collection: index, filters, sorts };
                 ((input, schemas::list_output_schema(collection)), operation)
             }
             Operation::Aggregate => {
                 let filters = tool_fields.filters.clone();
-                let input = schemas::aggregate_input_schema(collection, &filters, self.has_list());
+                let input = schemas::aggregate_input_schema(self.scope(), &filters, self.has_list());
                 let output = schemas::aggregate_output_schema(collection);
                 ((input, output), ToolOperation::Aggregate { collection: index, filters })
             }
             Operation::Search => {
                 let (fields, filters) = (tool_fields.search.clone(), tool_fields.filters.clone());
-                let input = schemas::search_input_schema(collection, &filters, self.has_list());
+                let input = schemas::search_input_schema(self.scope(), &filters, self.has_list());
                 let output = schemas::search_output_schema(collection);
                 let scan_rows_max = self.declared.search_rows_max as usize;
                 ((input, output), ToolOperation::Search { collection: index, fields, filters, scan_rows_max })

@@ -1,5 +1,6 @@
 //! Parses `[collections.NAME]` and its fields.
 
+use super::links::parse_links;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
 use super::sources::{DeclaredSources, reject_misplaced_keys, resolve_source};
@@ -52,6 +53,7 @@ pub(super) fn parse_collection(
     let version_required = reader.boolean(t, "version_required");
     let confirm = parse_confirm(reader, t);
     let fields = parse_fields(reader, t);
+    let related = parse_links(reader, t);
     reader.finish(table);
     check_operations(reader, operations.as_deref(), kind, &keys);
     check_key(reader, &key, version.as_ref(), &fields);
@@ -75,6 +77,7 @@ pub(super) fn parse_collection(
         version,
         version_required: version_required.unwrap_or(false),
         confirm: confirm.map_or(Confirm::Never, |confirm| confirm.value),
+        related,
     })
 }
 

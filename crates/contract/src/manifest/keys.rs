@@ -5,7 +5,8 @@
 
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
-    HEADER_HEIGHT_LIMIT, HEADER_ROW_LIMIT, Operation, ROWS_MAX_LIMIT, SEARCH_ROWS_MAX_LIMIT, SourceKind,
+    HEADER_HEIGHT_LIMIT, HEADER_ROW_LIMIT, LINK_ROWS_MAX_LIMIT, Operation, ROWS_MAX_LIMIT,
+    SEARCH_ROWS_MAX_LIMIT, SourceKind,
 };
 use crate::data_type::DataType;
 use crate::names;
@@ -57,6 +58,8 @@ pub enum ValueType {
     Texts,
     /// `true`, `false`, or an array of field names.
     FieldSelection,
+    /// Columns of one table, each with a column of another: `{ customer_id = "id" }`.
+    ColumnPairs,
     /// An array of names.
     Names,
     /// An array of texts or of integers.
@@ -505,6 +508,52 @@ pub static COLLECTION: Section = Section {
         Key::new("fields", ValueType::NamedTables(&FIELD, NameRule::Any), "Settings of columns, by column name.")
             .example("{ email = { format = \"email\" } }")
             .aliases(&["columns", "properties", "schema"]),
+        Key::new(
+            "related",
+            ValueType::NamedTables(&RELATED, NameRule::Argument),
+            "Links to rows of other collections, by the name that callers use. Foreign keys of a database are links \
+             without being declared.",
+        )
+        .example("{ customer = { collection = \"customers\", by = { customer_id = \"id\" } } }")
+        .aliases(&["links", "relations", "relationships", "joins"]),
+    ],
+};
+
+pub static RELATED: Section = Section {
+    header: "[collections.NAME.related.NAME]",
+    description: "A link to the rows of another collection of this server, which may be in another file. Callers of \
+                  `get` and `list` add those rows with `include`. If `by` names the other collection's key, the link is \
+                  to one row, and its fields can be filters and groups: `customer.country`.",
+    keys: &[
+        Key::new("collection", COLUMN, "The other collection.")
+            .default_text("the target of a foreign key")
+            .example("\"customers\"")
+            .aliases(&["to", "target", "table"]),
+        Key::new(
+            "by",
+            ValueType::ColumnPairs,
+            "The columns whose values are equal: of this collection on the left, of the other on the right. Both must \
+             have the same type: texts, integers or dates.",
+        )
+        .default_text("the foreign key between the two tables")
+        .example("{ customer_id = \"id\" }")
+        .aliases(&["on", "columns", "foreign_key"]),
+        Key::new("sort", ValueType::Columns, "The order of the rows of a link to many: columns, with `-` for descending.")
+            .default_text("the order of the key")
+            .example("\"-ordered_on\"")
+            .aliases(&["order_by", "orderby"]),
+        Key::new(
+            "rows_max",
+            ValueType::Integer { min: 1, max: LINK_ROWS_MAX_LIMIT as u64 },
+            "The maximum number of linked rows for each row.",
+        )
+        .default_text("20")
+        .example("50")
+        .aliases(&["limit", "max_rows"]),
+        Key::new("hidden", ValueType::Boolean, "Removes a link that a foreign key makes.")
+            .default_text("`false`")
+            .example("true")
+            .aliases(&["hide", "exclude", "ignore"]),
     ],
 };
 
@@ -704,7 +753,8 @@ pub static ARGUMENT: Section = Section {
 };
 
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 7] = [&SERVER, &SOURCE, &COLLECTION, &FIELD, &TOOL, &ARGUMENT, &PERMISSIONS];
+pub static SECTIONS: [&Section; 8] =
+    [&SERVER, &SOURCE, &COLLECTION, &FIELD, &RELATED, &TOOL, &ARGUMENT, &PERMISSIONS];
 
 fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()

@@ -5,6 +5,7 @@
 
 mod collections;
 pub mod keys;
+mod links;
 mod rate;
 mod reader;
 mod reference;
@@ -46,6 +47,8 @@ pub const BYTES_MAX_LIMIT: u32 = 1 << 20;
 pub const CALL_TIMEOUT_MS_LIMIT: u64 = 24 * 60 * 60 * 1000;
 pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
 pub const SEARCH_ROWS_MAX_LIMIT: u32 = 10_000_000;
+pub const LINK_ROWS_MAX_DEFAULT: u32 = 20;
+pub const LINK_ROWS_MAX_LIMIT: u32 = 1000;
 pub const CHANGES_MAX_DEFAULT: u32 = 1;
 pub const CHANGES_MAX_LIMIT: u32 = 100_000;
 /// The number of rows of the largest sheet.
@@ -244,6 +247,23 @@ pub struct Collection {
     pub version_required: bool,
     /// Whether the user must approve `update` and `delete`.
     pub confirm: Confirm,
+    /// Links to other collections.
+    pub related: Vec<DeclaredLink>,
+}
+
+/// `[collections.NAME.related.NAME]`: a link to the rows of another collection.
+#[derive(Debug, Clone)]
+pub struct DeclaredLink {
+    pub name: Located<String>,
+    /// `None`: the target of a foreign key.
+    pub collection: Option<Located<String>>,
+    /// Columns of this collection and of the other one; empty for those of a foreign key.
+    pub by: Vec<(Located<String>, Located<String>)>,
+    /// Columns of the other collection, with `-` for descending.
+    pub sort: Vec<Located<String>>,
+    pub rows_max: u32,
+    /// Removes the link that a foreign key makes.
+    pub hidden: bool,
 }
 
 /// Where the table is on a sheet or in a CSV file. What the author omits is detected.

@@ -167,6 +167,7 @@ impl<'e> ManifestReader<'e> {
             "arguments" => ("`since = { type = \"date\" }`", "`{ type = \"date\" }`"),
             "sources" => ("`[sources.crm]`", "`[sources.crm]`"),
             "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
+            "related" => ("`[collections.orders.related.customer]`", "`{ collection = \"customers\" }`"),
             _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
         };
         let Some(all) = self.entry_table(&entry, section, example) else { return Vec::new() };
@@ -383,6 +384,34 @@ impl<'e> ManifestReader<'e> {
             }
             _ => self.distinct_texts(&entry, "a string or an array of strings", COLUMN_CHARS_MAX),
         }
+    }
+
+    /// Pairs of column names; none if the key is missing.
+    pub(super) fn column_pairs(
+        &mut self,
+        table: &mut TomlTable<'_>,
+        name: &str,
+    ) -> Vec<(Located<String>, TextValue)> {
+        let (key, entry) = table.take(name);
+        let ValueType::ColumnPairs = key.value_type else { unreachable!("`{name}` is pairs of columns") };
+        let Some(entry) = entry else { return Vec::new() };
+        let DeValue::Table(pairs) = entry.value.get_ref() else {
+            self.type_error(&entry, &format!("a table such as `{}`", key.example));
+            return Vec::new();
+        };
+        if pairs.is_empty() {
+            let at = entry.value_location(self);
+            self.error(&at, format!("`{name}` is empty"), format!("write `{name} = {}`", key.example));
+        }
+        let file_text = Arc::clone(&self.file_text);
+        let pairs = pairs.iter().map(|(column, value)| Entry {
+            key: column.get_ref(),
+            key_location: FileLocation::new(&file_text, column.span()),
+            value,
+        });
+        let length = TextLength::NonEmpty(COLUMN_CHARS_MAX);
+        let located = |entry: &Entry<'_>| Located::new(entry.key.to_owned(), entry.key_location.clone());
+        pairs.filter_map(|pair| Some((located(&pair), self.entry_text(&pair, length)?))).collect()
     }
 
     /// Distinct texts; none if the key is missing.

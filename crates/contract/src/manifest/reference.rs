@@ -116,6 +116,7 @@ fn describe_value_type(key: &Key) -> String {
         ValueType::Columns => "column name, or an array of them".into(),
         ValueType::Texts => "string, or an array of them".into(),
         ValueType::FieldSelection => "`true` (all), `false` (none) or an array of names".into(),
+        ValueType::ColumnPairs => "column names, each with a column name".into(),
         ValueType::Names => "array of texts".into(),
         ValueType::Literals => "array of texts or of integers".into(),
         ValueType::Literal => "text, number, `true` or `false`".into(),

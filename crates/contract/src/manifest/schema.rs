@@ -62,6 +62,11 @@ fn key_schema(key: &'static Key) -> Value {
             { "type": "array", "items": text_schema(TextLength::Any(0)), "minItems": 1, "uniqueItems": true },
         ] }),
         ValueType::FieldSelection => json!({ "anyOf": [{ "type": "boolean" }, names_schema(0)] }),
+        ValueType::ColumnPairs => json!({
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": text_schema(TextLength::NonEmpty(0)),
+        }),
         ValueType::Names => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         ValueType::Literals => json!({
             "type": "array",

@@ -2,6 +2,7 @@
 
 use spile_core::ToolResult;
 
+use super::linked::{self, LinkedRows};
 use super::{
     RECORD_BYTES_MAX, RecordError, WriteResult, append_member, push_readable, record_version, tool_result,
     type_mismatch, write_object, write_record,
@@ -11,7 +12,7 @@ use crate::contract::{Collection, VERSION_FIELD};
 use crate::field::Field;
 use crate::source::RowFlow;
 use crate::text_template::TextTemplate;
-use crate::value::ValueRef;
+use crate::value::{Value, ValueRef};
 
 pub(super) struct Items<'c> {
     pub(super) collection: &'c Collection,
@@ -23,6 +24,20 @@ pub(super) struct Items<'c> {
     row_count: usize,
     truncated: bool,
     error: Option<RecordError>,
+    links: Option<LinkKeys>,
+}
+
+/// What is kept of each row to add the rows of links to it.
+#[derive(Default)]
+struct LinkKeys {
+    /// The own fields of each link.
+    fields: Vec<Vec<usize>>,
+    /// Their values: for each row, for each link.
+    keys: Vec<Vec<Vec<Value>>>,
+    /// Where each row ends in the JSON.
+    row_ends: Vec<usize>,
+    /// The rows of the links, after all others.
+    text: String,
 }
 
 impl<'c> Items<'c> {
@@ -42,7 +57,25 @@ impl<'c> Items<'c> {
             row_count: 0,
             truncated: false,
             error: None,
+            links: None,
         }
+    }
+
+    /// Keeps the values of these fields of each row, for each link.
+    pub(super) fn keep_link_keys(&mut self, fields: Vec<Vec<usize>>) {
+        self.links = Some(LinkKeys { fields, ..LinkKeys::default() });
+    }
+
+    /// The kept values: for each row, for each link.
+    pub(super) fn link_keys(&self) -> &[Vec<Vec<Value>>] {
+        self.links.as_ref().map_or(&[], |links| &links.keys)
+    }
+
+    /// Adds the rows of links to all rows so far.
+    pub(super) fn add_linked_rows(&mut self, linked: &[LinkedRows<'_>]) {
+        let Some(LinkKeys { keys, row_ends, text, .. }) = &mut self.links else { return };
+        let bytes_max = self.collection.bytes_max;
+        (self.json, *text) = linked::splice(&self.json, row_ends, self.collection, linked, keys, bytes_max);
     }
 
     /// Adds a row, unless a limit is reached; then the result is truncated and no more rows are needed.
@@ -73,6 +106,11 @@ impl<'c> Items<'c> {
             return RowFlow::Stop;
         }
         self.row_count += 1;
+        if let Some(LinkKeys { fields, keys, row_ends, .. }) = &mut self.links {
+            let values = |fields: &Vec<usize>| fields.iter().map(|at| cells[*at].to_value()).collect();
+            keys.push(fields.iter().map(values).collect());
+            row_ends.push(self.json.len());
+        }
         self.push_text_row(cells, version.as_deref());
         RowFlow::Continue
     }
@@ -163,6 +201,7 @@ impl<'c> Items<'c> {
             out.push_str(&names.join(" | "));
         }
         out.push_str(&self.text);
+        out.push_str(self.links.as_ref().map_or("", |links| &links.text));
         out
     }
 }

@@ -3,6 +3,7 @@
 mod export;
 mod groups;
 mod items;
+mod linked;
 mod page;
 mod write_result;
 
@@ -21,6 +22,7 @@ use crate::value::ValueRef;
 pub use export::{ExportError, ExportFormat, ExportLimits, ExportWriter};
 pub use groups::{GroupMembers, groups};
 pub use items::RowList;
+pub use linked::{LinkError, LinkedRows, with_linked_rows};
 pub use page::Page;
 pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};
 

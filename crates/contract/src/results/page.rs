@@ -3,6 +3,7 @@
 use spile_core::ToolResult;
 
 use super::items::Items;
+use super::linked::LinkedRows;
 use super::{RecordError, tool_result};
 use crate::bind::Projection;
 use crate::contract::Collection;
@@ -32,6 +33,21 @@ impl<'c> Page<'c> {
     ) -> Self {
         let items = Items::new(collection, template, projection, rows_max);
         Self { items, sort, last_position: None, last_row_number: 0 }
+    }
+
+    /// Keeps the values of these fields of each row, for each link whose rows are added later.
+    pub fn keep_link_keys(&mut self, fields: Vec<Vec<usize>>) {
+        self.items.keep_link_keys(fields);
+    }
+
+    /// The kept values: for each row, for each link.
+    pub fn link_keys(&self) -> &[Vec<Vec<Value>>] {
+        self.items.link_keys()
+    }
+
+    /// Adds the rows of links to all rows so far.
+    pub fn add_linked_rows(&mut self, linked: &[LinkedRows<'_>]) {
+        self.items.add_linked_rows(linked);
     }
 
     /// Adds a row, unless a limit is reached.

@@ -4,8 +4,11 @@
 //! all of them. What follows is the same for every source and is done in [`crate::aggregate`]: `having`, the order of the
 //! groups, and the limit.
 
+use super::keys::KeyMap;
 use super::query::Filter;
 use super::{CancelFlag, SourceError};
+use crate::aggregate::{Canonical, group_value};
+use crate::data_type::DataType;
 use crate::value::{Value, ValueRef};
 
 /// A table may have more groups than this, but a call cannot ask for them: the error says to add filters.
@@ -17,7 +20,7 @@ pub struct Aggregate<'a> {
     /// A row must pass all of them.
     pub filters: Vec<Filter<'a>>,
     /// Without any, all rows are one group, even if there are none.
-    pub groups: Vec<GroupColumn>,
+    pub groups: Vec<GroupColumn<'a>>,
     /// At least one.
     pub measures: Vec<Measure>,
     /// More groups than this are a [`SourceError::TooManyGroups`].
@@ -29,12 +32,37 @@ pub struct Aggregate<'a> {
 }
 
 /// A column whose values make groups; rows without a value are a group too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct GroupColumn {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupColumn<'a> {
     /// The index in the shape's columns.
     pub column: usize,
     /// For a column of dates or timestamps: what its values are rounded down to.
     pub unit: Option<DateUnit>,
+    /// Rows are grouped by what the map has for the column's value, not by the value.
+    pub map: Option<&'a KeyMap>,
+}
+
+impl GroupColumn<'_> {
+    /// Groups by the values of a column.
+    pub fn new(column: usize) -> Self {
+        Self { column, unit: None, map: None }
+    }
+
+    /// Writes bytes that are equal for rows of the same group.
+    pub fn write_key(&self, kind: DataType, value: ValueRef<'_>, out: &mut Vec<u8>) {
+        match self.map {
+            None => group_value(kind, self.unit, value).write_key(out),
+            Some(map) => Canonical::from(map.get(kind, value)).write_key(out),
+        }
+    }
+
+    /// The value of the group that a row belongs to.
+    pub fn group_value(&self, kind: DataType, value: ValueRef<'_>) -> Value {
+        match self.map {
+            None => group_value(kind, self.unit, value).into_value(),
+            Some(map) => map.get(kind, value).clone(),
+        }
+    }
 }
 
 /// A part of the calendar. Weeks are those of ISO 8601. Timestamps with a time zone are counted in UTC.

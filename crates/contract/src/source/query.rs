@@ -9,6 +9,7 @@ use crate::order;
 use crate::value::{Value, ValueRef};
 
 use super::CancelFlag;
+use super::keys::KeySet;
 
 /// The kind of read that a caller is about to make.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub struct Filter<'a> {
     pub value: ValueRef<'a>,
     /// Further operands of [`Comparison::Equals`] and [`Comparison::NotEquals`]: one of several, none of several.
     pub more: &'a [BoundValue<'a>],
+    /// The operand of [`Comparison::OneOfKeys`] and [`Comparison::NoneOfKeys`].
+    pub keys: Option<&'a KeySet>,
 }
 
 /// How a filter compares a row's value with its operand.
@@ -65,12 +68,26 @@ pub enum Comparison {
     /// The row has no value. The operand is not used.
     IsNull,
     IsNotNull,
+    /// The value is in [`Filter::keys`]: the row has a link to a row that passes other filters.
+    OneOfKeys,
+    /// Every row that does not pass [`Comparison::OneOfKeys`] passes, including those without a value.
+    NoneOfKeys,
 }
 
 impl<'a> Filter<'a> {
     /// A filter with one operand.
     pub fn new(column: usize, comparison: Comparison, value: ValueRef<'a>) -> Self {
-        Self { column, comparison, value, more: &[] }
+        Self { column, comparison, value, more: &[], keys: None }
+    }
+
+    /// A filter that passes rows with a value in a set.
+    pub fn one_of(column: usize, keys: &'a KeySet) -> Self {
+        Self { keys: Some(keys), ..Self::new(column, Comparison::OneOfKeys, ValueRef::Null) }
+    }
+
+    /// A filter that passes rows without a value in a set.
+    pub fn none_of(column: usize, keys: &'a KeySet) -> Self {
+        Self { comparison: Comparison::NoneOfKeys, ..Self::one_of(column, keys) }
     }
 
     /// All operands.
@@ -80,7 +97,7 @@ impl<'a> Filter<'a> {
 
     /// Whether a row's value passes.
     pub fn matches(&self, kind: DataType, value: ValueRef<'_>) -> bool {
-        self.matches_with(value, |comparison, operand| {
+        self.matches_with(kind, value, |comparison, operand| {
             order::matches_filter(kind, value, comparison, operand)
         })
     }
@@ -89,6 +106,7 @@ impl<'a> Filter<'a> {
     #[inline]
     pub fn matches_with(
         &self,
+        kind: DataType,
         value: ValueRef<'_>,
         compare: impl Fn(Comparison, ValueRef<'_>) -> bool,
     ) -> bool {
@@ -105,6 +123,8 @@ impl<'a> Filter<'a> {
             }
             Comparison::IsNull => value == ValueRef::Null,
             Comparison::IsNotNull => value != ValueRef::Null,
+            Comparison::OneOfKeys => self.keys.is_some_and(|keys| keys.contains(kind, value)),
+            Comparison::NoneOfKeys => !self.keys.is_some_and(|keys| keys.contains(kind, value)),
         }
     }
 }

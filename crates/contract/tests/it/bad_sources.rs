@@ -295,7 +295,7 @@ key = "email"
       |
     1 | rows_max = 10
       | ^^^^^^^^
-      = help: it belongs in `[collections.NAME]` or `[tools.NAME]`
+      = help: it belongs in `[collections.NAME]`, `[collections.NAME.related.NAME]` or `[tools.NAME]`
 
     error: unknown key `key`
      --> spile.toml:3:1

@@ -28,7 +28,7 @@ fn users() -> SourceFacts {
     source_facts("users", 300, columns)
 }
 
-fn try_compile(facts: &SourceFacts, path: &str, more: &str) -> (Option<Contract>, Vec<Diagnostic>) {
+pub fn try_compile(facts: &SourceFacts, path: &str, more: &str) -> (Option<Contract>, Vec<Diagnostic>) {
     let text = format!("[sources.s]\npath = '{path}'\n{more}");
     let (manifest, mut found) = manifest::parse("spile.toml", &text, &|_| None).expect("a valid manifest");
     let (contract, more) = compile(&manifest, &[IntrospectedSource::new("s", facts)], "shop");

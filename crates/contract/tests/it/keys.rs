@@ -1,8 +1,8 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, PERMISSIONS, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL,
-    ValueType,
+    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, PERMISSIONS, RELATED, ROOT, SECTIONS, SERVER, SOURCE,
+    Section, TOOL, ValueType,
 };
 use contract::manifest::{self, EXAMPLE, parse};
 use serde_json::{Map, Value, json};
@@ -33,6 +33,8 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
         format!("{source}[collections.customers]\n{all}{line}")
     } else if std::ptr::eq(section, &FIELD) {
         format!("{source}[collections.customers.fields.x]\n{line}")
+    } else if std::ptr::eq(section, &RELATED) {
+        format!("{source}[collections.orders.related.customer]\n{line}")
     } else if std::ptr::eq(section, &TOOL) {
         let body = match (key.name, key.applies_to) {
             ("uses" | "sql", _) => "",

@@ -13,6 +13,7 @@ mod exact_numbers;
 mod init;
 mod keys;
 mod kinds;
+mod links;
 mod lint;
 mod lock;
 mod manifest;

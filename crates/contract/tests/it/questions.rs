@@ -1,5 +1,6 @@
 //! Arguments of filters, sort orders and aggregates: what they are bound to, and what is wrong with the others.
 
+use contract::bind::Scope;
 use contract::source::{AggregateFunction, Comparison, DateUnit, Measure, SortTarget};
 use contract::{Contract, ToolOperation, ValueRef, bind};
 use json::{ParseLimits, parse};
@@ -17,7 +18,8 @@ fn bound_filters(arguments: &str) -> Result<String, String> {
     let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
     let ToolOperation::List { filters, sorts, .. } = &contract.tools[1].operation else { panic!("a list") };
     let collection = &contract.collections[0];
-    let bound = bind::list(collection, filters, sorts, Some(doc.root())).map_err(|error| error.message)?;
+    let scope = Scope::new(&contract.collections, 0);
+    let bound = bind::list(scope, filters, sorts, Some(doc.root())).map_err(|error| error.message)?;
     let filters = bound.filters.filters();
     let text = filters.iter().map(|filter| {
         let values: Vec<String> = filter
@@ -94,7 +96,7 @@ fn with_aggregate<T>(
     let ToolOperation::Aggregate { filters, .. } = &contract.tools[3].operation else {
         panic!("an aggregate")
     };
-    bind::aggregate(&contract.collections[0], filters, Some(doc.root()))
+    bind::aggregate(Scope::new(&contract.collections, 0), filters, Some(doc.root()))
         .map(|bound| then(&bound))
         .map_err(|error| error.message)
 }
@@ -122,7 +124,7 @@ fn groups_measures_having_and_sort_are_bound() {
         assert_eq!((selection.having[0].measure, selection.having[0].comparison), (1, Comparison::AtLeast));
         let sort: Vec<SortTarget> = selection.sort.iter().map(|sort| sort.by).collect();
         assert_eq!(sort, [SortTarget::Measure(2), SortTarget::Group(0)]);
-        assert_eq!((bound.limit, bound.question().filters.len()), (Some(5), 1));
+        assert_eq!((bound.limit, bound.filters.filters().len()), (Some(5), 1));
     })
     .expect("valid");
 }

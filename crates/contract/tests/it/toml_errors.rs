@@ -221,7 +221,7 @@ fn explains_other_errors() {
     1:12 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = 99999999999999999999
-    1:1 unknown key `rows_max` → it belongs in `[collections.NAME]` or `[tools.NAME]`
+    1:1 unknown key `rows_max` → it belongs in `[collections.NAME]`, `[collections.NAME.related.NAME]` or `[tools.NAME]`
 
     rate = 600/min
     1:8 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`

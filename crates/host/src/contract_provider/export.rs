@@ -119,12 +119,20 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<Outcome, Box<ToolError>> {
-        let ToolOperation::List { collection, filters, sorts } = &self.contract.tools[index].operation else {
+        let ToolOperation::List { collection: collection_index, filters, sorts } =
+            &self.contract.tools[index].operation
+        else {
             return Ok(unknown(uri));
         };
         let (collection, reader) =
-            (&self.contract.collections[*collection], &self.backends.readers[*collection]);
-        let listing = bind::list(collection, filters, sorts, Some(arguments.root()))?;
+            (&self.contract.collections[*collection_index], &self.backends.readers[*collection_index]);
+        let scope = bind::Scope::new(&self.contract.collections, *collection_index);
+        let listing = bind::list(scope, filters, sorts, Some(arguments.root()))?;
+        let linked = listing.filters.linked();
+        let followed = match self.follow_links(*collection_index, linked, &[], blocking, platform) {
+            Ok(followed) => followed,
+            Err(outcome) => return Ok(*outcome),
+        };
         let all = collection.fields.iter().enumerate();
         let fields = match &listing.projection {
             Some(projection) => all.filter(|(at, _)| projection.fields.contains(at)).collect(),
@@ -132,7 +140,7 @@ impl ProviderInner {
         };
         let mut writer = ExportWriter::new(fields, format, LIMITS);
         let query = Query {
-            filters: listing.filters.filters(),
+            filters: listing.filters.filters().into_iter().chain(followed.filters()).collect(),
             sort: listing.sort,
             after: None,
             rows_max: LIMITS.rows_max + 1,
@@ -244,8 +252,8 @@ fn short_digest(digest: &[u8; 32]) -> [u8; DIGEST_BYTES] {
     short
 }
 
-/// The arguments of a list that choose a page. No column has these names.
-const PAGING: [&str; 2] = ["cursor", "limit"];
+/// The arguments of a list that choose a page, or add to its rows. No column has these names.
+const PAGING: [&str; 3] = ["cursor", "limit", "include"];
 
 fn without_paging(arguments: Option<Node<'_>>) -> Json {
     Json::object(|out| {

@@ -7,6 +7,7 @@
 mod confirm;
 mod error;
 mod export;
+mod links;
 mod progress;
 mod read;
 mod statement;
@@ -15,7 +16,7 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use contract::bind;
+use contract::bind::{self, Scope};
 use contract::confirmation::WriteOperation;
 use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Writer};
 use contract::{Contract, ToolOperation};
@@ -25,6 +26,7 @@ use spile_core::{
     Platform, Provider, Run, ToolError,
 };
 
+use self::links::FollowedLinks;
 use self::read::{ListPage, ListRequest};
 use state::keyring::Keyring;
 
@@ -124,7 +126,13 @@ impl ContractProvider {
         let cancel_on_drop = CancelOnDrop(blocking.clone());
         let long_running = self.0.contract.tools[index].long_running;
         let events = cx.events.clone();
+        let probes = self.0.link_probes(index, &call, cx.tools);
         Run::later(async move {
+            for probe in probes {
+                if let Some(refused) = links::link_refusal(&probe.await) {
+                    return refused;
+                }
+            }
             let context = blocking.clone();
             let work = tokio::task::spawn_blocking(move || {
                 inner.execute(index, &call, &context.caller, Some(&context), &*platform)
@@ -186,30 +194,52 @@ impl ProviderInner {
     ) -> Result<Option<Outcome>, Box<ToolError>> {
         let tool = &self.contract.tools[index];
         Ok(match &tool.operation {
-            ToolOperation::Get { collection } => {
-                let (collection, reader) =
-                    (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
+            ToolOperation::Get { collection: collection_index } => {
+                let (collection, reader) = (
+                    &self.contract.collections[*collection_index],
+                    &*self.backends.readers[*collection_index],
+                );
                 let key = bind::key(collection, call.arguments())?;
-                if blocking.is_none() && !reader.can_run_inline(&ReadRequest::Get) {
+                let include = bind::include(collection, call.arguments())?;
+                if blocking.is_none() && (!include.is_empty() || !reader.can_run_inline(&ReadRequest::Get)) {
                     return Ok(None);
                 }
-                self.get_record(tool, collection, reader, &key, blocking, platform)
+                match blocking {
+                    Some(blocking) if !include.is_empty() => {
+                        Some(self.get_with_links(tool, *collection_index, &key, &include, blocking, platform))
+                    }
+                    blocking => self.get_record(tool, collection, reader, &key, blocking, platform),
+                }
             }
-            ToolOperation::List { collection, filters, sorts } => {
-                let (collection, reader) =
-                    (&self.contract.collections[*collection], &*self.backends.readers[*collection]);
-                let listing = bind::list(collection, filters, sorts, call.arguments())?;
+            ToolOperation::List { collection: collection_index, filters, sorts } => {
+                let (collection, reader) = (
+                    &self.contract.collections[*collection_index],
+                    &*self.backends.readers[*collection_index],
+                );
+                let scope = Scope::new(&self.contract.collections, *collection_index);
+                let listing = bind::list(scope, filters, sorts, call.arguments())?;
                 let after = match &listing.cursor {
                     Some(cursor) => self.open_cursor(tool, Some(cursor), &listing.order_bytes(), platform)?,
                     None => None,
                 };
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-                let request = ListRequest { listing, after, rows_max };
-                if blocking.is_none() && !reader.can_run_inline(&ReadRequest::List(&request.query(None))) {
+                let follows_links = !listing.include.is_empty() || !listing.filters.linked().is_empty();
+                let mut request =
+                    ListRequest { listing, after, rows_max, followed: FollowedLinks::default() };
+                if blocking.is_none()
+                    && (follows_links || !reader.can_run_inline(&ReadRequest::List(&request.query(None))))
+                {
                     return Ok(None);
                 }
+                if let (true, Some(blocking)) = (follows_links, blocking) {
+                    let linked = request.listing.filters.linked();
+                    match self.follow_links(*collection_index, linked, &[], blocking, platform) {
+                        Ok(followed) => request.followed = followed,
+                        Err(outcome) => return Ok(Some(*outcome)),
+                    }
+                }
                 let is_first = request.after.is_none();
-                let page = self.list_page(tool, collection, reader, request, blocking, platform);
+                let page = self.list_page(tool, *collection_index, request, blocking, platform);
                 page.map(|page| match page {
                     ListPage::Cut(result) if is_first => {
                         match self.export_link(index, call, caller, platform) {
@@ -244,23 +274,15 @@ impl ProviderInner {
         let arguments = call.arguments();
         let (index, operation, write_arguments) = match &tool.operation {
             ToolOperation::Aggregate { collection, filters } => {
-                let arguments = bind::aggregate(collection_at(collection), filters, arguments)?;
-                let reader = &*self.backends.readers[*collection];
-                return Ok(self.aggregate(collection_at(collection), reader, &arguments, blocking, platform));
+                let scope = Scope::new(&self.contract.collections, *collection);
+                let arguments = bind::aggregate(scope, filters, arguments)?;
+                return Ok(self.aggregate(*collection, &arguments, blocking, platform));
             }
             ToolOperation::Search { collection, fields, filters, scan_rows_max } => {
-                let arguments = bind::search(collection_at(collection), filters, arguments)?;
-                let reader = &*self.backends.readers[*collection];
+                let scope = Scope::new(&self.contract.collections, *collection);
+                let arguments = bind::search(scope, filters, arguments)?;
                 let scope = read::SearchScope { fields, scan_rows_max: *scan_rows_max };
-                return Ok(self.search_records(
-                    tool,
-                    collection_at(collection),
-                    reader,
-                    &arguments,
-                    &scope,
-                    blocking,
-                    platform,
-                ));
+                return Ok(self.search_records(tool, *collection, &arguments, &scope, blocking, platform));
             }
             ToolOperation::Create { collection, fields } => (
                 *collection,

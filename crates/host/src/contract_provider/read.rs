@@ -1,14 +1,20 @@
 //! Reads: one record by its key, a page of a list, the matches of a search.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, GroupMembers, Page, RecordError};
-use contract::source::{Aggregate, CursorPosition, Query, Reader, RowPosition, Search, SourceError, Total};
-use contract::{Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, ValueRef, aggregate, cursor};
+use contract::source::{
+    Aggregate, CursorPosition, Filter, GROUPS_MAX, Query, Reader, RowPosition, Search, SourceError, Total,
+};
+use contract::{
+    Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, Value, ValueRef, aggregate, cursor,
+};
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
+use super::links::FollowedLinks;
 use super::{BlockingContext, ProviderInner};
 use state::keyring::{OpenError, Purpose, digest_parts};
 
@@ -17,12 +23,13 @@ pub(super) struct ListRequest<'a> {
     pub(super) listing: ListArguments<'a>,
     pub(super) after: Option<CursorPosition>,
     pub(super) rows_max: usize,
+    pub(super) followed: FollowedLinks,
 }
 
 impl ListRequest<'_> {
     pub(super) fn query<'q>(&'q self, blocking: Option<&'q BlockingContext>) -> Query<'q> {
         Query {
-            filters: self.listing.filters.filters(),
+            filters: with_followed(self.listing.filters.filters(), &self.followed),
             sort: self.listing.sort.clone(),
             after: self.after.as_ref(),
             // One more than the page holds, to know whether there is another page.
@@ -31,6 +38,12 @@ impl ListRequest<'_> {
             progress: blocking.map(|blocking| -> &AtomicU64 { &blocking.rows_scanned }),
         }
     }
+}
+
+/// The filters of a call, and those that its links come to.
+fn with_followed<'q>(mut filters: Vec<Filter<'q>>, followed: &'q FollowedLinks) -> Vec<Filter<'q>> {
+    filters.extend(followed.filters());
+    filters
 }
 
 /// A link to all rows costs tokens in every answer; fewer rows than this are read in a few pages.
@@ -96,18 +109,75 @@ impl ProviderInner {
         })
     }
 
+    /// One record with the rows of links.
+    pub(super) fn get_with_links(
+        &self,
+        tool: &Tool,
+        index: usize,
+        key: &[BoundValue<'_>],
+        include: &[usize],
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
+    ) -> Outcome {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let fields = link_fields(collection, include);
+        let key_cells: Vec<ValueRef<'_>> = key.iter().map(BoundValue::as_value_ref).collect();
+        let mut found: Option<(Result<ToolResult, RecordError>, Vec<Vec<Value>>)> = None;
+        let mut row = |cells: &[ValueRef<'_>]| {
+            let values = |fields: &Vec<usize>| fields.iter().map(|at| cells[*at].to_value()).collect();
+            let keys = fields.iter().map(values).collect();
+            found = Some((results::record(collection, tool.text_template.as_ref(), cells), keys));
+        };
+        if let Err(error) = reader.get(&key_cells, &mut row) {
+            return source_error_outcome(&error, collection, platform);
+        }
+        let (result, keys) = match found {
+            Some((Ok(result), keys)) => (result, keys),
+            Some((Err(error), _)) => return record_error_outcome(&error, collection, platform),
+            // Reported as for a record without links.
+            None => {
+                let outcome = self.get_record(tool, collection, reader, key, Some(blocking), platform);
+                return outcome.unwrap_or_else(|| not_found_error(collection, key).into());
+            }
+        };
+        let linked = match self.linked_rows(index, include, std::slice::from_ref(&keys), blocking, platform) {
+            Ok(linked) => linked,
+            Err(outcome) => return *outcome,
+        };
+        let result = results::with_linked_rows(result, collection, &linked, keys);
+        let result = add_notice(result, reader, collection, NOTICES_FIELD);
+        self.add_link_notices(result, collection, include, NOTICES_FIELD).into()
+    }
+
+    /// What is to know about the values of linked rows.
+    fn add_link_notices(
+        &self,
+        result: ToolResult,
+        collection: &Collection,
+        include: &[usize],
+        member: &str,
+    ) -> ToolResult {
+        let targets: BTreeSet<usize> = include.iter().map(|link| collection.links[*link].target).collect();
+        let readers = targets.into_iter().map(|target| &*self.backends.readers[target]);
+        readers.fold(result, |result, reader| add_notice(result, reader, collection, member))
+    }
+
     pub(super) fn list_page(
         &self,
         tool: &Tool,
-        collection: &Collection,
-        reader: &dyn Reader,
+        index: usize,
         mut request: ListRequest<'_>,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
     ) -> Option<ListPage> {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let include = std::mem::take(&mut request.listing.include);
         let projection = request.listing.projection.take();
         let sort = request.listing.sort.clone();
         let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
+        if !include.is_empty() {
+            page.keep_link_keys(link_fields(collection, &include));
+        }
         let mut row = |cells: &[ValueRef<'_>], position: RowPosition| page.push(cells, position);
         let read = match blocking {
             None => reader.list_inline(&request.query(None), &mut row),
@@ -120,6 +190,12 @@ impl ProviderInner {
                 return Some(ListPage::Failed(source_error_outcome(&error, collection, platform)));
             }
         };
+        if let (false, Some(blocking)) = (include.is_empty(), blocking) {
+            match self.linked_rows(index, &include, page.link_keys(), blocking, platform) {
+                Ok(linked) => page.add_linked_rows(&linked),
+                Err(outcome) => return Some(ListPage::Failed(*outcome)),
+            }
+        }
         let mut is_cut = false;
         let order_bytes = request.listing.order_bytes();
         let seal = |position: &CursorPosition| {
@@ -129,6 +205,7 @@ impl ProviderInner {
         Some(match page.finish(total, seal) {
             Ok(result) => {
                 let result = add_notice(result, reader, collection, NOTICES_MEMBER);
+                let result = self.add_link_notices(result, collection, &include, NOTICES_MEMBER);
                 let rows = match total {
                     Some(Total::Exact(rows) | Total::AtLeast(rows)) => rows,
                     None => 0,
@@ -142,16 +219,24 @@ impl ProviderInner {
     /// Groups rows and computes measures.
     pub(super) fn aggregate(
         &self,
-        collection: &Collection,
-        reader: &dyn Reader,
+        index: usize,
         arguments: &AggregateArguments<'_>,
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Outcome {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let linked = arguments.filters.linked();
+        let followed = match self.follow_links(index, linked, &arguments.groups, blocking, platform) {
+            Ok(followed) => followed,
+            Err(outcome) => return *outcome,
+        };
         let question = Aggregate {
+            filters: with_followed(arguments.filters.filters(), &followed),
+            groups: followed.groups(&arguments.groups),
+            measures: arguments.measures.clone(),
+            groups_max: GROUPS_MAX,
             cancelled: Some(&blocking.cancelled),
             progress: Some(&blocking.rows_scanned),
-            ..arguments.question()
         };
         let groups = match reader.aggregate(&question) {
             Ok(groups) => groups,
@@ -165,18 +250,21 @@ impl ProviderInner {
         add_notice(results::groups(collection, members, &selected), reader, collection, NOTICES_MEMBER).into()
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each argument is used once, by one caller")]
     pub(super) fn search_records(
         &self,
         tool: &Tool,
-        collection: &Collection,
-        reader: &dyn Reader,
+        index: usize,
         arguments: &SearchArguments<'_>,
         scope: &SearchScope<'_>,
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Outcome {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
         let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        let followed = match self.follow_links(index, arguments.filters.linked(), &[], blocking, platform) {
+            Ok(followed) => followed,
+            Err(outcome) => return *outcome,
+        };
         let order_bytes = arguments.order_bytes();
         let after = match self.open_cursor(tool, arguments.cursor.as_deref(), &order_bytes, platform) {
             Ok(after) => after,
@@ -185,7 +273,7 @@ impl ProviderInner {
         let search = Search {
             terms: arguments.terms(),
             columns: scope.fields,
-            filters: arguments.filters.filters(),
+            filters: with_followed(arguments.filters.filters(), &followed),
             after: after.as_ref(),
             // One more than the page holds, to know whether there is another page.
             rows_max: rows_max + 1,
@@ -254,6 +342,12 @@ impl ProviderInner {
 
 const NOT_A_CURSOR: &str =
     "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort";
+
+/// The own fields of each link.
+fn link_fields(collection: &Collection, links: &[usize]) -> Vec<Vec<usize>> {
+    let fields = |link: &usize| collection.links[*link].fields.iter().map(|(own, _)| *own).collect();
+    links.iter().map(fields).collect()
+}
 
 /// The result, with the reader's notice about the data if it has one.
 fn add_notice(result: ToolResult, reader: &dyn Reader, collection: &Collection, member: &str) -> ToolResult {

@@ -84,11 +84,10 @@ impl snapshot_reader::ReadableTable for CsvView {
             let field = fields.seek(filter.column.field_index);
             let text = field.text_with_scratch(&self.table.text, &mut scratch.text);
             match filter.column.format {
-                None => filter.matches(text),
-                Some(_) => {
-                    !filter.column.is_null(text)
-                        && filter.matches(&filter.column.canonical(Cow::Borrowed(text)))
+                Some(_) if !filter.column.is_null(text) => {
+                    filter.matches(&filter.column.canonical(Cow::Borrowed(text)))
                 }
+                _ => filter.matches(text),
             }
         })
     }

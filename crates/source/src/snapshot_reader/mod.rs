@@ -27,6 +27,8 @@ use crate::watch::{FileLoader, SnapshotObserver, WatchedFile};
 
 pub(crate) use order::{SortOrders, SortableColumn, SortableTable};
 
+/// So many keys are looked up one by one; for more, a scan is faster.
+const INDEXED_KEYS_MAX: usize = 2000;
 /// Rows with more values than this need a heap allocation.
 const VALUES_ON_STACK: usize = 32;
 
@@ -266,13 +268,29 @@ impl<C: TableLoader> SnapshotReader<C> {
     ) -> Result<Option<Total>, SourceError> {
         let view = self.current_view()?;
         let mut progress = ScanProgress::for_query(query);
-        let order = order::row_order(&*view, &query.sort, &mut progress)?;
+        let order = match self.rows_with_keys(&view, query) {
+            Some(rows) => order::key_order(&*view, rows),
+            None => order::row_order(&*view, &query.sort, &mut progress)?,
+        };
         let start = match query.after {
             Some(after) => order::rows_up_to(&*view, &order, &query.sort, after)?,
             None => 0,
         };
         let check = |row: u32| self.check_row(&view, row);
         scan::list_rows(&*view, query, &order, start, &mut progress, &check, row)
+    }
+
+    /// The rows that the key index finds for a set of keys; other filters may still leave some of them out. `None` if
+    /// the query is not about a few keys, or the index does not find all of them.
+    fn rows_with_keys(&self, view: &C::View, query: &Query<'_>) -> Option<Vec<u32>> {
+        let [key] = self.key[..] else { return None };
+        let is_by_key =
+            |filter: &&Filter<'_>| filter.column == key && filter.comparison == Comparison::OneOfKeys;
+        let keys = query.filters.iter().find(is_by_key)?.keys?;
+        let is_plain = query.sort.is_empty() && query.after.is_none() && self.index_is_exact;
+        let is_indexed = view.violations().duplicates.is_empty() && !view.columns()[key].is_mixed();
+        (is_plain && is_indexed && keys.len() <= INDEXED_KEYS_MAX)
+            .then(|| keys.values().filter_map(|key| view.find_by_index(&[key])).collect())
     }
 
     /// Fails if a value of the row does not fit the shape.

@@ -175,6 +175,13 @@ pub(super) fn row_order(
     build_order(table, by, progress)
 }
 
+/// Only these rows, in the order of the key.
+pub(super) fn key_order(table: &impl SortableTable, mut rows: Vec<u32>) -> RowOrder {
+    rows.sort_unstable_by(|a, b| compare_keys(table, *a, 0, |_, column| row_value(table, *b, column)));
+    rows.dedup();
+    RowOrder::Sorted(Arc::new(rows))
+}
+
 fn sort_key(table: &impl SortableTable, sort: &[Sort]) -> Option<SortKey> {
     match sort {
         [] if table.orders().key_columns.is_empty() => None,

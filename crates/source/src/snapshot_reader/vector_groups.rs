@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use contract::aggregate::{DecimalSum, FloatSum};
+use contract::aggregate::{Canonical, DecimalSum, FloatSum};
 use contract::source::{
     Aggregate, AggregateFunction, Comparison, Filter, GroupRow, Groups, Measure, SourceError,
 };
 use contract::{DataType, Value, ValueRef, order};
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 
 use super::ReadableTable;
 use super::column_vectors::{ColumnVector, NullMap, VectorKey, scaled_value};
@@ -44,8 +44,13 @@ pub(super) fn group_by_vectors<F: ReadableTable>(
     for group in &question.groups {
         let key = VectorKey::Codes { column: group.column, unit: group.unit };
         let Some(vector) = table.orders().vectors.get(table, key, progress)? else { return Ok(None) };
-        let ColumnVector::Codes { values, .. } = &*vector else { return Ok(None) };
-        slots = slots.saturating_mul(values.len().max(1));
+        let ColumnVector::Codes { values, codes } = &*vector else { return Ok(None) };
+        let kind = table.columns()[group.column].data_type();
+        let mapped = group.map.map(|map| Arc::new(map_codes(values, codes, |value| map.get(kind, value))));
+        let vector = mapped.unwrap_or(vector);
+        if let ColumnVector::Codes { values, .. } = &*vector {
+            slots = slots.saturating_mul(values.len().max(1));
+        }
         keys.push(vector);
     }
     if slots > SLOTS_MAX {
@@ -79,6 +84,26 @@ pub(super) fn group_by_vectors<F: ReadableTable>(
         start = end;
     }
     Ok(Some(groups.finish(&keys, question, measures)))
+}
+
+/// The same rows with codes for what `map` makes of their values. Several values may become one.
+fn map_codes<'m>(values: &[Value], codes: &[u32], map: impl Fn(ValueRef<'_>) -> &'m Value) -> ColumnVector {
+    let (mut new_codes, mut new_values) = (Vec::with_capacity(values.len()), Vec::<Value>::new());
+    let mut known: HashMap<Vec<u8>, u32, RandomState> = HashMap::default();
+    for value in values {
+        let mapped = map(value.as_value_ref());
+        let mut key = Vec::new();
+        Canonical::from(mapped).write_key(&mut key);
+        let code = *known.entry(key).or_insert_with(|| {
+            new_values.push(mapped.clone());
+            new_values.len() as u32 - 1
+        });
+        new_codes.push(code);
+    }
+    ColumnVector::Codes {
+        codes: codes.iter().map(|code| new_codes[*code as usize]).collect(),
+        values: new_values,
+    }
 }
 
 /// Which combination of codes is which group, in the order of their first rows.
@@ -173,7 +198,12 @@ fn row_test<F: ReadableTable>(
         Comparison::Equals | Comparison::NotEquals | Comparison::AtLeast | Comparison::AtMost => {
             filter.values().map(|value| number_range(filter.comparison, value, *scale)).collect()
         }
-        Comparison::Contains | Comparison::StartsWith | Comparison::IsNull | Comparison::IsNotNull => None,
+        Comparison::Contains
+        | Comparison::StartsWith
+        | Comparison::IsNull
+        | Comparison::IsNotNull
+        | Comparison::OneOfKeys
+        | Comparison::NoneOfKeys => None,
     };
     let is_negated = filter.comparison == Comparison::NotEquals;
     Ok(ranges.map(|ranges| RowTest::Ranges { vector, ranges, is_negated }))

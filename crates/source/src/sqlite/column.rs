@@ -260,6 +260,11 @@ impl Column {
             && (self.data_type == DataType::Boolean || may_hold_both)
     }
 
+    /// Whether SQL finds the rows with one of several values by comparing the column with each, and an index helps.
+    pub(super) fn has_plain_equality(&self) -> bool {
+        self.sort_key_for(Comparison::Equals).is_none() && !self.has_two_forms() && !self.mixed
+    }
+
     /// A filter's value as the column stores it.
     pub(super) fn filter_param<'a>(&self, comparison: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
         let value = self.filter_value(value);
@@ -356,7 +361,9 @@ impl Column {
 
     /// The same comparison as [`Self::filter_param`] in SQL, in Rust.
     pub(super) fn matches_filter(&self, value: ValueRef<'_>, filter: &Filter<'_>) -> bool {
-        filter.matches_with(value, |comparison, operand| self.matches_operand(value, comparison, operand))
+        filter.matches_with(self.data_type, value, |comparison, operand| {
+            self.matches_operand(value, comparison, operand)
+        })
     }
 
     fn matches_operand(&self, value: ValueRef<'_>, comparison: Comparison, bound: ValueRef<'_>) -> bool {
@@ -408,7 +415,9 @@ fn nearest_real(comparison: Comparison, text: &str) -> ValueRef<'_> {
             | Comparison::Contains
             | Comparison::StartsWith
             | Comparison::IsNull
-            | Comparison::IsNotNull,
+            | Comparison::IsNotNull
+            | Comparison::OneOfKeys
+            | Comparison::NoneOfKeys,
             _,
         ) => ValueRef::Null,
     }

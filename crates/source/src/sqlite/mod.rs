@@ -37,6 +37,7 @@ mod column;
 mod connection;
 mod copy;
 mod error;
+mod key_blob;
 mod lexer;
 mod read;
 mod reserved_names;

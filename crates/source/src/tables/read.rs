@@ -106,6 +106,7 @@ impl TableFilter<'_> {
             }
             Comparison::IsNull => own == ValueRef::Null,
             Comparison::IsNotNull => own != ValueRef::Null,
+            Comparison::OneOfKeys | Comparison::NoneOfKeys => self.filter.matches(self.column.data_type, own),
         }
     }
 }

@@ -155,11 +155,10 @@ impl Schema {
             }
         }
         match node.get("additionalProperties").map(|others| others.kind()) {
+            // Names that fit a pattern are arguments too; which ones, the server knows better.
+            _ if node.get("patternProperties").is_some() => self.additional = AdditionalProperties::Allowed,
             Some(NodeKind::False) => self.additional = AdditionalProperties::Forbidden,
             Some(_) => self.additional = AdditionalProperties::Allowed,
-            None if node.get("patternProperties").is_some() => {
-                self.additional = AdditionalProperties::Allowed
-            }
             None => {}
         }
     }
@@ -429,6 +428,10 @@ mod tests {
             (r#"{"additionalProperties":false}"#, AdditionalProperties::Forbidden),
             (r#"{"additionalProperties":{"type":"string"}}"#, AdditionalProperties::Allowed),
             (r#"{"patternProperties":{"^x-":{}}}"#, AdditionalProperties::Allowed),
+            (
+                r#"{"patternProperties":{"_min$":{}},"additionalProperties":false}"#,
+                AdditionalProperties::Allowed,
+            ),
         ] {
             let json = Json::parse(schema).expect("valid JSON");
             let doc = json.to_doc();

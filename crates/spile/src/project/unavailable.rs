@@ -1,7 +1,7 @@
 //! Sources that cannot be read or written: the rest of the project is served without them.
 
 use contract::diagnostic::{Diagnostic, FileLocation, Severity};
-use contract::manifest::{self, Manifest, Operation, ToolBody};
+use contract::manifest::{self, DeclaredLink, Manifest, Operation, ToolBody};
 use host::UnavailableSource;
 
 use super::sources::{LoadedSource, SourceSpec};
@@ -139,6 +139,11 @@ pub(super) fn remove_failed(manifest: &mut Manifest, failures: &[SourceFailure])
 
 fn remove_collection(manifest: &mut Manifest, collection: &str) {
     manifest.collections.retain(|one| one.name.value != collection);
+    let leads_there =
+        |link: &DeclaredLink| link.collection.as_ref().is_some_and(|target| target.value == collection);
+    for other in &mut manifest.collections {
+        other.related.retain(|link| !leads_there(link));
+    }
     manifest.tools.retain(|tool| match &tool.body {
         ToolBody::Uses(uses) => uses.value.collection != collection,
         ToolBody::Statement(_) => true,

@@ -134,6 +134,21 @@ fn every_command_does_what_it_says() {
     }
 }
 
+#[test]
+fn the_questions_of_the_sales_example_have_the_answers_on_its_page() {
+    let clone = tempfile::tempdir().expect("a folder");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sales");
+    copy(&example, &clone.path().join("examples/sales"));
+    let page = std::fs::read_to_string(example.join("README.md")).expect("a page");
+    let questions = console_commands(&page);
+    assert_eq!(questions.len(), 10);
+    for ReadmeCommand { command, expected_output } in &questions {
+        let done = shell(&format!("({command}) 2>&1"), clone.path()).output().expect("a shell");
+        let got = String::from_utf8_lossy(&done.stdout);
+        assert!(matches(expected_output, &got), "{command}\nexpected\n{expected_output}\ngot\n{got}");
+    }
+}
+
 /// Writes the files of a page (blocks with a language and a path), runs its commands in order, and compares what they
 /// print. Returns the number of commands.
 pub(crate) fn run_guide(document: &str) -> usize {

@@ -220,8 +220,7 @@ proptest! {
         let filters = filters.iter().map(|(column, comparison, value)| Filter {
             column: *column,
             comparison: [Comparison::Equals, Comparison::AtLeast, Comparison::AtMost][usize::from(*comparison) * usize::from(data_type.has_range())],
-            value: value.as_value_ref(),
-            more: &[],
+            ..Filter::new(*column, Comparison::Equals, value.as_value_ref())
         });
         let mut query = Query {
             filters: filters.collect(),

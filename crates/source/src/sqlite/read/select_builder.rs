@@ -1,11 +1,14 @@
 //! Builds the SQL for each shape of query, once. Names come from the schema, values are bound.
 
+use std::collections::HashMap;
+
 use contract::source::{Comparison, Filter, Query, Sort};
 use contract::{Value, ValueRef};
 use rusqlite::{Connection, Result, Statement};
 
 use crate::sqlite::column::{Column, SqlParam};
-use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, STARTS_WITH_FUNCTION};
+use crate::sqlite::key_blob;
+use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, IN_KEYS_FUNCTION, STARTS_WITH_FUNCTION};
 use crate::sqlite::sort_key::SortKeyKind;
 
 /// A query without its values.
@@ -24,9 +27,17 @@ pub(crate) struct FilterShape {
     pub(crate) operand_count: usize,
 }
 
+/// So many keys are listed in a statement; for more, a function looks values up.
+const LISTED_KEYS_MAX: usize = 1024;
+
 impl FilterShape {
     pub(crate) fn new(filter: &Filter<'_>) -> Self {
-        Self { column: filter.column, comparison: filter.comparison, operand_count: 1 + filter.more.len() }
+        let operand_count = match filter.keys {
+            None => 1 + filter.more.len(),
+            // Few different statements for many sets.
+            Some(keys) => keys.len().max(1).next_power_of_two(),
+        };
+        Self { column: filter.column, comparison: filter.comparison, operand_count }
     }
 
     pub(crate) fn equals(column: usize) -> Self {
@@ -76,6 +87,10 @@ enum ParamSource {
     FilterRangeEnd(usize, usize),
     /// The operand of a comparison of texts.
     FilterText(usize),
+    /// A key of a filter's set, by the index of both. After the last one it is repeated.
+    FilterKey(usize, usize),
+    /// All keys of a filter's set.
+    FilterKeys(usize),
     SortValue(usize),
     KeyPart(usize),
     Limit,
@@ -304,7 +319,35 @@ impl SqlWriter<'_> {
                 let is_null = filter.comparison == Comparison::IsNull;
                 self.sql.push_str(if is_null { " IS NULL" } else { " IS NOT NULL" });
             }
+            Comparison::OneOfKeys => self.one_of_keys(index, filter),
+            Comparison::NoneOfKeys => {
+                self.sql.push('(');
+                self.one_of_keys(index, filter);
+                self.sql.push_str(") IS NOT TRUE");
+            }
         }
+    }
+
+    /// `… IN (?, ?)`, which an index can serve; or a function call for many keys, and for columns that hold a value in
+    /// several forms.
+    fn one_of_keys(&mut self, index: usize, filter: &FilterShape) {
+        let column = &self.builder.columns[filter.column];
+        if filter.operand_count > LISTED_KEYS_MAX || !column.has_plain_equality() {
+            self.sql.push_str(&format!("{IN_KEYS_FUNCTION}(?, "));
+            self.params.push(ParamSource::FilterKeys(index));
+            self.value_expression(filter.column);
+            return self.sql.push(')');
+        }
+        let list = format!(" IN ({})", vec!["?"; filter.operand_count].join(", "));
+        let operands = (0..filter.operand_count).map(|operand| ParamSource::FilterKey(index, operand));
+        if let Some(collation) = column.index_collation {
+            self.sql.push_str(&format!("{} COLLATE {collation}{list} AND ", column.quoted_name));
+            self.params.extend(operands.clone());
+        }
+        self.sql.push_str(&column.filter_expression(Comparison::Equals));
+        self.push_null_text(filter.column);
+        self.sql.push_str(&list);
+        self.params.extend(operands);
     }
 
     /// `(… = ? OR … = ?)`; SQLite looks such values up in an index, one after the other.
@@ -344,7 +387,9 @@ impl SqlWriter<'_> {
             | Comparison::Contains
             | Comparison::StartsWith
             | Comparison::IsNull
-            | Comparison::IsNotNull => (" = ?", &[value]),
+            | Comparison::IsNotNull
+            | Comparison::OneOfKeys
+            | Comparison::NoneOfKeys => (" = ?", &[value]),
         };
         self.sql.push_str(text);
         self.params.extend_from_slice(sources);
@@ -466,6 +511,7 @@ impl SqlTemplate {
             };
             (&columns[filter.column], comparison, value)
         };
+        let mut keys_of: HashMap<usize, Vec<ValueRef<'_>>> = HashMap::new();
         let key_part = |index: usize| values.key.get(index).map_or(ValueRef::Null, Value::as_value_ref);
         for (index, bind) in self.params.iter().enumerate() {
             let param = match *bind {
@@ -486,6 +532,21 @@ impl SqlTemplate {
                 ParamSource::FilterRangeEnd(index, operand) => {
                     let (column, comparison, value) = filter(index, operand);
                     column.range_end_param(comparison, value)
+                }
+                ParamSource::FilterKey(index, operand) => {
+                    let filter = &values.filters[index];
+                    let keys = keys_of
+                        .entry(index)
+                        .or_insert_with(|| filter.keys.map_or_else(Vec::new, |keys| keys.values().collect()));
+                    let value = keys.get(operand).or(keys.last()).copied().unwrap_or(ValueRef::Null);
+                    columns[filter.column].filter_param(Comparison::Equals, value)
+                }
+                ParamSource::FilterKeys(index) => {
+                    let filter = &values.filters[index];
+                    let keys = filter.keys.map_or_else(Vec::new, |keys| {
+                        key_blob::encode(columns[filter.column].data_type, keys)
+                    });
+                    SqlParam::SortKey(keys)
                 }
                 ParamSource::SortValue(at) => {
                     let value = values.sort_values.get(at).map_or(ValueRef::Null, Value::as_value_ref);

@@ -2,6 +2,7 @@
 //!
 //! All names in our SQL come from here, quoted; none comes from a caller.
 
+pub(crate) mod foreign_keys;
 pub(crate) mod fts;
 pub(crate) mod profile;
 mod view_expansion;
@@ -13,6 +14,7 @@ use rusqlite::{Connection, Result, Row};
 
 use crate::sqlite::lexer;
 use crate::sqlite::reserved_names;
+use foreign_keys::DeclaredReference;
 use fts::FtsIndex;
 
 /// One table or view, as declared.
@@ -28,6 +30,7 @@ pub(crate) struct Table {
     pub(crate) kind: TableKind,
     /// The full-text index of its rows.
     pub(crate) fts_index: Option<FtsIndex>,
+    references: Vec<DeclaredReference>,
 }
 
 /// What kind of table it is to SQLite.
@@ -417,6 +420,10 @@ fn read_table(connection: &Connection, entry: &SchemaEntry, kind: TableKind) -> 
         }
     };
     let name = entry.name.clone();
+    let references = match kind {
+        TableKind::Ordinary => foreign_keys::read(connection, &name, &columns)?,
+        TableKind::View | TableKind::Virtual => Vec::new(),
+    };
     Ok(Table {
         name,
         columns,
@@ -426,6 +433,7 @@ fn read_table(connection: &Connection, entry: &SchemaEntry, kind: TableKind) -> 
         locator,
         kind,
         fts_index: None,
+        references,
     })
 }
 

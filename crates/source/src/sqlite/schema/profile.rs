@@ -21,7 +21,7 @@ use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::{DbError, TOO_BIG, file_name_of};
 use crate::sqlite::read::table_scan::{ScanControl, ScanCoverage, ScanStep, TableScan};
 use crate::sqlite::schema::{
-    self, Affinity, ColumnDef, GENERATED, Schema, Table, TableKind, quote_identifier,
+    self, Affinity, ColumnDef, GENERATED, Schema, Table, TableKind, foreign_keys, quote_identifier,
 };
 
 /// How many hashes may be kept to detect a key: about 16 bytes each.
@@ -47,6 +47,7 @@ pub(crate) fn collect_facts(
                 let reason = table_read_only_reason(table).or_else(|| file_reason.clone());
                 table_facts.write_support = WriteSupport::transactional_unless(reason);
                 table_facts.search = search_facts(table);
+                table_facts.foreign_keys = foreign_keys::resolve(table, tables);
                 facts.tables.push(table_facts);
             }
             // A view may call a function that is not allowed, or use a table that no longer exists.

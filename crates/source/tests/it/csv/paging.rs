@@ -417,3 +417,27 @@ fn a_selective_filter_finds_all_rows_in_order() {
     let none = Query { filters: vec![sieve(2, "y")], ..query_all() };
     assert_eq!(list(reader.as_ref(), &none).unwrap(), (Vec::new(), Some(0)));
 }
+
+#[test]
+fn rows_without_a_value_pass_in_a_column_with_a_format() {
+    let disk = TestFile::new("prices.csv", "id;price\n1;1.234,50\n2;\n3;17,00\n4;9,90\n");
+    let csv = disk.csv();
+    let (reader, price) = (reader(&csv), ValueRef::Text("17.00"));
+    for (comparison, value, expected) in [
+        (Comparison::IsNull, ValueRef::Null, &["2"][..]),
+        (Comparison::IsNotNull, ValueRef::Null, &["1", "3", "4"]),
+        (Comparison::Equals, price, &["3"]),
+        (Comparison::NotEquals, price, &["1", "2", "4"]),
+    ] {
+        let filters = vec![Filter::new(1, comparison, value)];
+        let mut ids = Vec::new();
+        let listed = reader.list(&Query { filters, rows_max: 10, ..Query::default() }, &mut |cells, _| {
+            if let ValueRef::Text(id) = cells[0] {
+                ids.push(id.to_owned());
+            }
+            RowFlow::Continue
+        });
+        listed.unwrap();
+        assert_eq!(ids, expected, "{comparison:?}");
+    }
+}

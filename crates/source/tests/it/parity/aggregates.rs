@@ -7,7 +7,8 @@ use contract::bind::BoundValue;
 use contract::manifest::WorkbookFormat;
 use contract::source::{
     Aggregate, AggregateFunction, AggregateSort, Comparison, DateUnit, Filter, GROUPS_MAX, GroupColumn,
-    GroupRow, Measure, Query, Reader, RowFlow, Sort, SortTarget, Source, SourceError, TableShape,
+    GroupRow, KeySet, Measure, Query, Reader, RowFlow, Sort, SortTarget, Source, SourceError, TableShape,
+    are_linkable,
 };
 use contract::{DataType, Value, ValueRef, order};
 use proptest::prelude::*;
@@ -177,7 +178,7 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
         ["2025-01-28", "2026-02-27", "2026-01-27T12:30:00"].map(text).to_vec(),
     ];
     let parts = ["o", "köl", "am", "X", "bonn"];
-    let one = (0..6_usize, 0..8_u8, prop::collection::vec(0..16_usize, 1..4)).prop_map(
+    let one = (0..6_usize, 0..10_u8, prop::collection::vec(0..16_usize, 1..4)).prop_map(
         move |(column, comparison, picked)| {
             let comparison = match comparison {
                 0 => Comparison::Equals,
@@ -188,6 +189,8 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
                 5 if column == 1 => Comparison::StartsWith,
                 6 => Comparison::IsNull,
                 7 => Comparison::IsNotNull,
+                8 if are_linkable(KINDS[column], KINDS[column]) => Comparison::OneOfKeys,
+                9 if are_linkable(KINDS[column], KINDS[column]) => Comparison::NoneOfKeys,
                 _ => Comparison::Equals,
             };
             let values = match comparison {
@@ -198,7 +201,10 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
                     vec![operands[column][picked[0] % operands[column].len()].clone()]
                 }
                 Comparison::IsNull | Comparison::IsNotNull => vec![Value::Null],
-                Comparison::Equals | Comparison::NotEquals => {
+                Comparison::Equals
+                | Comparison::NotEquals
+                | Comparison::OneOfKeys
+                | Comparison::NoneOfKeys => {
                     picked.iter().map(|at| operands[column][at % operands[column].len()].clone()).collect()
                 }
             };
@@ -233,8 +239,8 @@ fn passes(row: &[Option<String>; 6], conditions: &[Condition]) -> bool {
             value.is_some_and(|value| condition.values.iter().any(|one| test(compare(value, &operand(one)))))
         };
         match condition.comparison {
-            Comparison::Equals => any(&|order| order.is_eq()),
-            Comparison::NotEquals => !any(&|order| order.is_eq()),
+            Comparison::Equals | Comparison::OneOfKeys => any(&|order| order.is_eq()),
+            Comparison::NotEquals | Comparison::NoneOfKeys => !any(&|order| order.is_eq()),
             Comparison::AtLeast => any(&|order| order.is_ge()),
             Comparison::AtMost => any(&|order| order.is_le()),
             Comparison::Contains => {
@@ -265,14 +271,14 @@ fn unscaled(n: i128, places: usize) -> String {
     if n < 0 { format!("-{text}") } else { text.to_owned() }
 }
 
-fn groups() -> impl Strategy<Value = Vec<GroupColumn>> {
+fn groups() -> impl Strategy<Value = Vec<GroupColumn<'static>>> {
     let one = (1..6_usize, 0..5_usize).prop_map(|(column, unit)| {
         let unit = match KINDS[column] {
             DataType::Date if unit == 0 => None,
             DataType::Date | DataType::LocalTimestamp => Some(DateUnit::ALL[unit]),
             _ => None,
         };
-        GroupColumn { column, unit }
+        GroupColumn { unit, ..GroupColumn::new(column) }
     });
     prop::collection::vec(one, 0..4).prop_map(|mut groups| {
         let mut seen = Vec::new();
@@ -299,7 +305,7 @@ fn measures() -> impl Strategy<Value = Vec<Measure>> {
     prop::collection::vec(one, 1..4)
 }
 
-fn group_text(text: Option<&str>, group: GroupColumn) -> Value {
+fn group_text(text: Option<&str>, group: GroupColumn<'_>) -> Value {
     let Some(text) = text else { return Value::Null };
     Value::Text(match group.unit {
         None => match KINDS[group.column] {
@@ -342,7 +348,7 @@ fn measure(rows: &[&[Option<String>; 6]], measure: Measure) -> Value {
     let Measure::Of { function, column } = measure else { return Value::Integer(rows.len() as i64) };
     let texts: Vec<&str> = rows.iter().filter_map(|row| row[column].as_deref()).collect();
     let kind = KINDS[column];
-    let value = |text: &str| group_text(Some(text), GroupColumn { column, unit: None });
+    let value = |text: &str| group_text(Some(text), GroupColumn::new(column));
     match function {
         AggregateFunction::Distinct => {
             let different: BTreeSet<String> = texts.iter().map(|text| format!("{:?}", value(text))).collect();
@@ -433,14 +439,22 @@ proptest! {
         for (conditions, groups, measures) in &questions {
             let more: Vec<Vec<BoundValue<'_>>> =
                 conditions.iter().map(|one| one.values[1..].iter().map(BoundValue::from).collect()).collect();
+            let key_set = |one: &Condition| {
+                let mut keys = KeySet::default();
+                one.values.iter().for_each(|value| keys.insert(KINDS[one.column], value.as_value_ref()));
+                keys
+            };
+            let keys: Vec<KeySet> = conditions.iter().map(key_set).collect();
             let filters: Vec<Filter<'_>> = conditions
                 .iter()
                 .zip(&more)
-                .map(|(one, more)| Filter {
-                    column: one.column,
-                    comparison: one.comparison,
-                    value: one.values[0].as_value_ref(),
-                    more,
+                .zip(&keys)
+                .map(|((one, more), keys)| match one.comparison {
+                    Comparison::OneOfKeys => Filter::one_of(one.column, keys),
+                    Comparison::NoneOfKeys => Filter::none_of(one.column, keys),
+                    comparison => {
+                        Filter { more, ..Filter::new(one.column, comparison, one.values[0].as_value_ref()) }
+                    }
                 })
                 .collect();
             let passing: Vec<&[Option<String>; 6]> =
@@ -534,7 +548,7 @@ fn question_defaults() -> Aggregate<'static> {
 fn too_many_groups_and_texts_in_a_sum_are_errors() {
     let row = |city: &str| (Some(city.to_owned()), None, None, None, None);
     for Fixture { name, reader, .. } in fixtures(&[row("a"), row("b"), row("c")]) {
-        let by_city = vec![GroupColumn { column: 1, unit: None }];
+        let by_city = vec![GroupColumn::new(1)];
         let question = Aggregate {
             groups: by_city,
             measures: vec![Measure::Count],

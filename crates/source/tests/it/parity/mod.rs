@@ -11,6 +11,7 @@ mod data;
 mod differences;
 mod fixtures;
 mod large_table;
+mod linked;
 mod queries;
 mod searches;
 

@@ -1,0 +1,140 @@
+//! Rows by a set of keys, and groups by what a map has for a value: the questions that follow links.
+
+use std::collections::BTreeMap;
+
+use contract::source::{Aggregate, Filter, GroupColumn, GroupRow, KeyMap, KeySet, Measure, Query, Sort};
+use contract::{DataType, Value, ValueRef};
+
+use super::data::{COLUMNS, ROWS, shape};
+use super::{fixtures, pages};
+
+/// Values of columns that rows can be linked by, and values that no row has.
+const SETS: [(usize, &[&str]); 8] = [
+    (0, &["7", "100", "-20", "4711"]),
+    (0, &["9007199254740991", "-9007199254740991"]),
+    (0, &[]),
+    (1, &["red", "Z"]),
+    (1, &["Red ", ""]),
+    (3, &["2026-02-28", "1999-01-01"]),
+    (7, &["9007199254740993", "-9223372036854775808", "8"]),
+    (8, &["007", "", "Gr\u{f6}\u{df}e", "100%_'; --"]),
+];
+
+fn key_set(column: usize, values: &[&str]) -> KeySet {
+    let mut keys = KeySet::default();
+    for value in values {
+        match COLUMNS[column].kind {
+            DataType::Integer | DataType::Int64 => {
+                keys.insert(DataType::Int64, ValueRef::Integer(value.parse().unwrap()));
+            }
+            kind => keys.insert(kind, ValueRef::Text(value)),
+        }
+    }
+    keys
+}
+
+/// The ids of all rows that pass, page by page.
+fn ids(made: &super::TestSource, is_keyed: bool, filters: Vec<Filter<'_>>, sort: &[Sort]) -> Vec<String> {
+    let shape = shape(is_keyed);
+    let reader = made.source.reader(&shape).unwrap();
+    let query = Query { filters, sort: sort.to_vec(), rows_max: 3, ..Query::default() };
+    let (rows, totals) = pages(reader.as_ref(), &shape, &query);
+    assert!(totals.iter().all(|total| *total == rows.len() as u64), "{} {totals:?}", made.name);
+    let id = |row: &String| row[..row.find(',').unwrap()].trim_start_matches("{\"id\":").to_owned();
+    rows.iter().map(id).collect()
+}
+
+fn sorted(mut ids: Vec<String>) -> Vec<String> {
+    ids.sort();
+    ids
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_rows_by_a_set_of_keys() {
+    for made in fixtures::all() {
+        for (column, values) in SETS {
+            // Beyond some size, a database looks keys up in another way.
+            for padding in [0, 3000] {
+                let mut keys = key_set(column, values);
+                for number in 0..padding {
+                    match COLUMNS[column].kind {
+                        DataType::Integer | DataType::Int64 => {
+                            keys.insert(DataType::Int64, ValueRef::Integer(1_000_000 + number));
+                        }
+                        kind => keys.insert(kind, ValueRef::Text(&format!("no row has this {number}"))),
+                    }
+                }
+                let is_in =
+                    |row: &&[Option<&str>; 9]| row[column].is_some_and(|value| values.contains(&value));
+                let id = |row: &[Option<&str>; 9]| row[0].unwrap().to_owned();
+                let inside = sorted(ROWS.iter().filter(is_in).map(id).collect());
+                let outside = sorted(ROWS.iter().filter(|row| !is_in(row)).map(id).collect());
+                for is_keyed in [true, false] {
+                    for sort in [vec![], vec![Sort { column: 1, descending: true }]] {
+                        let name = format!("{} {column} {values:?} {padding} {is_keyed} {sort:?}", made.name);
+                        let found = ids(&made, is_keyed, vec![Filter::one_of(column, &keys)], &sort);
+                        assert_eq!(sorted(found), inside, "{name}");
+                        let found = ids(&made, is_keyed, vec![Filter::none_of(column, &keys)], &sort);
+                        assert_eq!(sorted(found), outside, "none of: {name}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_found_by_their_keys_are_in_the_order_of_the_key() {
+    let keys = key_set(0, &["100", "7", "-20", "22", "12"]);
+    for made in fixtures::all() {
+        let found = ids(&made, true, vec![Filter::one_of(0, &keys)], &[]);
+        assert_eq!(found, ["-20", "7", "12", "22", "100"], "{}", made.name);
+        let red = Filter::new(1, contract::source::Comparison::Equals, ValueRef::Text("red"));
+        let found = ids(&made, true, vec![red, Filter::one_of(0, &keys)], &[]);
+        assert_eq!(found, ["7", "100"], "{}: other filters still apply", made.name);
+    }
+}
+
+#[test]
+fn every_kind_of_file_groups_by_a_map_in_the_same_way() {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let mut colours = KeyMap::default();
+    for (team, kind) in [("red", "warm"), ("Red", "warm"), ("blue", "cold"), ("green", "cold"), ("x", "none")]
+    {
+        colours.insert(text(team), text(kind)).unwrap();
+    }
+    colours.insert(text("y"), Value::Null).unwrap();
+    let kind_of = |team: &str| match team {
+        "red" | "Red" => Some("warm"),
+        "blue" | "green" => Some("cold"),
+        "x" => Some("none"),
+        _ => None,
+    };
+    let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+    for row in &ROWS {
+        *expected.entry(format!("{:?}", kind_of(row[1].unwrap()))).or_default() += 1;
+    }
+    for made in fixtures::all() {
+        for is_keyed in [true, false] {
+            let reader = made.source.reader(&shape(is_keyed)).unwrap();
+            let question = Aggregate {
+                groups: vec![GroupColumn { map: Some(&colours), ..GroupColumn::new(1) }],
+                measures: vec![Measure::Count],
+                groups_max: 100,
+                ..Aggregate::default()
+            };
+            let groups = reader.aggregate(&question).unwrap();
+            let found: BTreeMap<String, i64> = groups
+                .rows
+                .iter()
+                .map(|GroupRow(values)| match &values[..] {
+                    [Value::Text(kind), Value::Integer(count)] => (format!("{:?}", Some(kind)), *count),
+                    [Value::Null, Value::Integer(count)] => ("None".to_owned(), *count),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(found, expected, "{}", made.name);
+            assert_eq!(groups.rows.len(), expected.len(), "{}: each group once", made.name);
+        }
+    }
+}
