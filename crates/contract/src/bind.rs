@@ -17,7 +17,7 @@ use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 use crate::contract::{Collection, Statement, VERSION_FIELD, Versioning};
 use crate::data_type::DataType;
 use crate::field::Field;
-use crate::humanize::join_truncated;
+use crate::humanize::{join_truncated, pluralize};
 use crate::infer::{self, SAFE_INTEGER_MAX};
 use crate::nearest::nearest;
 use crate::order;
@@ -455,7 +455,17 @@ fn parse_sort(collection: &Collection, sorts: &[usize], node: Node<'_>) -> Resul
             Some(name) => (name, true),
             None => (&*by, false),
         };
-        let Some(column) = field_index(collection, name).filter(|column| sorts.contains(column)) else {
+        let found = field_index(collection, name);
+        let Some(column) = found.filter(|column| sorts.contains(column)) else {
+            if found.is_some() {
+                let names: Vec<&str> = sorts.iter().map(|at| &*collection.fields[*at].name).collect();
+                let message = format!(
+                    "`{name}` cannot be sorted by; the {} that can are {}",
+                    pluralize(names.len() as u64, "column"),
+                    join_truncated(&names, filters::SHOWN_MAX)
+                );
+                return Err(invalid_argument("sort", ArgumentErrorKind::NotAllowed, message));
+            }
             return Err(unknown_field("sort", name, sorts.iter().map(|at| &*collection.fields[*at].name)));
         };
         if parsed.iter().all(|sort| sort.column != column) {

@@ -56,5 +56,6 @@ pub use data_type::DataType;
 pub use header_params::{HeaderParam, header_params};
 pub use nearest::nearest;
 pub use text_template::{TemplateError, TextTemplate};
+pub use toml_text::toml_key;
 pub use validate::{CompiledSchema, SchemaError};
 pub use value::{Value, ValueRef};

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use json::Decimal;
 use spile_core::calendar::Temporal;
 
 use crate::data_type::DataType;
@@ -16,8 +17,10 @@ pub fn compare(kind: DataType, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     }
     match (a, b) {
         (ValueRef::Text(a), ValueRef::Text(b)) => compare_texts(kind, a, b),
-        (ValueRef::Text(text), other) if is_number(kind) => compare_text_with_number(text, other),
-        (other, ValueRef::Text(text)) if is_number(kind) => compare_text_with_number(text, other).reverse(),
+        (ValueRef::Text(text), other) if is_number(kind) => compare_text_with_number(kind, text, other),
+        (other, ValueRef::Text(text)) if is_number(kind) => {
+            compare_text_with_number(kind, text, other).reverse()
+        }
         (a, b) => a.sql_cmp(b),
     }
 }
@@ -122,12 +125,12 @@ fn is_number(kind: DataType) -> bool {
     matches!(kind, DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number)
 }
 
-fn compare_text_with_number(text: &str, other: ValueRef<'_>) -> Ordering {
+fn compare_text_with_number(kind: DataType, text: &str, other: ValueRef<'_>) -> Ordering {
     match other {
-        ValueRef::Integer(n) => compare_decimals(text, &n.to_string()),
+        ValueRef::Integer(n) => compare_numbers(kind, text, &n.to_string()),
         // By its shortest digits, so that texts, integers and reals have one order.
-        ValueRef::Real(n) if n.is_finite() => compare_decimals(text, &n.to_string()),
-        ValueRef::Real(n) if n < 0.0 || decimal_parts(text).is_none() => Ordering::Greater,
+        ValueRef::Real(n) if n.is_finite() => compare_numbers(kind, text, &n.to_string()),
+        ValueRef::Real(n) if n < 0.0 || !is_number_text(kind, text) => Ordering::Greater,
         ValueRef::Real(_) => Ordering::Less,
         other => ValueRef::Text(text).sql_cmp(other),
     }
@@ -135,7 +138,9 @@ fn compare_text_with_number(text: &str, other: ValueRef<'_>) -> Ordering {
 
 fn compare_texts(kind: DataType, a: &str, b: &str) -> Ordering {
     match kind {
-        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => compare_decimals(a, b),
+        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
+            compare_numbers(kind, a, b)
+        }
         DataType::Timestamp | DataType::LocalTimestamp => {
             match (timestamp_sort_key(a), timestamp_sort_key(b)) {
                 // Equal timestamps may have different spellings; the order must be total.
@@ -156,9 +161,11 @@ pub struct SortRank(u64, u64);
 impl SortRank {
     pub fn new(kind: DataType, text: &str) -> Self {
         match kind {
-            DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
-                Self::of_decimal(text)
-            }
+            DataType::Integer | DataType::Int64 | DataType::Decimal => Self::of_decimal(text),
+            DataType::Number => match decimal_parts(text) {
+                Some(_) => Self::of_decimal(text),
+                None => Self::of_number(text),
+            },
             DataType::Timestamp | DataType::LocalTimestamp => timestamp_sort_key(text)
                 .map_or(Self::LAST, |(seconds, nanos)| {
                     Self(seconds.cast_unsigned() ^ 1 << 63, u64::from(nanos) << 1 | 1)
@@ -209,6 +216,21 @@ impl SortRank {
         Self::split(if negative { (1 << 127) - size } else { (1 << 127) + size })
     }
 
+    /// Like [`Self::of_decimal`], for a number with an exponent.
+    fn of_number(text: &str) -> Self {
+        const DIGITS: i64 = 18;
+        let Some(number) = Decimal::parse_lenient(text) else { return Self::LAST };
+        let digits = |powers: std::ops::Range<i64>| {
+            powers.rev().fold(0, |n, power| n * 10 + u128::from(number.digit_at(power)))
+        };
+        let size = match number.powers() {
+            None => 0,
+            Some((first, _)) if first >= DIGITS => 10_u128.pow(DIGITS as u32) << 64 | 1,
+            Some((_, last)) => digits(0..DIGITS) << 64 | digits(-DIGITS..0) << 1 | u128::from(last < -DIGITS),
+        };
+        Self::split(if number.is_negative() { (1 << 127) - size } else { (1 << 127) + size })
+    }
+
     fn split(whole: u128) -> Self {
         Self((whole >> 64) as u64, whole as u64)
     }
@@ -229,15 +251,24 @@ pub fn decimal_parts(text: &str) -> Option<(bool, &str, &str)> {
     Some((negative, whole.trim_start_matches('0'), fraction.trim_end_matches('0')))
 }
 
-/// Compares decimals of any length exactly.
-fn compare_decimals(a: &str, b: &str) -> Ordering {
-    let (Some(x), Some(y)) = (decimal_parts(a), decimal_parts(b)) else {
-        return match (decimal_parts(a).is_some(), decimal_parts(b).is_some()) {
-            (true, false) => Ordering::Less,
-            (false, true) => Ordering::Greater,
-            _ => a.cmp(b),
-        };
-    };
+fn is_number_text(kind: DataType, text: &str) -> bool {
+    decimal_parts(text).is_some() || (kind == DataType::Number && Decimal::parse_lenient(text).is_some())
+}
+
+/// Compares numbers of any length exactly. Only [`DataType::Number`] has exponents.
+fn compare_numbers(kind: DataType, a: &str, b: &str) -> Ordering {
+    if let (Some(x), Some(y)) = (decimal_parts(a), decimal_parts(b)) {
+        return compare_decimals(x, y);
+    }
+    match (is_number_text(kind, a), is_number_text(kind, b)) {
+        (true, true) => Decimal::parse_lenient(a).cmp(&Decimal::parse_lenient(b)),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        (false, false) => a.cmp(b),
+    }
+}
+
+fn compare_decimals(x: (bool, &str, &str), y: (bool, &str, &str)) -> Ordering {
     let is_zero = |(_, whole, fraction): (bool, &str, &str)| whole.is_empty() && fraction.is_empty();
     let (x_negative, y_negative) = (x.0 && !is_zero(x), y.0 && !is_zero(y));
     let size = x.1.len().cmp(&y.1.len()).then_with(|| x.1.cmp(y.1)).then_with(|| x.2.cmp(y.2));
@@ -310,6 +341,21 @@ mod tests {
             "0.1234567890123456789",
             "0.12345678901234567890",
             "-0.1234567890123456789",
+            "1e-7",
+            "2E-3",
+            "0.002",
+            "1.42e-07",
+            "-3e-08",
+            "-1.5E+3",
+            "1e17",
+            "1e18",
+            "1e19",
+            "-1e300",
+            "1e-18",
+            "1.5e-18",
+            "1e-19",
+            "1e-300",
+            "0e5",
         ];
         let texts = [
             "",
@@ -385,7 +431,13 @@ mod tests {
             (DataType::Timestamp, text("soon"), AtMost, text("2026-01-01T00:00:00Z"), false),
             (DataType::Decimal, ValueRef::Real(19.99), Equals, text("19.990"), true),
             (DataType::Decimal, ValueRef::Real(19.99), Equals, text("19.9900000000000000001"), false),
-            (DataType::Number, text("1e1"), AtMost, ValueRef::Real(1e300), false),
+            (DataType::Number, text("1e1"), AtMost, ValueRef::Real(1e300), true),
+            (DataType::Number, text("2E-3"), Equals, ValueRef::Real(0.002), true),
+            (DataType::Number, text("1e3"), Equals, ValueRef::Integer(1000), true),
+            (DataType::Number, text("1.42e-07"), AtMost, ValueRef::Real(0.00001), true),
+            (DataType::Number, text("1.42e-07"), AtLeast, ValueRef::Real(0.5), false),
+            (DataType::Number, text("1e5"), AtMost, ValueRef::Real(f64::INFINITY), true),
+            (DataType::Decimal, text("1e1"), AtMost, text("20"), false),
             (DataType::Number, text("5"), AtMost, ValueRef::Real(f64::INFINITY), true),
             (DataType::Text, ValueRef::Null, Equals, ValueRef::Null, false),
             (DataType::Integer, ValueRef::Null, AtMost, ValueRef::Integer(1), false),

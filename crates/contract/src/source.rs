@@ -163,6 +163,10 @@ pub enum LayoutNoteKind {
     LeftOut,
     /// The rows are read, and perhaps should not be.
     Doubt,
+    /// A row is taken for column names, and perhaps is data.
+    DoubtfulHeader,
+    /// Two-digit years are read as years in the future, and perhaps are in the past.
+    DoubtfulYears,
 }
 
 /// How to read one table of a file, where its author knows more than the file tells.
@@ -287,6 +291,8 @@ pub enum NearMissType {
     /// Every value is a whole number.
     Integer,
     Date,
+    /// `9:05`, `1:00 PM`, `120:45:00`: they sort as text in another order than as times.
+    Time,
 }
 
 /// The types that every value of a column fits, starting with all types.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// A TOML key. Variables are not replaced in keys.
-pub(crate) fn toml_key(name: &str) -> String {
+pub fn toml_key(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { toml_quote(name) }
 }

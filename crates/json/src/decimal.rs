@@ -41,6 +41,22 @@ impl<'a> Decimal<'a> {
         Some(Self::normalize(negative, whole, fraction, exponent))
     }
 
+    /// Reads any digits with a point and an exponent, such as `007`, `1.` and `.5e3`; `None` for everything else.
+    pub fn parse_lenient(text: &'a str) -> Option<Self> {
+        let (negative, rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
+            None => (rest, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let is_digits = |part: &str| part.bytes().all(|c| c.is_ascii_digit());
+        let is_number = whole.len() + fraction.len() > 0 && is_digits(whole) && is_digits(fraction);
+        is_number.then(|| Self::normalize(negative, whole.as_bytes(), fraction.as_bytes(), exponent))
+    }
+
     fn normalize(negative: bool, whole: &'a [u8], fraction: &'a [u8], exponent: i64) -> Self {
         let is_zero = |digit: &&u8| **digit == b'0';
         let leading = whole.iter().take_while(is_zero).count();
@@ -69,6 +85,18 @@ impl<'a> Decimal<'a> {
 
     fn digit_count(&self) -> i64 {
         (self.whole.len() + self.fraction.len()) as i64
+    }
+
+    /// The power of ten of the first significant digit, and of the last. Zero has none.
+    pub fn powers(&self) -> Option<(i64, i64)> {
+        (!self.is_zero()).then(|| (self.point - 1, self.point - self.digit_count()))
+    }
+
+    /// The digit that counts so many times ten to this power.
+    pub fn digit_at(&self, power: i64) -> u8 {
+        let at = usize::try_from(self.point - 1 - power).ok();
+        at.and_then(|at| self.whole.get(at).or_else(|| self.fraction.get(at - self.whole.len())))
+            .map_or(0, |digit| digit - b'0')
     }
 
     pub fn is_zero(&self) -> bool {
@@ -304,6 +332,34 @@ mod tests {
             ["1e400", "-1e400", "1e-400", "9007199254740993", "0.12345678901234567890", "1.5e99999999999"]
         {
             assert_eq!(exact_f64(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_digit_is_found_by_its_power_of_ten() {
+        for (text, powers, digits) in [
+            ("0", None, [0, 0, 0]),
+            ("120.5", Some((2, -1)), [2, 0, 5]),
+            ("1205e-1", Some((2, -1)), [2, 0, 5]),
+            ("1.3e1", Some((1, 0)), [1, 3, 0]),
+            ("3e-1", Some((-1, -1)), [0, 0, 3]),
+            ("0.012", Some((-2, -3)), [0, 0, 0]),
+            ("-7e400", Some((400, 400)), [0, 0, 0]),
+        ] {
+            let number = decimal(text);
+            assert_eq!(number.powers(), powers, "{text}");
+            assert_eq!([1, 0, -1].map(|power| number.digit_at(power)), digits, "{text}");
+        }
+    }
+
+    #[test]
+    fn lenient_parsing_reads_digits_in_any_spelling() {
+        for (text, same) in [("007", "7"), ("1.", "1"), (".5e3", "500"), ("-00.10", "-0.1"), ("1E+2", "100")]
+        {
+            assert_eq!(Decimal::parse_lenient(text), Some(decimal(same)), "{text}");
+        }
+        for text in ["", "-", ".", "e5", "1e", "1.2.3", "+1", "1,5", "--1", " 1", "inf"] {
+            assert!(Decimal::parse_lenient(text).is_none(), "{text}");
         }
     }
 

@@ -123,8 +123,6 @@ enum KeyLikelihood {
     /// `order_id`, `Invoice no`
     EndsLikeKey,
     Other,
-    /// A count or a measure may be unique by accident.
-    Integer,
 }
 
 impl KeyCandidate<'_> {
@@ -132,18 +130,33 @@ impl KeyCandidate<'_> {
         matches!(data_type, DataType::Text | DataType::Integer | DataType::Int64 | DataType::Date)
     }
 
-    fn likelihood(&self) -> KeyLikelihood {
+    /// `None` if the column is not a key though its values may be unique by accident: a count, a measure, a person's first
+    /// name.
+    fn likelihood(&self) -> Option<KeyLikelihood> {
+        const PERSON_NAMES: [&str; 10] = [
+            "first_name",
+            "firstname",
+            "forename",
+            "given_name",
+            "last_name",
+            "lastname",
+            "surname",
+            "vorname",
+            "nachname",
+            "prenom",
+        ];
         const NAMES: [&str; 4] = ["id", "key", "uuid", "guid"];
         const LAST_WORDS: [&str; 9] = ["id", "key", "uuid", "guid", "code", "no", "nr", "number", "sku"];
         let name = names::collection_name(self.name);
         let last_word = name.rsplit('_').next().unwrap_or_default();
-        match self.data_type {
+        Some(match self.data_type {
             _ if NAMES.contains(&name.as_str()) => KeyLikelihood::NamedKey,
+            _ if PERSON_NAMES.contains(&name.as_str()) => return None,
             _ if self.position == 0 => KeyLikelihood::FirstColumn,
             _ if LAST_WORDS.contains(&last_word) => KeyLikelihood::EndsLikeKey,
-            DataType::Integer | DataType::Int64 => KeyLikelihood::Integer,
+            DataType::Integer | DataType::Int64 => return None,
             _ => KeyLikelihood::Other,
-        }
+        })
     }
 }
 
@@ -158,7 +171,7 @@ pub(crate) fn find_key_column<'a>(
         return None;
     }
     let mut columns: Vec<(KeyLikelihood, usize)> =
-        columns.map(|column| (column.likelihood(), column.position)).collect();
+        columns.filter_map(|column| Some((column.likelihood()?, column.position))).collect();
     columns.sort_unstable();
     let mut columns = columns.into_iter().map(|(_, position)| position).take(KEY_CANDIDATES_MAX);
     columns.find(|column| is_key(*column, KEY_SAMPLE_ROWS.min(rows)) && is_key(*column, rows))

@@ -4,11 +4,14 @@
 //! A row is left out only where the evidence is clear, and each is named in a [`LayoutNote`] with the setting that
 //! reads it after all. Where the evidence is not clear, the row is read, and a note says what is doubtful.
 
-use std::fmt::Write;
+mod totals;
 
 use contract::infer::TextClass;
 use contract::manifest::DeclaredLayout;
 use contract::source::{LayoutNote, LayoutNoteKind};
+
+pub(crate) use totals::is_total_label;
+use totals::{find_last_row_sum, find_totals, readings};
 
 /// One row, as people see it.
 #[derive(Debug, Clone)]
@@ -39,6 +42,8 @@ pub(crate) struct HeaderLayout {
     pub(crate) count: usize,
     /// The row that probably has them, if this one looks like a title but the evidence is not clear.
     pub(crate) likely_row: Option<u32>,
+    /// Whether the names look like data: then rows that repeat them are data, too.
+    pub(crate) is_doubtful: bool,
     pub(crate) notes: Vec<LayoutNote>,
 }
 
@@ -58,8 +63,6 @@ pub(crate) const HEAD_ROWS_MAX: usize = 60;
 const CONTRAST_ROWS_MAX: usize = 20;
 /// How many rows at the end may be notes.
 const FOOTER_ROWS_MAX: usize = 20;
-/// A note names at most this many rows.
-const ROWS_NAMED_MAX: usize = 5;
 /// A note quotes at most this much of a row.
 const QUOTED_CHARS_MAX: usize = 40;
 
@@ -83,6 +86,23 @@ impl SketchedRow {
     fn has_names_only(&self) -> bool {
         self.cells.iter().any(|cell| cell.class == TextClass::Other)
             && self.cells.iter().all(|cell| cell.class == TextClass::Other || cell.is_year())
+    }
+
+    /// Whether only the cell above the first column is blank, and all others have numbers or dates that differ: a
+    /// pivot table by year, or a table with numbers for names.
+    fn has_blank_corner(&self, below: Option<&SketchedRow>) -> bool {
+        let Some(below) = below else { return false };
+        let (Some(first), Some(first_below)) = (self.cells.first(), below.cells.first()) else {
+            return false;
+        };
+        let mut names: Vec<&str> = self.cells.iter().map(|cell| cell.text.trim()).collect();
+        names.sort_unstable();
+        let is_name = |cell: &SketchedCell| matches!(cell.class, TextClass::Number | TextClass::Date);
+        names.len() > 1
+            && names.windows(2).all(|pair| pair[0] != pair[1])
+            && self.cells.iter().all(is_name)
+            && first_below.class == TextClass::Other
+            && first.column == first_below.column + 1
     }
 
     fn has_years_only(&self) -> bool {
@@ -113,36 +133,144 @@ pub(crate) fn find_header(
         // Years above names, as in a table by year and quarter.
         let is_above_names =
             row.has_years_only() && rows.get(at + 1).is_some_and(SketchedRow::has_names_only);
-        row.number > declared.skip_rows.unwrap_or(0) && (has_name(row) || is_above_names)
+        let is_header = || has_name(row) || is_above_names || row.has_blank_corner(rows.get(at + 1));
+        row.number > declared.skip_rows.unwrap_or(0) && is_header()
     };
+    if declared.header_rows == Some(0) {
+        let is_first = |row: &SketchedRow| {
+            let is_wanted = match declared.header_row {
+                Some(number) => row.number >= number,
+                None => row.number > declared.skip_rows.unwrap_or(0),
+            };
+            is_wanted && !row.cells.is_empty()
+        };
+        return Some(HeaderLayout { count: 0, ..HeaderLayout::at(rows.iter().position(is_first)?) });
+    }
     let (first, _) = rows.iter().enumerate().find(is_first)?;
     let mut layout = match declared.header_row {
         Some(number) => {
-            let at = rows.iter().position(|row| row.number == number && has_name(row))?;
-            HeaderLayout { at, count: 1, likely_row: None, notes: Vec::new() }
+            let is_header = |(at, row): (usize, &SketchedRow)| {
+                row.number == number && (has_name(row) || row.has_blank_corner(rows.get(at + 1)))
+            };
+            HeaderLayout::at(rows.iter().enumerate().position(is_header)?)
         }
-        None if declared.skip_rows.is_some() => {
-            HeaderLayout { at: first, count: 1, likely_row: None, notes: Vec::new() }
+        None if declared.skip_rows.is_some() => HeaderLayout::at(first),
+        None => {
+            let found = find_header_after_titles(rows, first, unit);
+            match found.at.checked_sub(1).filter(|above| *above >= first && declared.header_rows.is_none()) {
+                Some(above) if has_groups_above(rows, above, &is_merged) => match above == first {
+                    true => HeaderLayout::at(first),
+                    false => with_rows_above(rows, first, above, unit, HeaderLayout::at(first)),
+                },
+                Some(_) | None => found,
+            }
         }
-        None => find_header_after_titles(rows, first, unit),
     };
     layout.count = match declared.header_rows {
         Some(count) => count as usize,
         None if declared.header_row.is_none() && has_two_header_rows(rows, layout.at, is_merged) => {
-            let (first, second) = (rows[layout.at].number, rows[layout.at + 1].number);
+            let count = if has_index_names(rows, layout.at) { 3 } else { 2 };
+            let (first, last) = (rows[layout.at].number, rows[layout.at + count - 1].number);
+            let (number, join) = if count == 2 { ("two", "and") } else { ("three", "to") };
             layout.likely_row = None;
             layout.notes.push(LayoutNote {
                 kind: LayoutNoteKind::LeftOut,
                 message: format!(
-                    "has names of columns in two rows ({unit}s {first} and {second}), which are joined"
+                    "has names of columns in {number} rows ({unit}s {first} {join} {last}), which are joined"
                 ),
                 setting: "header_rows = 1".into(),
             });
-            2
+            count
         }
         None => 1,
     };
+    let is_declared = declared.header_row.is_some() || declared.header_rows.is_some();
+    if layout.count == 1 && !is_declared {
+        layout.doubt_names(rows, unit);
+    }
     Some(layout)
+}
+
+impl HeaderLayout {
+    /// One row of names, without a doubt.
+    pub(crate) fn at(at: usize) -> Self {
+        Self { at, count: 1, likely_row: None, is_doubtful: false, notes: Vec::new() }
+    }
+
+    /// Notes if the names look like a row of data.
+    pub(crate) fn doubt_names(&mut self, rows: &[SketchedRow], unit: &str) {
+        if !looks_like_data(rows, self.at) {
+            return;
+        }
+        let row = &rows[self.at];
+        self.is_doubtful = true;
+        self.notes.push(LayoutNote {
+            kind: LayoutNoteKind::DoubtfulHeader,
+            message: format!(
+                "takes its {} for column names, though it looks like data ({unit} {}: {})",
+                if unit == "line" { "first line" } else { "first row" },
+                row.number,
+                row.quoted()
+            ),
+            setting: "header_rows = 0".into(),
+        });
+    }
+}
+
+/// Whether the names in a row are numbers or dates above numbers or dates, and are not counted up as years are.
+fn looks_like_data(rows: &[SketchedRow], at: usize) -> bool {
+    let (row, below) = (&rows[at], &rows[at + 1..rows.len().min(at + 1 + CONTRAST_ROWS_MAX)]);
+    let is_like_below = |cell: &&SketchedCell| {
+        let classes = || below.iter().filter_map(|row| row.get(cell.column)).map(|cell| cell.class);
+        let same = classes().filter(|class| *class == cell.class).count();
+        cell.class != TextClass::Other && same > 0 && same * 2 > classes().count()
+    };
+    let like_below: Vec<&SketchedCell> = row.cells.iter().filter(is_like_below).collect();
+    let Some(first) = like_below.first() else { return false };
+    if has_contrast(rows, at) || row.has_blank_corner(below.first()) {
+        return false;
+    }
+    if like_below.iter().any(|cell| cell.class == TextClass::Date) {
+        return true;
+    }
+    let values: Vec<f64> =
+        like_below.iter().map(|cell| readings(&cell.text)[0].unwrap_or(f64::NAN)).collect();
+    let is_ascending = values.windows(2).all(|pair| pair[0] < pair[1]);
+    let is_counted = is_ascending || values.windows(2).all(|pair| pair[0] > pair[1]);
+    let is_whole = values.iter().all(|value| value.fract() == 0.0);
+    let is_first = first.column == row.cells[0].column;
+    let is_plausible = if is_first { is_ascending && is_whole && values.len() > 1 } else { is_counted };
+    !is_plausible
+}
+
+/// Whether a row has names in merged cells, each above several names of the next row. A single merged cell is a title.
+fn has_groups_above(rows: &[SketchedRow], at: usize, is_merged: &impl Fn(u32, usize) -> bool) -> bool {
+    let (upper, lower) = (&rows[at], &rows[at + 1]);
+    let is_group = |cell: &SketchedCell| {
+        let next = cell.column + 1;
+        is_merged(upper.number, cell.column)
+            && lower.get(cell.column).is_some()
+            && lower.get(next).is_some()
+            && upper.get(next).is_none()
+    };
+    let is_name = |cell: &SketchedCell| is_group(cell) || lower.get(cell.column).is_some();
+    upper.number + 1 == lower.number
+        && upper.cells.len() > 1
+        && upper.cells.iter().any(is_group)
+        && upper.cells.iter().all(is_name)
+}
+
+/// Whether the row below two rows of names has texts in just those columns that have no name: pandas writes the names of
+/// its index there.
+fn has_index_names(rows: &[SketchedRow], at: usize) -> bool {
+    let [upper, lower, index, ..] = &rows[at..] else { return false };
+    let is_unnamed = |cell: &SketchedCell| {
+        cell.class == TextClass::Other && upper.get(cell.column).is_none() && lower.get(cell.column).is_none()
+    };
+    let is_before = |cell: &SketchedCell| lower.cells.first().is_some_and(|first| cell.column < first.column);
+    index.number == lower.number + 1
+        && !index.cells.is_empty()
+        && index.cells.iter().all(|cell| is_unnamed(cell) && is_before(cell))
 }
 
 /// Whether some cell is a text that could be a name.
@@ -151,7 +279,7 @@ fn has_name(row: &SketchedRow) -> bool {
 }
 
 fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> HeaderLayout {
-    let as_before = HeaderLayout { at: first, count: 1, likely_row: None, notes: Vec::new() };
+    let as_before = HeaderLayout::at(first);
     let widest = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let is_wide = |row: &SketchedRow| row.cells.len() >= 2 && row.cells.len() * 2 > widest;
     if widest < 2 {
@@ -279,12 +407,12 @@ pub(crate) fn join_names(
     let Some((last, upper)) = header.split_last() else { return Vec::new() };
     let name_of = |column: usize| {
         let mut name = String::new();
-        for row in upper {
+        for (at, row) in upper.iter().enumerate() {
             let own = row.get(column);
             let spread = || row.cells.iter().rev().find(|cell| cell.column < column);
             let cell = match own {
                 Some(cell) => Some(cell),
-                None if last.get(column).is_some() => {
+                None if header[at + 1..].iter().any(|below| below.get(column).is_some()) => {
                     spread().filter(|cell| extends_to(row, cell.column, column))
                 }
                 None => None,
@@ -307,56 +435,6 @@ fn push_name(name: &mut String, cell: Option<&SketchedCell>) {
         name.push(' ');
     }
     name.push_str(text);
-}
-
-/// Words for a row of totals, in lower case.
-const TOTAL_WORDS: [&str; 24] = [
-    "total",
-    "totals",
-    "grand total",
-    "subtotal",
-    "sub-total",
-    "sub total",
-    "sum",
-    "summe",
-    "gesamt",
-    "gesamtsumme",
-    "zwischensumme",
-    "endsumme",
-    "gesamtergebnis",
-    "ergebnis",
-    "saldo",
-    "total général",
-    "sous-total",
-    "somme",
-    "suma",
-    "total general",
-    "totale",
-    "insgesamt",
-    "endbetrag",
-    "σ",
-];
-
-/// Whether a cell may be the label of a row of totals: `Total`, `Summe Januar`, `North Total`.
-pub(crate) fn is_total_label(text: &str) -> bool {
-    // Most labels are ruled out by their length or first letter.
-    let text = text.trim();
-    if text.is_empty() || text.len() > 60 {
-        return false;
-    }
-    let lower = text.to_lowercase();
-    let label = lower.trim_end_matches(':').trim_end();
-    let starts = |word: &&str| {
-        label.strip_prefix(*word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']))
-    };
-    let ends =
-        |word: &&str| label.strip_suffix(*word).is_some_and(|rest| rest.is_empty() || rest.ends_with(' '));
-    TOTAL_WORDS.iter().any(|word| starts(word) || ends(word))
-}
-
-fn is_total_word(text: &str) -> bool {
-    let lower = text.trim().to_lowercase();
-    TOTAL_WORDS.contains(&lower.trim_end_matches(':').trim_end())
 }
 
 /// The rows below the header, as far as they are needed.
@@ -405,6 +483,9 @@ pub(crate) fn find_left_out(
         end = find_second_table(rows, header, unit, &mut found);
         end = find_footer(rows, end, header.len(), unit, &mut found);
         find_totals(rows, end, unit, &mut found);
+        if found.rows.is_empty() {
+            find_last_row_sum(rows, end, unit, &mut found);
+        }
     }
     found.rows.extend(end..rows.len());
     found.rows.sort_unstable();
@@ -511,150 +592,4 @@ fn find_footer(rows: &impl DataRows, end: usize, width: usize, unit: &str, found
         setting: "footer_rows = 0".into(),
     });
     start
-}
-
-/// Rows of totals: a label, and a number that is the sum of the rows before it, or a blank where all other rows have a
-/// value.
-fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
-    let candidates: Vec<usize> =
-        rows.total_candidates().into_iter().filter(|at| *at < end && *at > 0).collect();
-    if candidates.is_empty() || candidates.len() * 2 > end || candidates.len() > TOTALS_MAX {
-        return;
-    }
-    let mut sums = ColumnSums::default();
-    // Over all ordinary rows: which columns always have a value.
-    let mut filled: Vec<usize> = Vec::new();
-    let mut ordinary = 0;
-    for at in (0..end).filter(|at| !candidates.contains(at)).take(CONTRAST_ROWS_MAX * 10) {
-        ordinary += 1;
-        for cell in &rows.cells(at) {
-            if filled.len() <= cell.column {
-                filled.resize(cell.column + 1, 0);
-            }
-            filled[cell.column] += 1;
-        }
-    }
-    let (mut totals, mut doubts) = (Vec::new(), Vec::new());
-    for at in 0..end {
-        if candidates.binary_search(&at).is_err() {
-            sums.add(&rows.cells(at));
-            continue;
-        }
-        let row = rows.row(at);
-        let has_number = row.cells.iter().any(|cell| cell.class == TextClass::Number);
-        let has_gap =
-            filled.iter().enumerate().any(|(column, count)| *count == ordinary && row.get(column).is_none());
-        if has_number && (has_gap || sums.has_sum_in(&row)) {
-            sums.end_group();
-            totals.push((at, row));
-        } else {
-            if is_total_word(row.first_text()) {
-                doubts.push(row.clone());
-            }
-            sums.add(&row.cells);
-        }
-    }
-    if let Some((_, first)) = totals.first() {
-        let numbers: Vec<u32> = totals.iter().map(|(_, row)| row.number).collect();
-        let message = match numbers.as_slice() {
-            [only] => format!("has a row of totals ({unit} {only}: {}), which is left out", first.quoted()),
-            several => format!(
-                "has {} rows of totals ({unit}s {}, first {}), which are left out",
-                several.len(),
-                name_rows(several),
-                first.quoted()
-            ),
-        };
-        let setting = "footer_rows = 0".to_owned();
-        found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
-        found.read_only_reason = Some(format!(
-            "it has totals ({unit} {}) that a write would make wrong; remove them, or say with `footer_rows` or \
-             `stop_at` in the manifest where the table ends",
-            name_rows(&numbers)
-        ));
-    }
-    for row in doubts {
-        let message = format!(
-            "has a row that may be a total and is read as data ({unit} {}: {})",
-            row.number,
-            row.quoted()
-        );
-        let setting = format!("stop_at = \"{}\"", row.first_text());
-        found.notes.push(LayoutNote { kind: LayoutNoteKind::Doubt, message, setting });
-    }
-    found.rows.extend(totals.into_iter().map(|(at, _)| at));
-}
-
-/// A file with more candidates than this has names that look like totals.
-const TOTALS_MAX: usize = 1000;
-
-fn name_rows(numbers: &[u32]) -> String {
-    let mut text = String::new();
-    for (at, number) in numbers.iter().take(ROWS_NAMED_MAX).enumerate() {
-        let _ = write!(text, "{}{number}", if at == 0 { "" } else { ", " });
-    }
-    if numbers.len() > ROWS_NAMED_MAX {
-        text.push_str(", …");
-    }
-    text
-}
-
-/// The sums of each column: of all rows, and of those since the last total; with a point and with a comma as the
-/// decimal separator. Only evidence, so floats will do.
-#[derive(Default)]
-struct ColumnSums(Vec<[ColumnSum; 2]>);
-
-#[derive(Default, Clone, Copy)]
-struct ColumnSum {
-    all: f64,
-    group: f64,
-    rows: usize,
-}
-
-impl ColumnSums {
-    fn add(&mut self, cells: &[SketchedCell]) {
-        for cell in cells.iter().filter(|cell| cell.class == TextClass::Number) {
-            if self.0.len() <= cell.column {
-                self.0.resize(cell.column + 1, [ColumnSum::default(); 2]);
-            }
-            for (sum, value) in self.0[cell.column].iter_mut().zip(readings(&cell.text)) {
-                sum.all += value.unwrap_or(0.0);
-                sum.group += value.unwrap_or(0.0);
-                sum.rows += 1;
-            }
-        }
-    }
-
-    fn end_group(&mut self) {
-        self.0.iter_mut().flatten().for_each(|sum| sum.group = 0.0);
-    }
-
-    fn has_sum_in(&self, row: &SketchedRow) -> bool {
-        let is_close = |a: f64, b: f64| (a - b).abs() < 0.006;
-        row.cells.iter().filter(|cell| cell.class == TextClass::Number).any(|cell| {
-            let sums = self.0.get(cell.column).copied().unwrap_or_default();
-            sums.iter().zip(readings(&cell.text)).any(|(sum, value)| {
-                sum.rows > 1
-                    && value.is_some_and(|value| is_close(value, sum.all) || is_close(value, sum.group))
-            })
-        })
-    }
-}
-
-/// A number with a point and with a comma as its decimal separator.
-fn readings(text: &str) -> [Option<f64>; 2] {
-    ['.', ','].map(|decimal| {
-        let text = text.trim();
-        let is_negative = text.starts_with(['-', '(', '−']) || text.ends_with('-');
-        let digits: String = text
-            .chars()
-            .filter_map(|c| match c {
-                c if c == decimal => Some('.'),
-                '0'..='9' => Some(c),
-                _ => None,
-            })
-            .collect();
-        let value: f64 = digits.parse().ok()?;
-        Some(if is_negative { -value } else { value })
-    })
 }

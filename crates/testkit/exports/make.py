@@ -917,4 +917,118 @@ case(
     fixed=table("id:integer due:date qty:integer", [[1, "2026-01-02", 1234], [2, "2026-03-04", 2500]]),
 )
 
+# What data people export ---------------------------------------------------------------------------------------------
+
+case(
+    "scientific.csv",
+    lines("id,p_value,cusum,code", "a,0.5,.1908335,12E4", "b,1.42e-07,.0000102,7E1", "c,2E-3,2.44e-06,3E9", end="\n"),
+    table(
+        "id:text p_value:number cusum:number code:text",
+        [["a", 0.5, 0.1908335, "12E4"], ["b", 1.42e-07, 0.0000102, "7E1"], ["c", 0.002, 2.44e-06, "3E9"]],
+    ),
+    named=["`code` is text: 3 of 3 values look like numbers", 'set `code = { as = "number" }`'],
+)
+case(
+    "scientific_de.csv",
+    lines("Probe;Wert", "a;1,23E-07", "b;0,5", "c;4E-02", end="\n"),
+    table("Probe:text Wert:number", [["a", 1.23e-07], ["b", 0.5], ["c", 0.04]]),
+)
+case(
+    "pivot_blank_corner.csv",
+    lines(',1940,1945,1950', "Food,22.2,44.5,59.6", "Household,10.5,15.5,29.0", "Health,3.53,5.76,9.71", end="\n"),
+    table(
+        ":text 1940:decimal 1945:decimal 1950:decimal",
+        [["Food", "22.2", "44.5", "59.6"], ["Household", "10.5", "15.5", "29.0"], ["Health", "3.53", "5.76", "9.71"]],
+    ),
+)
+
+
+def sheet_blank_corner(book):
+    sheet = book.add_worksheet("Pivot")
+    write_rows(sheet, [[None, 1955, 1960], ["Chad", 38.5, 40.5], ["Peru", 46.5, 49.5]])
+
+
+case(
+    "pivot_blank_corner.xlsx",
+    xlsx(sheet_blank_corner),
+    table(":text 1955:number 1960:number", [["Chad", 38.5, 40.5], ["Peru", 46.5, 49.5]]),
+)
+case(
+    "no_header.csv",
+    lines(".064,1.15,.059", "-.326,-5.84,-.853", ".064,1.15,.059", ".901,16.15,.491", end="\n"),
+    table(".064:decimal 1.15:decimal .059:decimal", [["-0.326", "-5.84", "-0.853"], ["0.064", "1.15", "0.059"], ["0.901", "16.15", "0.491"]]),
+    named=["takes its first line for column names, though it looks like data (line 1: `.064`)"],
+    fix={"collection": ["header_rows = 0"]},
+    fixed=table(
+        "column_1:decimal column_2:decimal column_3:decimal",
+        [["0.064", "1.15", "0.059"], ["-0.326", "-5.84", "-0.853"], ["0.064", "1.15", "0.059"], ["0.901", "16.15", "0.491"]],
+    ),
+)
+case(
+    "crosstab.csv",
+    lines("State,Large,Small,All", "Arizona,8,60,68", "California,87,403,490", "Colorado,13,108,121", "All,108,571,679", end="\n"),
+    table("State:text Large:integer Small:integer All:integer", [["Arizona", 8, 60, 68], ["California", 87, 403, 490], ["Colorado", 13, 108, 121]]),
+    named=["has a row of totals (line 5: `All`), which is left out"],
+)
+case(
+    "total_in_russian.csv",
+    lines("Товар,Сумма", "Чай,10", "Кофе,20", "Итого,30", end="\n"),
+    table("Товар:text Сумма:integer", [["Чай", 10], ["Кофе", 20]]),
+    named=["has a row of totals (line 4: `Итого`)"],
+)
+case(
+    "blank_rows.csv",
+    lines("name,size,mass", "a, 39.1, 10", " , , ", "b, , 12", end="\n"),
+    table("name:text size:decimal mass:integer", [["a", "39.1", 10], ["b", None, 12]]),
+)
+case(
+    "two_digit_years.csv",
+    lines("name,born", "Ann,25/11/63", "Bob,03/02/05", end="\n"),
+    table("name:text born:date", [["Ann", "2063-11-25"], ["Bob", "2005-02-03"]]),
+    named=["`born` in line 2 is `25/11/63`, read as 2063-11-25"],
+    fix={"fields": ['born = { date_format = "dd/mm/yy (from 1940)" }']},
+    fixed=table("name:text born:date", [["Ann", "1963-11-25"], ["Bob", "2005-02-03"]]),
+)
+case(
+    "times.csv",
+    lines("shift,start,ip", "a,9:05,190.37.72.226", "b,10:30,10.0.0.1", "c,8:45,192.168.100.101", end="\n"),
+    table("shift:text start:text ip:text", [["a", "9:05", "190.37.72.226"], ["b", "10:30", "10.0.0.1"], ["c", "8:45", "192.168.100.101"]]),
+    named=["`start` is text: 1 of 3 values are times and 2 look like times, line 2 is `9:05`"],
+)
+
+frame = pandas.DataFrame(
+    {"y": [2012, 2012, 2013], "weather": ["rain", "sun", "rain"], "rain": [1.5, 0.25, 2.5], "temp": [7.5, 20.5, 8.5]}
+)
+out = io.BytesIO()
+with pandas.ExcelWriter(out, engine="openpyxl") as writer:
+    frame.groupby(["weather"])[["rain", "temp"]].agg(["min", "max"]).to_excel(writer, sheet_name="Agg")
+case(
+    "pandas_agg.xlsx",
+    out.getvalue(),
+    table(
+        "weather:text|rain min:number|rain max:number|temp min:number|temp max:number",
+        [["rain", 1.5, 2.5, 7.5, 8.5], ["sun", 0.25, 0.25, 20.5, 20.5]],
+    ),
+    named=["names of columns in three rows (rows 1 to 3)"],
+)
+
+
+def sheet_groups(book):
+    sheet = book.add_worksheet("Chart")
+    sheet.merge_range("B1:D1", "Group1")
+    sheet.merge_range("E1:F1", "Group2")
+    for row, values in enumerate([[None, "P1", "P2", "P3", "Q1", "Q2"], ["x", 1, 2, 3, 4, 5], ["y", 6, 7, 8, 9, 10]], 1):
+        sheet.write_row(row, 0, values)
+
+
+case(
+    "merged_groups.xlsx",
+    xlsx(sheet_groups),
+    table(
+        ":text|Group1 P1:integer|Group1 P2:integer|Group1 P3:integer|Group2 Q1:integer|Group2 Q2:integer",
+        [["x", 1, 2, 3, 4, 5], ["y", 6, 7, 8, 9, 10]],
+    ),
+    named=["names of columns in two rows"],
+)
+
 print(f"{len(CASES)} files")

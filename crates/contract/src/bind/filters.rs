@@ -9,7 +9,7 @@ use crate::aggregate;
 use crate::contract::Collection;
 use crate::data_type::DataType;
 use crate::field::Field;
-use crate::humanize::join_truncated;
+use crate::humanize::{join_truncated, pluralize};
 use crate::nearest::nearest;
 use crate::order;
 use crate::source::{Comparison, Filter};
@@ -253,6 +253,17 @@ fn bind_operand<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVa
 fn unknown_filter(collection: &Collection, fields: &[usize], name: &str, rest: &str) -> Box<ToolError> {
     let links = &name[..name.len() - rest.len()];
     let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
+    let bases = FilterSuffix::ALL.into_iter().filter_map(|suffix| name.strip_suffix(suffix.as_str()));
+    let is_field = |base: &&str| collection.fields.iter().any(|field| field.name == *base);
+    // Another column with a similar name would answer another question.
+    if let Some(base) = bases.chain([name]).find(is_field) {
+        let message = format!(
+            "`{base}` cannot be filtered; the {} that can are {}",
+            pluralize(names.len() as u64, "column"),
+            join_truncated(&names, SHOWN_MAX)
+        );
+        return invalid_argument(name, ArgumentErrorKind::UnknownArgument, message);
+    }
     let suffixed = FilterSuffix::ALL.into_iter().find_map(|suffix| {
         let base = rest.strip_suffix(suffix.as_str())?;
         Some(format!("{}{}", nearest(base, names.iter().copied())?, suffix.as_str()))

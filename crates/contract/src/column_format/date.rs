@@ -17,8 +17,8 @@ enum DatePart {
     Month(Padding),
     MonthName(NameStyle, LetterCase),
     Year4,
-    /// 69 to 99 are in the twentieth century, as POSIX has it.
-    Year2,
+    /// In the hundred years from this one on.
+    Year2(u16),
     Hour24(Padding),
     Hour12(Padding),
     Minute,
@@ -47,6 +47,8 @@ enum OffsetStyle {
     Utc,
 }
 
+/// Two-digit years are 1969 to 2068, as POSIX has it, unless the author says otherwise.
+const YEAR_FROM: u16 = 1969;
 const PARTS_MAX: usize = 24;
 const TEXT_BYTES_MAX: usize = 80;
 /// Texts that separate two parts, apart from a point, a comma, a slash, a dash or a blank.
@@ -75,8 +77,15 @@ enum Run<'a> {
 
 impl DateFormat {
     /// Parses `dd/mm/yyyy`, `d. mmmm yyyy (de)`, `mm/dd/yyyy h:mm AM`. `mm` after an hour is minutes. The letters of
-    /// `mmm` show the case of the names: `Mmm` is `Feb`.
+    /// `mmm` show the case of the names: `Mmm` is `Feb`. `dd/mm/yy (from 1920)` has two-digit years from 1920 to 2019.
     pub fn from_pattern(pattern: &str) -> Option<Self> {
+        let (pattern, year_from) = match pattern
+            .strip_suffix(')')
+            .and_then(|rest| rest.rsplit_once(" (from "))
+        {
+            Some((pattern, from)) => (pattern, from.parse().ok().filter(|from| (1000..3000).contains(from))?),
+            None => (pattern, YEAR_FROM),
+        };
         let (pattern, language) = match pattern.strip_suffix(')').and_then(|rest| rest.split_once(" (")) {
             Some((pattern, code)) => (pattern, Language::ALL.into_iter().find(|one| one.code() == code)?),
             None => (pattern, Language::English),
@@ -106,7 +115,7 @@ impl DateFormat {
                     (DatePart::MonthName(NameStyle { language, length }, case), same + usize::from(has_dot))
                 }
                 ('y', 4) => (DatePart::Year4, 4),
-                ('y', 2) => (DatePart::Year2, 2),
+                ('y', 2) => (DatePart::Year2(year_from), 2),
                 ('h', 1 | 2) => {
                     has_hour = true;
                     let padding = if same == 2 { Padding::Zero } else { Padding::None };
@@ -136,12 +145,22 @@ impl DateFormat {
         format.is_complete().then_some(format)
     }
 
+    /// The same format with two-digit years from another year on; `None` if its years have four digits.
+    pub fn with_years_from(mut self, year: u16) -> Option<Self> {
+        let years = self.0.iter_mut().find_map(|part| match part {
+            DatePart::Year2(from) => Some(from),
+            _ => None,
+        });
+        *years? = year;
+        Some(self)
+    }
+
     /// Whether the parts are those of one date, with or without a time, and each comes once.
     fn is_complete(&self) -> bool {
         let count = |is_it: fn(&DatePart) -> bool| self.0.iter().filter(|part| is_it(part)).count();
         let days = count(|part| matches!(part, DatePart::Day(_)));
         let months = count(|part| matches!(part, DatePart::Month(_) | DatePart::MonthName(..)));
-        let years = count(|part| matches!(part, DatePart::Year4 | DatePart::Year2));
+        let years = count(|part| matches!(part, DatePart::Year4 | DatePart::Year2(_)));
         let hours = count(|part| matches!(part, DatePart::Hour24(_) | DatePart::Hour12(_)));
         let minutes = count(|part| matches!(part, DatePart::Minute));
         let seconds = count(|part| matches!(part, DatePart::Second));
@@ -194,9 +213,9 @@ impl DateFormat {
                 DatePart::Day(_) => fields.day = Some(number(1, 2)? as u8),
                 DatePart::Month(_) => fields.month = Some(number(1, 2)? as u8),
                 DatePart::Year4 => fields.year = Some(number(4, 4)?),
-                DatePart::Year2 => {
+                DatePart::Year2(from) => {
                     let year = number(2, 2)?;
-                    fields.year = Some(if year < 69 { 2000 + year } else { 1900 + year });
+                    fields.year = Some(from + (year + 100 - from % 100) % 100);
                 }
                 DatePart::Hour24(_) | DatePart::Hour12(_) => fields.hour = Some(number(1, 2)? as u8),
                 DatePart::Minute => fields.minute = Some(number(2, 2)? as u8),
@@ -258,9 +277,9 @@ impl DateFormat {
                 DatePart::Month(padding) => number(date.month(), *padding),
                 DatePart::MonthName(style, case) => out.push_str(&month_name(date.month(), *style, *case)?),
                 DatePart::Year4 => out.push_str(&format!("{:04}", date.year())),
-                DatePart::Year2 => {
+                DatePart::Year2(from) => {
                     // A year that would be read in another century cannot be written.
-                    let year = Some(date.year()).filter(|year| (1969..2069).contains(year))?;
+                    let year = Some(date.year()).filter(|year| (*from..*from + 100).contains(year))?;
                     out.push_str(&format!("{:02}", year % 100));
                 }
                 DatePart::Hour24(padding) => number(time.hour(), *padding),
@@ -326,7 +345,7 @@ impl DateFormat {
                         *padding = Padding::None;
                     }
                 }
-                DatePart::Year4 | DatePart::Year2 | DatePart::Minute | DatePart::Second => {
+                DatePart::Year4 | DatePart::Year2(_) | DatePart::Minute | DatePart::Second => {
                     let _ = numbers.next();
                 }
                 DatePart::MonthName(style, _) => {
@@ -367,7 +386,7 @@ impl DatePart {
             Self::Day(_)
             | Self::Month(_)
             | Self::Year4
-            | Self::Year2
+            | Self::Year2(_)
             | Self::Hour24(_)
             | Self::Hour12(_)
             | Self::Minute
@@ -402,7 +421,7 @@ impl DateFields {
 
 impl fmt::Display for DateFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut language = None;
+        let (mut language, mut year_from) = (None, None);
         for part in &self.0 {
             match part {
                 DatePart::Day(Padding::Zero) => f.write_str("dd")?,
@@ -424,7 +443,10 @@ impl fmt::Display for DateFormat {
                     f.write_str(dot)?;
                 }
                 DatePart::Year4 => f.write_str("yyyy")?,
-                DatePart::Year2 => f.write_str("yy")?,
+                DatePart::Year2(from) => {
+                    year_from = Some(*from).filter(|from| *from != YEAR_FROM);
+                    f.write_str("yy")?;
+                }
                 DatePart::Hour24(Padding::Zero) | DatePart::Hour12(Padding::Zero) => f.write_str("hh")?,
                 DatePart::Hour24(Padding::None) | DatePart::Hour12(Padding::None) => f.write_str("h")?,
                 DatePart::Minute => f.write_str("mm")?,
@@ -437,7 +459,8 @@ impl fmt::Display for DateFormat {
                 DatePart::Literal(literal) => f.write_str(literal)?,
             }
         }
-        language.map_or(Ok(()), |language| write!(f, " ({})", language.code()))
+        language.map_or(Ok(()), |language| write!(f, " ({})", language.code()))?;
+        year_from.map_or(Ok(()), |from| write!(f, " (from {from})"))
     }
 }
 
@@ -542,7 +565,7 @@ fn date_orders(components: [Component; 3], separators: &[String; 2]) -> Vec<[Dat
     let is_short = |digits: usize| digits == 1 || digits == 2;
     let day = || DatePart::Day(Padding::Zero);
     let month = || DatePart::Month(Padding::Zero);
-    let year = |digits: usize| if digits == 4 { DatePart::Year4 } else { DatePart::Year2 };
+    let year = |digits: usize| if digits == 4 { DatePart::Year4 } else { DatePart::Year2(YEAR_FROM) };
     let name = |name: &str| {
         let style = styles_of(name).first().copied();
         let style = style.unwrap_or(NameStyle { language: Language::English, length: NameLength::Short });

@@ -62,7 +62,7 @@ pub(crate) struct NumberSpelling<'a> {
 /// A number, if its digits are read with one of the two decimal separators.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NumberReading {
-    /// Without a sign, with `.` as the decimal separator.
+    /// Without a sign, with `.` as the decimal separator, perhaps with an exponent.
     pub(crate) digits: String,
     /// The separator between groups, if there is one.
     pub(crate) group: Option<char>,
@@ -123,15 +123,27 @@ impl<'a> NumberSpelling<'a> {
         if self.body.parse::<Ipv4Addr>().is_ok() {
             return None;
         }
-        let (whole, fraction) = match self.body.split_once(decimal) {
-            Some((whole, fraction)) => (whole, Some(fraction)),
+        let (mantissa, exponent) = match self.body.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, Some(exponent)),
             None => (self.body, None),
         };
+        let (whole, fraction) = match mantissa.split_once(decimal) {
+            Some((whole, fraction)) => (whole, Some(fraction)),
+            None => (mantissa, None),
+        };
+        // Programs write `1e-07` and `1.5E+3`. `12E4` may as well be a code.
+        let is_exponent = |exponent: &str| {
+            let digits = exponent.strip_prefix(['-', '+']);
+            (digits.is_some() || fraction.is_some()) && is_digits(digits.unwrap_or(exponent))
+        };
+        if exponent.is_some_and(|exponent| !is_exponent(exponent)) {
+            return None;
+        }
         if fraction.is_some_and(|digits| digits.is_empty() || !is_digits(digits)) {
             return None;
         }
         let group = whole.chars().find(|c| !c.is_ascii_digit());
-        if group.is_some_and(|group| group == decimal || !GROUPS.contains(&group)) {
+        if group.is_some_and(|group| group == decimal || !GROUPS.contains(&group) || exponent.is_some()) {
             return None;
         }
         let mut digits = String::with_capacity(self.body.len());
@@ -159,12 +171,21 @@ impl<'a> NumberSpelling<'a> {
         if digits.is_empty() {
             digits.push('0');
         }
-        let decimals = fraction.map_or(0, str::len);
         if let Some(fraction) = fraction {
             digits.push('.');
             digits.push_str(fraction);
         }
-        Some(NumberReading { digits, group, decimals })
+        let decimals = match exponent {
+            Some(exponent) => {
+                digits.push('e');
+                digits.push_str(exponent);
+                0
+            }
+            None => fraction.map_or(0, str::len),
+        };
+        // Not above what a float holds.
+        let is_finite = exponent.is_none() || digits.parse().is_ok_and(f64::is_finite);
+        is_finite.then_some(NumberReading { digits, group, decimals })
     }
 
     /// The sign of the canonical text.

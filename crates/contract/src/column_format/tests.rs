@@ -159,6 +159,17 @@ fn a_format_reads_exactly_its_own_texts() {
         ("yyyymmdd", "20260213", Some("2026-02-13")),
         ("yyyymmdd", "2026021", None),
         ("dd.mm.yy", "01.02.70", Some("1970-02-01")),
+        ("dd.mm.yy", "01.02.68", Some("2068-02-01")),
+        ("dd.mm.yy (from 1940)", "25.11.63", Some("1963-11-25")),
+        ("dd.mm.yy (from 1940)", "25.11.39", Some("2039-11-25")),
+        ("d. mmm yy (de) (from 1900)", "3. mai 00", Some("1900-05-03")),
+        ("1234.5", "2.44e-06", Some("2.44e-06")),
+        ("1234.5", "-.5E+3", Some("-0.5e+3")),
+        ("1234,5", "1,23E-07", Some("1.23e-07")),
+        ("1234.5", "12E4", None),
+        ("1234.5", "1e-", None),
+        ("1234.5", "1.5e999", None),
+        ("1,234.5", "1,234e-5", None),
         ("m/d/yyyy h:mm AM", "2/13/2026 12:05 AM", Some("2026-02-13T00:05:00")),
         ("d. mmmm yyyy (de)", "3. MÄRZ 2026", Some("2026-03-03")),
         ("yyyy-mm-dd hh:mm:ss z", "2026-02-13 10:30:00 +0000", Some("2026-02-13T10:30:00Z")),
@@ -181,6 +192,7 @@ fn a_value_that_a_format_cannot_express_is_not_rendered() {
         ("dd.mm.yyyy hh:mm", "2026-02-13"),
         ("dd.mm.yyyy hh:mm", "2026-02-13T10:30:00Z"),
         ("dd.mm.yy", "1900-01-01"),
+        ("dd.mm.yy (from 1940)", "2040-01-01"),
         ("1.234,50", "1e5"),
         ("1.234,50", "x"),
         ("ja/nein", "maybe"),
@@ -213,9 +225,18 @@ fn invalid_patterns_are_refused() {
     for text in ["", "1", "12,34", "1.234.50", "1,234,50", "1234,25", "(1234", "€"] {
         assert_eq!(NumberFormat::from_example(text), None, "{text}");
     }
-    for text in
-        ["", "dd", "dd/mm", "dd/dd/yyyy", "hh:mm", "dd/mm/yyyy (xx)", "dd/mm/yyyy h:mm:ss:ss", "dd.mm.jjjj"]
-    {
+    for text in [
+        "",
+        "dd",
+        "dd/mm",
+        "dd/mm/yy (from)",
+        "dd/mm/yy (from 20)",
+        "dd/dd/yyyy",
+        "hh:mm",
+        "dd/mm/yyyy (xx)",
+        "dd/mm/yyyy h:mm:ss:ss",
+        "dd.mm.jjjj",
+    ] {
         assert_eq!(DateFormat::from_pattern(text), None, "{text}");
     }
     for text in ["", "yes", "x/x", "/", "ja/", "/nein", " ja/nein"] {

@@ -4,6 +4,7 @@ use super::Compiler;
 use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::humanize::group_digits;
+use crate::infer::matches_type;
 use crate::init::toml_string;
 use crate::manifest;
 use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
@@ -57,6 +58,7 @@ fn near_miss_message(
     let noun = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => "numbers",
         NearMissType::Date => "dates",
+        NearMissType::Time => "times",
     };
     let (exact, similar) = (group_digits(near_miss.exact), group_digits(near_miss.similar));
     let total = group_digits(near_miss.total);
@@ -67,6 +69,9 @@ fn near_miss_message(
             format!("{numbers} of {total} values are {noun} and {texts} are texts of digits")
         }
         (_, 0) => format!("{exact} of {total} values are {noun}"),
+        (0, _) if near_miss.looks_like == NearMissType::Time => {
+            format!("{similar} of {total} values are {noun} that sort as text in another order")
+        }
         (0, _) => format!("{similar} of {total} values look like {noun} but are not plain {noun}"),
         (_, 1) => {
             format!("{exact} of {total} values are {noun} and 1 looks like a {}", &noun[..noun.len() - 1])
@@ -98,13 +103,22 @@ fn near_miss_help(column: &ColumnFacts, near_miss: &NearMiss, is_sensitive: bool
     let (form, what) = match near_miss.looks_like {
         NearMissType::Number | NearMissType::Integer => ("`1234.5`", "numbers"),
         NearMissType::Date => ("`2026-01-31`", "dates"),
+        NearMissType::Time => ("`09:05` and durations as hours like `120.75`", "times"),
     };
     let effect = match column.data_type {
         DataType::Text => format!("it sorts as text and has no range filters; write {what} like {form}"),
         _ => format!("the exceptions sort after all {what}; write them like {form}"),
     };
     let is_native_text = near_miss.exact == near_miss.total;
+    // `1e5` may be a code; whoever knows better says so.
+    let is_exponent = near_miss.exceptions.is_empty()
+        && near_miss.exact + near_miss.similar == near_miss.total
+        && near_miss.looks_like == NearMissType::Number
+        && matches_type(DataType::Number, &near_miss.first_value);
     let declare = match (is_native_text, near_miss.looks_like) {
+        (false, _) if is_exponent => {
+            format!("set `{}`, or accept it with `{text}`", declared("as = \"number\""))
+        }
         (true, NearMissType::Number) => {
             format!("set `{}`, or accept it with `{text}`", declared("as = \"decimal\""))
         }

@@ -19,6 +19,12 @@ impl Compiler<'_> {
                 LayoutNoteKind::Doubt => Diagnostic::warning(message)
                     .code("doubtful_rows")
                     .help(format!("if they are not data, set `{}` for the collection", note.setting)),
+                LayoutNoteKind::DoubtfulHeader => Diagnostic::warning(message)
+                    .code("doubtful_header")
+                    .help(format!("if this row is data, set `{}` for the collection", note.setting)),
+                LayoutNoteKind::DoubtfulYears => Diagnostic::warning(message)
+                    .code("doubtful_years")
+                    .help(format!("if they are in the past, set `{}` under its fields", note.setting)),
             };
             self.diagnostics.push(diagnostic.at(&declared.name.location));
         }

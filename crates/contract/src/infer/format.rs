@@ -94,6 +94,11 @@ impl FormatInference {
         }
     }
 
+    /// Observes a text of blanks, which means NULL in a column with a format.
+    pub fn observe_blanks(&mut self) {
+        self.has_other_notation = true;
+    }
+
     /// Observes a text. Texts that mean NULL must not be passed.
     pub fn observe(&mut self, text: &str) {
         self.has_values = true;
@@ -261,11 +266,11 @@ fn types_of(reading: &NumberReading, spelling: &NumberSpelling<'_>) -> u8 {
     candidate_types(format!("{}{}", spelling.sign(), reading.digits).as_bytes())
 }
 
-/// The preferred type of numbers that all fit these types.
+/// The preferred type of numbers that all fit these types. A number with an exponent fits none of them.
 fn number_type(types: u8) -> DataType {
     let types = types & (INTEGER | INT64 | DECIMAL);
     let best = TYPES_BY_PREFERENCE.iter().find(|(bit, _)| types & bit != 0);
-    best.map_or(DataType::Decimal, |(_, data_type)| *data_type)
+    best.map_or(DataType::Number, |(_, data_type)| *data_type)
 }
 
 impl DateInference {

@@ -1,5 +1,7 @@
 //! Counts values that are almost numbers or dates, to tell the owner of the data why a column is text.
 
+use std::net::Ipv4Addr;
+
 use super::{DATE, DECIMAL, LOCAL_TIMESTAMP, TIMESTAMP, is_number, number_types};
 use crate::column_format::DateFormat;
 use crate::source::{NearMiss, NearMissType};
@@ -16,6 +18,9 @@ pub(super) struct NearMissCounts {
     total: u64,
     numbers: SpellingCounts,
     dates: SpellingCounts,
+    times: SpellingCounts,
+    /// Texts of blanks only.
+    blanks: u64,
     /// Numbers with a fraction.
     fractions: u64,
     /// Digits with leading zeros: postal codes, not numbers.
@@ -33,6 +38,8 @@ impl Default for NearMissCounts {
             total: 0,
             numbers: SpellingCounts::default(),
             dates: SpellingCounts::default(),
+            times: SpellingCounts::default(),
+            blanks: 0,
             fractions: 0,
             codes: 0,
             lengths: None,
@@ -49,6 +56,8 @@ struct SpellingCounts {
     similar: u64,
     /// The first text that is not of the type.
     first_other: Option<RowText>,
+    /// The first text that does not even look like it.
+    first_exception: Option<RowText>,
     /// Whether there is another such text.
     has_various_others: bool,
 }
@@ -62,6 +71,18 @@ impl SpellingCounts {
             // A truncated text differs from itself.
             Some(first) => self.has_various_others = first.text != text,
         }
+    }
+
+    #[inline]
+    fn observe_exception(&mut self, row: u64, text: &str) {
+        if self.first_exception.is_none() {
+            self.first_exception = Some(RowText::new(row, text));
+        }
+    }
+
+    /// The first text because of which the column does not have the type.
+    fn first_offender(&self) -> Option<&RowText> {
+        self.first_exception.as_ref().or(self.first_other.as_ref())
     }
 
     /// Whether every text that is not of the type is the same short one.
@@ -115,27 +136,33 @@ impl NearMissCounts {
         }
         // Most texts have no digit near their start, and cost no more than this.
         let has_digit = text.bytes().take(DIGIT_BYTES_MAX).any(|byte| byte.is_ascii_digit());
-        if !has_digit || !self.observe_similar(text) {
-            self.observe_exception(text);
-        }
-    }
-
-    /// Returns whether the text looks like something.
-    fn observe_similar(&mut self, text: &str) -> bool {
-        if is_code(text) {
+        if !has_digit {
+            self.blanks += u64::from(text.trim().is_empty());
+            self.observe_exception(row, text);
+        } else if is_code(text) {
             self.codes += 1;
+            self.numbers.observe_exception(row, text);
         } else if looks_like_number(text) {
             self.numbers.similar += 1;
         } else if looks_like_date(text) {
             self.dates.similar += 1;
         } else {
-            return false;
+            self.observe_exception(row, text);
+            match TimeSpelling::of(text) {
+                Some(TimeSpelling::Padded) => self.times.exact += 1,
+                Some(TimeSpelling::Other) => {
+                    self.times.similar += 1;
+                    self.times.observe_exception(row, text);
+                }
+                None => {}
+            }
         }
-        true
     }
 
     #[inline]
-    fn observe_exception(&mut self, text: &str) {
+    fn observe_exception(&mut self, row: u64, text: &str) {
+        self.numbers.observe_exception(row, text);
+        self.dates.observe_exception(row, text);
         let Some(exceptions) = &mut self.exceptions else { return };
         if exceptions.iter().any(|one| one == text) {
             return;
@@ -159,7 +186,8 @@ impl NearMissCounts {
     pub(super) fn may_have_format(&self) -> bool {
         let numbers = self.numbers.exact + self.numbers.similar;
         let dates = self.dates.exact + self.dates.similar;
-        self.total > 0 && (numbers == self.total || dates == self.total)
+        let total = self.total - self.blanks;
+        total > 0 && (numbers == total || dates == total)
     }
 
     pub(super) fn near_miss(
@@ -174,18 +202,23 @@ impl NearMissCounts {
         let is_most = |count: u64| count >= 2 && count.saturating_mul(2) >= total;
         let (looks_like, counts, first) = if is_most(numbers) && !self.are_codes(native_numbers) {
             // Among native numbers every text is an exception; among texts, those that are not numbers.
-            let among_texts = self.numbers.first_other.as_ref().or(self.first.as_ref());
+            let among_texts = self.numbers.first_offender().or(self.first.as_ref());
             let first = if native_numbers > 0 { self.first.as_ref() } else { among_texts };
             let is_whole = self.fractions == 0 && self.numbers.exact == total;
             let looks_like = if is_whole { NearMissType::Integer } else { NearMissType::Number };
             (looks_like, &self.numbers, first)
         } else if is_most(dates) && (self.dates.similar > 0 || self.dates.exact < total) {
-            (NearMissType::Date, &self.dates, self.dates.first_other.as_ref())
+            (NearMissType::Date, &self.dates, self.dates.first_offender())
+        } else if is_most(self.times.exact + self.times.similar) && self.times.similar > 0 {
+            (NearMissType::Time, &self.times, self.times.first_offender())
         } else {
             return None;
         };
         let first = first?;
-        let native = if looks_like == NearMissType::Date { 0 } else { native_numbers };
+        let native = match looks_like {
+            NearMissType::Number | NearMissType::Integer => native_numbers,
+            NearMissType::Date | NearMissType::Time => 0,
+        };
         let exact_texts = if native > 0 { counts.exact } else { 0 };
         Some(NearMiss {
             looks_like,
@@ -222,6 +255,9 @@ pub(super) fn looks_like_number(text: &str) -> bool {
     let is_affix =
         |c: char| c.is_whitespace() || matches!(c, '$' | '€' | '£' | '¥' | '₹' | '₽' | '%' | '+' | '-' | '−');
     let text = text.trim();
+    if text.parse::<Ipv4Addr>().is_ok() {
+        return false;
+    }
     let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
     let mut text = text.trim_matches(is_affix);
     for code in CURRENCY_CODES {
@@ -255,6 +291,39 @@ fn has_separators(text: &str) -> bool {
     let is_last_group = *last == separator && *fraction == 3;
     let is_fraction = is_decimal_point && (thousands.is_empty() || *last != separator);
     *whole <= 3 && are_groups && (is_last_group || is_fraction) || thousands.is_empty() && is_decimal_point
+}
+
+/// A time of the day or a duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimeSpelling {
+    /// `09:05`: sorts as text in the order of time.
+    Padded,
+    /// `9:05`, `1:00 PM`, `120:45:00`
+    Other,
+}
+
+impl TimeSpelling {
+    fn of(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is_half_day = |half: &&str| matches!(half.to_ascii_lowercase().as_str(), "am" | "pm");
+        let half = text.get(text.len().saturating_sub(2)..).filter(is_half_day);
+        let time = half.map_or(text, |half| text[..text.len() - half.len()].trim_end());
+        let mut parts = time.split(':');
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let hours = parts.next().filter(|hours| (1..=4).contains(&hours.len()) && is_number(hours))?;
+        let mut count = 0;
+        for part in parts {
+            count += 1;
+            let whole = part.split_once('.').map_or(part, |(whole, _)| whole);
+            let is_part =
+                whole.len() == 2 && is_number(whole) && whole < "60" && is_number(&part.replace('.', ""));
+            if !is_part || count > 2 {
+                return None;
+            }
+        }
+        let is_padded = half.is_none() && hours.len() == 2;
+        (count > 0).then_some(if is_padded { Self::Padded } else { Self::Other })
+    }
 }
 
 /// `1/2/2026`, `11.02.26`, `2026/2/11`, `13 Feb 2026`, with or without a time.
@@ -321,6 +390,7 @@ mod tests {
             "007",
             "1.2.3",
             "192.168.1.1",
+            "190.37.72.226",
             "11.02.2026",
             "2026-02-11",
             "12a",
@@ -380,6 +450,12 @@ mod tests {
             (&["-", "1"], 5, Some("Number 6+0/7 0 -")),
             (&["989,79", "20.926,34"], 0, Some("Number 0+2/2 0 989,79")),
             (&["1.5", "10.5 ", "2"], 0, Some("Number 2+1/3 1 10.5 ")),
+            (&["1.5", " 2", "tbd", "x"], 0, Some("Number 1+1/4 2 tbd")),
+            (&["9:05", "10:30", "8:45"], 0, Some("Time 1+2/3 0 9:05")),
+            (&["38:30:00", "120:45:00"], 0, Some("Time 1+1/2 1 120:45:00")),
+            (&["11:00 AM", "1:00 PM"], 0, Some("Time 0+2/2 0 11:00 AM")),
+            (&["09:05", "10:30", "08:45:10.5"], 0, None),
+            (&["16:9", "4:3"], 0, None),
             (&["10.5 "], 500, Some("Number 500+1/501 0 10.5 ")),
             (&["tbd"], 499, Some("Number 499+0/500 0 tbd only")),
             (&["1.50", "2.75"], 0, Some("Number 2+0/2 0 1.50")),

@@ -398,9 +398,10 @@ pub static COLLECTION: Section = Section {
         .applies_to(SHEETS),
         Key::new(
             "header_rows",
-            ValueType::Integer { min: 1, max: HEADER_HEIGHT_LIMIT as u64 },
+            ValueType::Integer { min: 0, max: HEADER_HEIGHT_LIMIT as u64 },
             "How many rows the column names take. Names above each other are joined, and a name above several columns \
-             counts for each of them.",
+             counts for each of them. 0 means that the first row is data: the columns are `column_1`, `column_2` and \
+             so on.",
         )
         .default_text("1, or 2 where the rows show it")
         .example("2")

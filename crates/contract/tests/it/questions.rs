@@ -57,6 +57,25 @@ fn filters_are_named_after_their_columns() {
 }
 
 #[test]
+fn a_column_that_cannot_be_filtered_is_not_mistaken_for_another_one() {
+    let contract = contract();
+    let ToolOperation::List { filters, sorts, .. } = &contract.tools[1].operation else { panic!("a list") };
+    let collection = &contract.collections[0];
+    let names: Vec<&str> = filters[..2].iter().map(|at| collection.fields[*at].name.as_str()).collect();
+    for (arguments, expected) in [
+        (r#"{"total_min":"1"}"#, "`total` cannot be filtered; the 2 columns that can are "),
+        (r#"{"total":"1"}"#, "`total` cannot be filtered; the 2 columns that can are "),
+        (r#"{"sort":"-total"}"#, "`total` cannot be sorted by; the 2 columns that can are "),
+    ] {
+        let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
+        let error =
+            bind::list(collection, &filters[..2], &sorts[..2], Some(doc.root())).expect_err(arguments);
+        assert!(error.message.starts_with(expected), "{}", error.message);
+        assert!(error.message.contains(names[0]), "{}", error.message);
+    }
+}
+
+#[test]
 fn filter_errors_say_what_to_do() {
     for (arguments, expected) in [
         (r#"{"status":"payed"}"#, "`status` must be one of \"paid\", \"open\""),

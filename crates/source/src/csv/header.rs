@@ -18,6 +18,8 @@ pub(super) struct Header {
     pub(super) rows_start: usize,
     pub(super) rows: HeaderRows,
     pub(super) likely_row: Option<u32>,
+    /// Whether the names look like data.
+    pub(super) is_doubtful: bool,
     pub(super) notes: Vec<LayoutNote>,
 }
 
@@ -132,9 +134,30 @@ pub(super) fn find_header(
         None => declared.clone(),
     };
     let layout = layout::find_header(&sketches, &wanted, "line", |_, _| false);
-    let as_before = HeaderLayout { at: 0, count: 1, likely_row: None, notes: Vec::new() };
     // A header of numbers is a header, too.
-    let layout = layout.filter(|layout| skipped.is_none() || layout.at == 0).unwrap_or(as_before);
+    let layout = layout.filter(|layout| skipped.is_none() || layout.at == 0).unwrap_or_else(|| {
+        let mut layout = HeaderLayout::at(0);
+        if declared.header_row.is_none() && declared.header_rows.is_none() {
+            layout.doubt_names(&sketches, "line");
+        }
+        layout
+    });
+    if layout.count == 0 {
+        let first = &records[positions[layout.at]];
+        let width = records[positions[layout.at]..].iter().map(|record| record.row.width).max().unwrap_or(1);
+        if width > COLUMNS_MAX {
+            return Err(CsvError::TooManyColumns(width));
+        }
+        return Ok(Header {
+            names: (1..=width).map(|number| format!("column_{number}")).collect(),
+            last_row_start: first.start,
+            rows_start: first.start,
+            rows: HeaderRows { first: first.row.number, count: 0 },
+            likely_row: None,
+            is_doubtful: false,
+            notes: layout.notes,
+        });
+    }
     let count = layout.count.min(positions.len() - layout.at).max(1);
     let (first, last) = (positions[layout.at], positions[layout.at + count - 1]);
     let width = records[last].row.width.max(records[first].row.width);
@@ -152,6 +175,7 @@ pub(super) fn find_header(
         rows_start: skip_blank_lines(bytes, records[last].next),
         rows: HeaderRows { first: records[first].row.number, count: count as u32 },
         likely_row: layout.likely_row,
+        is_doubtful: layout.is_doubtful,
         notes: layout.notes,
     })
 }

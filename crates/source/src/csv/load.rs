@@ -168,6 +168,7 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         last_row_start,
         rows: header_rows,
         likely_row,
+        is_doubtful,
         notes: mut layout_notes,
     } = found;
     if let [only] = &header[..]
@@ -183,6 +184,7 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         at: rows_start,
         splitter: &splitter,
         header: &header,
+        is_header_doubtful: is_doubtful,
         options: &options.table,
     };
     let rows = scanner.scan()?;
@@ -220,6 +222,7 @@ struct RowScanner<'a> {
     at: usize,
     splitter: &'a FieldSplitter,
     header: &'a [String],
+    is_header_doubtful: bool,
     options: &'a TableOptions,
 }
 
@@ -259,16 +262,13 @@ impl RowScanner<'_> {
         let RowPass { mut starts, columns, .. } = pass;
         starts.shrink_to_fit();
         let formats = self.infer_formats(&starts, &columns);
+        let mut notes = left_out.notes;
+        notes.extend(self.doubt_years(&starts, &formats));
         let bytes = self.text.as_bytes();
         let locate = |row: u64| format!("line {}", line_at(bytes, starts[row as usize] as usize));
         let columns = columns.into_iter().zip(formats);
         let profiles = columns.map(|(column, format)| column.finish(format, locate)).collect();
-        Ok(ScannedRows {
-            profiles,
-            starts,
-            notes: left_out.notes,
-            read_only_reason: left_out.read_only_reason,
-        })
+        Ok(ScannedRows { profiles, starts, notes, read_only_reason: left_out.read_only_reason })
     }
 
     /// Reads all rows but those that start at `excluded`.
@@ -313,7 +313,8 @@ impl RowScanner<'_> {
                 };
                 if !is_excluded && let Some(column) = pass.columns.get_mut(fields) {
                     column.observe(row as u64, value);
-                    if !value.is_empty() {
+                    // A person sees no difference between a blank and an empty field.
+                    if !value.trim_ascii_start().is_empty() {
                         filled += 1;
                         names += usize::from(*value == self.header[fields]);
                         if filled == 1 && may_be_total(value) {
@@ -343,7 +344,7 @@ impl RowScanner<'_> {
                 if pass.ragged.len() > RAGGED_ROWS_MAX {
                     return Err(self.ragged_error(&pass, 0));
                 }
-            } else if names == filled && names == header && header > 1 {
+            } else if names == filled && names == header && header > 1 && !self.is_header_doubtful {
                 pass.repeated_headers.push(row);
             }
             pass.starts.push(start);
@@ -458,6 +459,38 @@ impl RowScanner<'_> {
         formats
     }
 
+    /// Columns whose two-digit years are read as years that are far ahead, whatever the year is now.
+    fn doubt_years(&self, starts: &[u32], formats: &[InferredFormat]) -> Vec<LayoutNote> {
+        const DOUBTFUL_FROM: &str = "2040";
+        const PROPOSED_FROM: u16 = 1940;
+        const ROWS_MAX: usize = 100_000;
+        let mut notes = Vec::new();
+        for (column, format) in formats.iter().enumerate() {
+            let InferredFormat::Format(format @ ColumnFormat::Date(date), _) = format else { continue };
+            let is_declared = self.options.formats(&self.header[column], DataType::Text).date.is_some();
+            let Some(proposed) = date.clone().with_years_from(PROPOSED_FROM).filter(|_| !is_declared) else {
+                continue;
+            };
+            let late = starts.iter().take(ROWS_MAX).find_map(|start| {
+                let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
+                let date = format.parse(&cell.text).filter(|date| &date[..4] >= DOUBTFUL_FROM)?;
+                Some((line_at(self.text.as_bytes(), *start as usize), cell.text, date))
+            });
+            if let Some((line, text, date)) = late {
+                let name = &self.header[column];
+                notes.push(LayoutNote {
+                    kind: LayoutNoteKind::DoubtfulYears,
+                    message: format!(
+                        "has dates with two-digit years in the future: `{name}` in line {line} is `{}`, read as {date}",
+                        text.trim()
+                    ),
+                    setting: format!("{} = {{ date_format = \"{proposed}\" }}", contract::toml_key(name)),
+                });
+            }
+        }
+        notes
+    }
+
     /// `open` are columns, ascending.
     fn observe_columns(
         &self,
@@ -482,8 +515,13 @@ impl RowScanner<'_> {
                     position += 1;
                 };
                 let value = field.text_with_scratch(self.text, &mut scratch);
-                if !value.trim().is_empty() && !columns[*wanted].null_texts.iter().any(|null| null == value) {
-                    inference.observe(value);
+                if columns[*wanted].null_texts.iter().any(|null| null == value) {
+                    continue;
+                }
+                match value.trim() {
+                    "" if value.is_empty() => {}
+                    "" => inference.observe_blanks(),
+                    _ => inference.observe(value),
                 }
             }
             open.retain(|(_, inference)| !inference.is_hopeless());
@@ -518,7 +556,7 @@ impl RowScanner<'_> {
 /// Most first fields are ruled out by the first letters of their first and last word.
 fn may_be_total(text: &str) -> bool {
     let is_candidate = |word: &str| match word.bytes().next() {
-        Some(first) if first.is_ascii() => b"tsgzei".contains(&first.to_ascii_lowercase()),
+        Some(first) if first.is_ascii() => b"tsgzeicry".contains(&first.to_ascii_lowercase()),
         Some(_) => true,
         None => false,
     };

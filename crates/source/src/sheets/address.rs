@@ -5,7 +5,7 @@ use std::fmt;
 pub(super) const ROWS_MAX: u32 = 1_048_576;
 pub(super) const COLUMNS_MAX: u32 = 16_384;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CellAddress {
     /// Counts from 1.
     pub(super) row: u32,

@@ -80,8 +80,20 @@ pub(super) struct TableLayout {
 /// The rows with column names, as positions in [`Grid::rows`].
 struct SheetHeader {
     rows: Vec<usize>,
+    /// Where the rows below them start.
+    rows_start: usize,
+    /// Whether the names look like data.
+    is_doubtful: bool,
     likely_row: Option<u32>,
     notes: Vec<LayoutNote>,
+}
+
+/// A value in merged cells that counts for each of their rows.
+struct MergedLabel<'a> {
+    range: CellRange,
+    /// The position of its column in the table.
+    place: usize,
+    value: StoredValue<'a>,
 }
 
 /// The rows below the header.
@@ -187,7 +199,11 @@ impl CellValue {
 
     /// Whether the cell looks empty.
     fn is_blank(&self, texts: &SharedStrings) -> bool {
-        matches!(self.to_stored(texts), StoredValue::Null | StoredValue::Text(""))
+        match self.to_stored(texts) {
+            StoredValue::Null => true,
+            StoredValue::Text(text) => text.trim().is_empty(),
+            _ => false,
+        }
     }
 }
 
@@ -218,11 +234,10 @@ impl Grid {
         };
         let region = self.table_range.filter(is_region);
         let header = self.find_header(texts, declared, region)?;
-        let at = header.rows[header.rows.len() - 1];
         let span = region.map_or(0..=u32::MAX, |region| region.first.column..=region.last.column);
         let last = region.map_or(u32::MAX, |region| region.last.row);
         let is_ours = |cell: &&GridCell| span.contains(&cell.column) && !cell.value.is_blank(texts);
-        let mut rows: Vec<usize> = (at + 1..self.rows.len())
+        let mut rows: Vec<usize> = (header.rows_start..self.rows.len())
             .filter(|at| {
                 self.rows[*at].number <= last && self.rows[*at].cells.iter().any(|cell| is_ours(&cell))
             })
@@ -231,13 +246,19 @@ impl Grid {
             // Excel knows where its table ends.
             Some(_) => LeftOutRows::default(),
             None => {
-                let names: Vec<String> =
-                    self.rows[at].cells.iter().map(|cell| column_name(cell.value.to_stored(texts))).collect();
+                // Without names, the first row tells how many columns there are.
+                let last = header.rows.last().copied();
+                let names: Vec<String> = self.rows[last.unwrap_or(header.rows_start)]
+                    .cells
+                    .iter()
+                    .map(|cell| column_name(cell.value.to_stored(texts)))
+                    .collect();
                 let sketched = SheetRows { grid: self, texts, rows: &rows };
                 let left_out = layout::find_left_out(&sketched, &names, declared, "row");
-                let repeated = match declared.footer_rows {
-                    Some(0) => Vec::new(),
-                    Some(_) | None => sketched.repeated_headers(&self.rows[at]),
+                let repeated = match (declared.footer_rows, last) {
+                    (Some(0), _) | (_, None) => Vec::new(),
+                    (_, Some(_)) if header.is_doubtful => Vec::new(),
+                    (_, Some(last)) => sketched.repeated_headers(&self.rows[last]),
                 };
                 with_repeated_headers(left_out, repeated, &sketched)
             }
@@ -252,9 +273,11 @@ impl Grid {
         let columns = self.find_columns(&header_rows, &rows, &span, texts)?;
         let mut notes = header.notes;
         notes.append(&mut left_out.notes);
+        // Without names, the table begins below the row before its first.
+        let row_above = self.rows[header.rows_start.min(self.rows.len() - 1)].number.saturating_sub(1);
         Ok(TableLayout {
-            first_header_row: header_rows[0].number,
-            header_row: header_rows[header_rows.len() - 1].number,
+            first_header_row: header_rows.first().map_or(row_above + 1, |row| row.number),
+            header_row: header_rows.last().map_or(row_above, |row| row.number),
             header: self.column_names(&header_rows, &columns, texts),
             columns,
             rows,
@@ -293,8 +316,14 @@ impl Grid {
             None => "it has no header row".into(),
         })?;
         let count = found.count.min(rows.len() - found.at);
-        let rows = sketched[found.at..found.at + count].iter().map(|(at, _)| *at).collect();
-        Ok(SheetHeader { rows, likely_row: found.likely_row, notes: found.notes })
+        let rows: Vec<usize> = sketched[found.at..found.at + count].iter().map(|(at, _)| *at).collect();
+        Ok(SheetHeader {
+            rows_start: rows.last().map_or(sketched[found.at].0, |last| last + 1),
+            rows,
+            likely_row: found.likely_row,
+            is_doubtful: found.is_doubtful,
+            notes: found.notes,
+        })
     }
 
     /// The last column of the merged cells that begin here and are side by side.
@@ -329,6 +358,9 @@ impl Grid {
     }
 
     fn column_names(&self, header: &[&GridRow], columns: &[u32], texts: &SharedStrings) -> Vec<String> {
+        if header.is_empty() {
+            return (1..=columns.len()).map(|number| format!("column_{number}")).collect();
+        }
         if let [only] = header {
             let name = |column: &u32| {
                 only.get(*column).map_or(String::new(), |cell| column_name(cell.value.to_stored(texts)))
@@ -421,6 +453,30 @@ impl Grid {
         })
     }
 
+    /// Merged cells above each other in one column, whose value counts for all of their rows: texts and dates, and
+    /// numbers in the first column. Another number may be the sum for its rows, and would be counted again.
+    fn merged_labels<'a>(&'a self, layout: &TableLayout, texts: &'a SharedStrings) -> Vec<MergedLabel<'a>> {
+        let label = |range: &CellRange| {
+            let is_column = range.first.column == range.last.column
+                && range.last.row > range.first.row
+                && range.first.row > layout.header_row;
+            let at = self.rows.binary_search_by_key(&range.first.row, |row| row.number).ok()?;
+            let cell = self.rows[at].get(range.first.column).filter(|cell| is_column && !cell.is_formula)?;
+            let value = cell.value.to_stored(texts);
+            let place = layout.columns.binary_search(&range.first.column).ok()?;
+            let is_label = match value {
+                StoredValue::Text(text) => !text.trim().is_empty(),
+                StoredValue::DateTime(_) => true,
+                StoredValue::Integer(_) | StoredValue::Real(_) => place == 0,
+                _ => false,
+            };
+            is_label.then_some(MergedLabel { range: *range, place, value })
+        };
+        let mut labels: Vec<MergedLabel<'_>> = self.merged_ranges.iter().filter_map(label).collect();
+        labels.sort_by_key(|label| label.range.first);
+        labels
+    }
+
     /// Builds the table. Also returns notes about how it was read.
     pub(super) fn build_table(
         &self,
@@ -439,6 +495,14 @@ impl Grid {
         table.layout_notes.clone_from(&layout.notes);
         table.read_only_reason.clone_from(&layout.read_only_reason);
         let mut warnings = CellWarnings::default();
+        let labels = self.merged_labels(layout, texts);
+        let is_inside = |range: &&CellRange| range.last.row > layout.header_row;
+        let is_other = |range: &&CellRange| {
+            labels.binary_search_by_key(&range.first, |label| label.range.first).is_err()
+        };
+        let merges = || self.merged_ranges.iter().filter(is_inside);
+        let other_merge = merges().find(is_other);
+        let (mut labels, mut current, mut filled) = (labels.into_iter().peekable(), Vec::new(), None);
         // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
         for at in &layout.rows {
@@ -450,12 +514,33 @@ impl Grid {
                 _ => None,
             });
             budget.charge_text(copied.sum())?;
-            let ours = row.cells.iter().filter_map(|cell| {
-                let place = layout.columns.binary_search(&cell.column).ok()?;
+            let mut ours: Vec<(usize, StoredValue<'_>)> = Vec::with_capacity(row.cells.len());
+            for cell in &row.cells {
+                let Ok(place) = layout.columns.binary_search(&cell.column) else { continue };
                 plain[place] |= !cell.is_formula;
                 warnings.observe(cell, row.number);
-                Some((place, cell.value.to_stored(texts)))
-            });
+                ours.push((place, cell.value.to_stored(texts)));
+            }
+            while let Some(label) = labels.next_if(|label| label.range.first.row < row.number) {
+                // One label for each column, however many ranges overlap.
+                current.retain(|other: &MergedLabel<'_>| other.place != label.place);
+                current.push(label);
+            }
+            current.retain(|label| row.number <= label.range.last.row);
+            for label in &current {
+                plain[label.place] = true;
+                filled.get_or_insert(label.range);
+                if let StoredValue::Text(text) | StoredValue::DateTime(text) = label.value {
+                    budget.charge_text(text.len())?;
+                }
+                match ours.binary_search_by_key(&label.place, |(place, _)| *place) {
+                    Ok(at) if matches!(ours[at].1, StoredValue::Null | StoredValue::Text("")) => {
+                        ours[at].1 = label.value;
+                    }
+                    Ok(_) => {}
+                    Err(at) => ours.insert(at, (label.place, label.value)),
+                }
+            }
             table.push_row(row.number, ours);
         }
         if self.depends_on_other_sheets {
@@ -472,8 +557,12 @@ impl Grid {
                 "`{name}` has {rows} (row {first} first), which a filter may hide: they are read"
             ));
         }
-        let is_inside = |range: &&CellRange| range.last.row > layout.header_row;
-        if let Some(range) = self.merged_ranges.iter().find(is_inside) {
+        if let Some(range) = filled {
+            notes.push(format!(
+                "`{name}` has labels in merged cells (such as {range}): they count for each of their rows"
+            ));
+        }
+        if let Some(range) = other_merge.or_else(|| merges().next().filter(|_| filled.is_none())) {
             notes.push(format!(
                 "`{name}` has merged cells (such as {range}): the first of them has the value, the others have none"
             ));

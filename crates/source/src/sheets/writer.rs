@@ -164,8 +164,16 @@ impl SheetWriter<'_> {
             .as_ref()
             .map_or(0..=u32::MAX, |table| table.range().first.column..=table.range().last.column);
         let is_ours = |cell: &&CellXml| columns.contains(&cell.address.column);
+        // Some programs fill rows below the table with empty texts, which nobody sees.
+        let is_blank_text = |cell: &CellXml| {
+            let at = sheet.grid.rows.binary_search_by_key(&cell.address.row, |row| row.number);
+            let stored = at.ok().and_then(|at| sheet.grid.rows[at].get(cell.address.column));
+            let stored = stored.map(|cell| cell.value.to_stored(&book.shared_strings));
+            matches!(stored, Some(StoredValue::Text(text)) if text.trim().is_empty())
+        };
         let is_used = |row: &&RowXml| {
-            sheet_xml.cells(row).iter().filter(is_ours).any(|cell| cell.has_value || cell.is_formula)
+            let mut cells = sheet_xml.cells(row).iter().filter(is_ours);
+            cells.any(|cell| cell.is_formula || (cell.has_value && !is_blank_text(cell)))
         };
         let last_used = sheet_xml.rows.iter().rev().find(is_used).map_or(0, |row| row.number);
         let last = match &table {

@@ -232,7 +232,8 @@ impl ZipEntry {
             return Some(Err(password_error()));
         }
         // Part names are ASCII; a part with another name is never read.
-        let name = String::from_utf8_lossy(name_bytes).to_lowercase();
+        // Some programs write back slashes.
+        let name = String::from_utf8_lossy(name_bytes).to_lowercase().replace('\\', "/");
         let (crc, slot) = (u32_at(head, 16)?, local_at..data.end);
         Some(Ok(Self { name, method, crc, size, data, local_span: slot, directory_span: at..head_end }))
     }

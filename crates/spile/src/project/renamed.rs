@@ -70,6 +70,9 @@ fn unnamed_columns_help(collection: &Collection, count: usize, loaded: &[LoadedS
         (None, Some(SourceSettings::Workbook(_))) => format!(
             "name {them} in the header row; if that is another row, set `header_row` for the collection in the manifest"
         ),
-        (None, _) => format!("name {them} in the first line of the file"),
+        (None, _) => match table.and_then(|table| table.header).filter(|header| header.first > 1) {
+            Some(header) => format!("name {them} in line {} of the file", header.first),
+            None => format!("name {them} in the first line of the file"),
+        },
     }
 }

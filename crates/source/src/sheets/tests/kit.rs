@@ -84,6 +84,12 @@ impl PackageParts {
         Self(all)
     }
 
+    /// With the names of parts as some programs write them.
+    pub(super) fn with_back_slashes(mut self) -> Self {
+        self.0.iter_mut().for_each(|(name, _)| *name = name.replace('/', "\\"));
+        self
+    }
+
     pub(super) fn with(mut self, name: &str, content: impl Into<Vec<u8>>) -> Self {
         self.0.retain(|(one, _)| one != name);
         self.0.push((name.to_owned(), content.into()));

@@ -142,6 +142,34 @@ fn merged_cells_get_a_note() {
 }
 
 #[test]
+fn parts_may_have_names_with_back_slashes() {
+    let parts = PackageParts::new(
+        r#"<sheetData><row r="1"><c r="A1" t="inlineStr"><is><t>id</t></is></c></row><row r="2"><c r="A2"><v>1</v></c></row></sheetData>"#,
+    );
+    assert_eq!(describe(&parts.with_back_slashes().to_zip(), &xlsx()), "Sheet1: id\n1");
+}
+
+#[test]
+fn a_merged_label_counts_for_each_of_its_rows() {
+    let row = |number: u32, cells: &str| format!(r#"<row r="{number}">{cells}</row>"#);
+    let number = |at: &str, value: u32| format!(r#"<c r="{at}"><v>{value}</v></c>"#);
+    let rows = format!(
+        r#"<sheetData>{}{}{}{}</sheetData><mergeCells><mergeCell ref="A2:A3"/><mergeCell ref="C2:C4"/></mergeCells>"#,
+        row(1, &(text("A1", "state") + &text("B1", "size") + &text("C1", "sum"))),
+        row(2, &(text("A2", "Ohio") + &number("B2", 1) + &number("C2", 6))),
+        row(3, &number("B3", 2)),
+        row(4, &(text("A4", "Iowa") + &number("B4", 3))),
+    );
+    check_sheet(
+        &rows,
+        None,
+        "Sheet1: state|size|sum\n\"Ohio\"|1|6\n\"Ohio\"|2|-\n\"Iowa\"|3|-\n\
+         (`Sheet1` has labels in merged cells (such as A2:A3): they count for each of their rows)\n\
+         (`Sheet1` has merged cells (such as C2:C4): the first of them has the value, the others have none)",
+    );
+}
+
+#[test]
 fn a_distant_cell_costs_nothing() {
     let rows = format!(
         r#"<sheetData><row r="1">{}</row><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>"#,

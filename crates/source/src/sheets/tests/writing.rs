@@ -89,6 +89,20 @@ fn equal_values_are_not_rewritten() {
 }
 
 #[test]
+fn a_row_is_appended_directly_below_the_last_record_and_not_below_blank_texts() {
+    let blank = |row: u32| {
+        format!(
+            r#"<row r="{row}"><c r="A{row}" t="inlineStr"><is><t xml:space="preserve"> </t></is></c></row>"#
+        )
+    };
+    let inside = ROWS.replace("</sheetData>", &format!("{}{}</sheetData>", blank(4), blank(5)));
+    let cells = [cell_update(0, StoredValue::Integer(9))];
+    let after = sheet_after(&inside, &RowEdit::Append { updates: &cells }).unwrap();
+    assert!(after.contains(r#"<row r="4"><c r="A4"><v>9</v></c>"#), "{after}");
+    assert!(after.contains(&blank(5)), "{after}");
+}
+
+#[test]
 fn a_row_is_appended_with_the_style_of_the_last() {
     let cells = [cell_update(1, StoredValue::Text("c")), cell_update(0, StoredValue::Real(0.5))];
     check(

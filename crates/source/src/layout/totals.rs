@@ -1,0 +1,293 @@
+//! Rows of totals: found by their labels and by the sums in them.
+
+use std::fmt::Write;
+
+use contract::infer::TextClass;
+use contract::source::{LayoutNote, LayoutNoteKind};
+
+use super::{CONTRAST_ROWS_MAX, DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow};
+
+/// A note names at most this many rows.
+const ROWS_NAMED_MAX: usize = 5;
+
+/// Words for a row of totals, in lower case.
+const TOTAL_WORDS: &[&str] = &[
+    "total",
+    "totals",
+    "grand total",
+    "subtotal",
+    "sub-total",
+    "sub total",
+    "sum",
+    "summe",
+    "gesamt",
+    "gesamtsumme",
+    "zwischensumme",
+    "endsumme",
+    "gesamtergebnis",
+    "ergebnis",
+    "saldo",
+    "total général",
+    "sous-total",
+    "somme",
+    "suma",
+    "total general",
+    "totale",
+    "insgesamt",
+    "endbetrag",
+    "σ",
+    "totaal",
+    "totalt",
+    "totalsumma",
+    "i alt",
+    "yhteensä",
+    "razem",
+    "celkem",
+    "összesen",
+    "toplam",
+    "σύνολο",
+    "итого",
+    "всего",
+    "合計",
+    "合计",
+    "总计",
+    "總計",
+    "小計",
+    "小计",
+    "합계",
+    "총계",
+];
+
+/// Whether a cell may be the label of a row of totals: `Total`, `Summe Januar`, `North Total`.
+pub(crate) fn is_total_label(text: &str) -> bool {
+    // Most labels are ruled out by their length or first letter.
+    let text = text.trim();
+    if text.is_empty() || text.len() > 60 {
+        return false;
+    }
+    let lower = text.to_lowercase();
+    let label = lower.trim_end_matches(':').trim_end();
+    let starts = |word: &&str| {
+        label.strip_prefix(*word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']))
+    };
+    let ends =
+        |word: &&str| label.strip_suffix(*word).is_some_and(|rest| rest.is_empty() || rest.ends_with(' '));
+    TOTAL_WORDS.iter().any(|word| starts(word) || ends(word))
+}
+
+fn is_total_word(text: &str) -> bool {
+    let lower = text.trim().to_lowercase();
+    TOTAL_WORDS.contains(&lower.trim_end_matches(':').trim_end())
+}
+
+/// Rows of totals: a label, and a number that is the sum of the rows before it, or a blank where all other rows have a
+/// value.
+pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
+    let candidates: Vec<usize> =
+        rows.total_candidates().into_iter().filter(|at| *at < end && *at > 0).collect();
+    if candidates.is_empty() || candidates.len() * 2 > end || candidates.len() > TOTALS_MAX {
+        return;
+    }
+    let mut sums = ColumnSums::default();
+    // Over all ordinary rows: which columns always have a value.
+    let mut filled: Vec<usize> = Vec::new();
+    let mut ordinary = 0;
+    for at in (0..end).filter(|at| !candidates.contains(at)).take(CONTRAST_ROWS_MAX * 10) {
+        ordinary += 1;
+        for cell in &rows.cells(at) {
+            if filled.len() <= cell.column {
+                filled.resize(cell.column + 1, 0);
+            }
+            filled[cell.column] += 1;
+        }
+    }
+    let (mut totals, mut doubts) = (Vec::new(), Vec::new());
+    for at in 0..end {
+        if candidates.binary_search(&at).is_err() {
+            sums.add(&rows.cells(at));
+            continue;
+        }
+        let row = rows.row(at);
+        let has_number = row.cells.iter().any(|cell| cell.class == TextClass::Number);
+        let has_gap =
+            filled.iter().enumerate().any(|(column, count)| *count == ordinary && row.get(column).is_none());
+        if has_number && (has_gap || sums.has_sum_in(&row)) {
+            sums.end_group();
+            totals.push((at, row));
+        } else {
+            if is_total_word(row.first_text()) {
+                doubts.push(row.clone());
+            }
+            sums.add(&row.cells);
+        }
+    }
+    leave_out_totals(totals, unit, found);
+    for row in doubts {
+        found.notes.push(doubtful_total(&row, unit));
+    }
+}
+
+/// A last row that is the sum of all others in every column of numbers, whatever its label.
+pub(super) fn find_last_row_sum(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
+    const ROWS_MIN: usize = 3;
+    let Some(at) = end.checked_sub(1).filter(|at| (ROWS_MIN..GAPS_ROWS_MAX).contains(at)) else { return };
+    let last = rows.row(at);
+    if last.cells.first().is_none_or(|cell| cell.class != TextClass::Other) {
+        return;
+    }
+    let mut sums = ColumnSums::default();
+    for before in 0..at {
+        sums.add(&rows.cells(before));
+        // Most tables are ruled out by their first rows: without negative numbers, sums only grow.
+        if before == CONTRAST_ROWS_MAX && sums.exceed(&last) {
+            return;
+        }
+    }
+    match sums.count_sums_in(&last) {
+        Some(2..) => leave_out_totals(vec![(at, last)], unit, found),
+        // One number may be a sum by accident.
+        Some(1) if at > ROWS_MIN => found.notes.push(doubtful_total(&last, unit)),
+        Some(_) | None => {}
+    }
+}
+
+fn leave_out_totals(totals: Vec<(usize, SketchedRow)>, unit: &str, found: &mut LeftOutRows) {
+    if let Some((_, first)) = totals.first() {
+        let numbers: Vec<u32> = totals.iter().map(|(_, row)| row.number).collect();
+        let message = match numbers.as_slice() {
+            [only] => format!("has a row of totals ({unit} {only}: {}), which is left out", first.quoted()),
+            several => format!(
+                "has {} rows of totals ({unit}s {}, first {}), which are left out",
+                several.len(),
+                name_rows(several),
+                first.quoted()
+            ),
+        };
+        let setting = "footer_rows = 0".to_owned();
+        found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
+        found.read_only_reason = Some(format!(
+            "it has totals ({unit} {}) that a write would make wrong; remove them, or say with `footer_rows` or \
+             `stop_at` in the manifest where the table ends",
+            name_rows(&numbers)
+        ));
+    }
+    found.rows.extend(totals.into_iter().map(|(at, _)| at));
+}
+
+fn doubtful_total(row: &SketchedRow, unit: &str) -> LayoutNote {
+    let message = format!(
+        "has a row that may be a total and is read as data ({unit} {}: {})",
+        row.number,
+        row.quoted()
+    );
+    let setting = format!("stop_at = \"{}\"", row.first_text());
+    LayoutNote { kind: LayoutNoteKind::Doubt, message, setting }
+}
+
+/// A file with more candidates than this has names that look like totals.
+const TOTALS_MAX: usize = 1000;
+
+fn name_rows(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    for (at, number) in numbers.iter().take(ROWS_NAMED_MAX).enumerate() {
+        let _ = write!(text, "{}{number}", if at == 0 { "" } else { ", " });
+    }
+    if numbers.len() > ROWS_NAMED_MAX {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// The sums of each column: of all rows, and of those since the last total; with a point and with a comma as the
+/// decimal separator. Only evidence, so floats will do.
+#[derive(Default)]
+struct ColumnSums(Vec<[ColumnSum; 2]>);
+
+#[derive(Default, Clone, Copy)]
+struct ColumnSum {
+    all: f64,
+    group: f64,
+    rows: usize,
+    has_negative: bool,
+}
+
+impl ColumnSums {
+    fn add(&mut self, cells: &[SketchedCell]) {
+        for cell in cells.iter().filter(|cell| cell.class == TextClass::Number) {
+            if self.0.len() <= cell.column {
+                self.0.resize(cell.column + 1, [ColumnSum::default(); 2]);
+            }
+            for (sum, value) in self.0[cell.column].iter_mut().zip(readings(&cell.text)) {
+                sum.all += value.unwrap_or(0.0);
+                sum.group += value.unwrap_or(0.0);
+                sum.rows += 1;
+                sum.has_negative |= value.is_some_and(|value| value < 0.0);
+            }
+        }
+    }
+
+    fn end_group(&mut self) {
+        self.0.iter_mut().flatten().for_each(|sum| sum.group = 0.0);
+    }
+
+    /// Whether some number of a row is below the sum of numbers that are not negative.
+    fn exceed(&self, row: &SketchedRow) -> bool {
+        row.cells.iter().filter(|cell| cell.class == TextClass::Number).any(|cell| {
+            let sums = self.0.get(cell.column).copied().unwrap_or_default();
+            sums.iter()
+                .zip(readings(&cell.text))
+                .all(|(sum, value)| !sum.has_negative && value.is_none_or(|value| value < sum.all - 1.0))
+        })
+    }
+
+    /// How many numbers of a row are sums, if all are, in every column that has numbers.
+    fn count_sums_in(&self, row: &SketchedRow) -> Option<usize> {
+        let is_sum = |sum: &ColumnSum, value: f64| {
+            let tolerance = 0.006_f64.max(sum.all.abs() * 1e-12);
+            sum.rows > 1 && value != 0.0 && (value - sum.all).abs() < tolerance
+        };
+        let label = row.cells.first().map(|cell| cell.column);
+        // With one decimal separator for all of them.
+        let counts = [0, 1].map(|at| {
+            let mut count = 0;
+            let columns = self.0.iter().enumerate().filter(|(_, sums)| sums[at].rows > 0);
+            for (column, sums) in columns.filter(|(column, _)| Some(*column) != label) {
+                let cell = row.get(column).filter(|cell| cell.class == TextClass::Number)?;
+                let value = readings(&cell.text)[at]?;
+                is_sum(&sums[at], value).then_some(())?;
+                count += 1;
+            }
+            Some(count)
+        });
+        counts.into_iter().flatten().max()
+    }
+
+    fn has_sum_in(&self, row: &SketchedRow) -> bool {
+        let is_close = |a: f64, b: f64| (a - b).abs() < 0.006;
+        row.cells.iter().filter(|cell| cell.class == TextClass::Number).any(|cell| {
+            let sums = self.0.get(cell.column).copied().unwrap_or_default();
+            sums.iter().zip(readings(&cell.text)).any(|(sum, value)| {
+                sum.rows > 1
+                    && value.is_some_and(|value| is_close(value, sum.all) || is_close(value, sum.group))
+            })
+        })
+    }
+}
+
+/// A number with a point and with a comma as its decimal separator.
+pub(super) fn readings(text: &str) -> [Option<f64>; 2] {
+    ['.', ','].map(|decimal| {
+        let text = text.trim();
+        let is_negative = text.starts_with(['-', '(', '−']) || text.ends_with('-');
+        let digits: String = text
+            .chars()
+            .filter_map(|c| match c {
+                c if c == decimal => Some('.'),
+                '0'..='9' => Some(c),
+                _ => None,
+            })
+            .collect();
+        let value: f64 = digits.parse().ok()?;
+        Some(if is_negative { -value } else { value })
+    })
+}
