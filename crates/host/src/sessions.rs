@@ -95,7 +95,7 @@ impl Sessions {
         keyring.seal(Purpose::Session, principal.id().as_bytes(), &payload, platform)
     }
 
-    /// Opens a session id.
+    /// Opens a session id. Session expiry by age is here; idle sessions expire in the sweep of `SessionTable`.
     pub(crate) fn verify(
         &self,
         keyring: &Keyring,
@@ -111,6 +111,7 @@ impl Sessions {
             OpenError::Mismatch => SessionError::OtherCaller,
         })?);
         let ticket = ticket.ok_or(SessionError::Malformed)?;
+        // The session expires `session_ttl_ms` after `initialize`.
         if now_ms >= ticket.issued_ms.saturating_add(age_ms) {
             return Err(SessionError::Expired);
         }

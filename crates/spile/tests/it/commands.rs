@@ -205,7 +205,7 @@ fn init_writes_how_a_file_is_read() {
         (json, "at = \"/data/people\"", "name", "Bea"),
     ] {
         let place = TestProject::new(&[file]);
-        let call = ["call", "get_people", "id=2", "--output", "json", "--from"];
+        let call = ["call", "get_people", "id=2", "--json", "--from"];
         let bare = place.run(&[&call[..], &[file.0]].concat());
         let expected = format!("\"{field}\":\"{answer}\"");
         assert!(bare.stdout.contains(&expected), "{bare}");

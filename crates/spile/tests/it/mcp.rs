@@ -83,7 +83,7 @@ fn a_server_of_a_project_starts_only_after_it_was_approved() {
     user.check("mcp_list_not_approved", &["mcp", "list"], 0);
     user.check("mcp_get_not_approved", &["mcp", "get", "shop"], 0);
     user.check("mcp_call_not_approved", &call, 3);
-    // Without a terminal nobody can look at it.
+    // Without a terminal the user cannot review it.
     user.check("mcp_approve_headless", &["mcp", "approve", "shop"], 1);
     user.check("mcp_call_not_approved", &call, 3);
     user.check("mcp_approve", &["mcp", "approve", "shop", "--yes"], 0);
@@ -251,7 +251,7 @@ fn problems_and_shadowed_entries_are_shown() {
     let json = user.run(&["mcp", "list", "--json"]);
     assert_eq!((json.code, &*json.stderr), (Some(0), ""));
     let parsed: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
-    assert_eq!(parsed["servers"][1]["shadows"][0]["layer"], "user");
+    assert_eq!(parsed["servers"][1]["shadows"][0]["scope"], "user");
     assert_eq!(parsed["problems"].as_array().map(Vec::len), Some(2));
     for output in [json, user.run(&["config", "show", "--json"]), user.run(&["mcp", "get", "c"])] {
         let shown = output.to_string();
@@ -375,7 +375,7 @@ async fn a_user_signs_in_to_a_server_and_out_again() {
 
     assert!(user.succeeds(&call).contains("you"));
     assert!(user.succeeds(&["mcp", "tools"]).contains("mcp__guarded__whoami"));
-    // The server forgets the token: it is refreshed, and nobody notices.
+    // The server forgets the token: it is refreshed without an error.
     for args in [&call[..], &["mcp", "tools"]] {
         authority.access_tokens.lock().expect("no panic").clear();
         assert!(user.succeeds(args).contains(if args == call { "you" } else { "mcp__guarded__whoami" }));
