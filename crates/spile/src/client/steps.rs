@@ -144,7 +144,7 @@ pub struct CallArgs {
     /// The tool's name
     tool: String,
     /// The tool's arguments, typed by its input schema; repeat a key to build a list
-    #[arg(value_name = "KEY=VALUE", conflicts_with = "json_arguments")]
+    #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
     /// The tool's arguments as a JSON object; `-` reads it from stdin
     #[arg(long = "args", value_name = "JSON")]
@@ -312,6 +312,10 @@ impl ClientSession {
             },
         };
         let given = match args.json_arguments.as_deref() {
+            Some(_) if !args.arguments.is_empty() => {
+                Err(CommandError::usage(format!("`{}` cannot be combined with --args", args.arguments[0]))
+                    .help("put all arguments into the JSON object, or none"))
+            }
             Some("-") => arguments::from_json(&read_stdin()?, validation),
             Some(text) => arguments::from_json(text, validation),
             None => arguments::from_key_values(&args.arguments, &schema, validation),

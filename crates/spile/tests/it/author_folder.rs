@@ -71,7 +71,7 @@ fn tools_prompts_and_resources_of_a_folder_are_served() {
         (&["read", "resource://notes"], "Closed on Mondays."),
         (&["read", "resources/notes.txt"], "Closed on Mondays."),
         (&["tools"], "Add two numbers."),
-        (&["check"], "add: a, b"),
+        (&["check"], "2 tools (all code)"),
     ] {
         let output = project.run(args);
         assert_eq!(output.code, Some(0), "{output}");

@@ -35,7 +35,7 @@ fn check_served(name: &str, files: &[(&str, &[u8])], path: &str) {
     let served = place.run(&["serve", path]);
     assert_eq!(place.files(), before, "{name}: the files are as they were");
     assert_eq!((checked.code, served.code), (Some(0), Some(0)), "{name}: {checked}\n{served}");
-    let notes = served.stderr.split_once("\nnotes: ").map_or("", |(_, notes)| notes);
+    let notes = served.stderr.split_once("\nfindings: ").map_or("", |(_, notes)| notes);
     for line in notes.lines().skip(1).filter(|line| !line.contains(" about the data: ")) {
         assert!(checked.stdout.contains(line), "{name}: {checked}\n{served}");
     }

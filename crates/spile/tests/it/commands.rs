@@ -177,7 +177,7 @@ fn init_writes_what_serving_without_a_manifest_means() {
 /// The tools and sources in the report. The notes differ: a written manifest has more of them.
 fn tools(output: &CommandOutput) -> &str {
     let rest = output.stdout.split_once('\n').map_or("", |(_, rest)| rest);
-    rest.split("\nnotes: ").next().and_then(|rest| rest.split("\nToken counts").next()).unwrap_or(rest)
+    rest.split("\nfindings: ").next().and_then(|rest| rest.split("\nToken counts").next()).unwrap_or(rest)
 }
 
 #[test]

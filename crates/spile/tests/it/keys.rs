@@ -24,7 +24,7 @@ fn rotate_creates_the_default_file_then_adds_a_key_that_seals() {
     let both = ids(&output);
     assert_eq!(both[1..], first);
     assert!(output.stdout.starts_with("/shop/spile/keys\n"), "{output}");
-    assert!(output.stdout.contains("yes; seals") && output.stdout.contains("for another"), "{output}");
+    assert!(output.stdout.contains("current") && output.stdout.contains("old, accepted until "), "{output}");
     let shown = place.run_with(&["keys", "show"], &env);
     assert_eq!(ids(&shown), both);
     let [(path, bytes)] = &place.files()[..] else { panic!("one file") };
