@@ -2,16 +2,44 @@
 
 /// The closest of `known` by edit distance, if it is close enough to be a typo.
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let length = name.chars().count();
-    let slack = (length / 3).max(1);
     known
         .into_iter()
-        // A very different length cannot be a typo. Skipping it keeps a name of a megabyte from taking a second.
-        .filter(|candidate| candidate.chars().count().abs_diff(length) <= slack)
-        .map(|candidate| (edit_distance(name, candidate), candidate))
-        .filter(|(d, _)| *d <= slack)
+        .filter_map(|candidate| Some((typo_distance(name, candidate)?, candidate)))
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// The edit distance, if it is small enough for a typo. Only the words that differ count: `aggregate_stock` is as far
+/// from `create_stock` as `aggregate` is from `create`.
+fn typo_distance(name: &str, candidate: &str) -> Option<usize> {
+    let (name, candidate) = without_common_words(name, candidate);
+    let length = name.chars().count();
+    // One letter is not enough to tell what was meant.
+    let slack = if length <= 1 { 0 } else { (length / 3).max(1) };
+    // A very different length cannot be a typo. Skipping it keeps a name of a megabyte from taking a second.
+    if candidate.chars().count().abs_diff(length) > slack {
+        return None;
+    }
+    Some(edit_distance(name, candidate)).filter(|distance| *distance <= slack)
+}
+
+/// Both without the words at their beginnings and ends that are equal, as long as a word is left of each.
+fn without_common_words<'n>(mut a: &'n str, mut b: &'n str) -> (&'n str, &'n str) {
+    while let (Some((first, a_rest)), Some((other, b_rest))) = (a.split_once('_'), b.split_once('_'))
+        && first == other
+        && !a_rest.is_empty()
+        && !b_rest.is_empty()
+    {
+        (a, b) = (a_rest, b_rest);
+    }
+    while let (Some((a_rest, last)), Some((b_rest, other))) = (a.rsplit_once('_'), b.rsplit_once('_'))
+        && last == other
+        && !a_rest.is_empty()
+        && !b_rest.is_empty()
+    {
+        (a, b) = (a_rest, b_rest);
+    }
+    (a, b)
 }
 
 /// The suggestion for a misspelled name.
@@ -62,6 +90,19 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(nearest(typed, known), expected, "{typed}");
+        }
+        let tools = ["create_stock", "list_stock", "get_stock", "a"];
+        for (typed, expected) in [
+            // The shared word says nothing about the other one.
+            ("aggregate_stock", None),
+            ("delete_stock", None),
+            ("lst_stock", Some("list_stock")),
+            ("list_stok", Some("list_stock")),
+            ("creat_stock", Some("create_stock")),
+            ("c", None),
+            ("A", Some("a")),
+        ] {
+            assert_eq!(nearest(typed, tools), expected, "{typed}");
         }
     }
 }

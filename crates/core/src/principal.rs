@@ -1,4 +1,4 @@
-//! Who calls: an authenticated identity, or nobody in particular.
+//! Who calls: an authenticated identity, or an anonymous caller.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_settles_nothing() {
+    fn a_debounce_does_not_settle_while_the_clock_stands_still() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
         assert!((0..100).all(|_| !debounce.is_settled(&"a", false, now)));
     }

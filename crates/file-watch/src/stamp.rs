@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_touches_is_unchanged() {
+    fn an_untouched_file_is_unchanged() {
         check(FileChange::Unchanged, |_| {});
         check(FileChange::Unchanged, |file| drop(fs::read(&file.path).expect("readable")));
         check(FileChange::Unchanged, |file| drop(File::open(&file.path).expect("readable")));
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(file.stamp().id(), None);
     }
 
-    /// A writer that is as fast as it can be: whoever read the file before never takes it for unchanged.
+    /// A writer that is as fast as it can be: a process that read the file before never takes it for unchanged.
     #[test]
     fn edits_of_the_same_size_in_the_same_moment_are_never_missed() {
         let file = TestFile::new("000000");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     proptest! {
-        /// A file system rounds the time of each write down to its step. Whoever reads between two writes of the same
+        /// A file system rounds the time of each write down to its step. A process that reads between two writes of the same
         /// size notices the second one, or knows that it may have missed it.
         #[test]
         fn no_write_is_missed_whatever_the_step(

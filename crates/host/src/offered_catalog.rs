@@ -1,4 +1,4 @@
-//! What a server offers to one caller at one moment, for whoever describes the server to people.
+//! What a server offers to one caller at one moment, for code that describes the server to people.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl OfferedCatalog {
     }
 
     /// The name under which the target of a call is listed: for a URI that a template matches, the template. `None` if the
-    /// caller cannot see it, or if there is no such item: then the name is only a text of whoever called.
+    /// caller cannot see it, or if there is no such item: then the name is only a text that the caller sent.
     pub fn listed_name(&self, target: CallTarget, name: &str) -> Option<&str> {
         match target {
             CallTarget::Tool => self.tools().find(|tool| tool.name == name).map(|tool| &*tool.name),

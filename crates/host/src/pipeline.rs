@@ -1,5 +1,5 @@
-//! The pipeline of a call: route it, check its arguments, apply the rate limit, ask the policy, run it, request missing
-//! input, and fit the result to what the tool promised.
+//! The pipeline of a call: route it, validate its arguments, apply the rate limit, ask the policy, run it, request missing
+//! input, and shape the result to what the tool promised.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -100,7 +100,7 @@ impl Sessions {
         keyring.seal(Purpose::Session, principal.id().as_bytes(), &payload, platform)
     }
 
-    /// Opens a session id.
+    /// Opens a session id. Session expiry by age is here; idle sessions expire in the sweep of `SessionTable`.
     pub(crate) fn verify(
         &self,
         keyring: &Keyring,

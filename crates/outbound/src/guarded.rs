@@ -94,7 +94,7 @@ impl GuardedClient {
     }
 }
 
-/// An address in the URL itself is what its author meant, but nobody means the metadata service of a cloud.
+/// An address in the URL itself is what its author meant, except for the metadata service of a cloud, which is always refused.
 fn check_url(url: &Url) -> Result<(), GuardedError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(GuardedError::Scheme(url.scheme().to_owned()));

@@ -1,7 +1,7 @@
 //! The servers that a user configured, for programs that use them: agents, the gateway, the command line.
 //!
 //! ```text
-//! config/       files of many clients → layers → one list of servers, each with the file that won
+//! config/       files of many clients → scopes → one list of servers, each with the file that won
 //! decisions     which servers the user approved or disabled, bound to exactly what would be started
 //! names         mcp__server__tool: public names that are short, safe and collision-free
 //! manager/      a connection to every server: a state machine each, healing, waiting calls

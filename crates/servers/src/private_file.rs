@@ -40,7 +40,7 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Waits for the lock of a file. It is held until the result is dropped, or until this process ends.
-pub(crate) fn lock(path: &Path) -> io::Result<FileLock> {
+pub(crate) fn lock(path: &Path) -> io::Result<PrivateFileLock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let mut options = OpenOptions::new();
@@ -49,11 +49,11 @@ pub(crate) fn lock(path: &Path) -> io::Result<FileLock> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(name)?;
     file.lock()?;
-    Ok(FileLock { _file: file })
+    Ok(PrivateFileLock { _file: file })
 }
 
 /// Released when dropped.
-pub(crate) struct FileLock {
+pub(crate) struct PrivateFileLock {
     _file: File,
 }
 

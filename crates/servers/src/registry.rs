@@ -40,14 +40,14 @@ pub struct RegistryResource {
 
 /// An immutable state of all lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Registry {
+pub struct ServerRegistry {
     tools: BTreeMap<String, RegistryItem>,
     prompts: BTreeMap<String, RegistryItem>,
     pub resources: Vec<RegistryResource>,
     pub templates: Vec<RegistryResource>,
 }
 
-impl Registry {
+impl ServerRegistry {
     /// From the lists of all servers, in the order of their names.
     pub fn build<'s>(servers: impl IntoIterator<Item = (&'s str, &'s ServerLists, &'s ToolFilter)>) -> Self {
         let mut registry = Self::default();
@@ -134,7 +134,7 @@ fn compact(node: Node<'_>) -> Json {
 mod tests {
     use json::Json;
 
-    use super::{Registry, ServerLists};
+    use super::{ServerLists, ServerRegistry};
     use crate::config::ToolFilter;
 
     fn lists(tools: &[&str]) -> ServerLists {
@@ -142,7 +142,7 @@ mod tests {
         ServerLists { tools, ..ServerLists::default() }
     }
 
-    fn shown(registry: &Registry) -> Vec<String> {
+    fn shown(registry: &ServerRegistry) -> Vec<String> {
         registry.tools().map(|tool| format!("{} = {}", tool.own_name, tool.definition)).collect()
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let (github, shop) =
             (lists(&[r#"{"name":"create-issue","title":"T"}"#]), lists(&[r#"{"a":1,"name":"x"}"#]));
         let all = ToolFilter::default();
-        let registry = Registry::build([("git hub", &github, &all), ("shop", &shop, &all)]);
+        let registry = ServerRegistry::build([("git hub", &github, &all), ("shop", &shop, &all)]);
         assert_eq!(
             shown(&registry),
             [
@@ -168,7 +168,7 @@ mod tests {
     fn hiding_a_tool_renames_no_other() {
         let both = lists(&[r#"{"name":"a_b"}"#, r#"{"name":"a-b"}"#]);
         let filter = ToolFilter { only: None, except: vec!["a_b".to_owned()] };
-        let registry = Registry::build([("s", &both, &filter)]);
+        let registry = ServerRegistry::build([("s", &both, &filter)]);
         let name = registry.tools().next().expect("one is left").public_name.clone();
         assert!(name.starts_with("mcp__s__a_b_"), "{name}");
     }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn definitions_that_cannot_be_used_are_left_out() {
         let odd = lists(&[r#"{"name":7}"#, "{}", r#"{"name":"x","v":1}"#, r#"{"name":"x","v":2}"#]);
-        let registry = Registry::build([("s", &odd, &ToolFilter::default())]);
+        let registry = ServerRegistry::build([("s", &odd, &ToolFilter::default())]);
         assert_eq!(shown(&registry), [r#"x = {"name":"mcp__s__x","v":1}"#]);
     }
 }

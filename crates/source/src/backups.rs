@@ -2,7 +2,7 @@
 //!
 //! They are in a private folder next to the file, `.orders.csv.spile-backups`, one file per version, named after the
 //! time at which it was made: `2026-11-16T085206.123Z.csv`. A copy is written under a temporary name, synced and
-//! renamed, so a version is always whole. Whoever makes or removes one holds the lock of the data file, or of the
+//! renamed, so a backup is always complete. A process that makes or removes one holds the lock of the data file, or of the
 //! database.
 //!
 //! Deliberately absent: knowing what the bytes mean, and compressing them. Any program can open a version.
@@ -21,7 +21,7 @@ use crate::atomic_file::{self, AtomicFile};
 use crate::sqlite;
 
 /// Older versions are removed.
-pub const VERSIONS_MAX: usize = 14;
+pub const BACKUPS_MAX: usize = 14;
 /// Of all versions of a file together; the newest stays in any case.
 pub const VERSIONS_BYTES_MAX: u64 = 1 << 30;
 /// Of a larger file, which only a database can be, no copy is kept: it would hold up the write for too long.
@@ -44,7 +44,7 @@ pub enum BackupPolicy {
 
 /// One copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub struct Backup {
     /// The time at which it was made, as [`restore`] takes it: `2026-11-16T085206.123Z`.
     pub id: String,
     pub created_ms: u64,
@@ -61,7 +61,7 @@ pub(crate) struct BackupFolder {
 
 /// A copy that is complete, but no version yet. Removed when dropped.
 #[must_use]
-pub(crate) struct NewVersion {
+pub(crate) struct NewBackup {
     folder: BackupFolder,
     path: PathBuf,
     now_ms: u64,
@@ -78,7 +78,7 @@ impl BackupFolder {
     }
 
     /// Newest first. None if there is no folder.
-    pub(crate) fn versions(&self) -> io::Result<Vec<Version>> {
+    pub(crate) fn versions(&self) -> io::Result<Vec<Backup>> {
         let entries = match std::fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -90,7 +90,7 @@ impl BackupFolder {
             let is_ours = |id: &str| metadata.is_file() && entry.file_name() == self.file_name(id);
             let parsed = parse_file_name(&entry.file_name()).filter(|(id, _)| is_ours(id));
             if let Some((id, created_ms)) = parsed {
-                versions.push(Version { id, created_ms, bytes: metadata.len(), path: entry.path() });
+                versions.push(Backup { id, created_ms, bytes: metadata.len(), path: entry.path() });
             }
         }
         versions.sort_by(|a, b| b.id.cmp(&a.id));
@@ -118,11 +118,11 @@ impl BackupFolder {
         &self,
         now_ms: u64,
         write: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<NewVersion, E> {
+    ) -> Result<NewBackup, E> {
         self.create()?;
         self.remove_stale();
         let path = self.path.join(format!("new{TEMP_SUFFIX}"));
-        let version = NewVersion { folder: self.clone(), path, now_ms, is_published: false };
+        let version = NewBackup { folder: self.clone(), path, now_ms, is_published: false };
         write(&version.path)?;
         File::open(&version.path)?.sync_all()?;
         Ok(version)
@@ -167,16 +167,16 @@ impl BackupFolder {
         let mut bytes = 0_u64;
         for (index, version) in self.versions().unwrap_or_default().into_iter().enumerate() {
             bytes = bytes.saturating_add(version.bytes);
-            if index >= VERSIONS_MAX || (index > 0 && bytes > VERSIONS_BYTES_MAX) {
+            if index >= BACKUPS_MAX || (index > 0 && bytes > VERSIONS_BYTES_MAX) {
                 let _ = std::fs::remove_file(version.path);
             }
         }
     }
 }
 
-impl NewVersion {
+impl NewBackup {
     /// Makes the copy a version, durably.
-    pub(crate) fn publish(mut self) -> io::Result<PublishedVersion> {
+    pub(crate) fn publish(mut self) -> io::Result<PublishedBackup> {
         // Two versions within a millisecond get different names.
         for created_ms in self.now_ms.. {
             let id = version_id(created_ms).ok_or(ErrorKind::InvalidInput)?;
@@ -187,13 +187,13 @@ impl NewVersion {
             std::fs::rename(&self.path, &path)?;
             self.is_published = true;
             sync_folder(&self.folder.path)?;
-            return Ok(PublishedVersion { folder: self.folder.clone(), path, id });
+            return Ok(PublishedBackup { folder: self.folder.clone(), path, id });
         }
         Err(ErrorKind::InvalidInput.into())
     }
 }
 
-impl Drop for NewVersion {
+impl Drop for NewBackup {
     fn drop(&mut self) {
         if !self.is_published {
             // If this fails, the next copy removes it.
@@ -204,13 +204,13 @@ impl Drop for NewVersion {
 
 /// The version of a write that has not ended yet.
 #[must_use]
-pub(crate) struct PublishedVersion {
+pub(crate) struct PublishedBackup {
     folder: BackupFolder,
     path: PathBuf,
     pub(crate) id: String,
 }
 
-impl PublishedVersion {
+impl PublishedBackup {
     /// The write was made.
     pub(crate) fn keep(self) -> String {
         self.folder.prune();
@@ -255,7 +255,7 @@ fn parse_file_name(name: &OsStr) -> Option<(String, u64)> {
 }
 
 /// The versions of a data file, newest first. The data file itself may be gone.
-pub fn versions(data_file: &Path) -> io::Result<Vec<Version>> {
+pub fn list(data_file: &Path) -> io::Result<Vec<Backup>> {
     BackupFolder::next_to(&resolve(data_file)?).versions()
 }
 
@@ -266,7 +266,7 @@ pub struct LineChanges {
     pub removed: u64,
 }
 
-impl Version {
+impl Backup {
     /// How the text changed from this version to a later one, or to the file as it is now. `None` if that cannot be
     /// said cheaply: not a text, or a large one.
     pub fn changes_until(&self, later: Option<&Self>, data_file: &Path) -> Option<LineChanges> {
@@ -325,7 +325,7 @@ impl From<SourceError> for RestoreError {
 
 /// Puts a version back, atomically and under the lock that writers take. Returns the id of the version that keeps the
 /// file as it was before: restoring that one undoes this. `None` if the file was the same, or was gone.
-pub fn restore(data_file: &Path, version: &Version, now_ms: u64) -> Result<Option<String>, RestoreError> {
+pub fn restore(data_file: &Path, version: &Backup, now_ms: u64) -> Result<Option<String>, RestoreError> {
     let target = resolve(data_file)?;
     if version.is_sqlite()? {
         return Ok(sqlite::restore(&version.path, &target, now_ms)?);

@@ -11,7 +11,7 @@ use hashbrown::hash_table::Entry;
 
 pub(crate) struct KeyIndex {
     rows: HashTable<u32>,
-    // Seeded at random, so that nobody can prepare a file whose keys all fall into one bucket.
+    // Seeded at random, so that an attacker cannot prepare a file whose keys all fall into one bucket.
     hash_builder: RandomState,
 }
 

@@ -16,6 +16,7 @@ use page::ConnectSnippet;
 use crate::client::output_style::OutputStyle;
 use crate::layout;
 use crate::notice;
+use crate::report::version_text;
 use crate::sanitize;
 
 /// A server as the banner shows it.
@@ -107,15 +108,12 @@ fn network_banner(
             (Some(bound), socket) => {
                 write_summary(&mut out, summary, &format!("{}://{bound}{path}", addresses.scheme("http")));
                 let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
+                let _ = writeln!(out, "  WebSocket: {}://{bound}{path}{socket}", addresses.scheme("ws"));
                 // One page for all servers.
-                let page = match addresses.has_page && index == 0 {
-                    true => {
-                        format!(" · page: {}://{}/", addresses.scheme("http"), connectable_address(bound))
-                    }
-                    false => String::new(),
-                };
-                let _ =
-                    writeln!(out, "  WebSocket: {}://{bound}{path}{socket}{page}", addresses.scheme("ws"));
+                if addresses.has_page && index == 0 {
+                    let page = format!("{}://{}/", addresses.scheme("http"), connectable_address(bound));
+                    let _ = writeln!(out, "  Status page: {page}");
+                }
             }
             (None, socket) => write_summary(&mut out, summary, &socket.unwrap_or_default()),
         }
@@ -126,11 +124,19 @@ fn network_banner(
         match (addresses.address, &addresses.socket) {
             (Some(bound), _) => {
                 let url = format!("{}://{}{path}", addresses.scheme("http"), connectable_address(bound));
-                let _ = writeln!(out, "Connect a client (or run: spile install CLIENT --url {url}):");
+                let _ = writeln!(out, "Connect a client ({URL_CLIENTS}; --print shows the entry):");
                 if bound.ip().is_unspecified() {
                     let _ = writeln!(out, "  (on another machine, use this machine's name or address)");
                 }
-                write_url_instructions(&mut out, summary, &url, headers);
+                let headers: String =
+                    headers.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
+                write_command(
+                    &mut out,
+                    &format!("spile install CLIENT --url {}{headers}", shell_quote(&url)),
+                );
+                if let Some(path) = summary.command.last() {
+                    write_command(&mut out, &format!("spile install claude-desktop {}", shell_quote(path)));
+                }
             }
             (None, Some(socket)) => {
                 let _ = writeln!(out, "Connect a client:");
@@ -146,15 +152,6 @@ fn network_banner(
 /// The path of a server; a single one has the short path.
 fn server_path(summary: &ServerSummary, is_single: bool) -> String {
     transport::http::server_path(&summary.name, is_single)
-}
-
-fn write_url_instructions(out: &mut String, summary: &ServerSummary, url: &str, headers: &[(&str, &str)]) {
-    // The page shows the others.
-    let is_shown = |one: &&ConnectSnippet| matches!(one.client, "Claude Code" | "Cursor" | "VS Code");
-    for snippet in url_snippets(&summary.name, url, headers).iter().filter(is_shown) {
-        write_instruction(out, snippet.client, &snippet.text);
-    }
-    write_instruction(out, "Claude Desktop", &command_entry("mcpServers", summary));
 }
 
 /// How the usual clients connect to a URL.
@@ -254,17 +251,9 @@ fn stdio_banner(summaries: &[ServerSummary]) -> String {
             continue;
         }
         let _ = writeln!(out);
-        let arguments: Vec<String> = summary.command.iter().map(|word| shell_quote(word)).collect();
-        let program = shell_quote(&executable_path());
-        let path = arguments.last().map_or("PATH", String::as_str);
-        let _ = writeln!(out, "Connect a client (or run: spile install CLIENT {path}):");
-        write_instruction(
-            &mut out,
-            "Claude Code",
-            &format!("claude mcp add {} -- {program} {}", client_name(&summary.name), arguments.join(" ")),
-        );
-        write_instruction(&mut out, "Claude Desktop, Cursor", &command_entry("mcpServers", summary));
-        write_instruction(&mut out, "VS Code", &command_entry("servers", summary));
+        let path = summary.command.last().map_or_else(|| "PATH".to_owned(), |path| shell_quote(path));
+        let _ = writeln!(out, "Connect a client (claude-desktop, {URL_CLIENTS}; --print shows the entry):");
+        write_command(&mut out, &format!("spile install CLIENT {path}"));
         let _ = writeln!(out, "\nWaiting for a client on stdin. To serve over HTTP instead: --http");
     }
     out.trim_end().to_owned()
@@ -279,31 +268,30 @@ fn write_summary(out: &mut String, summary: &ServerSummary, address: &str) {
     };
     let name = bold(&sanitize::escape_line(&summary.name));
     let address = sanitize::escape_line(address);
-    let line = format!("{name} {} · {tools} · {address}", summary.version);
+    let line = format!("{name} {} · {tools} · {address}", version_text(&summary.version));
     *out += &layout::hanging("", &line, OutputStyle::stderr().columns);
     if !summary.unavailable.is_empty() {
         let names = join_truncated(&summary.unavailable, 6);
         let names = sanitize::escape_line(&names);
-        let _ = writeln!(out, "  not available: {names} (see the notes below)");
+        let _ = writeln!(out, "  not available: {names} (see the findings below)");
     }
     if !summary.read_only.is_empty() {
         let names = join_truncated(&summary.read_only, 6);
         let names = sanitize::escape_line(&names);
-        let _ = writeln!(out, "  read-only: {names} (see the notes below)");
+        let _ = writeln!(out, "  read-only: {names} (see the findings below)");
     }
+}
+
+/// The clients that can be given an address, as `spile install` names them.
+const URL_CLIENTS: &str = "claude-code, cursor, vscode, codex";
+
+fn write_command(out: &mut String, command: &str) {
+    let _ = writeln!(out, "    {}", sanitize::escape_line(command));
 }
 
 fn write_instruction(out: &mut String, client: &str, instruction: &str) {
     let _ = writeln!(out, "  {}", faint(client));
     let _ = writeln!(out, "    {}", sanitize::escape_line(instruction));
-}
-
-fn command_entry(section: &str, summary: &ServerSummary) -> String {
-    let entry = Json::object(|o| {
-        o.str("command", &executable_path());
-        o.array("args", &summary.command, |out, word| json::write::string(out, word));
-    });
-    config_entry(section, &summary.name, &entry)
 }
 
 fn config_entry(section: &str, name: &str, entry: &Json) -> String {
@@ -323,12 +311,6 @@ pub(crate) fn client_name(name: &str) -> String {
 /// Whether every client accepts the character in the name of a server.
 pub(crate) fn is_client_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
-}
-
-/// The absolute path of this program.
-fn executable_path() -> String {
-    let path = std::env::current_exe().ok();
-    path.map_or_else(|| "spile".to_owned(), |path| path.display().to_string())
 }
 
 /// Quotes a word for a POSIX shell.

@@ -10,17 +10,15 @@ use std::process::ExitCode;
 use clap::Args;
 use contract::compile::IntrospectedSource;
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::{Contract, ToolOperation, lint};
+use contract::{ToolOperation, lint};
 use json::Json;
 use json::write::{self, ObjectWriter};
 
-use crate::author_folder::Author;
 use crate::client::output_style::OutputStyle;
 use crate::data_profile::{CollectionProfile, profile};
-use crate::layout;
-use crate::project::{Project, Scan, SourceFailurePolicy};
+use crate::project::{MANIFEST, Project, Scan, SourceFailurePolicy};
 use crate::report::{
-    argument_names, instructions_cost, print, print_diagnostics, report, token_cost, total_token_cost,
+    Report, ToolSummary, instructions_tokens, print, print_diagnostics, tool_summaries, total_tokens,
 };
 use crate::sanitize;
 
@@ -32,7 +30,7 @@ pub struct CheckArgs {
     /// Fail if the contract differs from the lock file
     #[arg(long)]
     pub locked: bool,
-    /// Fail if a source cannot be used; without this, the rest is checked
+    /// Fail if any source is unavailable (default: check the others)
     #[arg(long)]
     pub strict: bool,
     /// Print the report as one JSON object
@@ -61,37 +59,34 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let compiled = scan.compiled.as_ref();
     let data =
         compiled.map(|compiled| profile(&compiled.contract, &compiled.backends.readers)).unwrap_or_default();
+    let code = scan.author.iter().flat_map(|author| author.tools());
+    let tools = contract.map(|contract| tool_summaries(contract, code)).unwrap_or_default();
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
-        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &data, &all).as_str())))?;
+        print(&format!("{}\n", sanitize::json(as_json(is_ok, &scan, &tools, &data, &all).as_str())))?;
     } else if let Some(contract) = contract {
         let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
         let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
-        let notes: Vec<&Diagnostic> =
+        let findings: Vec<&Diagnostic> =
             scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
-        let style = OutputStyle::stdout();
-        print(&report(contract, &scan.source_summaries, &data, &notes, &style))?;
-        if let Some(author) = &scan.author {
-            print(&author_section(author, &style))?;
-        }
+        let content = scan.author.as_ref().map(|author| author.summary()).unwrap_or_default();
+        let path = crate::banner::shell_quote(&args.path.display().to_string());
+        let hint = format!("Settings go into {MANIFEST}; `spile init {path}` writes one.");
+        let report = Report {
+            contract,
+            tools: &tools,
+            sources: &scan.source_summaries,
+            data: &data,
+            content: &content,
+            findings: &findings,
+            settings_hint: (!scan.has_manifest).then_some(&hint),
+        };
+        print(&report.render(&OutputStyle::stdout()))?;
         print_diagnostics(&errors);
     } else {
         print_diagnostics(&scan.diagnostics);
     }
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// What the folder offers besides data.
-fn author_section(author: &Author, style: &OutputStyle) -> String {
-    let lines = author.summary();
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut out = String::from("\ncode, prompts and resources\n");
-    for line in lines {
-        out += &layout::hanging("  ", &sanitize::escape_line(&line), style.columns);
-    }
-    out
 }
 
 /// What the lints find in a contract that can be served.
@@ -108,21 +103,26 @@ fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     findings
 }
 
-fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Diagnostic]) -> Json {
+fn as_json(
+    is_ok: bool,
+    scan: &Scan,
+    tools: &[ToolSummary],
+    data: &[CollectionProfile],
+    findings: &[&Diagnostic],
+) -> Json {
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
-    let tools = contract.map_or(&[][..], |contract| &contract.tools);
     Json::object(|o| {
         o.bool("ok", is_ok);
         o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
         o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
-        o.int("tokens", contract.map_or(0, total_token_cost) as i64);
-        o.int("instructions_tokens", contract.map_or(0, instructions_cost) as i64);
+        o.int("tokens", contract.map_or(0, |contract| total_tokens(contract, tools)) as i64);
+        o.int("instructions_tokens", contract.map_or(0, instructions_tokens) as i64);
         o.array("tools", tools, |out, tool| {
             let mut o = ObjectWriter::new(out);
-            o.str("name", &tool.name).int("tokens", token_cost(tool) as i64);
-            o.bool("writes", contract.is_some_and(|contract| operation_writes(contract, &tool.operation)));
-            o.array("arguments", &argument_names(&tool.input_schema), |out, name| write::string(out, name));
+            o.str("name", &tool.name).str("kind", tool.kind.as_str()).int("tokens", tool.tokens as i64);
+            o.bool("writes", tool.writes);
+            o.array("arguments", &tool.arguments, |out, name| write::string(out, name));
             o.end();
         });
         let statements = contract.into_iter().flat_map(|contract| {
@@ -156,17 +156,6 @@ fn as_json(is_ok: bool, scan: &Scan, data: &[CollectionProfile], findings: &[&Di
         });
         o.array("findings", findings, |out, one| write_finding(out, one));
     })
-}
-
-fn operation_writes(contract: &Contract, operation: &ToolOperation) -> bool {
-    match operation {
-        ToolOperation::Get { .. }
-        | ToolOperation::List { .. }
-        | ToolOperation::Search { .. }
-        | ToolOperation::Aggregate { .. } => false,
-        ToolOperation::Create { .. } | ToolOperation::Update { .. } | ToolOperation::Delete { .. } => true,
-        ToolOperation::Statement { statement } => contract.statements[*statement].shape.writes,
-    }
 }
 
 fn write_finding(out: &mut Vec<u8>, one: &Diagnostic) {

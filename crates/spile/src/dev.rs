@@ -43,7 +43,9 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let args = with_default_address(args)?;
     // The author sees everything.
-    let notes = StartNotes { diagnostics, about_data: None };
+    let shown = sanitize::escape_line(&path.display().to_string()).into_owned();
+    let about_data = Some(format!("Watching {shown} for changes; every call is printed below."));
+    let notes = StartNotes { diagnostics, about_data };
     let on_call: Arc<dyn CallObserver> = Arc::new(CallLogger { sensitive_names: sensitive_names.clone() });
     let on_reload: ReloadListener = Arc::new(move |server: &Server, event: &ReloadEvent<'_>| {
         report_reload(server, event, &sensitive_names);
@@ -79,10 +81,10 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
             sensitive_names.add_contract(contract);
             print_diagnostics(diagnostics);
             let result = match overall_compatibility(differences) {
-                Compatibility::Same => "served; the contract is unchanged",
-                Compatibility::TextOnly | Compatibility::Compatible => "served; compatible",
+                Compatibility::Same => "reloaded; the contract is unchanged",
+                Compatibility::TextOnly | Compatibility::Compatible => "reloaded; compatible",
                 Compatibility::Breaking => {
-                    "served, although it breaks callers; `spile serve` would keep the old contract:"
+                    "reloaded with breaking changes (`spile serve` would reject them):"
                 }
             };
             let head = format!("{now}  {} {}  {result}", contract.name, contract.version);
@@ -101,7 +103,7 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
         ReloadEvent::Invalid { diagnostics } => {
             print_diagnostics(diagnostics);
             notice::info(&format!(
-                "{now}  {}  not served; the last valid contract is still served",
+                "{now}  {}  change rejected; still serving the previous contract",
                 server.name
             ));
         }

@@ -9,7 +9,8 @@ use clap::{Args, Subcommand};
 use contract::humanize::pluralize;
 use host::SystemPlatform;
 use spile_core::Platform;
-use state::keyring::{KeyFileError, KeyInfo, Keyring, KeyringOrigin, create_key_folder, default_key_file};
+use spile_core::calendar::DateTime;
+use state::keyring::{KeyFileError, KeyInfo, KeySource, Keyring, create_key_folder, default_key_file};
 
 use crate::client::output_style::OutputStyle;
 use crate::layout::{ColumnFit, Table};
@@ -21,11 +22,11 @@ use crate::settings;
 pub enum KeysCommand {
     /// List the keys: id, age, and until when each is accepted
     Show(KeyFileArgs),
-    /// Add a key, which seals from now on; running servers follow, and accept the older keys for a while
+    /// Add a key that encrypts from now on; running servers follow, and accept the older keys for a while
     Rotate {
         #[command(flatten)]
         file: KeyFileArgs,
-        /// How long the older keys are still accepted: a number with s, m, h or d. 0s ends all sessions at once
+        /// How long the older keys are still accepted: a number with s, m, h or d; 0s revokes them immediately and so ends all sessions
         #[arg(long, value_name = "TIME", default_value = "8h", value_parser = parse_duration_ms)]
         overlap: u64,
     },
@@ -103,8 +104,8 @@ fn rotate(args: &KeyFileArgs, overlap_ms: u64, platform: &dyn Platform) -> anyho
     let keyring = Keyring::open_file(path, platform)?;
     match keyring.origin() {
         // There was no key to replace.
-        KeyringOrigin::NewFile(_) => {}
-        KeyringOrigin::File(_) | KeyringOrigin::ThisRun => {
+        KeySource::NewFile(_) => {}
+        KeySource::File(_) | KeySource::ThisRun => {
             keyring.rotate(overlap_ms, platform)?;
         }
     }
@@ -121,21 +122,19 @@ fn required_path(choice: &KeyFileChoice) -> anyhow::Result<&Path> {
 }
 
 fn print_keys(path: &Path, keys: &[KeyInfo], now_ms: u64) -> anyhow::Result<()> {
-    let mut table = Table::new(&["id", "created", "accepted"]).fit(0, ColumnFit::Keep);
+    let mut table = Table::new(&["id", "created", "use"]).fit(0, ColumnFit::Keep).fit(2, ColumnFit::Wrap);
     for (index, key) in keys.iter().enumerate() {
-        let accepted = match key.accept_until_ms {
-            None if index == 0 => "yes; seals".to_owned(),
-            None => "yes".to_owned(),
-            Some(until_ms) if now_ms < until_ms => {
-                format!("for another {}", format_duration(until_ms - now_ms))
-            }
-            Some(until_ms) => format!("no; ended {} ago", format_duration(now_ms - until_ms)),
+        let usage = match key.accept_until_ms {
+            None if index == 0 => "current".to_owned(),
+            None => "accepted".to_owned(),
+            Some(until_ms) if now_ms < until_ms => format!("old, accepted until {}", utc_minute(until_ms)),
+            Some(until_ms) => format!("old, not accepted since {}", utc_minute(until_ms)),
         };
         let created = match now_ms.checked_sub(key.created_ms) {
             Some(age_ms) => format!("{} ago", format_duration(age_ms)),
             None => "in the future".to_owned(),
         };
-        table.rows.push(vec![key.id.to_string(), created, accepted]);
+        table.rows.push(vec![key.id.to_string(), created, usage]);
     }
     let path = sanitize::escape_line(&path.display().to_string()).into_owned();
     Ok(print(&format!("{path}\n{}", table.render(&OutputStyle::stdout(), 2)))?)
@@ -155,6 +154,17 @@ fn parse_duration_ms(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| expected())?;
     number.checked_mul(unit_ms).ok_or_else(expected)
+}
+
+/// `2026-11-16 20:07 UTC`
+pub(crate) fn utc_minute(ms: u64) -> String {
+    match DateTime::from_unix_ms(ms) {
+        Some(DateTime { date, time, .. }) => {
+            let (year, month, day) = (date.year(), date.month(), date.day());
+            format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", time.hour(), time.minute())
+        }
+        None => "a time that has no date".to_owned(),
+    }
 }
 
 /// In the largest unit that fits at least once.

@@ -15,7 +15,7 @@ use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
-use spile::mcp::{self, ConfigCommand, LoginArgs, LogoutArgs, McpCommand};
+use spile::mcp::{self, LoginArgs, LogoutArgs, McpCommand};
 use spile::new::{NewArgs, new};
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
@@ -23,7 +23,7 @@ use spile::serve::{FailedServer, ServeArgs, Service, serve_rest, start_logging};
 use spile::testing::{TestArgs, test};
 use spile::{client, print_diagnostics, print_usage};
 
-/// Turn spreadsheets and databases into MCP servers that every agent can use.
+/// Turn spreadsheets, databases and TypeScript into MCP servers, and call any MCP server.
 #[derive(Debug, Parser)]
 #[command(name = "spile", version, arg_required_else_help = true)]
 struct Cli {
@@ -62,12 +62,12 @@ enum Command {
         #[command(flatten)]
         args: ServeArgs,
     },
-    /// Run the tests in the folder `tests`: calls, and what must come back
+    /// Run the calls in tests/ and compare their results
     #[command(after_help = TEST_EXIT_CODES)]
     Test(TestArgs),
     /// Make a folder for a new server: a manifest, data or tools, tests, and types for editors
     New(NewArgs),
-    /// Write spile.lock: the schemas of all tools and a version number
+    /// Lock the tools: write their schemas and a version to spile.lock
     #[command(after_help = COMPILE_EXIT_CODES)]
     Compile {
         /// A manifest, or a folder with one
@@ -83,22 +83,19 @@ enum Command {
     Install(InstallArgs),
     /// Remove a server from an MCP client's settings
     Uninstall(UninstallArgs),
-    /// List the earlier versions of a data file that Spile has written
+    /// List the backups of a data file that Spile has written
     History(HistoryArgs),
-    /// Bring back an earlier version of a data file
+    /// Restore a data file from a backup
     Restore(RestoreArgs),
     /// Manage the MCP servers that you configured: list, add, remove, approve, enable, disable
-    #[command(subcommand)]
+    #[command(subcommand, disable_help_subcommand = true)]
     Mcp(McpCommand),
     /// Sign in to a configured server with OAuth
     Login(LoginArgs),
     /// Sign out of a configured server: delete its tokens
     Logout(LogoutArgs),
-    /// Show where the configured servers come from
-    #[command(subcommand)]
-    Config(ConfigCommand),
-    /// Show or rotate the keys that seal sessions, cursors and open questions
-    #[command(subcommand)]
+    /// Show or rotate the keys that encrypt session ids, cursors and pending elicitations
+    #[command(subcommand, disable_help_subcommand = true)]
     Keys(KeysCommand),
     /// Print the JSON Schema of spile.toml, for editors
     Schema,
@@ -109,15 +106,16 @@ enum Command {
 }
 
 /// The commands as `spile --help` groups them.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Serve data", &["new", "serve", "init", "check", "test", "dev"]),
-    ("Release", &["compile", "diff", "pack", "install", "uninstall"]),
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("Create and serve", &["new", "init", "check", "dev", "test", "serve"]),
+    ("Release", &["compile", "diff", "pack"]),
+    ("Connect clients", &["install", "uninstall"]),
     (
         "Call a server",
         &["tools", "call", "resources", "read", "prompts", "prompt", "complete", "ping", "trace"],
     ),
-    ("Undo writes", &["history", "restore"]),
-    ("Configure servers", &["mcp", "config", "login", "logout"]),
+    ("Backups", &["history", "restore"]),
+    ("Other servers", &["mcp", "login", "logout"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -200,7 +198,6 @@ fn main() -> ExitCode {
         Command::Mcp(command) => mcp::run(&command),
         Command::Login(args) => mcp::login(&args),
         Command::Logout(args) => mcp::logout(&args),
-        Command::Config(command) => mcp::config(&command),
         Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),

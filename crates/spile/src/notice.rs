@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::diagnostic::{Diagnostic, Severity};
 
-use crate::sanitize;
+use crate::client::output_style::OutputStyle;
+use crate::{layout, sanitize};
 
 /// The log target of notices. The log prints it at every level of verbosity, as text would be.
 pub(crate) const TARGET: &str = "spile::notice";
@@ -27,8 +28,14 @@ pub(crate) fn info(text: &str) {
         tracing::info!(target: TARGET, "{text}");
         return;
     }
+    let text = layout::wrap_lines(text, OutputStyle::stderr().columns, is_prose);
     // A closed stderr does not keep a server from serving.
-    let _ = writeln!(std::io::stderr(), "{}", sanitize::styled(text));
+    let _ = writeln!(std::io::stderr(), "{}", sanitize::styled(&text));
+}
+
+/// Commands and JSON that people copy are indented deeper than any sentence, and stay on one line.
+fn is_prose(line: &str) -> bool {
+    !line.starts_with("    ")
 }
 
 /// Logs diagnostics one by one. Only for JSON: as text, they are printed together.

@@ -496,10 +496,10 @@ pub(crate) fn log_listener() -> ReloadListener {
             }
             ReloadEvent::Unchanged { .. } => tracing::info!(%name, "reloaded; the contract is unchanged"),
             ReloadEvent::Invalid { diagnostics } => {
-                tracing::warn!(%name, reason = %first_diagnostic(diagnostics), "the change cannot be served; the last valid contract is still served");
+                tracing::warn!(%name, reason = %first_diagnostic(diagnostics), "change rejected, because it cannot be served; still serving the previous contract");
             }
             ReloadEvent::Rejected { differences } => {
-                tracing::warn!(%name, reason = %breaking_summary(differences), "the change is not served; the old contract is still served");
+                tracing::warn!(%name, reason = %breaking_summary(differences), "change rejected, because it breaks callers; still serving the previous contract");
             }
         }
     })

@@ -25,68 +25,169 @@ const NOTES_PER_CODE_MAX: usize = 3;
 /// Notes without a code are of many kinds, so more of them are shown.
 const NOTES_WITHOUT_CODE_MAX: usize = 12;
 
-/// Readable without colour, and the same for the same input.
-pub(crate) fn report(
-    contract: &Contract,
-    sources: &[SourceSummary],
-    data: &[CollectionProfile],
-    notes: &[&Diagnostic],
-    style: &OutputStyle,
-) -> String {
-    let costs: Vec<usize> = contract.tools.iter().map(token_cost).collect();
-    let total = total_token_cost(contract);
-    let tools = pluralize(contract.tools.len() as u64, "tool");
-    let total = group_digits(total as u64);
-    let summary = format!("{} {} · {tools} · about {total} tokens", contract.name, contract.version);
-    let mut out = layout::hanging("", &sanitize::escape_line(&summary), style.columns) + "\n";
-    out += &tool_table(contract, &costs).render(style, 2);
-    if let Some(more) = contract.tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
-        let more = format!("and {} more; --json lists them all", group_digits(more as u64));
-        out += &layout::hanging("  ", &more, style.columns);
-    }
-    let instructions = instructions_cost(contract);
-    if instructions > 0 {
-        let _ = writeln!(out, "  instructions: {} tokens", group_digits(instructions as u64));
-    }
-    out.push_str("\nsources\n");
-    for source in sources {
-        out += &layout::hanging("  ", &sanitize::escape_line(&source.name), style.columns);
-        for line in &source.lines {
-            out += &layout::hanging("    ", &sanitize::escape_line(line), style.columns);
-        }
-    }
-    if !data.is_empty() {
-        let _ = write!(out, "\ndata\n{}", data_section(data, style));
-    }
-    let statements: Vec<String> =
-        contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
-    if !statements.is_empty() {
-        out.push_str("\nSQL tools\n");
-        statements
-            .iter()
-            .for_each(|line| out += &layout::hanging("  ", &sanitize::escape_line(line), style.columns));
-    }
-    let section = notes_section(notes, style);
-    if !section.is_empty() {
-        let _ = write!(out, "\n{section}");
-    }
-    out.push('\n');
-    out += &layout::hanging(
-        "",
-        "Token counts are estimates (o200k tokenizer); clients add their own overhead.",
-        style.columns,
-    );
-    out
+/// Which part of a server a tool belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolKind {
+    /// Of the contract: collections and SQL.
+    Data,
+    /// Of author code.
+    Code,
 }
 
-fn tool_table(contract: &Contract, costs: &[usize]) -> Table {
+impl ToolKind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Code => "code",
+        }
+    }
+}
+
+/// A tool as reports list it.
+#[derive(Debug)]
+pub(crate) struct ToolSummary {
+    pub(crate) name: String,
+    pub(crate) kind: ToolKind,
+    pub(crate) tokens: usize,
+    pub(crate) arguments: Vec<String>,
+    /// For code, as its annotations state.
+    pub(crate) writes: bool,
+}
+
+/// All tools of a server: those of the contract, then those of author code.
+pub(crate) fn tool_summaries<'t>(
+    contract: &Contract,
+    code: impl Iterator<Item = &'t spile_core::Tool>,
+) -> Vec<ToolSummary> {
+    let data = contract.tools.iter().map(|tool| ToolSummary {
+        name: tool.name.clone(),
+        kind: ToolKind::Data,
+        tokens: tool_tokens(&tool.name, &tool.description, &tool.input_schema),
+        arguments: argument_names(&tool.input_schema),
+        writes: operation_writes(contract, &tool.operation),
+    });
+    let code = code.map(|tool| ToolSummary {
+        name: tool.name.clone(),
+        kind: ToolKind::Code,
+        tokens: tool_tokens(&tool.name, tool.description.as_deref().unwrap_or_default(), &tool.input_schema),
+        arguments: argument_names(&tool.input_schema),
+        writes: tool.annotations.read_only != Some(true),
+    });
+    data.chain(code).collect()
+}
+
+fn operation_writes(contract: &Contract, operation: &ToolOperation) -> bool {
+    match operation {
+        ToolOperation::Get { .. }
+        | ToolOperation::List { .. }
+        | ToolOperation::Search { .. }
+        | ToolOperation::Aggregate { .. } => false,
+        ToolOperation::Create { .. } | ToolOperation::Update { .. } | ToolOperation::Delete { .. } => true,
+        ToolOperation::Statement { statement } => contract.statements[*statement].shape.writes,
+    }
+}
+
+/// The report of `spile check`.
+pub(crate) struct Report<'r> {
+    pub(crate) contract: &'r Contract,
+    pub(crate) tools: &'r [ToolSummary],
+    pub(crate) sources: &'r [SourceSummary],
+    pub(crate) data: &'r [CollectionProfile],
+    /// Prompts, resources and skills.
+    pub(crate) content: &'r [String],
+    pub(crate) findings: &'r [&'r Diagnostic],
+    /// Where the settings go that the findings name.
+    pub(crate) settings_hint: Option<&'r str>,
+}
+
+impl Report<'_> {
+    /// Readable without colour, and the same for the same input.
+    pub(crate) fn render(&self, style: &OutputStyle) -> String {
+        let Self { contract, tools, sources, data, content, findings, settings_hint } = *self;
+        let total = group_digits(total_tokens(contract, tools) as u64);
+        let version = version_text(&contract.version);
+        let summary = format!("{} {version} · {} · about {total} tokens", contract.name, tool_count(tools));
+        let mut out = layout::hanging("", &sanitize::escape_line(&summary), style.columns) + "\n";
+        out += &tool_table(tools).render(style, 2);
+        if let Some(more) = tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
+            let more = format!("and {} more; --json lists them all", group_digits(more as u64));
+            out += &layout::hanging("  ", &more, style.columns);
+        }
+        let instructions = instructions_tokens(contract);
+        if instructions > 0 {
+            let _ = writeln!(out, "  instructions: {} tokens", group_digits(instructions as u64));
+        }
+        let mut section = |heading: &str, lines: &[String]| {
+            if !lines.is_empty() {
+                let _ = writeln!(out, "\n{heading}");
+            }
+            for line in lines {
+                let (indent, line) = line.strip_prefix("  ").map_or(("  ", &**line), |line| ("    ", line));
+                out += &layout::hanging(indent, &sanitize::escape_line(line), style.columns);
+            }
+        };
+        let of_source = |source: &SourceSummary| -> Vec<String> {
+            let lines = source.lines.iter().map(|line| format!("  {line}"));
+            std::iter::once(source.name.clone()).chain(lines).collect()
+        };
+        section("sources", &sources.iter().flat_map(of_source).collect::<Vec<_>>());
+        section("prompts and resources", content);
+        if !data.is_empty() {
+            let _ = write!(out, "\ndata\n{}", data_section(data, style));
+        }
+        let statements: Vec<String> =
+            contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
+        if !statements.is_empty() {
+            out.push_str("\nSQL tools\n");
+            statements
+                .iter()
+                .for_each(|line| out += &layout::hanging("  ", &sanitize::escape_line(line), style.columns));
+        }
+        let section = findings_section(findings, style);
+        if !section.is_empty() {
+            let _ = write!(out, "\n{section}");
+        }
+        let has_help = findings.iter().any(|finding| finding.help.is_some());
+        if let Some(hint) = settings_hint.filter(|_| has_help) {
+            out += &layout::hanging("  ", &sanitize::escape_line(hint), style.columns);
+        }
+        out.push('\n');
+        out += &layout::hanging(
+            "",
+            "Token counts are estimates (o200k tokenizer); clients add their own overhead.",
+            style.columns,
+        );
+        out
+    }
+}
+
+/// `5 tools`, or if some are code `5 tools (3 data, 2 code)`
+fn tool_count(tools: &[ToolSummary]) -> String {
+    let count = pluralize(tools.len() as u64, "tool");
+    let code = tools.iter().filter(|tool| tool.kind == ToolKind::Code).count();
+    match tools.len() - code {
+        _ if code == 0 => count,
+        0 => format!("{count} (all code)"),
+        data => format!("{count} ({data} data, {code} code)"),
+    }
+}
+
+/// A version without a lock file is `0+` and a hash of the tools: `unversioned (2916ccd9)`.
+pub(crate) fn version_text(version: &str) -> String {
+    match version.strip_prefix("0+") {
+        Some(hash) => format!("unversioned ({hash})"),
+        None => version.to_owned(),
+    }
+}
+
+fn tool_table(tools: &[ToolSummary]) -> Table {
     let mut table = Table::new(&["tool", "tokens", "arguments"])
         .align_right(1)
         .fit(1, ColumnFit::Drop)
         .fit(2, ColumnFit::Wrap);
-    for (tool, cost) in contract.tools.iter().zip(costs).take(TOOLS_SHOWN_MAX) {
-        let arguments = layout::join_names(&argument_names(&tool.input_schema), NAMES_SHOWN_MAX, None);
-        let cells = [tool.name.clone(), group_digits(*cost as u64), arguments];
+    for tool in tools.iter().take(TOOLS_SHOWN_MAX) {
+        let arguments = layout::join_names(&tool.arguments, NAMES_SHOWN_MAX, None);
+        let cells = [tool.name.clone(), group_digits(tool.tokens as u64), arguments];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     table
@@ -120,12 +221,12 @@ fn statement_line(tool: &Tool, contract: &Contract, style: &OutputStyle) -> Opti
     Some(format!("{} (source {}): {effect}; returns {returns}", tool.name, statement.source))
 }
 
-/// Warnings and notes in one place: what each says, then where it is and what to do.
-pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> String {
+/// Findings in one place: what each says, then where it is and what to do.
+pub(crate) fn findings_section(notes: &[&Diagnostic], style: &OutputStyle) -> String {
     if notes.is_empty() {
         return String::new();
     }
-    let mut out = format!("notes: {}\n", severity_counts(notes));
+    let mut out = format!("findings: {}\n", severity_counts(notes));
     let mut counts: Vec<(Option<&str>, usize)> = Vec::new();
     for note in notes {
         let count = match counts.iter_mut().find(|(code, _)| *code == note.code) {
@@ -169,23 +270,27 @@ fn severity_counts(notes: &[&Diagnostic]) -> String {
     counts.collect::<Vec<_>>().join(", ")
 }
 
-/// Tokens that a tool takes from every conversation: its name, description and input schema. Results come on top.
-pub(crate) fn token_cost(tool: &Tool) -> usize {
-    tool_token_cost(&tool.name, &tool.description, &tool.input_schema)
-}
-
-/// The same for a tool of any provider.
-pub(crate) fn tool_token_cost(name: &str, description: &str, input_schema: &Json) -> usize {
+/// Tokens that a tool takes from every conversation: its name, description and input schema, which clients send to the
+/// model. The output schema is not counted, because clients do not send it; results come on top.
+pub(crate) fn tool_tokens(name: &str, description: &str, input_schema: &Json) -> usize {
     [name, description, input_schema.as_str()].map(tokens::estimate).iter().sum()
 }
 
+/// The same for a tool as a server lists it.
+pub(crate) fn listed_tool_tokens(definition: &Json, name: &str) -> usize {
+    let doc = definition.to_doc();
+    let description = doc.root().get("description").and_then(|text| text.str()).unwrap_or_default();
+    let input_schema = doc.root().get("inputSchema").map(Json::from);
+    tool_tokens(name, &description, &input_schema.unwrap_or_else(|| Json::object(|_| {})))
+}
+
 /// Tokens that a server takes from every conversation: its tools and its instructions.
-pub(crate) fn total_token_cost(contract: &Contract) -> usize {
-    contract.tools.iter().map(token_cost).sum::<usize>() + instructions_cost(contract)
+pub(crate) fn total_tokens(contract: &Contract, tools: &[ToolSummary]) -> usize {
+    tools.iter().map(|tool| tool.tokens).sum::<usize>() + instructions_tokens(contract)
 }
 
 /// Tokens of the server's instructions.
-pub(crate) fn instructions_cost(contract: &Contract) -> usize {
+pub(crate) fn instructions_tokens(contract: &Contract) -> usize {
     contract.instructions.as_deref().map_or(0, tokens::estimate)
 }
 
@@ -244,7 +349,7 @@ pub(crate) fn print_notes(notes: &[Diagnostic], about_data: Option<&str>) {
         return about_data.map_or((), notice::info);
     }
     let notes: Vec<&Diagnostic> = notes.iter().collect();
-    let section = notes_section(&notes, &OutputStyle::stderr());
+    let section = findings_section(&notes, &OutputStyle::stderr());
     if !section.is_empty() {
         let _ = writeln!(std::io::stderr(), "\n{}", sanitize::styled(section.trim_end()));
     }
@@ -261,8 +366,7 @@ pub(crate) fn split_for_serving(
     paths: &[String],
 ) -> (Vec<Diagnostic>, Option<String>) {
     let is_about_service = |one: &&Diagnostic| {
-        one.severity == Severity::Error
-            || matches!(one.code, Some("unavailable" | "skipped" | "unsupported" | "lock"))
+        one.severity == Severity::Error || matches!(one.code, Some("unavailable" | "skipped" | "lock"))
     };
     let (shown, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(is_about_service);
     let path = match paths {
@@ -276,18 +380,18 @@ pub(crate) fn split_for_serving(
 
 #[cfg(test)]
 mod tests {
-    use super::{instructions_cost, notes_section, report, token_cost};
+    use super::{Report, findings_section, instructions_tokens, tool_summaries, version_text};
     use crate::client::output_style::OutputStyle;
     use contract::compile::{IntrospectedSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
     use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts, WriteCapabilities};
-    use contract::{DataType, manifest};
+    use contract::{Contract, DataType, manifest};
     use std::sync::Arc;
 
     #[test]
     fn notes_are_counted_and_only_a_few_of_each_code_are_shown() {
         let style = OutputStyle::of_width(80);
-        assert_eq!(notes_section(&[], &style), "");
+        assert_eq!(findings_section(&[], &style), "");
         let origin = Arc::new(FileText::new("spile.toml", "[server]\nname = 'x'\n"));
         let located = |n: usize| {
             let one = Diagnostic::warning(format!("number {n}")).code("a").help("change it");
@@ -296,8 +400,8 @@ mod tests {
         let mut all: Vec<Diagnostic> = (1..=5).map(located).collect();
         all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
         let all: Vec<&Diagnostic> = all.iter().collect();
-        insta::assert_snapshot!(notes_section(&all, &style), @r"
-        notes: 5 warnings, 1 note
+        insta::assert_snapshot!(findings_section(&all, &style), @r"
+        findings: 5 warnings, 1 note
           warning  number 1
                    spile.toml:2:1: change it
           warning  number 2
@@ -314,12 +418,25 @@ mod tests {
     fn a_note_without_help_has_its_location_and_nothing_after_it() {
         let origin = Arc::new(FileText::new("spile.toml", "[server]\nname = 'x'\n"));
         let note = Diagnostic::note("one").at(&FileLocation::new(&origin, 9..13));
-        let section = notes_section(&[&note], &OutputStyle::of_width(80));
-        assert_eq!(section, "notes: 1 note\n  note     one\n           spile.toml:2:1\n");
+        let section = findings_section(&[&note], &OutputStyle::of_width(80));
+        assert_eq!(section, "findings: 1 note\n  note     one\n           spile.toml:2:1\n");
+    }
+
+    fn render<'t>(contract: &Contract, code: impl Iterator<Item = &'t spile_core::Tool>) -> String {
+        let tools = &tool_summaries(contract, code);
+        let (sources, data, content, findings) = (&[][..], &[][..], &[][..], &[][..]);
+        let report = Report { contract, tools, sources, data, content, findings, settings_hint: None };
+        report.render(&OutputStyle::of_width(80))
     }
 
     #[test]
-    fn the_token_total_includes_the_instructions() {
+    fn a_version_without_a_lock_file_says_so() {
+        assert_eq!(version_text("0+2916ccd9"), "unversioned (2916ccd9)");
+        assert_eq!(version_text("1.2.0"), "1.2.0");
+    }
+
+    #[test]
+    fn the_token_total_includes_code_tools_and_the_instructions() {
         let text = "[server]\ninstructions = 'Customer records by email.'\n\
                     [sources.crm]\npath = 'crm.csv'\n[collections.crm]\ndescription = 'People.'\n";
         let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
@@ -327,11 +444,17 @@ mod tests {
         let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
         let (contract, _) = compile(&manifest, &[IntrospectedSource::new("crm", &facts)], "shop");
         let contract = contract.expect("a contract");
-        let tools: usize = contract.tools.iter().map(token_cost).sum();
-        let instructions = instructions_cost(&contract);
+        let greet = spile_core::Tool::new("greet", "Greet someone.", json::Json::object(|_| {}));
+        let tools = tool_summaries(&contract, std::iter::once(&greet));
+        let tokens: usize = tools.iter().map(|tool| tool.tokens).sum();
+        let instructions = instructions_tokens(&contract);
         assert!(instructions > 0);
-        let report = report(&contract, &[], &[], &[], &OutputStyle::of_width(80));
-        assert!(report.contains(&format!("about {} tokens", tools + instructions)), "{report}");
+        let report = render(&contract, std::iter::once(&greet));
+        assert!(report.contains(&format!("about {} tokens", tokens + instructions)), "{report}");
+        let data = tools.len() - 1;
+        assert!(report.contains(&format!("{} tools ({data} data, 1 code)", data + 1)), "{report}");
+        assert!(report.contains("\n  greet "), "{report}");
+        assert!(!report.contains("\nsources"), "a heading without lines: {report}");
         assert!(report.contains("\n  instructions"), "{report}");
     }
 
@@ -353,7 +476,7 @@ mod tests {
             [IntrospectedSource { statements: &statements, ..IntrospectedSource::new("crm", &facts) }];
         let (contract, diagnostics) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
-        let report = report(&contract, &[], &[], &[], &OutputStyle::of_width(80));
+        let report = render(&contract, std::iter::empty());
         let statements = report.split("\nSQL tools").nth(1).and_then(|rest| rest.split("\n\n").next());
         insta::assert_snapshot!(statements.expect("a section of statements"), @r"
 

@@ -63,7 +63,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// `Connection refused (os error 111)`: the number helps nobody.
+/// `Connection refused (os error 111)`: the number does not help the user.
 pub(crate) fn strip_os_errors(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;

@@ -27,14 +27,25 @@ impl ServerState {
 
     /// From the named files, else from the user's state folder.
     pub fn open(key_file: Option<&Path>, store_file: Option<&Path>) -> anyhow::Result<Self> {
+        let state = Self::open_silently(key_file, store_file)?;
+        if let Some(warning) = state.keyring.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(state)
+    }
+
+    /// For one run of a client command. If the key file cannot be written, only what the server issues in this run is
+    /// lost with it, so there is no warning.
+    pub fn open_for_client() -> anyhow::Result<Self> {
+        Self::open_silently(None, None)
+    }
+
+    fn open_silently(key_file: Option<&Path>, store_file: Option<&Path>) -> anyhow::Result<Self> {
         let platform = SystemPlatform::default();
         let keyring = match keys::choose_key_file(key_file)? {
             KeyFileChoice::Named(path) => Keyring::open_file(&path, &platform)?,
             KeyFileChoice::Default(path) => Keyring::open_default(path.as_deref(), &platform),
         };
-        if let Some(warning) = keyring.warning() {
-            tracing::warn!("{warning}");
-        }
         let named = match store_file {
             Some(path) => Some(path.to_owned()),
             None => settings::env_text("SPILE_STORE_FILE")?.map(PathBuf::from),
@@ -58,7 +69,7 @@ impl ServerState {
 const KEY_FILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads the key file again whenever it changes, for as long as a server uses the keys. A thread: it also serves the
-/// servers on stdin and stdout, and a file on a slow disk holds up nobody.
+/// servers on stdin and stdout, and a file on a slow disk delays no call.
 fn follow_key_file(keyring: &Arc<Keyring>) {
     let keyring = Arc::downgrade(keyring);
     let follow = move || {
@@ -73,7 +84,7 @@ fn follow_key_file(keyring: &Arc<Keyring>) {
         }
     };
     if let Err(error) = std::thread::Builder::new().name("key file".into()).spawn(follow) {
-        tracing::warn!(%error, "changes of the key file are noticed only at a restart");
+        tracing::warn!(%error, "cannot watch the key file for changes; restart to apply them");
     }
 }
 
@@ -92,7 +103,7 @@ fn open_default_store() -> Arc<dyn Store> {
     match opened {
         Ok(store) => Arc::new(store),
         Err(error) => {
-            tracing::warn!("{error:#}; open questions and tasks do not survive a restart");
+            tracing::warn!("{error:#}; pending elicitations and tasks do not survive a restart");
             memory_store()
         }
     }

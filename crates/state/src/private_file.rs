@@ -13,7 +13,7 @@ use spile_core::Platform;
 
 /// Why a file is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exposure {
+pub(crate) enum FileExposure {
     /// Users other than the owner have access; the permission bits.
     Mode(u32),
     /// It belongs to another user, who can change it.
@@ -24,7 +24,7 @@ pub(crate) enum Exposure {
 pub(crate) enum OpenProblem {
     Io(io::Error),
     NotAFile,
-    Exposed(Exposure),
+    Exposed(FileExposure),
 }
 
 impl From<io::Error> for OpenProblem {
@@ -35,7 +35,7 @@ impl From<io::Error> for OpenProblem {
 
 /// Identifies one state of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileStamp {
+pub(crate) struct PrivateFileStamp {
     len: u64,
     modified: Option<SystemTime>,
     /// Device, inode, and the time of the last change of content or metadata, which no program can set.
@@ -43,7 +43,7 @@ pub(crate) struct FileStamp {
     inode: (u64, u64, i64, i64),
 }
 
-impl FileStamp {
+impl PrivateFileStamp {
     pub(crate) fn new(metadata: &Metadata) -> Self {
         #[cfg(unix)]
         use std::os::unix::fs::MetadataExt;
@@ -177,25 +177,25 @@ mod platform {
     use rustix::fs::OFlags;
     use rustix::process::geteuid;
 
-    use super::Exposure;
+    use super::FileExposure;
 
     const OTHERS: u32 = 0o077;
     const OTHERS_EXCEPT_GROUP_READ: u32 = 0o037;
 
-    pub(super) fn check_private(metadata: &Metadata) -> Result<(), Exposure> {
+    pub(super) fn check_private(metadata: &Metadata) -> Result<(), FileExposure> {
         check_owner_and_mode(geteuid().as_raw(), metadata.uid(), metadata.mode() & 0o7777)
     }
 
     /// The rule of PostgreSQL for its keys. A file of this user is for this user alone. A file of the administrator may
     /// also be readable for a group, because that is how a service gets a secret that it must not change.
-    pub(super) fn check_owner_and_mode(me: u32, owner: u32, mode: u32) -> Result<(), Exposure> {
+    pub(super) fn check_owner_and_mode(me: u32, owner: u32, mode: u32) -> Result<(), FileExposure> {
         let forbidden = match owner {
             0 => OTHERS_EXCEPT_GROUP_READ,
             // The administrator may look after the file of a service.
             owner if me == 0 || owner == me => OTHERS,
-            _ => return Err(Exposure::ForeignOwner),
+            _ => return Err(FileExposure::ForeignOwner),
         };
-        if mode & forbidden == 0 { Ok(()) } else { Err(Exposure::Mode(mode)) }
+        if mode & forbidden == 0 { Ok(()) } else { Err(FileExposure::Mode(mode)) }
     }
 
     /// Opening a pipe would wait for its other end.
@@ -249,10 +249,10 @@ mod platform {
     use std::io;
     use std::path::Path;
 
-    use super::Exposure;
+    use super::FileExposure;
 
     /// The folder of a user's state is private by its access control list.
-    pub(super) fn check_private(_: &Metadata) -> Result<(), Exposure> {
+    pub(super) fn check_private(_: &Metadata) -> Result<(), FileExposure> {
         Ok(())
     }
 
@@ -282,13 +282,13 @@ mod platform {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::Exposure;
+    use super::FileExposure;
     use super::platform::check_owner_and_mode;
 
     #[test]
     fn a_private_file_belongs_to_this_user_or_to_the_administrator() {
         const ME: u32 = 1000;
-        let open = |mode| Err(Exposure::Mode(mode));
+        let open = |mode| Err(FileExposure::Mode(mode));
         for (me, owner, mode, expected) in [
             (ME, ME, 0o600, Ok(())),
             (ME, ME, 0o400, Ok(())),
@@ -299,8 +299,8 @@ mod tests {
             (ME, 0, 0o640, Ok(())),
             (ME, 0, 0o660, open(0o660)),
             (ME, 0, 0o644, open(0o644)),
-            (ME, 1001, 0o600, Err(Exposure::ForeignOwner)),
-            (ME, 1001, 0o644, Err(Exposure::ForeignOwner)),
+            (ME, 1001, 0o600, Err(FileExposure::ForeignOwner)),
+            (ME, 1001, 0o644, Err(FileExposure::ForeignOwner)),
             (0, ME, 0o600, Ok(())),
             (0, ME, 0o640, open(0o640)),
             (0, 0, 0o400, Ok(())),

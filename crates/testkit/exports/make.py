@@ -181,7 +181,7 @@ case(
         "Date:text Time:text Name:text Gross:decimal",
         [["01/02/2026", "10:11:12", "Anna Berg", "1234.50"], ["03/04/2026", "08:00:00", "Bo Ek", "-12.00"]],
     ),
-    named=["`Date` is text: its values have two readings"],
+    named=["`Date` is text, because its values are ambiguous"],
     fix={"fields": ['Date = { date_format = "dd/mm/yyyy" }']},
     fixed=table(
         "Date:date Time:text Name:text Gross:decimal",
@@ -478,7 +478,7 @@ case(
     "thousands.csv",
     lines("City,Population", 'Ulm,"128,928"', 'Bonn,"336,465"'),
     table("City:text Population:text", [["Ulm", "128,928"], ["Bonn", "336,465"]]),
-    named=["`Population` is text: its values have two readings"],
+    named=["`Population` is text, because its values are ambiguous"],
     fix={"fields": ['Population = { number_format = "1,234" }']},
     fixed=table("City:text Population:integer", [["Ulm", 128928], ["Bonn", 336465]]),
 )
@@ -486,7 +486,7 @@ case(
     "thousands_de.csv",
     lines("Ort;Einwohner;Fläche", "Ulm;128.928;118,69", "Bonn;336.465;141,06"),
     table("Ort:text Einwohner:text Fläche:decimal", [["Ulm", "128.928", "118.69"], ["Bonn", "336.465", "141.06"]]),
-    named=["`Einwohner` is text: its values have two readings"],
+    named=["`Einwohner` is text, because its values are ambiguous"],
     fix={"fields": ['Einwohner = { number_format = "1.234" }']},
     fixed=table("Ort:text Einwohner:integer Fläche:decimal", [["Ulm", 128928, "118.69"], ["Bonn", 336465, "141.06"]]),
 )
@@ -912,7 +912,7 @@ case(
     "ambiguous.json",
     json.dumps([{"id": 1, "due": "01/02/2026", "qty": "1,234"}, {"id": 2, "due": "03/04/2026", "qty": "2,500"}]),
     table("id:integer due:text qty:text", [[1, "01/02/2026", "1,234"], [2, "03/04/2026", "2,500"]]),
-    named=["`due` is text: its values have two readings", "`qty` is text: its values have two readings"],
+    named=["`due` is text, because its values are ambiguous", "`qty` is text: its values have two readings"],
     fix={"fields": ['due = { date_format = "mm/dd/yyyy" }', 'qty = { number_format = "1,234" }']},
     fixed=table("id:integer due:date qty:integer", [[1, "2026-01-02", 1234], [2, "2026-03-04", 2500]]),
 )

@@ -83,6 +83,7 @@ impl Guard {
         Ok(Self { allowed_hosts, allowed_origins, tokens, throttle: AuthThrottle::default() })
     }
 
+    /// Checks the `Host` and `Origin` headers: who may reach this server, and from which web pages.
     pub(crate) fn check_host_and_origin<'h>(
         &self,
         uri: &'h Uri,

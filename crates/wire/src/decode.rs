@@ -132,7 +132,7 @@ pub enum Notification {
     Other,
 }
 
-/// The messages of a JSON-RPC batch, in order. Never empty.
+/// The messages of an accepted JSON-RPC batch, in order. Never empty.
 pub struct Batch {
     pub version: Version,
     pub items: Vec<Decoded>,
@@ -164,7 +164,7 @@ pub struct DecodeOptions<'a> {
     pub supports_method: &'a dyn Fn(Method) -> bool,
 }
 
-/// Decodes one message or one batch.
+/// Decodes one message, or one JSON-RPC batch: accepted in the versions that have batches, refused in all others.
 pub fn decode(bytes: Vec<u8>, options: &DecodeOptions<'_>, defaults: MessageContext<'_>) -> Decoded {
     match parse(bytes, &options.scan_limits) {
         Ok(doc) if doc.root().kind() == NodeKind::Array => decode_batch(&doc, options, defaults),

@@ -28,7 +28,7 @@ impl Peer {
     }
 }
 
-/// The version that a server answers `initialize` with. "If the server supports the requested protocol version, it
+/// Negotiates the protocol version: the one that a server answers `initialize` with. "If the server supports the requested protocol version, it
 /// MUST respond with the same version. Otherwise … another protocol version it supports": the newest that has a
 /// handshake.
 pub(crate) fn negotiate_version(requested: &str) -> Version {

@@ -114,7 +114,7 @@ impl SpileServer {
     }
 
     fn tools(&self, spile: &Path) -> Result<Vec<Value>> {
-        let list = sh::output(Command::new(spile).args(["tools", "--url", &self.url, "--output", "json"]))?;
+        let list = sh::output(Command::new(spile).args(["tools", "--url", &self.url, "--json"]))?;
         let value: Value = serde_json::from_str(&list)?;
         let tools = value["tools"].as_array().or(value.as_array()).context("a list of tools")?;
         Ok(tools.clone())

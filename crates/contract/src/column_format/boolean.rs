@@ -57,6 +57,11 @@ impl BooleanFormat {
         }
     }
 
+    /// The words for true and for false.
+    pub fn words(&self) -> (&str, &str) {
+        (&self.true_text, &self.false_text)
+    }
+
     pub(super) fn parse(&self, text: &str) -> Option<bool> {
         match text.trim() {
             text if text == self.true_text => Some(true),

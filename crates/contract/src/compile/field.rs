@@ -110,8 +110,10 @@ impl Compiler<'_> {
         });
         if let (Some(unlisted), Some(first)) = (unlisted, declared.allowed.first()) {
             let message = match declared.sensitive {
-                true => "the data has a value that `enum` does not list".to_owned(),
-                false => format!("the data has the value `{unlisted}`, which `enum` does not list"),
+                true => format!("column `{}` has a value that `enum` does not list", column.name),
+                false => {
+                    format!("column `{}` has the value `{unlisted}`, which `enum` does not list", column.name)
+                }
             };
             self.error(&first.location, message, "add it, or remove `enum`".into());
         }

@@ -64,7 +64,7 @@ pub struct Manifest {
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
     pub permissions: Permissions,
-    /// Whether the folder offers more than data, so that there need not be any. Not a key: whoever reads the folder sets it.
+    /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
 }
 

@@ -81,7 +81,7 @@ pub fn record_version(collection: &Collection, cells: &[ValueRef<'_>]) -> Result
     Ok(version_digest(&out, cells))
 }
 
-/// 72 bits are enough: nobody gains by making two versions of a row collide.
+/// 72 bits are enough: an attacker gains nothing from two versions of a row that collide.
 const VERSION_BYTES: usize = 9;
 
 fn version_digest(record: &[u8], cells: &[ValueRef<'_>]) -> String {

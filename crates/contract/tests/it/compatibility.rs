@@ -401,7 +401,7 @@ fn added_and_removed_tools() {
 }
 
 #[test]
-fn changed_hints() {
+fn changed_hints_are_classified() {
     let hinted =
         |annotations| contract_with(ToolInterface { annotations, ..tool_interface(json!({}), json!({})) });
     let reads = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };

@@ -68,9 +68,9 @@ fn read_confirmation(journal: &Journal, key: &str) -> Confirmation {
             }
         }
         Some(ElicitResult::Declined) => Confirmation::Declined(DECLINED_MESSAGE),
-        Some(ElicitResult::Cancelled) => {
-            Confirmation::Declined("the user did not answer; nothing was written")
-        }
+        Some(ElicitResult::Cancelled) => Confirmation::Declined(
+            "the user did not answer, or the client could not ask (it cancelled the elicitation); nothing was written",
+        ),
         None => Confirmation::Unanswered,
     }
 }

@@ -241,13 +241,13 @@ impl ProviderInner {
                 let is_first = request.after.is_none();
                 let page = self.list_page(tool, *collection_index, request, blocking, platform);
                 page.map(|page| match page {
-                    ListPage::Cut(result) if is_first => {
+                    ListPage::WithExport(result) if is_first => {
                         match self.export_link(index, call, caller, platform) {
                             Some(link) => result.with_block(ContentBlock::ResourceLink(link)).into(),
                             None => result.into(),
                         }
                     }
-                    ListPage::Cut(result) | ListPage::Last(result) => result.into(),
+                    ListPage::WithExport(result) | ListPage::Plain(result) => result.into(),
                     ListPage::Failed(outcome) => outcome,
                 })
             }

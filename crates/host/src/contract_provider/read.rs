@@ -52,8 +52,9 @@ const EXPORT_ROWS_MIN: u64 = 100;
 /// A page of a list.
 pub(super) enum ListPage {
     /// There are more rows, and so many that a link to all of them is worth its tokens.
-    Cut(ToolResult),
-    Last(ToolResult),
+    WithExport(ToolResult),
+    /// The last page, or one of a list that is short enough to read page by page.
+    Plain(ToolResult),
     Failed(Outcome),
 }
 
@@ -210,7 +211,11 @@ impl ProviderInner {
                     Some(Total::Exact(rows) | Total::AtLeast(rows)) => rows,
                     None => 0,
                 };
-                if is_cut && rows >= EXPORT_ROWS_MIN { ListPage::Cut(result) } else { ListPage::Last(result) }
+                if is_cut && rows >= EXPORT_ROWS_MIN {
+                    ListPage::WithExport(result)
+                } else {
+                    ListPage::Plain(result)
+                }
             }
             Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),
         })
@@ -294,6 +299,7 @@ impl ProviderInner {
         }
     }
 
+    /// Signs and encrypts a cursor (authenticated encryption), so that a client can neither read nor change it.
     fn seal_cursor(
         &self,
         tool: &Tool,
@@ -323,7 +329,7 @@ impl ProviderInner {
             },
             Err(OpenError::Malformed | OpenError::Mismatch) => NOT_A_CURSOR,
             Err(OpenError::UnknownKey(_) | OpenError::KeyExpired(_)) => {
-                "the server's keys have changed since this cursor was issued; start again without one"
+                "this cursor was encrypted with a key that this server does not have (any more): another server issued it, or the key file was replaced; start again without a cursor"
             }
         };
         Err(Box::new(invalid_cursor_error(reason)))

@@ -125,7 +125,7 @@ impl MessageBody {
 
 /// How a response begins.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Beginning {
+pub(crate) enum ResponseStart {
     /// A complete JSON response.
     Json { status: u16, body: Vec<u8> },
     /// A complete event stream.
@@ -161,16 +161,16 @@ impl WaitingState {
     }
 
     /// How the response begins; `None` if this is not known yet.
-    pub(crate) fn advance(&self, input: Input, now_ms: u64) -> Option<Beginning> {
+    pub(crate) fn advance(&self, input: Input, now_ms: u64) -> Option<ResponseStart> {
         let accepted = self.accepted;
         Some(match input {
             Input::Response { status, body, .. } if accepted.json || status >= 400 => {
-                Beginning::Json { status, body: body.into_vec() }
+                ResponseStart::Json { status, body: body.into_vec() }
             }
             Input::Response { id, body, .. } => {
                 let mut out = self.resumption.opening();
                 sse::write_message(&mut out, id, body.as_slice());
-                Beginning::Events(out)
+                ResponseStart::Events(out)
             }
             Input::Message { id, body } if accepted.stream => {
                 let mut out = self.resumption.opening();
@@ -180,12 +180,12 @@ impl WaitingState {
             Input::Pause { retry_ms } if accepted.stream && self.resumption.allows_pause() => {
                 let mut out = self.resumption.opening();
                 sse::write_retry(&mut out, retry_ms);
-                Beginning::Events(out)
+                ResponseStart::Events(out)
             }
             // A client that accepts only JSON gets only the response.
             Input::Message { .. } | Input::Pause { .. } => return None,
             // Cancelled: the client expects no response.
-            Input::End => Beginning::Accepted,
+            Input::End => ResponseStart::Accepted,
             Input::Silence if accepted.stream && now_ms >= self.stream_after_silence_ms => {
                 self.start_stream(self.resumption.opening_of_silent_stream(), now_ms)
             }
@@ -193,8 +193,8 @@ impl WaitingState {
         })
     }
 
-    fn start_stream(&self, out: Vec<u8>, now_ms: u64) -> Beginning {
-        Beginning::Stream(out, StreamState::new(self.resumption, self.keep_alive_ms, now_ms))
+    fn start_stream(&self, out: Vec<u8>, now_ms: u64) -> ResponseStart {
+        ResponseStart::Stream(out, StreamState::new(self.resumption, self.keep_alive_ms, now_ms))
     }
 }
 

@@ -246,6 +246,7 @@ impl Server {
             return Err(Refusal::StreamNotAccepted);
         }
         let state = self.ensure_session_state(&ticket, identity).map_err(|_| Refusal::TooManySessions)?;
+        // SSE resumption: `Last-Event-ID` names the stream and the last event that arrived.
         let reader = match ResumePoint::parse(headers.last_event_id) {
             ResumePoint::SessionStream => SessionStreams::attach_reader(&state, GET_STREAM, None),
             ResumePoint::After(last) => SessionStreams::attach_reader(&state, last.stream, Some(last.event)),

@@ -11,7 +11,8 @@ use wire::{Feature, Version};
 
 use super::HttpReply;
 use super::machine::{
-    AcceptedTypes, Beginning, CompleteReply, Input, MessageBody, Resumption, Step, StreamState, WaitingState,
+    AcceptedTypes, CompleteReply, Input, MessageBody, ResponseStart, Resumption, Step, StreamState,
+    WaitingState,
 };
 use crate::in_flight::{OutgoingMessage, PendingResponse, SubscriptionStream};
 use crate::server::SseConnection;
@@ -88,13 +89,13 @@ impl WaitingReply {
             return Poll::Pending;
         };
         Poll::Ready(match beginning {
-            Beginning::Json { status, body } => {
+            ResponseStart::Json { status, body } => {
                 source.remove_stream();
                 HttpReply::Complete(CompleteReply::Json { status, body, retry_after_ms: None })
             }
-            Beginning::Events(bytes) => HttpReply::Complete(CompleteReply::Events(bytes)),
-            Beginning::Stream(unsent, state) => HttpReply::Stream(ReplyStream { state, source, unsent }),
-            Beginning::Accepted => HttpReply::Accepted,
+            ResponseStart::Events(bytes) => HttpReply::Complete(CompleteReply::Events(bytes)),
+            ResponseStart::Stream(unsent, state) => HttpReply::Stream(ReplyStream { state, source, unsent }),
+            ResponseStart::Accepted => HttpReply::Accepted,
         })
     }
 

@@ -55,6 +55,7 @@ pub(crate) struct CompiledCatalog {
 }
 
 impl CompiledTool {
+    /// Compiles the tool's input schema, once for each registry.
     fn new(tool: &Tool) -> Result<Self, contract::SchemaError> {
         Ok(Self {
             input_schema: CompiledSchema::compile(&tool.input_schema)?,

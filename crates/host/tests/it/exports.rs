@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::writing::client::{Client, ERAS, Era};
 
-/// Five people and 200 with the same name; a page holds two, and nobody sees their secrets.
+/// Five people and 200 with the same name; a page holds two, and their secrets are never returned.
 fn people(era: Era) -> Client {
     let client = Client::new(
         era,

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, FileError, Section};
-use super::{ConfigSource, Configuration, Layer, SourceContent, Trust, merge};
+use super::{ConfigScope, ConfigSource, Configuration, SourceContent, Trust, merge};
 use crate::{jsonc, private_file};
 
 /// The folders of this user and this run.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct ConfigDirs {
     pub home: Option<PathBuf>,
     /// Where programs keep their settings: `~/.config`, `~/Library/Application Support`, `%APPDATA%`.
     pub settings: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl ImportedClient {
     }
 
     /// The client's file for this user.
-    pub fn user_file(self, places: &Places) -> Option<PathBuf> {
+    pub fn user_file(self, places: &ConfigDirs) -> Option<PathBuf> {
         match self {
             Self::ClaudeDesktop => {
                 Some(places.settings.as_ref()?.join("Claude").join("claude_desktop_config.json"))
@@ -79,7 +79,7 @@ impl ImportedClient {
 /// No settings file is longer. `~/.claude.json` grows to some megabytes.
 const CONFIG_BYTES_MAX: u64 = 64 << 20;
 
-impl Places {
+impl ConfigDirs {
     /// `$XDG_CONFIG_HOME/spile/servers.json`: where `spile mcp add` writes.
     pub fn own_file(&self) -> Option<PathBuf> {
         Some(self.settings.as_ref()?.join("spile").join("servers.json"))
@@ -98,12 +98,12 @@ impl Places {
     /// Every place that may name servers, highest first. `run_files` were named on the command line.
     fn candidates(&self, imports: &[ImportedClient], run_files: &[PathBuf]) -> Vec<ConfigSource> {
         let mut all = Vec::new();
-        let mut add = |layer, dialect, trust, path: PathBuf, folder: Option<PathBuf>| {
-            all.push(ConfigSource { layer, dialect, trust, path, project_key: None, folder });
+        let mut add = |scope, dialect, trust, path: PathBuf, folder: Option<PathBuf>| {
+            all.push(ConfigSource { scope, dialect, trust, path, project_key: None, folder });
         };
         for file in run_files {
             let folder = file.parent().map(|folder| self.current_dir.join(folder));
-            add(Layer::Run, Dialect::Spile, Trust::User, file.clone(), folder);
+            add(ConfigScope::Run, Dialect::Spile, Trust::User, file.clone(), folder);
         }
         // A settings folder in the home folder is the user's, not that of a project.
         let nearest = |file: &str| self.nearest(file).filter(|folder| Some(folder) != self.home.as_ref());
@@ -111,36 +111,42 @@ impl Places {
         let claude = self.home.as_ref().map(|home| home.join(".claude.json"));
         for (dialect, path) in [(Dialect::Spile, &own), (Dialect::ClaudeCode, &claude)] {
             if let Some(path) = path {
-                add(Layer::Local, dialect, Trust::User, path.clone(), Some(self.current_dir.clone()));
+                add(ConfigScope::Local, dialect, Trust::User, path.clone(), Some(self.current_dir.clone()));
             }
         }
         if let Some(folder) = nearest(".claude/settings.local.json") {
             let file = folder.join(".claude/settings.local.json");
-            add(Layer::Local, Dialect::ClaudeCode, Trust::Project, file, Some(folder));
+            add(ConfigScope::Local, Dialect::ClaudeCode, Trust::Project, file, Some(folder));
         }
         for name in [".mcp.json", ".claude/settings.json"] {
             if let Some(folder) = nearest(name) {
-                add(Layer::Project, Dialect::ClaudeCode, Trust::Project, folder.join(name), Some(folder));
+                add(
+                    ConfigScope::Project,
+                    Dialect::ClaudeCode,
+                    Trust::Project,
+                    folder.join(name),
+                    Some(folder),
+                );
             }
         }
         for client in imports {
             if let Some((name, folder)) = client.project_file().and_then(|name| Some((name, nearest(name)?)))
             {
-                add(Layer::Project, client.dialect(), Trust::Project, folder.join(name), Some(folder));
+                add(ConfigScope::Project, client.dialect(), Trust::Project, folder.join(name), Some(folder));
             }
         }
         for (dialect, path) in [(Dialect::Spile, own), (Dialect::ClaudeCode, claude)] {
             if let Some(path) = path {
-                add(Layer::User, dialect, Trust::User, path, None);
+                add(ConfigScope::User, dialect, Trust::User, path, None);
             }
         }
         if let Some(home) = &self.home {
             let file = home.join(".claude/settings.json");
-            add(Layer::User, Dialect::ClaudeCode, Trust::User, file, None);
+            add(ConfigScope::User, Dialect::ClaudeCode, Trust::User, file, None);
         }
         for client in imports {
             if let Some(path) = client.user_file(self) {
-                add(Layer::User, client.dialect(), Trust::User, path, None);
+                add(ConfigScope::User, client.dialect(), Trust::User, path, None);
             }
         }
         all
@@ -153,7 +159,7 @@ impl Places {
         for mut source in self.candidates(&imports, run_files) {
             let text = match private_file::read(&source.path, CONFIG_BYTES_MAX) {
                 Ok(Some(text)) => text,
-                Ok(None) if source.layer == Layer::Run => {
+                Ok(None) if source.scope == ConfigScope::Run => {
                     return Err(LoadError::NotFound(source.path.display().to_string()));
                 }
                 Ok(None) => continue,
@@ -163,19 +169,21 @@ impl Places {
                     continue;
                 }
             };
-            let is_local_of_user = source.layer == Layer::Local && source.trust == Trust::User;
-            let section = match source.layer {
+            let is_local_of_user = source.scope == ConfigScope::Local && source.trust == Trust::User;
+            let section = match source.scope {
                 _ if is_local_of_user => {
                     let Some((key, folder)) = self.project_key(&text) else { continue };
                     source.project_key = Some(key);
                     source.folder = Some(folder);
                     Section::Project(source.project_key.as_deref().unwrap_or_default())
                 }
-                Layer::Run => {
+                ConfigScope::Run => {
                     source.dialect = Dialect::detect(&source.path, &text);
                     Section::Top
                 }
-                Layer::Local | Layer::Project | Layer::User | Layer::Dynamic => Section::Top,
+                ConfigScope::Local | ConfigScope::Project | ConfigScope::User | ConfigScope::Dynamic => {
+                    Section::Top
+                }
             };
             let content = source.dialect.parse(&text, section);
             contents.push((source, content));

@@ -1,10 +1,10 @@
 //! The configured servers: which files there are, what they say, and which file wins.
 //!
 //! ```text
-//! Places      the folders of this user and this run
-//!  → files    every file that may name servers, highest layer first; read, or left out if it does not exist
+//! ConfigDirs      the folders of this user and this run
+//!  → files    every file that may name servers, highest scope first; read, or left out if it does not exist
 //!  → dialect  text → entries, by the rules of the client that owns the file
-//!  → merge    one entry per name: the whole entry of the highest layer wins, fields are never mixed
+//!  → merge    one entry per name: the whole entry of the highest scope wins, fields are never mixed
 //!  → resolve  when a server starts: variables are replaced, and not before
 //! ```
 
@@ -28,7 +28,7 @@ use crate::names;
 
 /// Where an entry comes from. The first wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
+pub enum ConfigScope {
     /// Named on the command line for this run.
     Run,
     /// This user in this project.
@@ -41,7 +41,7 @@ pub enum Layer {
     Dynamic,
 }
 
-impl Layer {
+impl ConfigScope {
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -66,7 +66,7 @@ pub enum Trust {
 /// A place that names servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSource {
-    pub layer: Layer,
+    pub scope: ConfigScope,
     pub dialect: Dialect,
     pub trust: Trust,
     pub path: PathBuf,

@@ -26,7 +26,7 @@ use wire::method::Method;
 
 use crate::config::ConfiguredServer;
 use crate::decisions::Permission;
-use crate::registry::{Registry, ServerLists};
+use crate::registry::{ServerLists, ServerRegistry};
 use server::{Command, ServerTask, View};
 use state::{RetryPolicy, Status};
 
@@ -124,7 +124,7 @@ pub struct ServerStatus {
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
+pub enum ServerCallError {
     #[error("unknown tool `{0}`")]
     UnknownTool(String),
     #[error("unknown server `{0}`")]
@@ -134,23 +134,25 @@ pub enum CallError {
     #[error("server `{server}` needs you to sign in")]
     NeedsAuth { server: String },
     /// The operation needs more rights than the token has.
-    #[error("server `{server}` denies this operation")]
+    #[error("server `{server}` does not permit this operation (HTTP 403)")]
     NeedsScope { server: String, challenge: Option<String> },
     #[error("server `{server}` is not available: {reason}")]
     Unavailable { server: String, reason: String },
     #[error("server `{server}` is reconnecting, and {waiting} calls wait for it already")]
     QueueFull { server: String, waiting: usize },
-    #[error("server `{server}` did not come back within {after_ms} ms")]
+    #[error("server `{server}` did not reconnect within {after_ms} ms")]
     WaitTimeout { server: String, after_ms: u64 },
     #[error(
         "server `{server}` sent neither a result nor progress within {after_ms} ms; the call was cancelled"
     )]
     Timeout { server: String, after_ms: u64 },
     /// The connection broke while the call ran. It was not sent again.
-    #[error("server `{server}` went away during the call, which may or may not have run: {reason}")]
+    #[error(
+        "the connection to server `{server}` was lost during the call, which may have been executed: {reason}"
+    )]
     Lost { server: String, reason: String },
     /// The connection broke before the call was sent.
-    #[error("server `{server}` went away before the call: {reason}")]
+    #[error("the connection to server `{server}` was lost before the call: {reason}")]
     NotSent { server: String, reason: String },
     #[error("{0}")]
     Client(ClientError),
@@ -159,7 +161,7 @@ pub enum CallError {
 /// All configured servers.
 pub struct Manager {
     servers: BTreeMap<String, ServerHandle>,
-    registry: watch::Receiver<Arc<Registry>>,
+    registry: watch::Receiver<Arc<ServerRegistry>>,
     options: Arc<ManagerOptions>,
     host: Arc<dyn ManagerHost>,
 }
@@ -177,7 +179,7 @@ type ListedServer = (Arc<ConfiguredServer>, Arc<ServerLists>);
 /// Rebuilds the registry when the lists of a server change.
 pub(crate) struct RegistryBuilder {
     lists: Mutex<BTreeMap<String, ListedServer>>,
-    registry: watch::Sender<Arc<Registry>>,
+    registry: watch::Sender<Arc<ServerRegistry>>,
 }
 
 impl RegistryBuilder {
@@ -193,7 +195,7 @@ impl RegistryBuilder {
             let filter = server.entry.as_ref().map_or(&none, |entry| &entry.tools);
             (name.as_str(), &**lists, filter)
         });
-        let new = Registry::build(entries);
+        let new = ServerRegistry::build(entries);
         self.registry.send_if_modified(|old| {
             let is_new = **old != new;
             if is_new {
@@ -236,12 +238,12 @@ impl Manager {
     }
 
     /// The tools of all servers, now.
-    pub fn registry(&self) -> Arc<Registry> {
+    pub fn registry(&self) -> Arc<ServerRegistry> {
         self.registry.borrow().clone()
     }
 
     /// Notifies of every change of the registry. A receiver sees the newest one, however many there were.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<Registry>> {
+    pub fn subscribe(&self) -> watch::Receiver<Arc<ServerRegistry>> {
         self.registry.clone()
     }
 
@@ -271,31 +273,31 @@ impl Manager {
     }
 
     /// Connects now, whatever happened before.
-    pub async fn retry(&self, server: &str) -> Result<(), CallError> {
+    pub async fn retry(&self, server: &str) -> Result<(), ServerCallError> {
         self.send(server, Command::Retry).await
     }
 
     /// The user signed in: connects again.
-    pub async fn signed_in(&self, server: &str) -> Result<(), CallError> {
+    pub async fn signed_in(&self, server: &str) -> Result<(), ServerCallError> {
         self.send(server, Command::SignedIn).await
     }
 
     /// Ends the connection, and fails the calls that wait for it.
-    pub async fn disable(&self, server: &str) -> Result<(), CallError> {
+    pub async fn disable(&self, server: &str) -> Result<(), ServerCallError> {
         self.send(server, Command::Disable).await
     }
 
-    pub async fn enable(&self, server: &str) -> Result<(), CallError> {
+    pub async fn enable(&self, server: &str) -> Result<(), ServerCallError> {
         self.send(server, Command::Enable).await
     }
 
-    async fn send(&self, server: &str, command: Command) -> Result<(), CallError> {
+    async fn send(&self, server: &str, command: Command) -> Result<(), ServerCallError> {
         let handle = self.handle(server)?;
         handle.commands.send(command).await.map_err(|_| gone(server))
     }
 
-    fn handle(&self, server: &str) -> Result<&ServerHandle, CallError> {
-        self.servers.get(server).ok_or_else(|| CallError::UnknownServer(server.to_owned()))
+    fn handle(&self, server: &str) -> Result<&ServerHandle, ServerCallError> {
+        self.servers.get(server).ok_or_else(|| ServerCallError::UnknownServer(server.to_owned()))
     }
 
     /// Calls a tool by its public name.
@@ -304,10 +306,10 @@ impl Manager {
         public_name: &str,
         arguments: &Json,
         on_progress: Option<ProgressCallback>,
-    ) -> Result<Json, CallError> {
+    ) -> Result<Json, ServerCallError> {
         let registry = self.registry();
         let tool =
-            registry.tool(public_name).ok_or_else(|| CallError::UnknownTool(public_name.to_owned()))?;
+            registry.tool(public_name).ok_or_else(|| ServerCallError::UnknownTool(public_name.to_owned()))?;
         let params = Json::object(|out| {
             out.str("name", &tool.own_name).raw("arguments", arguments.as_str());
         });
@@ -321,17 +323,19 @@ impl Manager {
         method: Method,
         params: Json,
         on_progress: Option<ProgressCallback>,
-    ) -> Result<Json, CallError> {
+    ) -> Result<Json, ServerCallError> {
         let handle = self.handle(server)?;
         let mut connection = handle.connection(&self.options, None).await?;
         let mut first =
             self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
         // The connection was gone before the call was sent, so it may be sent on the next one.
-        if let Err(CallError::NotSent { .. }) = first {
+        if let Err(ServerCallError::NotSent { .. }) = first {
             connection = handle.connection(&self.options, Some(&connection)).await?;
             first = self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
         }
-        let (Err(CallError::NeedsAuth { .. }), Some(url)) = (&first, &connection.url) else { return first };
+        let (Err(ServerCallError::NeedsAuth { .. }), Some(url)) = (&first, &connection.url) else {
+            return first;
+        };
         // The server refused the request before it ran, so it may be sent again with another token.
         let rejected = connection.bearer.get();
         let token = self.host.access_token(url, rejected.clone()).await;
@@ -341,7 +345,7 @@ impl Manager {
         }
         connection.bearer.set(token);
         let again = self.call_once(handle, &connection, method, params, on_progress).await;
-        if let Err(CallError::NeedsAuth { .. }) = again {
+        if let Err(ServerCallError::NeedsAuth { .. }) = again {
             let _ = handle.commands.send(Command::Unauthorized).await;
         }
         again
@@ -354,7 +358,7 @@ impl Manager {
         method: Method,
         params: Json,
         on_progress: Option<ProgressCallback>,
-    ) -> Result<Json, CallError> {
+    ) -> Result<Json, ServerCallError> {
         let server = || handle.server.name.clone();
         let own_timeout = handle.server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
         let idle_ms = own_timeout.unwrap_or(self.options.call_idle_timeout_ms);
@@ -384,27 +388,27 @@ impl Manager {
         match result {
             Ok(result) => Ok(result),
             Err(ClientError::Unauthorized { status: 401, .. }) => {
-                Err(CallError::NeedsAuth { server: server() })
+                Err(ServerCallError::NeedsAuth { server: server() })
             }
             Err(ClientError::Unauthorized { challenge, .. }) => {
-                Err(CallError::NeedsScope { server: server(), challenge })
+                Err(ServerCallError::NeedsScope { server: server(), challenge })
             }
             Err(ClientError::Timeout { after_ms, .. }) => {
                 let suspect = Command::Suspect(connection.clone());
                 let _ = handle.commands.send(suspect).await;
-                Err(CallError::Timeout { server: server(), after_ms })
+                Err(ServerCallError::Timeout { server: server(), after_ms })
             }
             Err(ClientError::ConnectionClosed(reason)) => {
                 let was_sent = !matches!(reason, CloseReason::AlreadyClosed);
                 let _ = handle.commands.send(Command::Lost(connection.clone(), reason.to_string())).await;
                 let (server, reason) = (server(), reason.to_string());
                 Err(if was_sent {
-                    CallError::Lost { server, reason }
+                    ServerCallError::Lost { server, reason }
                 } else {
-                    CallError::NotSent { server, reason }
+                    ServerCallError::NotSent { server, reason }
                 })
             }
-            Err(error) => Err(CallError::Client(error)),
+            Err(error) => Err(ServerCallError::Client(error)),
         }
     }
 
@@ -422,8 +426,8 @@ impl Manager {
     }
 }
 
-fn gone(server: &str) -> CallError {
-    CallError::Unavailable { server: server.to_owned(), reason: "it was removed".to_owned() }
+fn gone(server: &str) -> ServerCallError {
+    ServerCallError::Unavailable { server: server.to_owned(), reason: "it was removed".to_owned() }
 }
 
 impl ServerHandle {
@@ -432,7 +436,7 @@ impl ServerHandle {
         &self,
         options: &ManagerOptions,
         broken: Option<&Arc<server::OpenConnection>>,
-    ) -> Result<Arc<server::OpenConnection>, CallError> {
+    ) -> Result<Arc<server::OpenConnection>, ServerCallError> {
         let server = || self.server.name.clone();
         let mut view = self.view.clone();
         let is_broken = |connection: &Arc<server::OpenConnection>| {
@@ -443,7 +447,7 @@ impl ServerHandle {
             return Ok(connection);
         }
         let Ok(_permit) = self.waiting.try_acquire() else {
-            return Err(CallError::QueueFull { server: server(), waiting: options.waiting_calls_max });
+            return Err(ServerCallError::QueueFull { server: server(), waiting: options.waiting_calls_max });
         };
         let (reply, started) = oneshot::channel();
         self.commands.send(Command::Wanted(reply)).await.map_err(|_| gone(&self.server.name))?;
@@ -454,18 +458,20 @@ impl ServerHandle {
                 || matches!(view.status, Status::Error | Status::NeedsAuth | Status::Disabled)
         });
         match tokio::time::timeout(Duration::from_millis(options.wait_timeout_ms), ready).await {
-            Err(_) => Err(CallError::WaitTimeout { server: server(), after_ms: options.wait_timeout_ms }),
+            Err(_) => {
+                Err(ServerCallError::WaitTimeout { server: server(), after_ms: options.wait_timeout_ms })
+            }
             Ok(Err(_)) => Err(gone(&self.server.name)),
             Ok(Ok(view)) => match (&view.connection, view.status) {
                 (Some(connection), _) => Ok(connection.clone()),
-                (None, Status::NeedsAuth) => Err(CallError::NeedsAuth { server: server() }),
+                (None, Status::NeedsAuth) => Err(ServerCallError::NeedsAuth { server: server() }),
                 (None, Status::Disabled) => {
                     let reason = view.error.clone().unwrap_or_else(|| "by the user".to_owned());
-                    Err(CallError::Disabled { server: server(), reason })
+                    Err(ServerCallError::Disabled { server: server(), reason })
                 }
                 (None, _) => {
                     let reason = view.error.clone().unwrap_or_default();
-                    Err(CallError::Unavailable { server: server(), reason })
+                    Err(ServerCallError::Unavailable { server: server(), reason })
                 }
             },
         }

@@ -18,7 +18,7 @@ use url::Url;
 use wire::client::{ClientError, IncomingInputRequest, InputReply};
 use wire::{ListKind, NotificationFilter};
 
-use super::state::{ConnectionState, Event, Failure, Status, Step};
+use super::state::{Event, Failure, Status, Step, UpstreamState};
 use super::{ManagerHost, ManagerOptions, RegistryBuilder, ServerStatus};
 use crate::config::{ConfiguredServer, ResolvedTransport};
 use crate::decisions::Permission;
@@ -152,7 +152,7 @@ pub(super) struct ServerTask {
     registry: Arc<RegistryBuilder>,
     commands: mpsc::Receiver<Command>,
     view: watch::Sender<View>,
-    state: ConnectionState,
+    state: UpstreamState,
     started_at: Instant,
     /// The attempt to connect, if there is one.
     attempt: JoinSet<Result<Opened, AttemptError>>,
@@ -202,7 +202,7 @@ impl ServerTask {
             lists: Arc::default(),
             stderr: Arc::default(),
         });
-        let state = ConnectionState::new(options.retry);
+        let state = UpstreamState::new(options.retry);
         let task = Self {
             server,
             options,
@@ -451,7 +451,9 @@ impl ServerTask {
                         self.registry.set(&self.server, Some(lists));
                     }
                     // The lists of before are better than none.
-                    Err(error) => tracing::warn!(server = self.server.name, %error, "cannot read the lists"),
+                    Err(error) => {
+                        tracing::warn!(server = self.server.name, %error, "cannot list tools, prompts and resources")
+                    }
                 }
                 if std::mem::take(&mut self.is_stale) {
                     self.read_lists();

@@ -35,7 +35,7 @@ impl Default for RetryPolicy {
 /// The state, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Not connected, and nobody asked for it.
+    /// Not connected, and no call has needed it yet.
     Disconnected,
     Connecting,
     Connected,
@@ -120,14 +120,14 @@ enum Phase {
 
 /// One connection.
 #[derive(Debug, Clone)]
-pub struct ConnectionState {
+pub struct UpstreamState {
     policy: RetryPolicy,
     phase: Phase,
     /// Failures since the last stable connection.
     failures: u32,
 }
 
-impl ConnectionState {
+impl UpstreamState {
     pub fn new(policy: RetryPolicy) -> Self {
         Self { policy, phase: Phase::Disconnected, failures: 0 }
     }
@@ -243,11 +243,11 @@ mod tests {
     use proptest::prelude::{Just, Strategy, any, proptest};
     use proptest::{prop_assert, prop_oneof};
 
-    use super::{ConnectionState, Event, Failure, RetryPolicy, Status, Step};
+    use super::{Event, Failure, RetryPolicy, Status, Step, UpstreamState};
 
     /// One line for each event: when, what, and what followed.
     fn check(events: &[(u64, Event)], expected: &str) {
-        let mut state = ConnectionState::new(RetryPolicy::default());
+        let mut state = UpstreamState::new(RetryPolicy::default());
         let mut lines = Vec::new();
         for (now_ms, event) in events {
             let step = state.apply(*event, *now_ms, 0);
@@ -347,7 +347,7 @@ mod tests {
         for now in [100_000, 200_000, 300_000, 400_000, 500_000] {
             events.extend([(now, Event::TimePassed), (now, Event::Opened), (now + 1, Event::Lost)]);
         }
-        let mut state = ConnectionState::new(RetryPolicy::default());
+        let mut state = UpstreamState::new(RetryPolicy::default());
         for (now, event) in events {
             state.apply(event, now, 0);
         }
@@ -428,7 +428,7 @@ mod tests {
         #[test]
         fn there_is_never_more_than_one_attempt_and_waits_are_within_bounds(events in events()) {
             let policy = RetryPolicy::default();
-            let mut state = ConnectionState::new(policy);
+            let mut state = UpstreamState::new(policy);
             let (mut now, mut attempts) = (0, 0u32);
             for (pause, event, random) in events {
                 now += pause;

@@ -1,6 +1,6 @@
 //! Tokens and client registrations: kept in files for this user only, and refreshed without ever losing one.
 //!
-//! A refresh token may be valid once. Whoever uses it must keep the next one, or the user has to sign in again. So a
+//! A refresh token may be valid once. The process that uses it must keep the next one, or the user has to sign in again. So a
 //! refresh holds a lock that other processes respect, reads the file again, and writes the answer before it releases
 //! the lock; and it runs in a task of its own, so that a caller that goes away cannot stop it half way.
 
@@ -280,7 +280,7 @@ impl CredentialStore {
         move |error| TokenError::File { path: path.clone(), reason: error.to_string() }
     }
 
-    /// `None`: nobody signed in.
+    /// `None` if the user is not signed in.
     pub fn load(&self, resource: &str) -> Result<Option<Credentials>, TokenError> {
         let text = private_file::read(&self.path(resource), FILE_BYTES_MAX).map_err(self.failed(resource))?;
         // A damaged file is replaced by the next sign-in.

@@ -46,7 +46,7 @@ pub enum LoginError {
     Redirect(&'static str),
     #[error("you were not signed in: {error}{}", description.as_deref().map(|text| format!(" ({text})")).unwrap_or_default())]
     Declined { error: String, description: Option<String> },
-    #[error("nobody signed in within {0} s")]
+    #[error("sign-in timed out after {0} s")]
     Timeout(u64),
 }
 

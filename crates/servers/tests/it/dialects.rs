@@ -171,7 +171,7 @@ fn claude_code_has_servers_for_one_project() {
 }
 
 #[test]
-fn cursor_entries() {
+fn cursor_entries_are_parsed() {
     check_entries(
         Dialect::Cursor,
         &[
@@ -194,7 +194,7 @@ fn cursor_entries() {
 }
 
 #[test]
-fn vscode_entries() {
+fn vscode_entries_are_parsed() {
     check_entries(
         Dialect::VsCode,
         &[
@@ -220,7 +220,7 @@ fn vscode_entries() {
 }
 
 #[test]
-fn codex_entries() {
+fn codex_entries_are_parsed() {
     let text = r#"
 model = "x"
 [mcp_servers.local]

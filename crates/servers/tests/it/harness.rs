@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use servers::config::files::Places;
+use servers::config::files::ConfigDirs;
 use servers::config::{Configuration, ConfiguredServer, EntryTransport, ResolvedTransport, ServerEntry};
 use tempfile::TempDir;
 
@@ -32,8 +32,8 @@ impl User {
         std::fs::write(path, text).expect("a file can be written");
     }
 
-    pub fn places(&self) -> Places {
-        Places {
+    pub fn places(&self) -> ConfigDirs {
+        ConfigDirs {
             home: Some(self.path("home")),
             settings: Some(self.path("home/.config")),
             codex_home: None,
@@ -58,10 +58,10 @@ impl User {
     pub fn show(&self, configuration: &Configuration) -> String {
         let mut out = String::new();
         for server in &configuration.servers {
-            out += &format!("{} · {} {}\n", server.name, server.source.layer.name(), server.source.label());
+            out += &format!("{} · {} {}\n", server.name, server.source.scope.name(), server.source.label());
             out += &format!("  {}\n", show_entry(server));
             for lower in &server.shadowed {
-                out += &format!("  shadows {} {}\n", lower.layer.name(), lower.label());
+                out += &format!("  shadows {} {}\n", lower.scope.name(), lower.label());
             }
         }
         for problem in &configuration.problems {

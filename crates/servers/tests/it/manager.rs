@@ -8,7 +8,7 @@ use json::Json;
 use servers::config::ConfiguredServer;
 use servers::decisions::{Decisions, Permission};
 use servers::manager::state::{RetryPolicy, Status};
-use servers::manager::{CallError, Manager, ManagerHost, ManagerOptions};
+use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerCallError};
 
 use crate::harness::User;
 
@@ -68,7 +68,7 @@ impl Servers {
         Self { user, manager }
     }
 
-    async fn call(&self, tool: &str) -> Result<String, CallError> {
+    async fn call(&self, tool: &str) -> Result<String, ServerCallError> {
         let arguments = Json::parse(r#"{"a":1}"#).expect("JSON");
         let result = self.manager.call_tool(tool, &arguments, None);
         let result = tokio::time::timeout(TEST_TIMEOUT, result).await.expect("in time")?;
@@ -137,7 +137,7 @@ async fn all_servers_are_in_one_registry() {
     );
     assert_eq!(servers.call("mcp__a_b__echo").await.expect("a result"), ECHO);
     let error = servers.call("mcp__b__exit").await.unwrap_err();
-    assert!(matches!(error, CallError::UnknownTool(_)), "{error}");
+    assert!(matches!(error, ServerCallError::UnknownTool(_)), "{error}");
     let status = servers.manager.status("a-b").expect("it is there");
     assert_eq!(status.server.as_deref(), Some("helper 1 · protocol 2025-11-25"));
     assert_eq!((status.instructions.as_deref(), status.tools), (Some("Be brief."), 5));
@@ -186,7 +186,7 @@ async fn a_process_that_ends_is_started_again_and_the_call_is_not_repeated() {
     let servers = Servers::start(&[("s", SERVE)], options());
     servers.wait_for("s", Status::Connected).await;
     let error = servers.call("mcp__s__exit").await.unwrap_err();
-    assert!(matches!(error, CallError::Lost { .. }), "{error}");
+    assert!(matches!(error, ServerCallError::Lost { .. }), "{error}");
     // The tools stay listed; this call waits for the next process.
     assert_eq!(servers.call("mcp__s__echo").await.expect("a result"), ECHO);
     assert_eq!(servers.log("s"), ["started", "called exit", "started", "called echo"]);
@@ -212,13 +212,13 @@ async fn calls_that_wait_fail_when_the_server_is_given_up_and_the_next_is_one_mo
     let params = || Json::parse(r#"{"name":"echo","arguments":{}}"#).expect("JSON");
     let request = || servers.manager.request("s", wire::method::Method::ToolsCall, params(), None);
     let error = tokio::time::timeout(TEST_TIMEOUT, request()).await.expect("in time").unwrap_err();
-    assert!(matches!(error, CallError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, ServerCallError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("not yet: start 6"), "{error}");
     // The seventh start works. A use right after the error does not start anything, so ask until it may.
     let result = tokio::time::timeout(TEST_TIMEOUT, async {
         loop {
             match request().await {
-                Err(CallError::Unavailable { .. }) => tokio::task::yield_now().await,
+                Err(ServerCallError::Unavailable { .. }) => tokio::task::yield_now().await,
                 other => return other,
             }
         }
@@ -235,8 +235,8 @@ async fn only_so_many_calls_wait() {
     let params = || Json::object(|_| {});
     let request = || servers.manager.request("s", wire::method::Method::ToolsCall, params(), None);
     let (first, second) = tokio::join!(request(), request());
-    assert!(matches!(first, Err(CallError::WaitTimeout { after_ms: 100, .. })), "{first:?}");
-    assert!(matches!(second, Err(CallError::QueueFull { waiting: 1, .. })), "{second:?}");
+    assert!(matches!(first, Err(ServerCallError::WaitTimeout { after_ms: 100, .. })), "{first:?}");
+    assert!(matches!(second, Err(ServerCallError::QueueFull { waiting: 1, .. })), "{second:?}");
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_disabled_server_fails_its_waiting_calls_at_once_and_comes_back_when_e
     let (result, ()) = tokio::join!(waiting, async {
         servers.manager.disable("silent").await.expect("it is there");
     });
-    assert!(matches!(result, Err(CallError::Disabled { .. })), "{result:?}");
+    assert!(matches!(result, Err(ServerCallError::Disabled { .. })), "{result:?}");
     servers.wait_for("s", Status::Connected).await;
     servers.manager.disable("s").await.expect("it is there");
     servers.wait_for("s", Status::Disabled).await;
@@ -281,12 +281,12 @@ async fn a_call_that_hangs_ends_and_a_server_that_answers_pings_stays() {
     let servers = Servers::start(&[("s", SERVE)], options);
     servers.wait_for("s", Status::Connected).await;
     let error = servers.call("mcp__s__hang").await.unwrap_err();
-    assert!(matches!(error, CallError::Timeout { after_ms: 150, .. }), "{error}");
+    assert!(matches!(error, ServerCallError::Timeout { after_ms: 150, .. }), "{error}");
     assert_eq!(servers.call("mcp__s__echo").await.expect("a result"), ECHO);
     assert_eq!(servers.pids("s").len(), 1);
     // One that answers nothing at all is started again.
     let error = servers.call("mcp__s__freeze").await.unwrap_err();
-    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    assert!(matches!(error, ServerCallError::Timeout { .. }), "{error}");
     let restarted = async {
         while servers.pids("s").len() < 2 {
             tokio::task::yield_now().await;

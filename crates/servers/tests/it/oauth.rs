@@ -8,7 +8,7 @@ use ring::digest;
 use servers::config::OAuthSettings;
 use servers::decisions::Permission;
 use servers::manager::state::Status;
-use servers::manager::{CallError, Manager, ManagerHost};
+use servers::manager::{Manager, ManagerHost, ServerCallError};
 use servers::oauth::{Challenge, CredentialStore, LoginError, PendingLogin, TokenError, resource_of};
 use spile_core::Platform;
 use url::Url;
@@ -220,7 +220,7 @@ async fn a_caller_that_goes_away_does_not_lose_a_refresh() {
         let resource = setup.resource();
         let asking = store.access_token(&resource, None);
         tokio::pin!(asking);
-        // The refresh starts, and then nobody waits for it any more.
+        // The refresh starts, and then its caller does not wait for it any more.
         assert!(futures_poll_once(asking.as_mut()).await.is_none());
     }
     let token = store.access_token(&setup.resource(), None).await.expect("no error");
@@ -324,18 +324,18 @@ async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
     manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
     let params = || Json::parse(r#"{"name":"whoami","arguments":{}}"#).expect("JSON");
     let call = || manager.request("guarded", wire::method::Method::ToolsCall, params(), None);
-    assert!(matches!(call().await, Err(CallError::NeedsAuth { .. })));
+    assert!(matches!(call().await, Err(ServerCallError::NeedsAuth { .. })));
     setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
     manager.signed_in("guarded").await.expect("it is there");
     manager.wait_for("guarded", Status::Connected).await.expect("it is there");
     assert!(call().await.expect("a result").as_str().contains("you"));
-    // The server forgets the token: the next call refreshes it, and nobody notices.
+    // The server forgets the token: the next call refreshes it without an error.
     setup.authority.access_tokens.lock().expect("no panic").clear();
     assert!(call().await.expect("a result").as_str().contains("you"));
     // It forgets both: the user must sign in again.
     setup.authority.access_tokens.lock().expect("no panic").clear();
     *setup.authority.refresh_token.lock().expect("no panic") = None;
-    assert!(matches!(call().await, Err(CallError::NeedsAuth { .. })));
+    assert!(matches!(call().await, Err(ServerCallError::NeedsAuth { .. })));
     manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
     manager.close().await;
 }

@@ -9,7 +9,7 @@ use super::idempotency::{EntryOutcome, IdempotencyIndex, IdempotencyLog, Idempot
 use super::target::{FileState, TargetFile};
 use super::temp_file::TempFile;
 use super::{AtomicFile, RESPONSE_BYTES_MAX, WRITABLE_BYTES_MAX, WriteTurn, error};
-use crate::backups::{BackupFolder, BackupPolicy, PublishedVersion};
+use crate::backups::{BackupFolder, BackupPolicy, PublishedBackup};
 
 /// A transaction on one file. Dropping it leaves the file as it was.
 pub(crate) struct FileTransaction<'f> {
@@ -122,7 +122,7 @@ impl<'f> FileTransaction<'f> {
             let begun = log.begin(record, &self.before, after, options.now_ms);
             if let Err(error) = begun {
                 if let Some(_version) = version {
-                    PublishedVersion::discard(_version)
+                    PublishedBackup::discard(_version)
                 }
                 return Err(error.into());
             }
@@ -144,7 +144,7 @@ impl<'f> FileTransaction<'f> {
         if record.is_some() {
             log.finish(EntryOutcome::Applied);
         }
-        Ok(version.map(PublishedVersion::keep))
+        Ok(version.map(PublishedBackup::keep))
     }
 }
 
@@ -161,7 +161,7 @@ fn keep_version(
     before: &FileState,
     when: BackupTime,
     now_ms: u64,
-) -> Result<Option<PublishedVersion>, SourceError> {
+) -> Result<Option<PublishedBackup>, SourceError> {
     let folder = BackupFolder::next_to(target.path());
     let is_due = match when {
         BackupTime::Never => Ok(false),

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{
-    AtomicFile, BackupFolder, BackupPolicy, DAY_MS, LineChanges, RestoreError, VERSIONS_MAX, Version,
-    parse_file_name, restore, version_id, versions,
+    AtomicFile, BACKUPS_MAX, Backup, BackupFolder, BackupPolicy, DAY_MS, LineChanges, RestoreError, list,
+    parse_file_name, restore, version_id,
 };
 use crate::sqlite;
 
@@ -49,12 +49,12 @@ impl TestFile {
 
     /// The contents of all versions, newest first.
     fn versions(&self) -> Vec<String> {
-        let versions = versions(&self.path).unwrap();
+        let versions = list(&self.path).unwrap();
         versions.iter().map(|version| std::fs::read_to_string(&version.path).unwrap()).collect()
     }
 
-    fn version(&self, index: usize) -> Version {
-        versions(&self.path).unwrap().remove(index)
+    fn version(&self, index: usize) -> Backup {
+        list(&self.path).unwrap().remove(index)
     }
 }
 
@@ -102,11 +102,11 @@ fn a_write_that_fails_leaves_no_copy() {
 #[test]
 fn the_oldest_versions_are_removed() {
     let file = TestFile::new(b"0");
-    let days = VERSIONS_MAX + 3;
+    let days = BACKUPS_MAX + 3;
     for day in 1..=days {
         file.write(&day.to_string(), NOW_MS + day as u64 * DAY_MS).unwrap();
     }
-    let expected: Vec<String> = (days - VERSIONS_MAX..days).rev().map(|day| day.to_string()).collect();
+    let expected: Vec<String> = (days - BACKUPS_MAX..days).rev().map(|day| day.to_string()).collect();
     assert_eq!(file.versions(), expected);
 }
 
@@ -271,17 +271,17 @@ fn a_database_is_copied_and_restored_while_it_is_open() {
         let at = |now_ms, dry_run| TransactionOptions { now_ms, dry_run, ..TransactionOptions::default() };
         database.insert(&*writer, 2, &at(NOW_MS, true)).unwrap();
         database.insert(&*writer, 1, &at(NOW_MS, false)).expect_err("the key exists");
-        assert_eq!(versions(&database.path).unwrap(), [], "{mode}: neither changed the database");
+        assert_eq!(list(&database.path).unwrap(), [], "{mode}: neither changed the database");
         database.insert(&*writer, 2, &at(NOW_MS, false)).unwrap();
         database.insert(&*writer, 3, &at(NOW_MS, false)).unwrap();
-        let [version] = &versions(&database.path).unwrap()[..] else { panic!("one version") };
+        let [version] = &list(&database.path).unwrap()[..] else { panic!("one version") };
         assert_eq!(rows(&rusqlite::Connection::open(&version.path).unwrap()), [1], "{mode}");
 
         let undo = restore(&database.path, version, NOW_MS).unwrap().unwrap();
         assert_eq!(database.rows(), [1], "{mode}: an open connection sees it");
         database.insert(&*writer, 7, &at(NOW_MS, false)).unwrap();
         assert_eq!(database.rows(), [1, 7], "{mode}: and so does the writer");
-        let kept = versions(&database.path).unwrap().into_iter().find(|one| one.id == undo).unwrap();
+        let kept = list(&database.path).unwrap().into_iter().find(|one| one.id == undo).unwrap();
         restore(&database.path, &kept, NOW_MS).unwrap();
         assert_eq!(database.rows(), [1, 2, 3], "{mode}: the restore is undone");
         let now: String = database.connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
@@ -290,7 +290,7 @@ fn a_database_is_copied_and_restored_while_it_is_open() {
             database.connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(check, "ok");
         let left = std::fs::read_dir(BackupFolder::next_to(&database.path).path).unwrap().count();
-        assert_eq!(left, versions(&database.path).unwrap().len(), "{mode}: only versions are left");
+        assert_eq!(left, list(&database.path).unwrap().len(), "{mode}: only versions are left");
         drop(database.folder);
     }
 }
@@ -299,12 +299,12 @@ fn a_database_is_copied_and_restored_while_it_is_open() {
 fn a_database_that_is_locked_is_not_restored() {
     let database = TestDatabase::new("DELETE");
     database.insert(&*database.writer(), 2, &TransactionOptions::default()).unwrap();
-    let version = versions(&database.path).unwrap().remove(0);
+    let version = list(&database.path).unwrap().remove(0);
     database.connection.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(5)").unwrap();
     assert!(restore(&database.path, &version, NOW_MS).is_err());
     database.connection.execute_batch("COMMIT").unwrap();
     assert_eq!(database.rows(), [1, 2, 5]);
-    assert_eq!(versions(&database.path).unwrap(), [version]);
+    assert_eq!(list(&database.path).unwrap(), [version]);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_deleted_database_is_restored() {
     for name in ["shop.db", "shop.db-wal", "shop.db-shm"] {
         let _ = std::fs::remove_file(folder.path().join(name));
     }
-    let version = versions(&path).unwrap().remove(0);
+    let version = list(&path).unwrap().remove(0);
     assert_eq!(restore(&path, &version, NOW_MS).unwrap(), None);
     assert_eq!(rows(&rusqlite::Connection::open(&path).unwrap()), [1]);
 }

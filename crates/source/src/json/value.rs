@@ -80,7 +80,7 @@ fn syntax_help(bytes: &[u8], at: usize, record: Option<(&str, u32)>) -> &'static
             "give it a line of its own"
         }
         (Some(b'}' | b']' | b'"' | b'0'..=b'9'), Some(b'{' | b'[' | b'"')) => "put a comma before it",
-        _ => "correct it there",
+        _ => "correct the syntax at this position",
     }
 }
 

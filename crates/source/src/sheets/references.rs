@@ -57,7 +57,7 @@ pub(super) struct ReferenceResolver {
 
 /// Where the text of a formula is from, which decides what a relative reference means.
 #[derive(Clone, Copy)]
-enum Origin<'a> {
+enum ReferenceContext<'a> {
     Cell(usize, &'a SheetFormula),
     /// A conditional format or a data validation of a sheet.
     Rule(usize),
@@ -88,12 +88,12 @@ impl ReferenceResolver {
 
     /// What the formula of a cell refers to. Of a shared formula: from all the cells that share it.
     pub(super) fn of_formula(&self, formula: &SheetFormula, sheet: usize) -> Vec<CellReference> {
-        self.resolve(&formula.text, Origin::Cell(sheet, formula))
+        self.resolve(&formula.text, ReferenceContext::Cell(sheet, formula))
     }
 
     /// What the formula of a conditional format or a data validation refers to.
     pub(super) fn of_rule(&self, text: &str, sheet: usize) -> Vec<CellReference> {
-        self.resolve(text, Origin::Rule(sheet))
+        self.resolve(text, ReferenceContext::Rule(sheet))
     }
 
     /// Whether a formula of a sheet covers all rows of a table on it, or may: with one more row, its value could change.
@@ -126,7 +126,7 @@ impl ReferenceResolver {
             Reference::Table { name, is_this_row, .. } => {
                 let other = match &name {
                     Some(name) => self.table(name),
-                    None => self.surrounding_table(Origin::Cell(sheet, formula)),
+                    None => self.surrounding_table(ReferenceContext::Cell(sheet, formula)),
                 };
                 let is_own_row = is_this_row && table.range.contains(formula.address);
                 other.is_none_or(|other| other.part == table.part && !is_own_row)
@@ -157,7 +157,7 @@ impl ReferenceResolver {
                     self.resolve_name(&lookup_key(other), definitions, depth_max - 1);
                 }
             }
-            for reference in self.resolve(formula, Origin::Name) {
+            for reference in self.resolve(formula, ReferenceContext::Name) {
                 if !found.contains(&reference) {
                     found.push(reference);
                 }
@@ -174,20 +174,20 @@ impl ReferenceResolver {
         CellReference::Cells { sheets: 0..=self.sheet_count.saturating_sub(1), range: CellRange::ALL }
     }
 
-    fn resolve(&self, text: &str, origin: Origin<'_>) -> Vec<CellReference> {
+    fn resolve(&self, text: &str, context: ReferenceContext<'_>) -> Vec<CellReference> {
         let mut found = Vec::new();
         for reference in parse_references(text) {
             match reference {
                 Reference::Unknown => found.push(CellReference::Unknown),
                 Reference::Cells { sheets, range, is_absolute } => {
-                    let range = match origin {
-                        Origin::Cell(_, formula) => extend_shared_range(range, formula),
+                    let range = match context {
+                        ReferenceContext::Cell(_, formula) => extend_shared_range(range, formula),
                         // Relative to each cell that uses the name or the rule.
-                        Origin::Rule(_) | Origin::Name if !is_absolute => CellRange::ALL,
-                        Origin::Rule(_) | Origin::Name => range,
+                        ReferenceContext::Rule(_) | ReferenceContext::Name if !is_absolute => CellRange::ALL,
+                        ReferenceContext::Rule(_) | ReferenceContext::Name => range,
                     };
                     let sheets = match sheets {
-                        Sheets::Own => origin.sheet().map(|sheet| sheet..=sheet),
+                        Sheets::Own => context.sheet().map(|sheet| sheet..=sheet),
                         Sheets::Named(first, last) => self.sheet_span(&first, &last),
                     };
                     found.push(
@@ -206,7 +206,7 @@ impl ReferenceResolver {
                 Reference::Table { name, columns, is_this_row: _ } => {
                     let table = match &name {
                         Some(name) => self.table(name),
-                        None => self.surrounding_table(origin),
+                        None => self.surrounding_table(context),
                     };
                     found.push(table.map_or(CellReference::Unknown, |table| table.cells(&columns)));
                 }
@@ -226,14 +226,14 @@ impl ReferenceResolver {
     }
 
     /// The table that a formula is in, with all the cells that share it.
-    fn surrounding_table(&self, origin: Origin<'_>) -> Option<&ExcelTable> {
-        let Origin::Cell(sheet, formula) = origin else { return None };
+    fn surrounding_table(&self, context: ReferenceContext<'_>) -> Option<&ExcelTable> {
+        let ReferenceContext::Cell(sheet, formula) = context else { return None };
         let corners = formula.range.map_or([formula.address; 2], |range| [range.first, range.last]);
         self.tables_of(sheet).find(|table| corners.iter().all(|corner| table.range.contains(*corner)))
     }
 }
 
-impl Origin<'_> {
+impl ReferenceContext<'_> {
     fn sheet(self) -> Option<usize> {
         match self {
             Self::Cell(sheet, _) | Self::Rule(sheet) => Some(sheet),

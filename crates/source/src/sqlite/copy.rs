@@ -10,7 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::atomic_file;
-use crate::backups::{BackupFolder, FILE_BYTES_MAX, NewVersion};
+use crate::backups::{BackupFolder, FILE_BYTES_MAX, NewBackup};
 use crate::sqlite::error::{self, DbError};
 
 const PAGES_PER_STEP: i32 = 1024;
@@ -49,7 +49,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), SourceError> {
 
 /// A copy of the database if it has none of today yet. The caller holds the write lock, so nothing changes meanwhile.
 /// `None` also for a database that is too large to be copied within a call.
-pub(super) fn copy_if_due(database: &Path, now_ms: u64) -> Result<Option<NewVersion>, SourceError> {
+pub(super) fn copy_if_due(database: &Path, now_ms: u64) -> Result<Option<NewBackup>, SourceError> {
     let folder = BackupFolder::next_to(database);
     let is_due = folder.is_due(now_ms).map_err(|error| backup_error(database, &error))?;
     if !is_due || bytes_with_log(database) > FILE_BYTES_MAX {
@@ -58,7 +58,7 @@ pub(super) fn copy_if_due(database: &Path, now_ms: u64) -> Result<Option<NewVers
     copy_to_folder(database, &folder, now_ms).map(Some)
 }
 
-fn copy_to_folder(database: &Path, folder: &BackupFolder, now_ms: u64) -> Result<NewVersion, SourceError> {
+fn copy_to_folder(database: &Path, folder: &BackupFolder, now_ms: u64) -> Result<NewBackup, SourceError> {
     let copied = folder.copy(now_ms, |to| {
         copy(database, to)?;
         use_one_file(to).map_err(|error| source_error(database, error))?;

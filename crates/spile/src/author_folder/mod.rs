@@ -25,7 +25,6 @@ use script::{
 };
 use spile_core::{Provider as _, Tool};
 
-use crate::report;
 pub(crate) use collections::CurrentContract;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
 pub(crate) use watch::PromisedTools;
@@ -126,9 +125,9 @@ impl Author {
         self.bundle.served().map(|tool| &tool.definition)
     }
 
-    /// Lines for a person: what is served besides the data.
+    /// Lines for a person: what is served besides tools.
     pub(crate) fn summary(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.tools().map(tool_line).collect();
+        let mut lines = Vec::new();
         let catalog = self.content.catalog();
         let mut list = |what: &str, names: Vec<&str>| {
             if !names.is_empty() {
@@ -185,18 +184,6 @@ fn join_names(names: &[&str]) -> String {
         NAMES_SHOWN_MAX,
         None,
     )
-}
-
-/// `add: a, b (about 35 tokens)`
-fn tool_line(tool: &Tool) -> String {
-    let names = report::argument_names(&tool.input_schema);
-    let description = tool.description.as_deref().unwrap_or_default();
-    let cost = report::tool_token_cost(&tool.name, description, &tool.input_schema);
-    let arguments = match names.is_empty() {
-        true => "no arguments".to_owned(),
-        false => crate::layout::join_names(&names, NAMES_SHOWN_MAX, None),
-    };
-    format!("{}: {arguments} (about {})", tool.name, pluralize(cost as u64, "token"))
 }
 
 fn has_scripts(tools: &Path) -> bool {

@@ -5,7 +5,7 @@ use contract::{CompiledSchema, nearest};
 use json::{Json, Node, NodeKind};
 
 use super::error::CommandError;
-use super::schema::{AdditionalProperties, Argument, Schema, TypeSet, ValueSchema, display_text};
+use super::schema::{AdditionalProperties, PatternProperty, Schema, TypeSet, ValueSchema, display_text};
 
 /// Whether arguments must match the input schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,18 +32,17 @@ pub(crate) fn from_key_values(
     }
     let mut values = Vec::with_capacity(given.len());
     for (name, texts) in given {
-        let any_type = ValueSchema::default();
         let value_schema = match schema.find(name) {
-            Some(argument) => &argument.schema,
-            None if validation == Validation::Off
-                || schema.additional == AdditionalProperties::Allowed
-                || schema.arguments.is_empty() && schema.additional == AdditionalProperties::Unspecified =>
-            {
-                suffixed_argument(name, schema).unwrap_or(&any_type)
-            }
-            None => return Err(unknown_argument_error(name, schema)),
+            Some(argument) => argument.schema.clone(),
+            None => match schema.find_by_pattern(name) {
+                Some(value_schema) => value_schema,
+                None if validation == Validation::Off || allows_other_names(schema) => {
+                    schema.extended_argument(name).unwrap_or_default()
+                }
+                None => return Err(unknown_argument_error(name, schema)),
+            },
         };
-        let value = match (argument_value(name, &texts, value_schema), validation) {
+        let value = match (argument_value(name, &texts, &value_schema), validation) {
             (Err(_), Validation::Off) => untyped_value(&texts),
             (value, Validation::Off | Validation::Strict) => value?,
         };
@@ -56,15 +55,11 @@ pub(crate) fn from_key_values(
     }))
 }
 
-/// The schema of the argument that a name extends: `price_min` is typed like `price`. Only for names that a pattern of the
-/// schema allows; the server checks the rest.
-fn suffixed_argument<'s>(name: &str, schema: &'s Schema) -> Option<&'s ValueSchema> {
-    const UNTYPED_SUFFIX: &str = "_null";
-    let extends = |argument: &&Argument| {
-        name.strip_prefix(argument.name.as_str()).is_some_and(|rest| rest.starts_with('_'))
-    };
-    let longest = schema.arguments.iter().filter(extends).max_by_key(|argument| argument.name.len())?;
-    (!name.ends_with(UNTYPED_SUFFIX)).then_some(&longest.schema)
+/// Whether a name that the schema does not have may be meant.
+fn allows_other_names(schema: &Schema) -> bool {
+    let is_empty = schema.arguments.is_empty() && schema.patterns.is_empty();
+    schema.additional == AdditionalProperties::Allowed
+        || is_empty && schema.additional == AdditionalProperties::Unspecified
 }
 
 /// Every value is a string, whatever it looks like.
@@ -92,10 +87,13 @@ pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandErro
         let name = key.str().unwrap_or_default();
         match schema.find(&name) {
             Some(argument) => check_value(&name, value, &argument.schema)?,
-            None if schema.additional == AdditionalProperties::Forbidden => {
-                return Err(unknown_argument_error(&name, schema));
-            }
-            None => {}
+            None => match schema.find_by_pattern(&name) {
+                Some(value_schema) => check_value(&name, value, &value_schema)?,
+                None if schema.additional == AdditionalProperties::Forbidden => {
+                    return Err(unknown_argument_error(&name, schema));
+                }
+                None => {}
+            },
         }
     }
     let missing: Vec<String> = schema
@@ -120,18 +118,18 @@ pub(crate) fn check_schema(arguments: &Json, input_schema: &Json) -> Result<(), 
         .map_err(|error| CommandError::usage(error.message).help("add --unchecked to send it as it is"))
 }
 
-/// Parses the text of `--json`. Without validation it may be any JSON value.
+/// Parses the text of `--args`. Without validation it may be any JSON value.
 pub(crate) fn from_json(text: &str, validation: Validation) -> Result<Json, CommandError> {
     let json =
-        Json::parse(text).map_err(|bad| CommandError::usage(format!("--json: {bad}")).help(JSON_HELP))?;
+        Json::parse(text).map_err(|bad| CommandError::usage(format!("--args: {bad}")).help(JSON_HELP))?;
     if json.is_object() || validation == Validation::Off {
         Ok(json)
     } else {
-        Err(CommandError::usage("--json: the arguments must be a JSON object").help(JSON_HELP))
+        Err(CommandError::usage("--args: the arguments must be a JSON object").help(JSON_HELP))
     }
 }
 
-const JSON_HELP: &str = r#"for example --json '{"name":"value"}', or --json - to read stdin"#;
+const JSON_HELP: &str = r#"for example --args '{"name":"value"}', or --args - to read stdin"#;
 
 fn not_key_value_error(word: &str, schema: &Schema) -> CommandError {
     let error = CommandError::usage(format!("`{word}` is not in the form key=value"));
@@ -142,7 +140,7 @@ fn not_key_value_error(word: &str, schema: &Schema) -> CommandError {
         .map(|argument| argument.name.as_str())
         .collect();
     match &*required {
-        _ if word.trim_start().starts_with('{') => error.help("pass JSON with --json"),
+        _ if word.trim_start().starts_with('{') => error.help("pass JSON with --args"),
         [only] => error.help(format!("did you mean `{only}={word}`?")),
         _ => error.help(known_arguments(schema)),
     }
@@ -150,30 +148,40 @@ fn not_key_value_error(word: &str, schema: &Schema) -> CommandError {
 
 fn unknown_argument_error(name: &str, schema: &Schema) -> CommandError {
     let error = CommandError::usage(format!("unknown argument `{name}`"));
+    // `price_mni` is near `price`, but a price is not what was meant.
+    let is_extended = !schema.patterns.is_empty() && schema.extended_argument(name).is_some();
     match nearest(name, schema.arguments.iter().map(|argument| argument.name.as_str())) {
-        Some(near) => error.help(format!("did you mean `{near}`?")),
-        None => error.help(known_arguments(schema)),
+        Some(near) if !is_extended => error.help(format!("did you mean `{near}`?")),
+        _ => error.help(known_arguments(schema)),
     }
 }
 
 fn known_arguments(schema: &Schema) -> String {
-    let names: Vec<&str> = schema.arguments.iter().map(|argument| argument.name.as_str()).collect();
-    if names.is_empty() {
-        "it takes no arguments".to_owned()
-    } else {
-        format!("it takes {}", join_truncated(&names, 20))
+    let names = schema.arguments.iter().map(|argument| argument.name.clone());
+    let mut names: Vec<String> = names.collect();
+    if names.is_empty() && schema.patterns.is_empty() {
+        return "it takes no arguments".to_owned();
     }
+    // Names by pattern come after a list that may be cut.
+    let named_max = 20;
+    if names.len() > named_max {
+        names = vec![join_truncated(&names, named_max)];
+    }
+    names.extend(schema.patterns.iter().map(PatternProperty::placeholder));
+    format!("known arguments: {}", names.join(", "))
 }
 
 /// One argument's value. An argument that is given several times is an array.
 fn argument_value(name: &str, texts: &[&str], schema: &ValueSchema) -> Result<Json, CommandError> {
-    let is_array = schema.types.contains(TypeSet::ARRAY) && !schema.types.contains(TypeSet::STRING);
+    let scalar_types = schema.types.without(TypeSet::NULL).without(TypeSet::ARRAY);
+    let is_array = schema.types.contains(TypeSet::ARRAY) && scalar_types.is_empty();
     match texts {
         [text] if is_array && text.trim_start().starts_with('[') => parse_value(name, text, schema),
         [text] if !is_array => parse_value(name, text, schema),
         several if is_array || schema.types.contains(TypeSet::ARRAY) => {
-            let anything = ValueSchema::default();
-            let item = schema.item.as_deref().unwrap_or(&anything);
+            // A value or an array of values: the items are typed like the value.
+            let scalar = ValueSchema { types: scalar_types, ..ValueSchema::default() };
+            let item = schema.item.as_deref().unwrap_or(&scalar);
             let items =
                 several.iter().map(|text| parse_value(name, text, item)).collect::<Result<Vec<_>, _>>()?;
             Ok(json_array(&items))
@@ -369,10 +377,49 @@ mod tests {
             &["dana@acme.test"],
             "`dana@acme.test` is not in the form key=value; did you mean `name=dana@acme.test`?",
         );
-        check_key_values(&["{}"], "`{}` is not in the form key=value; pass JSON with --json");
-        let all = "it takes name, maybe, n, x, on, tags, sizes, o, any, plan, level, opt, mixed";
+        check_key_values(&["{}"], "`{}` is not in the form key=value; pass JSON with --args");
+        let all = "known arguments: name, maybe, n, x, on, tags, sizes, o, any, plan, level, opt, mixed";
         check_key_values(&["nam=x"], "unknown argument `nam`; did you mean `name`?");
         check_key_values(&["zebra=x"], &format!("unknown argument `zebra`; {all}"));
+    }
+
+    #[test]
+    fn names_that_match_a_pattern_are_arguments() {
+        let schema = r#"{"type":"object","properties":{"plan":{"type":["string","array"]},"price":{"type":["number","array"]},
+            "paid":{"type":["string","array"],"format":"date"},"limit":{"type":"integer"}},
+            "patternProperties":{"_(min|max|not|contains|starts|null)$":{}},"additionalProperties":false}"#;
+        let schema = Json::parse(schema).expect("valid JSON");
+        let parsed = Schema::parse(schema.to_doc().root());
+        let known = "known arguments: plan, price, paid, limit, NAME_min|_max|_not|_contains|_starts|_null";
+        for (words, expected) in [
+            (&["paid_min=2026-01-01", "price_max=9.50"][..], r#"{"paid_min":"2026-01-01","price_max":9.50}"#),
+            (&["paid_null=true", "plan_not=a", "plan_not=b"], r#"{"paid_null":true,"plan_not":["a","b"]}"#),
+            (&["plan_contains=12"], r#"{"plan_contains":"12"}"#),
+            (&["plan=12", "plan=b", "price=1", "price=2.5"], r#"{"plan":["12","b"],"price":[1,2.5]}"#),
+            (&["paid_null=yes"], "`paid_null`: `yes` is not a boolean; expected true or false"),
+            (
+                &["price_min=cheap"],
+                "`price_min`: `cheap` is not a number or array; expected JSON, quoted for the shell: price_min='…'",
+            ),
+            (&["price_mni=1"], &format!("unknown argument `price_mni`; {known}")),
+            (&["pln=1"], "unknown argument `pln`; did you mean `plan`?"),
+        ] {
+            let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
+            let given = from_key_values(&words, &parsed, Validation::Strict);
+            let checked = given.and_then(|given| check(&given, &parsed).map(|()| given));
+            let checked = checked.and_then(|given| check_schema(&given, &schema).map(|()| given));
+            let got = checked.map_or_else(|error| error.to_string(), |given| given.to_string());
+            assert_eq!(got, expected);
+        }
+        for (text, expected) in [
+            (r#"{"paid_min":"2026-01-01","price_null":false}"#, None),
+            (r#"{"price_min":"cheap"}"#, Some("`price_min`: `\"cheap\"` is not a number or array; expected JSON, quoted for the shell: price_min='…'".to_owned())),
+            (r#"{"price_null":1}"#, Some("`price_null`: `1` is not a boolean; expected true or false".to_owned())),
+            (r#"{"price_mni":1}"#, Some(format!("unknown argument `price_mni`; {known}"))),
+        ] {
+            let given = Json::parse(text).expect("valid JSON");
+            assert_eq!(check(&given, &parsed).err().map(|error| error.to_string()), expected);
+        }
     }
 
     #[test]

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use contract::diagnostic::Severity;
+use contract::humanize::pluralize;
 use tokio::io::DuplexStream;
 use tokio::runtime::Builder;
 
 use super::error::{CommandError, Exit};
 use super::terminal::Terminal;
+use crate::project::SourceFailurePolicy;
 use crate::reload::BreakingChangePolicy;
 use crate::report::print_diagnostics;
 use crate::serve::Service;
+use crate::server_state::ServerState;
 
 /// Compiles the project at `path` and serves it until the returned stream is closed.
 pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, CommandError> {
@@ -22,11 +25,22 @@ pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, Co
             error
         }
     };
-    let (service, diagnostics) = Service::from_path(path).map_err(failed)?;
-    let severity_max = if terminal.is_verbose { Severity::Note } else { Severity::Warning };
-    let shown: Vec<_> = diagnostics.into_iter().filter(|one| one.severity <= severity_max).collect();
-    print_diagnostics(&shown);
-    let Some(service) = service else { return Err(CommandError::silent(Exit::Unreachable)) };
+    // The keys of the user, as `spile serve` has them: a cursor or an export link of this run works in the next.
+    let state = ServerState::open_for_client().map_err(failed)?;
+    let (service, diagnostics) =
+        Service::from_path_with(path, SourceFailurePolicy::Skip, &state).map_err(failed)?;
+    let Some(service) = service else {
+        print_diagnostics(&diagnostics);
+        return Err(CommandError::silent(Exit::Unreachable));
+    };
+    if terminal.is_verbose {
+        print_diagnostics(&diagnostics);
+    } else if let count @ 1.. = diagnostics.iter().filter(|one| one.severity <= Severity::Warning).count() {
+        // Most are about something else than this request.
+        let path = crate::banner::shell_quote(&path.display().to_string());
+        let count = pluralize(count as u64, "warning");
+        terminal.print(&format!("{count} about `{path}`; `spile check {path}` lists them"));
+    }
     let (server, author) = service.into_server(BreakingChangePolicy::KeepOld).map_err(failed)?;
     // The server reads its data on a thread of its own, so that a slow read does not delay timeouts here.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.into()))?;

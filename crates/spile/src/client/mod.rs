@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! flags → ServerArgs → Endpoint → Connection    which server, and over which transport
-//! words → Step → Session::run                   the request; the tool's input schema types the arguments
+//! words → Step → ClientSession::run                  the request; the tool's input schema types the arguments
 //!                → render, CommandError         the output, and the exit code
 //! ```
 
@@ -31,8 +31,10 @@ use arguments::Validation;
 use error::{CommandError, EXIT_CODES, Exit};
 use interrupt::Interrupt;
 pub(crate) use server_args::parse_version;
-use server_args::{Endpoint, ServerArgs};
-use steps::{CallArgs, CompleteArgs, NoArgs, PromptArgs, ReadArgs, ResultDisplay, Session, Step, ToolsArgs};
+use server_args::{Endpoint, NamedServer, ServerArgs};
+use steps::{
+    CallArgs, ClientSession, CompleteArgs, NoArgs, PromptArgs, ReadArgs, ResultDisplay, Step, ToolsArgs,
+};
 use terminal::Terminal;
 use trace::TraceArgs;
 
@@ -89,43 +91,37 @@ pub fn run(command: Command) -> ExitCode {
         Command::Ping(ClientArgs { server, request }) => (server, Step::Ping(request)),
         Command::Trace(args) => return trace::run(&args),
     };
-    let display = ResultDisplay::Print(server.output);
-    let result = choose_server(server, &step).and_then(|server| {
+    let display = ResultDisplay::Print(server.output_format());
+    let result = choose_server(server, step).and_then(|(server, step)| {
         let endpoint = server.endpoint()?;
         run_session(endpoint, &server, &[step], display, None)
     });
     exit_code(result)
 }
 
-/// The server that the flags name, or the one that a public name belongs to.
-fn choose_server(server: ServerArgs, step: &Step) -> Result<ServerArgs, CommandError> {
+/// The server that the flags name, that a word names (`spile tools customers.csv`), or that a public name belongs to.
+fn choose_server(server: ServerArgs, step: Step) -> Result<(ServerArgs, Step), CommandError> {
     if server.is_explicit() {
-        return Ok(server);
+        if step.has_server_word() {
+            return Err(CommandError::usage("the server is named twice").help("omit the word, or the flag"));
+        }
+        return Ok((server, step));
     }
-    match step.tool_name().filter(|name| servers::names::server_part_of(name).is_some()) {
-        Some(public_name) => server.with_server_of(public_name),
-        None => check_misplaced_server(step).map(|()| server),
+    if let Some(public_name) = step.tool_name().filter(|name| servers::names::server_part_of(name).is_some())
+    {
+        return Ok((server.with_server_of(public_name)?, step));
     }
-}
-
-/// Catches `spile tools http://…` and `spile tools data.csv`: a server given as a positional argument.
-fn check_misplaced_server(step: &Step) -> Result<(), CommandError> {
     // A tool may have the name of a folder, if there is something to serve here that has tools.
     let is_servable = || crate::project::Project::find(std::path::Path::new(".")).is_ok();
     let is_path = |word: &str| {
         std::path::Path::new(word).exists() && (word.contains(['/', '\\', '.']) || !is_servable())
     };
-    let name = if matches!(step, Step::Prompt(_)) { "prompt name" } else { "tool name" };
-    for word in step.positional_words() {
-        let (kind, option) = match () {
-            () if word.contains("://") => ("an address", "--url"),
-            () if is_path(word) => (path_kind(word), "--from"),
-            () => continue,
-        };
-        let error = CommandError::usage(format!("`{word}` is {kind}, not a {name}"));
-        return Err(error.help(format!("to use it as the server, add `{option} {word}`")));
-    }
-    Ok(())
+    let (step, named) = step.take_server(|word| match () {
+        () if word.contains("://") => Some(NamedServer::Url(word.to_owned())),
+        () if is_path(word) => Some(NamedServer::Path(word.into())),
+        () => None,
+    })?;
+    Ok((named.into_iter().fold(server, ServerArgs::with_named_server), step))
 }
 
 /// `a file` or `a folder`
@@ -169,7 +165,7 @@ fn run_session(
         if server.verbose > 0 {
             connection.set_log_level(spile_core::LogLevel::Debug);
         }
-        let session = Session {
+        let session = ClientSession {
             connection,
             label,
             server_name,
@@ -193,7 +189,7 @@ fn run_session(
     result
 }
 
-async fn run_steps(session: &Session, steps: &[Step]) -> Result<Exit, CommandError> {
+async fn run_steps(session: &ClientSession, steps: &[Step]) -> Result<Exit, CommandError> {
     let mut last: Result<Exit, CommandError> = Ok(Exit::Success);
     for step in steps {
         match std::mem::replace(&mut last, Ok(Exit::Success)) {

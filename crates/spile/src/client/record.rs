@@ -1,4 +1,4 @@
-//! `spile call --record`: a call that was made becomes a test.
+//! `spile call --save-test`: a call that was made becomes a test.
 //!
 //! Values of sensitive fields are left out of what the test expects. A sensitive argument cannot be left out, so such a call
 //! is not recorded.
@@ -73,7 +73,7 @@ impl<'a> TestRecorder<'a> {
 }
 
 fn failed(reason: String) -> CommandError {
-    CommandError::new(Exit::Failed, format!("--record: {reason}"))
+    CommandError::new(Exit::Failed, format!("--save-test: {reason}"))
 }
 
 fn not_tests(file: &Path) -> CommandError {

@@ -15,7 +15,15 @@ const CHOICES_SHOWN_MAX: usize = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) arguments: Vec<Argument>,
+    pub(crate) patterns: Vec<PatternProperty>,
     pub(crate) additional: AdditionalProperties,
+}
+
+/// An entry of `patternProperties`: arguments whose names match a regular expression.
+#[derive(Debug)]
+pub(crate) struct PatternProperty {
+    pub(crate) pattern: String,
+    schema: ValueSchema,
 }
 
 /// Arguments that the schema does not name.
@@ -122,7 +130,11 @@ impl Schema {
             let schema = ValueSchema { types: TypeSet::STRING, ..ValueSchema::default() };
             Some(Argument { name: one.get("name")?.str()?.into_owned(), is_required, schema })
         };
-        Self { arguments: arguments.filter_map(parse).collect(), additional: AdditionalProperties::Forbidden }
+        Self {
+            arguments: arguments.filter_map(parse).collect(),
+            patterns: Vec::new(),
+            additional: AdditionalProperties::Forbidden,
+        }
     }
 
     fn collect_arguments(&mut self, root: Node<'_>, node: Node<'_>, depth: usize) {
@@ -154,9 +166,11 @@ impl Schema {
                 }),
             }
         }
+        for (key, schema) in node.get("patternProperties").into_iter().flat_map(|all| all.members()) {
+            let pattern = key.str().unwrap_or_default().into_owned();
+            self.patterns.push(PatternProperty { pattern, schema: ValueSchema::parse(root, schema) });
+        }
         match node.get("additionalProperties").map(|others| others.kind()) {
-            // Names that fit a pattern are arguments too; which ones, the server knows better.
-            _ if node.get("patternProperties").is_some() => self.additional = AdditionalProperties::Allowed,
             Some(NodeKind::False) => self.additional = AdditionalProperties::Forbidden,
             Some(_) => self.additional = AdditionalProperties::Allowed,
             None => {}
@@ -165,6 +179,31 @@ impl Schema {
 
     pub(crate) fn find(&self, name: &str) -> Option<&Argument> {
         self.arguments.iter().find(|argument| argument.name == name)
+    }
+
+    /// The schema of an argument that `patternProperties` allows. A pattern that does not state a type leaves it to the
+    /// argument that the name extends: `price_min` is typed like `price`, and `price_null` is a boolean.
+    pub(crate) fn find_by_pattern(&self, name: &str) -> Option<ValueSchema> {
+        let property = self.patterns.iter().find(|property| property.matches(name))?;
+        let own = &property.schema;
+        if own.is_typed() {
+            return Some(own.clone());
+        }
+        Some(self.extended_argument(name).unwrap_or_else(|| own.clone()))
+    }
+
+    /// The type of the argument that a name extends by `_` and a suffix. Its enum does not apply: `plan_contains=ru`.
+    pub(crate) fn extended_argument(&self, name: &str) -> Option<ValueSchema> {
+        const BOOLEAN_SUFFIX: &str = "_null";
+        let suffix_of = |argument: &Argument| {
+            name.strip_prefix(argument.name.as_str()).filter(|rest| rest.starts_with('_')).map(str::to_owned)
+        };
+        let longest = self.arguments.iter().filter(|argument| suffix_of(argument).is_some());
+        let longest = longest.max_by_key(|argument| argument.name.len())?;
+        if suffix_of(longest)? == BOOLEAN_SUFFIX {
+            return Some(ValueSchema { types: TypeSet::BOOLEAN, ..ValueSchema::default() });
+        }
+        Some(ValueSchema { choices: Vec::new(), ..longest.schema.clone() })
     }
 
     /// `email* plan? limit?`
@@ -192,10 +231,34 @@ impl Schema {
                 }
             }
         }
-        match optional_count.saturating_sub(USAGE_OPTIONAL_MAX) {
-            0 => usage,
-            more => format!("{usage} [and {more} more]"),
+        if let more @ 1.. = optional_count.saturating_sub(USAGE_OPTIONAL_MAX) {
+            usage.push_str(&format!(" [and {more} more]"));
         }
+        for property in &self.patterns {
+            usage.push_str(&format!(" [{}={}]…", property.placeholder(), property.schema.placeholder()));
+        }
+        usage
+    }
+}
+
+impl PatternProperty {
+    /// A pattern that is not supported here may be one that the server supports: it decides.
+    fn matches(&self, name: &str) -> bool {
+        let schema = Json::object(|out| {
+            out.str("pattern", &self.pattern);
+        });
+        contract::CompiledSchema::compile(&schema).map_or(true, |schema| schema.is_valid(&Json::string(name)))
+    }
+
+    /// `NAME_min|_max` for `_(min|max)$`, else the pattern itself.
+    pub(crate) fn placeholder(&self) -> String {
+        let is_suffix =
+            |suffix: &&str| !suffix.is_empty() && suffix.bytes().all(|c| c.is_ascii_alphanumeric());
+        let suffixes = self.pattern.strip_prefix("_(").and_then(|rest| rest.strip_suffix(")$"));
+        let suffixes: Option<Vec<&str>> = suffixes
+            .map(|list| list.split('|').collect())
+            .filter(|list: &Vec<&str>| list.iter().all(is_suffix));
+        suffixes.map_or_else(|| self.pattern.clone(), |list| format!("NAME_{}", list.join("|_")))
     }
 }
 
@@ -251,6 +314,10 @@ impl ValueSchema {
             schema.types = types.fold(TypeSet(0), TypeSet::union);
         }
         schema
+    }
+
+    fn is_typed(&self) -> bool {
+        !self.types.is_empty() || !self.choices.is_empty()
     }
 
     fn merge_missing(&mut self, other: Self) {
@@ -427,16 +494,47 @@ mod tests {
             ("{}", AdditionalProperties::Unspecified),
             (r#"{"additionalProperties":false}"#, AdditionalProperties::Forbidden),
             (r#"{"additionalProperties":{"type":"string"}}"#, AdditionalProperties::Allowed),
-            (r#"{"patternProperties":{"^x-":{}}}"#, AdditionalProperties::Allowed),
+            (r#"{"patternProperties":{"^x-":{}}}"#, AdditionalProperties::Unspecified),
             (
-                r#"{"patternProperties":{"_min$":{}},"additionalProperties":false}"#,
-                AdditionalProperties::Allowed,
+                r#"{"patternProperties":{"^x-":{}},"additionalProperties":false}"#,
+                AdditionalProperties::Forbidden,
             ),
         ] {
             let json = Json::parse(schema).expect("valid JSON");
             let doc = json.to_doc();
             assert_eq!(Schema::parse(doc.root()).additional, expected, "{schema}");
         }
+    }
+
+    #[test]
+    fn names_that_match_a_pattern_have_its_type_or_that_of_the_argument_they_extend() {
+        let schema = r#"{"properties":{"price":{"type":"number"},"price_net":{"type":["integer","null"]},
+            "plan":{"enum":["free","ruby"]}},"patternProperties":{"_(min|max|contains|null)$":{},"^x-":{"type":"boolean"},
+            "(?<!a)y$":{}},"additionalProperties":false}"#;
+        let json = Json::parse(schema).expect("valid JSON");
+        let schema = Schema::parse(json.to_doc().root());
+        for (name, expected) in [
+            ("price_min", Some("number")),
+            ("price_net_max", Some("integer or null")),
+            ("price_null", Some("boolean")),
+            ("price_net_null", Some("boolean")),
+            // The values of the enum are not those of a part of it.
+            ("plan_contains", Some("string")),
+            ("other_min", Some("any type")),
+            ("x-flag", Some("boolean")),
+            // The pattern is one that only JavaScript knows.
+            ("ay", Some("any type")),
+            ("price_mid", Some("number")),
+        ] {
+            let found = schema.find_by_pattern(name).map(|schema| schema.describe());
+            assert_eq!(found.as_deref(), expected, "{name}");
+        }
+        let strict = Json::parse(r#"{"properties":{"a":{}},"patternProperties":{"_(min|max)$":{}}}"#);
+        let strict = strict.expect("valid JSON");
+        let strict = Schema::parse(strict.to_doc().root());
+        assert!(strict.find_by_pattern("a_mid").is_none());
+        assert_eq!(strict.usage("call", "t"), "spile call t [a=TEXT] [NAME_min|_max=TEXT]…");
+        assert_eq!(schema.patterns[1].placeholder(), "^x-");
     }
 
     #[test]

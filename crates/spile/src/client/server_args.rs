@@ -30,7 +30,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME", help_heading = SERVER, conflicts_with_all = ["url", "command", "from"])]
     server: Option<String>,
 
-    /// Also look for configured servers in this file, which wins over all others; can be repeated
+    /// Also read configured servers from this file, which takes precedence over all others; can be repeated
     #[arg(long, value_name = "FILE", help_heading = SERVER, conflicts_with_all = ["url", "command", "from"])]
     config: Vec<PathBuf>,
 
@@ -70,9 +70,9 @@ pub struct ServerArgs {
     #[arg(long, value_name = "SECONDS", help_heading = SERVER, default_value = "120", value_parser = parse_seconds)]
     timeout: Seconds,
 
-    /// Print readable text, or the result as JSON
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: OutputFormat,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 
     /// Show the server's log messages and protocol warnings; -vv shows everything
     #[arg(short, long, action = clap::ArgAction::Count)]
@@ -81,10 +81,17 @@ pub struct ServerArgs {
 
 const SERVER: &str = "Server";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Text,
     Json,
+}
+
+/// A server that is named by its address or its path alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NamedServer {
+    Url(String),
+    Path(PathBuf),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -147,6 +154,18 @@ impl ServerArgs {
     /// Whether a flag names the server.
     pub(crate) fn is_explicit(&self) -> bool {
         self.url.is_some() || self.command.is_some() || self.from.is_some() || self.server.is_some()
+    }
+
+    pub(crate) fn output_format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { OutputFormat::Text }
+    }
+
+    /// The server that was named without a flag.
+    pub(crate) fn with_named_server(self, named: NamedServer) -> Self {
+        match named {
+            NamedServer::Url(url) => Self { url: Some(url), ..self },
+            NamedServer::Path(path) => Self { from: Some(path), ..self },
+        }
     }
 
     /// Chooses the configured server whose tools have names like this one: `mcp__server__tool`.

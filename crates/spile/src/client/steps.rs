@@ -21,7 +21,7 @@ use super::output_style::{OutputStyle, print};
 use super::record::TestRecorder;
 use super::render;
 use super::schema::Schema;
-use super::server_args::OutputFormat;
+use super::server_args::{NamedServer, OutputFormat};
 use super::terminal::Terminal;
 use crate::atomic_file::{self, FileMode};
 use crate::layout::hanging;
@@ -63,30 +63,79 @@ impl Step {
         }
     }
 
-    /// The words that are not `key=value`: a server may have been named there by mistake.
-    pub(crate) fn positional_words(&self) -> Vec<&str> {
+    /// Whether a word that can only be a server is given: `spile ping customers.csv`.
+    pub(crate) fn has_server_word(&self) -> bool {
         match self {
-            Self::Tools(args) => args.name.iter().map(String::as_str).collect(),
-            Self::Call(args) => name_and_bare_words(&args.tool, &args.arguments),
-            Self::Prompt(args) => name_and_bare_words(&args.name, &args.arguments),
-            Self::Resources(_) | Self::Read(_) | Self::Prompts(_) | Self::Complete(_) | Self::Ping(_) => {
-                Vec::new()
-            }
+            Self::Resources(args) | Self::Prompts(args) | Self::Ping(args) => args.server_word.is_some(),
+            Self::Tools(_) | Self::Call(_) | Self::Read(_) | Self::Prompt(_) | Self::Complete(_) => false,
         }
+    }
+
+    /// Takes out the word that names a server: `spile tools customers.csv`, `spile call customers.csv TOOL KEY=VALUE`.
+    pub(crate) fn take_server(
+        self,
+        parse: impl Fn(&str) -> Option<NamedServer>,
+    ) -> Result<(Self, Option<NamedServer>), CommandError> {
+        let only = |args: NoArgs| match args.server_word {
+            Some(word) => parse(&word).map(Some).ok_or_else(|| {
+                CommandError::usage(format!(
+                    "`{word}` is not an address, and there is no such file or folder"
+                ))
+            }),
+            None => Ok(None),
+        };
+        Ok(match self {
+            Self::Tools(ToolsArgs { name }) => match name.as_deref().and_then(parse) {
+                Some(named) => (Self::Tools(ToolsArgs { name: None }), Some(named)),
+                None => (Self::Tools(ToolsArgs { name }), None),
+            },
+            Self::Call(args) => {
+                let (tool, arguments, named) = split_server(args.tool, args.arguments, "tool", parse)?;
+                (Self::Call(CallArgs { tool, arguments, ..args }), named)
+            }
+            Self::Prompt(args) => {
+                let (name, arguments, named) = split_server(args.name, args.arguments, "prompt", parse)?;
+                (Self::Prompt(PromptArgs { name, arguments, ..args }), named)
+            }
+            Self::Resources(args) => (Self::Resources(NoArgs::default()), only(args)?),
+            Self::Prompts(args) => (Self::Prompts(NoArgs::default()), only(args)?),
+            Self::Ping(args) => (Self::Ping(NoArgs::default()), only(args)?),
+            step @ (Self::Read(_) | Self::Complete(_)) => (step, None),
+        })
     }
 }
 
-fn name_and_bare_words<'a>(name: &'a str, arguments: &'a [String]) -> Vec<&'a str> {
-    let words = arguments.iter().map(String::as_str).filter(|word| !word.contains('='));
-    std::iter::once(name).chain(words).collect()
+/// The name, the arguments, and the first word among them that is a server.
+fn split_server(
+    name: String,
+    arguments: Vec<String>,
+    kind: &str,
+    parse: impl Fn(&str) -> Option<NamedServer>,
+) -> Result<(String, Vec<String>, Option<NamedServer>), CommandError> {
+    let mut words: Vec<String> = std::iter::once(name).chain(arguments).collect();
+    let is_bare = |word: &&String| !word.contains('=') || word.contains("://");
+    let found = words.iter().enumerate().filter(|(_, word)| is_bare(word));
+    let found = found.filter_map(|(at, word)| Some((at, parse(word)?))).next();
+    let named = found.map(|(at, named)| (words.remove(at), named));
+    match (words.first().filter(|word| !word.contains('=')), named) {
+        (Some(_), named) => Ok((words.remove(0), words, named.map(|(_, named)| named))),
+        (None, Some((word, _))) => Err(CommandError::usage(format!("name a {kind} of `{word}`"))
+            .help(format!("`spile {kind}s {word}` lists them"))),
+        (None, None) => Err(CommandError::usage(format!("name a {kind}"))),
+    }
+}
+
+/// A request without arguments of its own.
+#[derive(Debug, Default, Args)]
+pub struct NoArgs {
+    /// The server: a file, a folder or an address, as with --from or --url
+    #[arg(value_name = "SERVER")]
+    server_word: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub struct NoArgs {}
-
-#[derive(Debug, Args)]
 pub struct ToolsArgs {
-    /// The tool to describe
+    /// The tool to describe; or the server, a file, a folder or an address
     name: Option<String>,
 }
 
@@ -95,11 +144,11 @@ pub struct CallArgs {
     /// The tool's name
     tool: String,
     /// The tool's arguments, typed by its input schema; repeat a key to build a list
-    #[arg(value_name = "KEY=VALUE", conflicts_with = "json")]
+    #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
     /// The tool's arguments as a JSON object; `-` reads it from stdin
-    #[arg(long)]
-    json: Option<String>,
+    #[arg(long = "args", value_name = "JSON")]
+    json_arguments: Option<String>,
     /// Send the call even if the tool is unknown or the arguments do not match its input schema
     #[arg(long)]
     unchecked: bool,
@@ -108,7 +157,7 @@ pub struct CallArgs {
     save: Option<PathBuf>,
     /// Add the call and its result to FILE as a test for `spile test`, such as tests/customers.toml
     #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    save_test: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -155,8 +204,8 @@ pub enum CompleteTarget {
     Resource,
 }
 
-/// A connection to a server, and how its results are shown.
-pub(crate) struct Session {
+/// A connection to a server, and how its results are shown. Not a session of the protocol.
+pub(crate) struct ClientSession {
     pub(crate) connection: Connection,
     pub(crate) label: ServerLabel,
     /// The name of a configured server: its tools can be called by their public names.
@@ -180,17 +229,17 @@ pub(crate) enum ResultDisplay {
 
 type CommandResult = Result<Exit, CommandError>;
 
-impl Session {
+impl ClientSession {
     pub(crate) async fn run(&self, step: &Step) -> CommandResult {
         match step {
             Step::Tools(args) => self.list_tools(args).await,
             Step::Call(args) => self.call_tool(args).await,
-            Step::Resources(NoArgs {}) => self.list_resources().await,
+            Step::Resources(_) => self.list_resources().await,
             Step::Read(args) => self.read(args).await,
-            Step::Prompts(NoArgs {}) => self.list_prompts().await,
+            Step::Prompts(_) => self.list_prompts().await,
             Step::Prompt(args) => self.get_prompt(args).await,
             Step::Complete(args) => self.complete(args).await,
-            Step::Ping(NoArgs {}) => self.ping().await,
+            Step::Ping(_) => self.ping().await,
         }
     }
 
@@ -209,7 +258,7 @@ impl Session {
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
         let tool = self.own_tool_name(&args.tool).await?;
         let given = self.call_arguments(args, &tool).await?;
-        let recorder = match &args.record {
+        let recorder = match &args.save_test {
             Some(file) => Some(TestRecorder::open(file, &given, self.tools().await?)?),
             None => None,
         };
@@ -220,7 +269,7 @@ impl Session {
         let doc = result.to_doc();
         let root = doc.root();
         let is_error = root.get("isError").and_then(|flag| flag.bool()) == Some(true);
-        if let Some((recorder, file)) = recorder.zip(args.record.as_ref()) {
+        if let Some((recorder, file)) = recorder.zip(args.save_test.as_ref()) {
             let name = recorder.append(&args.tool, &given, root, &self.terminal.answered())?;
             let name = sanitize::escape_line(&name).into_owned();
             self.terminal.print(&format!("recorded `{name}` in {}", file.display()));
@@ -255,14 +304,18 @@ impl Session {
                 tool_schema(tool)
             }
             // The schema only types `key=value` words; without one they are sent as JSON or strings.
-            Validation::Off if args.json.is_some() => Schema::default(),
+            Validation::Off if args.json_arguments.is_some() => Schema::default(),
             Validation::Off => match self.tools().await {
                 Ok(tools) => find_named(tools, name).map(tool_schema).unwrap_or_default(),
                 Err(error) if error.is_connection_lost => return Err(error),
                 Err(_) => Schema::default(),
             },
         };
-        let given = match args.json.as_deref() {
+        let given = match args.json_arguments.as_deref() {
+            Some(_) if !args.arguments.is_empty() => {
+                Err(CommandError::usage(format!("`{}` cannot be combined with --args", args.arguments[0]))
+                    .help("put all arguments into the JSON object, or none"))
+            }
             Some("-") => arguments::from_json(&read_stdin()?, validation),
             Some(text) => arguments::from_json(text, validation),
             None => arguments::from_key_values(&args.arguments, &schema, validation),
@@ -380,6 +433,9 @@ impl Session {
         })?;
         let has_more =
             completion.and_then(|all| all.get("hasMore")).and_then(|flag| flag.bool()) == Some(true);
+        if values().next().is_none() && self.display == ResultDisplay::Print(OutputFormat::Text) {
+            self.terminal.print("no completions");
+        }
         if has_more && self.display == ResultDisplay::Print(OutputFormat::Text) {
             self.terminal.print("the server has more values");
         }
@@ -483,7 +539,7 @@ impl Session {
         let names: Vec<String> =
             all.iter().filter_map(|one| Some(one.to_doc().root().get("name")?.str()?.into_owned())).collect();
         let error = CommandError::usage(format!("unknown {kind} `{name}`"));
-        let known = || format!("the server has {}", join_truncated(&names, 12));
+        let known = || format!("known {kind}s: {}", join_truncated(&names, 12));
         Err(match nearest(name, names.iter().map(String::as_str)) {
             Some(near) => error.help(format!("did you mean `{near}`?")),
             None if std::path::Path::new(name).exists() => error.help(format!(
@@ -547,7 +603,7 @@ fn decode_base64(data: Node<'_>) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(&*data.str()?).ok()
 }
 
-/// The limit of `--json -`.
+/// The limit of `--args -`.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
 
 fn read_stdin() -> Result<String, CommandError> {
@@ -555,9 +611,9 @@ fn read_stdin() -> Result<String, CommandError> {
     let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text);
     match read {
         Ok(read) if read as u64 > STDIN_BYTES_MAX => {
-            Err(CommandError::usage(format!("--json -: stdin exceeds the limit of {STDIN_BYTES_MAX} bytes")))
+            Err(CommandError::usage(format!("--args -: stdin exceeds the limit of {STDIN_BYTES_MAX} bytes")))
         }
         Ok(_) => Ok(text),
-        Err(error) => Err(CommandError::usage(format!("--json -: cannot read stdin: {error}"))),
+        Err(error) => Err(CommandError::usage(format!("--args -: cannot read stdin: {error}"))),
     }
 }

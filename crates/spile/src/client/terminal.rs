@@ -151,9 +151,13 @@ impl Terminal {
         let doc = params.to_doc();
         let message = doc.root().get("message").and_then(|text| text.str()).unwrap_or_default();
         if !self.is_interactive() {
-            let stream = if self.style.is_terminal { "stdin" } else { "stderr" };
+            let stream = match (std::io::stdin().is_terminal(), self.style.is_terminal) {
+                (false, true) => "stdin is not a terminal",
+                (true, false) => "stderr is not a terminal",
+                _ => "stdin and stderr are not a terminal",
+            };
             self.warn(&format!(
-                "{} asks `{}`; cancelled, because {stream} is not a terminal",
+                "{} asks `{}`; cancelled, because {stream}; run the command in a terminal to answer",
                 self.server_name(),
                 sanitize::truncate(&message, 200),
             ));

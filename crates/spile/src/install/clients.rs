@@ -8,7 +8,7 @@ use json::{Json, Node};
 use servers::jsonc::{self, JsoncError, SetOutcome};
 use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
-use super::entry::{InstalledEntry, ServerEntry};
+use super::entry::{InstalledEntry, NewEntry};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {
@@ -124,7 +124,7 @@ impl Client {
 fn home_dir() -> anyhow::Result<PathBuf> {
     std::env::home_dir()
         .filter(|home| !home.as_os_str().is_empty())
-        .context("cannot determine your home folder; name the file with --config")
+        .context("cannot determine your home folder; name the file with --settings")
 }
 
 /// The folder where programs keep their settings.
@@ -135,7 +135,7 @@ fn config_dir() -> anyhow::Result<PathBuf> {
     let name = if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" };
     match std::env::var_os(name).filter(|folder| !folder.is_empty()) {
         Some(folder) => Ok(folder.into()),
-        None if cfg!(windows) => bail!("APPDATA is not set; name the file with --config"),
+        None if cfg!(windows) => bail!("APPDATA is not set; name the file with --settings"),
         None => Ok(home_dir()?.join(".config")),
     }
 }
@@ -145,7 +145,7 @@ impl ConfigFile {
     pub(super) fn with_entry(
         &self,
         text: &str,
-        entry: &ServerEntry,
+        entry: &NewEntry,
         force: bool,
     ) -> anyhow::Result<Option<String>> {
         let file = self.path.display();

@@ -37,7 +37,7 @@ fn is_spile(command: &str) -> bool {
 }
 
 /// An entry to be written.
-pub(super) struct ServerEntry {
+pub(super) struct NewEntry {
     pub(super) name: String,
     transport: EntryTransport,
 }
@@ -55,7 +55,7 @@ enum EntryTransport {
     },
 }
 
-impl ServerEntry {
+impl NewEntry {
     pub(super) fn from_args(args: &InstallArgs) -> anyhow::Result<Self> {
         let (own_name, transport) = match &args.url {
             Some(url) => http_transport(url, args)?,

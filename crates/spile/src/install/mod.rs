@@ -16,10 +16,10 @@ use contract::humanize::join_truncated;
 use contract::nearest;
 
 use crate::atomic_file::{self, FileMode};
-use crate::sanitize;
+use crate::{notice, sanitize};
 pub use clients::Client;
 use clients::{ConfigFile, Scope};
-use entry::ServerEntry;
+use entry::NewEntry;
 
 #[derive(Debug, Args)]
 pub struct InstallArgs {
@@ -45,7 +45,7 @@ pub struct InstallArgs {
     env: Vec<String>,
     /// The client's settings file, if it is not in its usual place
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    settings: Option<PathBuf>,
     /// Replace a different entry of the same name
     #[arg(long)]
     force: bool,
@@ -66,12 +66,12 @@ pub struct UninstallArgs {
     scope: Scope,
     /// The client's settings file, if it is not in its usual place
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    settings: Option<PathBuf>,
 }
 
 pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
-    let config = args.client.config_file(args.scope, args.config.as_deref())?;
-    let entry = ServerEntry::from_args(args)?;
+    let config = args.client.config_file(args.scope, args.settings.as_deref())?;
+    let entry = NewEntry::from_args(args)?;
     if args.print {
         let text = config.with_entry("", &entry, true)?.unwrap_or_default();
         writeln!(std::io::stdout(), "{}", sanitize::json(text.trim_end()))?;
@@ -92,7 +92,7 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub fn uninstall(args: &UninstallArgs) -> anyhow::Result<ExitCode> {
-    let config = args.client.config_file(args.scope, args.config.as_deref())?;
+    let config = args.client.config_file(args.scope, args.settings.as_deref())?;
     let file = config.path.display();
     let Some(text) = read_config(&config.path)? else { bail!("no server is installed: `{file}` not found") };
     let name = installed_name(&config, &text, &args.server)?;
@@ -124,7 +124,9 @@ fn installed_name(config: &ConfigFile, text: &str, server: &str) -> anyhow::Resu
             match nearest(server, names.iter().copied()) {
                 Some(near) => bail!("no server `{server}` in {file}; did you mean `{near}`?"),
                 None if names.is_empty() => bail!("no server `{server}` in {file}; it has no servers"),
-                None => bail!("no server `{server}` in {file}; it has {}", join_truncated(&names, 12)),
+                None => {
+                    bail!("no server `{server}` in {file}; known servers: {}", join_truncated(&names, 12))
+                }
             }
         }
         several => {
@@ -134,8 +136,7 @@ fn installed_name(config: &ConfigFile, text: &str, server: &str) -> anyhow::Resu
 }
 
 fn print_stderr(text: &str) {
-    // A closed stderr is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "{}", sanitize::lines(text));
+    notice::info(&sanitize::lines(text));
 }
 
 fn print_backup(backup: Option<&Path>) {

@@ -25,7 +25,7 @@ use super::{ConfigArgs, GetArgs, ListArgs};
 use crate::client::output_style::OutputStyle;
 use crate::keys;
 use crate::layout::{ColumnFit, Table, render_record};
-use crate::report::print;
+use crate::report::{listed_tool_tokens, print};
 use crate::sanitize;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct ToolsArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct RetryArgs {
+pub struct ConnectArgs {
     /// The server's name
     name: String,
 }
@@ -144,7 +144,7 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
         let registry = manager.registry();
         let cost = |server: &str| {
             let own = registry.tools().filter(|tool| &*tool.server == server);
-            own.map(|tool| tokens::estimate(tool.definition.as_str())).sum::<usize>()
+            own.map(|tool| listed_tool_tokens(&tool.definition, &tool.own_name)).sum::<usize>()
         };
         let statuses = manager.statuses();
         statuses.into_iter().map(|status| (cost(&status.name), status)).collect::<Vec<_>>()
@@ -157,17 +157,19 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
         return Ok(ExitCode::SUCCESS);
     }
     show::print_problems(context);
-    let mut table = Table::new(&["server", "layer", "status", "tools", "tokens", "server or reason"])
+    let mut table = Table::new(&["server", "scope", "status", "tools", "tokens", "details"])
         .fit(0, ColumnFit::Keep)
         .align_right(3)
         .align_right(4)
         .fit(5, ColumnFit::Wrap);
     for (cost, status) in &statuses {
-        let layer = context.configuration.find(&status.name).map_or("", |found| found.source.layer.name());
+        let scope = context.configuration.find(&status.name).map_or("", |found| found.source.scope.name());
         let detail = status.error.as_deref().or(status.server.as_deref()).unwrap_or_default();
         let detail = detail.lines().next().unwrap_or_default();
-        let (tools, cost) = (status.tools.to_string(), group_digits(*cost as u64));
-        let cells = [&status.name, layer, status.status.name(), &tools, &cost, detail];
+        // As `spile check` counts: the tools and the instructions.
+        let cost = cost + status.instructions.as_deref().map_or(0, tokens::estimate);
+        let (tools, cost) = (status.tools.to_string(), group_digits(cost as u64));
+        let cells = [&status.name, scope, status.status.name(), &tools, &cost, detail];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     print(&table.render(&OutputStyle::stdout(), 0))?;
@@ -184,7 +186,7 @@ fn warn_about_instructions(status: &ServerStatus) {
     let bytes = status.instructions.as_ref().map_or(0, String::len);
     if bytes > INSTRUCTIONS_BYTES_MAX {
         notice(&format!(
-            "warning: the instructions of `{}` have {bytes} bytes; clients cut them at {INSTRUCTIONS_BYTES_MAX}",
+            "warning: the instructions of `{}` have {bytes} bytes; clients truncate them at {INSTRUCTIONS_BYTES_MAX}",
             status.name
         ));
     }
@@ -202,13 +204,13 @@ fn write_status(out: &mut Vec<u8>, cost: usize, status: &ServerStatus) {
     object.end();
 }
 
-/// `spile mcp get --connect` and `spile mcp retry`
+/// `spile mcp get --connect` and `spile mcp test`
 pub(super) fn get(context: &ServerContext, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let server = context.find(&args.name)?;
     connect_one(context, server, args.json, true)
 }
 
-pub(super) fn retry(args: &RetryArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn test(args: &ConnectArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     let server = context.find(&args.name)?;
     connect_one(&context, server, false, false)
@@ -235,11 +237,11 @@ fn connect_one(
         };
         row("connection", status.status.name());
         status.error.iter().for_each(|error| row("reason", error));
-        status.server.iter().for_each(|server| row("answers as", server));
+        status.server.iter().for_each(|server| row("server info", server));
         if status.status == Status::Connected {
             let counts = [(status.tools, "tool"), (status.prompts, "prompt"), (status.resources, "resource")];
             let counts: Vec<String> = counts.iter().map(|(count, of)| pluralize(*count as u64, of)).collect();
-            row("offers", &counts.join(", "));
+            row("capabilities", &counts.join(", "));
         }
         status.stderr.iter().for_each(|line| row("stderr", line));
         print(&render_record(&rows, &OutputStyle::stdout(), 0))?;
@@ -278,7 +280,7 @@ pub(super) fn tools(args: &ToolsArgs) -> anyhow::Result<ExitCode> {
             let doc = tool.definition.to_doc();
             let description = doc.root().get("description").and_then(|text| text.str()).unwrap_or_default();
             let first = description.lines().next().unwrap_or_default();
-            let cost = group_digits(tokens::estimate(tool.definition.as_str()) as u64);
+            let cost = group_digits(listed_tool_tokens(&tool.definition, &tool.own_name) as u64);
             let cells = [tool.public_name.as_str(), &cost, first];
             table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
         }

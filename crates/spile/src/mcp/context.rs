@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use contract::humanize::join_truncated;
 use contract::nearest;
-use servers::config::files::Places;
+use servers::config::files::ConfigDirs;
 use servers::config::{Configuration, ConfiguredServer};
 use servers::decisions::{DecisionFile, Decisions, Permission};
 
 use crate::keys;
 
 pub(crate) struct ServerContext {
-    pub(crate) places: Places,
+    pub(crate) places: ConfigDirs,
     pub(crate) configuration: Configuration,
     pub(crate) decisions: Decisions,
 }
@@ -45,7 +45,7 @@ impl ServerContext {
             None if names.is_empty() => {
                 bail!("no server `{name}` is configured; add one with `spile mcp add`")
             }
-            None => bail!("no server `{name}` is configured; there are {}", join_truncated(&names, 12)),
+            None => bail!("no server `{name}` is configured; known servers: {}", join_truncated(&names, 12)),
         }
     }
 
@@ -89,7 +89,7 @@ fn decision_path() -> Option<PathBuf> {
     Some(keys::state_folder()?.join("server-decisions.json"))
 }
 
-fn places() -> anyhow::Result<Places> {
+fn places() -> anyhow::Result<ConfigDirs> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // Not the entry of the user database: a program that was started without HOME is meant to have none.
     let home = if cfg!(windows) { std::env::home_dir() } else { absolute("HOME") };
@@ -103,5 +103,5 @@ fn places() -> anyhow::Result<Places> {
     let current_dir = std::env::current_dir().context("cannot determine the current folder")?;
     // The keys of `projects` are real paths.
     let current_dir = current_dir.canonicalize().unwrap_or(current_dir);
-    Ok(Places { home, settings, codex_home: absolute("CODEX_HOME"), current_dir })
+    Ok(ConfigDirs { home, settings, codex_home: absolute("CODEX_HOME"), current_dir })
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use contract::humanize::pluralize;
 use json::Json;
 use servers::config::files::ImportedClient;
-use servers::config::{Dialect, Layer};
+use servers::config::{ConfigScope, Dialect};
 use servers::jsonc::{self, SetOutcome};
 
 use super::Scope;
@@ -53,8 +53,8 @@ pub struct RemoveArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// claude-desktop, cursor, vscode or codex; without one, show what can be imported
+pub struct IncludeArgs {
+    /// claude-desktop, cursor, vscode or codex; without one, list what can be included
     #[arg(value_parser = ["claude-desktop", "cursor", "vscode", "codex"])]
     clients: Vec<String>,
     /// Stop reading these
@@ -149,10 +149,10 @@ fn after_add(args: &AddArgs, path: &Path) -> anyhow::Result<ExitCode> {
             }
         }
         Some(server) => notice(&format!(
-            "note: `{}` of {} wins over it ({} layer)",
+            "note: `{}` of {} overrides it ({} scope)",
             args.name,
             server.source.label(),
-            server.source.layer.name()
+            server.source.scope.name()
         )),
         None => {
             let problems = context.configuration.problems.iter();
@@ -247,11 +247,15 @@ pub(super) fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
             let server = context.find(&args.name)?;
             let source = &server.source;
             let is_own = Some(&source.path) == context.places.own_file().as_ref();
-            match source.layer {
-                Layer::User if is_own => Scope::User,
-                Layer::Local if is_own => Scope::Local,
-                Layer::Project if source.path == context.places.project_file() => Scope::Project,
-                Layer::User | Layer::Local | Layer::Project | Layer::Run | Layer::Dynamic => bail!(
+            match source.scope {
+                ConfigScope::User if is_own => Scope::User,
+                ConfigScope::Local if is_own => Scope::Local,
+                ConfigScope::Project if source.path == context.places.project_file() => Scope::Project,
+                ConfigScope::User
+                | ConfigScope::Local
+                | ConfigScope::Project
+                | ConfigScope::Run
+                | ConfigScope::Dynamic => bail!(
                     "`{}` is in {}, which belongs to {}; remove it there, or run `spile mcp disable {}`",
                     args.name,
                     source.path.display(),
@@ -284,15 +288,15 @@ pub(super) fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn include(args: &IncludeArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     let imported = context.places.imports();
     if args.clients.is_empty() {
         for client in ImportedClient::ALL {
             let Some(path) = client.user_file(&context.places) else { continue };
             let state = match (imported.contains(&client), path.is_file()) {
-                (true, _) => "imported",
-                (false, true) => "found; not imported",
+                (true, _) => "included",
+                (false, true) => "found; not included",
                 (false, false) => "not found",
             };
             crate::print(&format!("{}: {state} ({})\n", client.name(), path.display()))?;
@@ -320,14 +324,14 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     for client in named {
         if args.remove {
-            notice(&format!("the servers of {} are no longer read", client.name()));
+            notice(&format!("the servers of {} are no longer included", client.name()));
             continue;
         }
         let sources = context.configuration.sources.iter();
         let count: usize =
             sources.filter(|(source, _)| source.dialect == client.dialect()).map(|(_, count)| count).sum();
         let count = pluralize(count as u64, "server");
-        notice(&format!("{} is read from now on: {count} at present", client.name()));
+        notice(&format!("included {}: {count} at present", client.name()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,7 @@ pub struct LoginArgs {
     name: String,
     /// Ask for these scopes as well, separated by spaces
     #[arg(long, value_name = "SCOPES")]
-    scope: Option<String>,
+    oauth_scope: Option<String>,
     /// Only print the address to open, and do not start a browser
     #[arg(long)]
     no_browser: bool,
@@ -77,7 +77,7 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     crate::serve::start_client_logging(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        let challenge = with_scopes(probe(&target.url).await?, args.scope.as_deref());
+        let challenge = with_scopes(probe(&target.url).await?, args.oauth_scope.as_deref());
         let login = PendingLogin::start(
             &target.url,
             challenge.as_ref(),

@@ -1,4 +1,4 @@
-//! `spile mcp` and `spile config`: the servers that the user configured.
+//! `spile mcp`: the servers that the user configured.
 //!
 //! `context` loads the files and the user's decisions; `edit` changes our own file or the project's; `show` prints.
 
@@ -20,9 +20,9 @@ pub use login::{LoginArgs, LogoutArgs, login, logout};
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
-    /// List the configured servers: where each comes from, what it starts, and whether it may
+    /// List the configured servers with their scope, command or URL, and approval
     List(ListArgs),
-    /// Show one server in full: its file, its layer, its command and what it shadows
+    /// Show one server in full: its settings file, scope, command, and the entries it overrides
     Get(GetArgs),
     /// Add a server: a command to start, or an address
     Add(edit::AddArgs),
@@ -30,28 +30,24 @@ pub enum McpCommand {
     Remove(edit::RemoveArgs),
     /// Approve servers of this project, so that they may be started
     Approve(approve::ApproveArgs),
-    /// Allow a disabled server again
+    /// Enable a server that was disabled
     Enable(NameArgs),
-    /// Never start this server, until it is enabled
+    /// Disable a server: Spile does not start it until it is enabled
     Disable(NameArgs),
-    /// Connect to a server now, and say what happened
-    Retry(connect::RetryArgs),
+    /// Connect to a server and report the result
+    Test(connect::ConnectArgs),
     /// Connect to all servers, and list their tools under their public names
     Tools(connect::ToolsArgs),
-    /// Also read the servers of other MCP clients from their own settings
-    Import(edit::ImportArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Show every server with the file and layer that won, and what it shadows
-    Show(ShowArgs),
+    /// Include the servers that are configured in other MCP clients
+    Include(edit::IncludeArgs),
+    /// List the settings files, with the servers that each one has and those that are used
+    Files(FilesArgs),
 }
 
 /// The files of a run.
 #[derive(Debug, Args, Clone, Default)]
 pub struct ConfigArgs {
-    /// Also read the servers in this file; it wins over all others and needs no approval. Can be repeated
+    /// Also read the servers in this file; it takes precedence over all others and needs no approval. Can be repeated
     #[arg(long = "config", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -69,7 +65,7 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct FilesArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -138,14 +134,9 @@ pub fn run(command: &McpCommand) -> anyhow::Result<ExitCode> {
             show::notice(&format!("disabled `{}`", server.name));
             Ok(ExitCode::SUCCESS)
         }
-        McpCommand::Retry(args) => connect::retry(args),
+        McpCommand::Test(args) => connect::test(args),
         McpCommand::Tools(args) => connect::tools(args),
-        McpCommand::Import(args) => edit::import(args),
-    }
-}
-
-pub fn config(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        ConfigCommand::Show(args) => show::config(&ServerContext::load(&args.config.files)?, args.json),
+        McpCommand::Include(args) => edit::include(args),
+        McpCommand::Files(args) => show::files(&ServerContext::load(&args.config.files)?, args.json),
     }
 }

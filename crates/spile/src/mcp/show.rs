@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use contract::diagnostic::Diagnostic;
 use json::Json;
 use json::write::ObjectWriter;
-use servers::config::{ConfigSource, ConfiguredServer, EntryTransport, Template};
+use servers::config::{ConfigScope, ConfigSource, ConfiguredServer, EntryTransport, Template};
 use servers::decisions::Permission;
 use upstream::{process, redact};
 
@@ -28,11 +28,11 @@ pub(super) fn list(context: &ServerContext, json: bool) -> anyhow::Result<ExitCo
     print_problems(context);
     if context.configuration.servers.is_empty() {
         notice(
-            "no servers are configured; add one with `spile mcp add`, or read those of a client with `spile mcp import`",
+            "no servers are configured; add one with `spile mcp add`, or include those of another client with `spile mcp include`",
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["server", "layer", "type", "status", "target"])
+    let mut table = Table::new(&["server", "scope", "type", "status", "target"])
         .fit(0, ColumnFit::Keep)
         .fit(4, ColumnFit::Wrap);
     for server in &context.configuration.servers {
@@ -40,8 +40,8 @@ pub(super) fn list(context: &ServerContext, json: bool) -> anyhow::Result<ExitCo
             Ok(entry) => (entry.kind(), target(&entry.transport)),
             Err(error) => ("", error.to_string()),
         };
-        let status = status(context.permission(server));
-        let cells = [&server.name, server.source.layer.name(), kind, status, &target];
+        let status = status(server, context.permission(server));
+        let cells = [&server.name, server.source.scope.name(), kind, status, &target];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     print(&table.render(&OutputStyle::stdout(), 0))?;
@@ -56,7 +56,7 @@ pub(super) fn list(context: &ServerContext, json: bool) -> anyhow::Result<ExitCo
         .collect();
     if let Some(first) = waiting.first() {
         notice(&format!(
-            "servers of a project start only after you approved them: `spile mcp get {first}`, then `spile mcp approve {first}`"
+            "Spile does not start a server of a project until you approve it: `spile mcp get {first}`, then `spile mcp approve {first}`"
         ));
     }
     Ok(ExitCode::SUCCESS)
@@ -96,11 +96,11 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
         rows.push((name.to_owned(), sanitize::escape_line(value).into_owned()));
     };
     row("server", &server.name);
-    row("tools", &format!("mcp__{}__…", servers::names::server_part(&server.name)));
-    row("layer", server.source.layer.name());
+    row("tool name prefix", &format!("mcp__{}__…", servers::names::server_part(&server.name)));
+    row("scope", server.source.scope.name());
     row("file", &server.source.label());
-    row("written for", server.source.dialect.name());
-    row("status", status(context.permission(server)));
+    row("settings format", server.source.dialect.name());
+    row("status", status(server, context.permission(server)));
     match &server.entry {
         Err(error) => row("error", &error.to_string()),
         Ok(entry) => {
@@ -114,8 +114,8 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
                     stdio.inherited_env.iter().for_each(|name| row("inherits", name));
                     stdio.env_file.iter().for_each(|file| row("env file", file.text()));
                     match (&stdio.cwd, &server.source.folder) {
-                        (Some(cwd), _) => row("starts in", cwd.text()),
-                        (None, Some(folder)) => row("starts in", &folder.display().to_string()),
+                        (Some(cwd), _) => row("working directory", cwd.text()),
+                        (None, Some(folder)) => row("working directory", &folder.display().to_string()),
                         (None, None) => {}
                     }
                 }
@@ -135,12 +135,12 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
         }
     }
     for lower in &server.shadowed {
-        row("shadows", &format!("{} {}", lower.layer.name(), lower.label()));
+        row("overrides", &format!("{} {}", lower.scope.name(), lower.label()));
     }
     rows
 }
 
-pub(super) fn config(context: &ServerContext, json: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn files(context: &ServerContext, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         return print_json(context);
     }
@@ -150,7 +150,7 @@ pub(super) fn config(context: &ServerContext, json: bool) -> anyhow::Result<Exit
     for (source, count) in &context.configuration.sources {
         let won = context.configuration.servers.iter().filter(|server| is_same(&server.source, source));
         let won: Vec<&ConfiguredServer> = won.collect();
-        let heading = format!("{} · {}", source.layer.name(), source.label());
+        let heading = format!("{} · {}", source.scope.name(), source.label());
         out += &format!("{}\n", style.bold(&sanitize::escape_line(&heading)));
         if *count == 0 {
             out += "  no servers\n";
@@ -160,11 +160,11 @@ pub(super) fn config(context: &ServerContext, json: bool) -> anyhow::Result<Exit
                 [] => String::new(),
                 lower => {
                     let lower: Vec<String> =
-                        lower.iter().map(|one| format!("{} {}", one.layer.name(), one.label())).collect();
-                    format!("; shadows {}", lower.join(", "))
+                        lower.iter().map(|one| format!("{} {}", one.scope.name(), one.label())).collect();
+                    format!("; overrides {}", lower.join(", "))
                 }
             };
-            let text = format!("{}: {}{shadowed}", server.name, status(context.permission(server)));
+            let text = format!("{}: {}{shadowed}", server.name, status(server, context.permission(server)));
             out += &format!("  {}\n", sanitize::escape_line(&text));
         }
         let hidden = context
@@ -173,7 +173,7 @@ pub(super) fn config(context: &ServerContext, json: bool) -> anyhow::Result<Exit
             .iter()
             .filter(|server| server.shadowed.iter().any(|lower| is_same(lower, source)));
         for server in hidden {
-            let text = format!("{}: not used; {} wins", server.name, server.source.label());
+            let text = format!("{}: not used; overridden by {}", server.name, server.source.label());
             out += &format!("  {}\n", style.faint(&sanitize::escape_line(&text)));
         }
     }
@@ -185,7 +185,7 @@ pub(super) fn config(context: &ServerContext, json: bool) -> anyhow::Result<Exit
 }
 
 fn is_same(a: &ConfigSource, b: &ConfigSource) -> bool {
-    a.path == b.path && a.project_key == b.project_key && a.layer == b.layer
+    a.path == b.path && a.project_key == b.project_key && a.scope == b.scope
 }
 
 pub(super) fn print_problems(context: &ServerContext) {
@@ -198,9 +198,11 @@ pub(super) fn print_problems(context: &ServerContext) {
     print_diagnostics(&all);
 }
 
-pub(super) fn status(permission: Permission) -> &'static str {
+/// Whether Spile may connect to the server; not whether it responds.
+pub(super) fn status(server: &ConfiguredServer, permission: Permission) -> &'static str {
     match permission {
-        Permission::Allowed => "ready",
+        Permission::Allowed if server.source.scope == ConfigScope::Project => "approved",
+        Permission::Allowed => "enabled",
         Permission::NeedsApproval => "not approved",
         Permission::Changed => "changed, not approved",
         Permission::Disabled => "disabled",
@@ -232,7 +234,7 @@ fn exact_target(transport: &EntryTransport) -> String {
     }
 }
 
-/// A value that is only references to variables is not a secret. Any other is hidden: nobody else knows which are.
+/// A value that is only references to variables is not a secret. Any other is hidden, because only the user knows which are.
 fn masked(name: &str, value: &Template) -> String {
     let text = value.text();
     let is_reference = text.contains("${") && !text.contains(":-");
@@ -262,7 +264,7 @@ fn print_json(context: &ServerContext) -> anyhow::Result<ExitCode> {
 }
 
 fn write_source(object: &mut ObjectWriter<'_>, source: &ConfigSource) {
-    object.str("layer", source.layer.name()).str("file", &source.path.to_string_lossy());
+    object.str("scope", source.scope.name()).str("file", &source.path.to_string_lossy());
     object.maybe_str("project", source.project_key.as_deref());
 }
 
@@ -271,7 +273,7 @@ fn write_server(out: &mut Vec<u8>, context: &ServerContext, server: &ConfiguredS
     object.str("name", &server.name);
     object.str("tools", &format!("mcp__{}__", servers::names::server_part(&server.name)));
     write_source(&mut object, &server.source);
-    object.str("status", status(context.permission(server)));
+    object.str("status", status(server, context.permission(server)));
     match &server.entry {
         Err(error) => {
             object.str("error", &error.to_string());
@@ -298,7 +300,7 @@ fn write_server(out: &mut Vec<u8>, context: &ServerContext, server: &ConfiguredS
             }
         }
     }
-    object.array("shadows", &server.shadowed, |out, lower| {
+    object.array("overrides", &server.shadowed, |out, lower| {
         let mut object = ObjectWriter::new(out);
         write_source(&mut object, lower);
         object.end();

@@ -86,7 +86,7 @@ pub fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
     }
     let shown = shell_quote(&folder.display().to_string());
     notice::info(&format!(
-        "made {shown}; try:\n  spile test {shown}\n  spile call {} --from {shown}\n  spile dev {shown}",
+        "created {shown}; try:\n  spile test {shown}\n  spile call {} --from {shown}\n  spile dev {shown}",
         args.template.example_call()
     ));
     Ok(ExitCode::SUCCESS)

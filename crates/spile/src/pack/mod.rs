@@ -50,7 +50,7 @@ pub struct PackArgs {
     /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Another build of spile to pack into, to pack for another system
+    /// The spile executable of the target platform; default: this one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// mcpb: name of the author

@@ -107,7 +107,7 @@ fn so_it_is_in_a_large_file() {
     check("t.jsonl", lines(LARGE).as_bytes());
 }
 
-/// Facts are those of the file as it is now, whoever read it before.
+/// Facts are those of the file as it is now, even if another process read it before.
 #[test]
 fn a_source_that_is_open_is_looked_at_again() {
     let folder = tempfile::tempdir().expect("a folder");

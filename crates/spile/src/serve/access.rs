@@ -86,7 +86,9 @@ pub(super) fn load_tls(
     let files = match (path(&args.tls_cert, "SPILE_TLS_CERT")?, path(&args.tls_key, "SPILE_TLS_KEY")?) {
         (None, None) => return Ok((None, Vec::new())),
         (Some(cert), Some(key)) => CertificateFiles { cert, key },
-        (Some(_), None) => bail!("the certificate has no key; give --tls-key FILE (or SPILE_TLS_KEY)"),
+        (Some(_), None) => {
+            bail!("--tls-cert needs --tls-key FILE (or SPILE_TLS_KEY), the private key of the certificate")
+        }
         (None, Some(_)) => bail!("the key has no certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
     };
     let (tls, warnings) = Tls::load(files, SystemTime::now())?;

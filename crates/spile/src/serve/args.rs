@@ -21,7 +21,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub http: bool,
 
-    /// Serve on a unix socket at this path, as HTTP or as a plain pipe; can be combined with --bind or --http (where TCP is not permitted, they use the socket in SPILE_SOCKET)
+    /// Serve on a unix socket at this path, as HTTP or as a plain pipe; can be combined with --bind or --http. If TCP is not permitted, --bind and --http use SPILE_SOCKET instead
     #[cfg(unix)]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
@@ -38,13 +38,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// Keys that protect what clients hold for the server: session ids, cursors (or SPILE_KEY_FILE). Servers with the same
-    /// file accept each other's; without one, a file in the user's state folder is used
+    /// Encryption keys for session ids and cursors (or SPILE_KEY_FILE); replicas that share the file accept each other's.
+    /// Default: a file in the user's state folder
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// The store for questions to users and large calls in progress (or SPILE_STORE_FILE). Servers that share it and the key
-    /// file continue each other's calls; without one, a file in the user's state folder is used when it is needed
+    /// Database for pending elicitations and the state of interrupted calls (or SPILE_STORE_FILE); replicas that share it and
+    /// the key file continue each other's calls. Default: a file in the user's state folder, when it is needed
     #[arg(long, value_name = "FILE")]
     pub store_file: Option<PathBuf>,
 
@@ -64,11 +64,11 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_sse: bool,
 
-    /// Do not show the page for people at / (name, tools, how to connect, recent calls)
+    /// Do not serve the status page at / (name, tools, how to connect, recent calls)
     #[arg(long)]
     pub no_page: bool,
 
-    /// Fail if a source cannot be used; without this, everything else is served
+    /// Fail if any source is unavailable (default: serve the others)
     #[arg(long)]
     pub strict: bool,
 

@@ -41,7 +41,7 @@ use crate::settings;
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
 pub use logging::start_logging;
-use signals::{Hangups, StopSignals, reload_on_hangup, stop_on_signal};
+use signals::{ReloadSignals, StopSignals, reload_on_signal, stop_on_signal};
 
 /// One server: its name, and the providers that answer its calls.
 pub struct Service {
@@ -207,10 +207,11 @@ impl Service {
             .providers
             .iter()
             .flat_map(|p| p.catalog().tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>());
+        let code = self.author.iter().flat_map(|author| author.tools()).map(|tool| tool.name.clone());
         ServerSummary {
             name: self.name.clone(),
             version: self.version.clone(),
-            tools: tools.collect(),
+            tools: tools.chain(code).collect(),
             command: self.command.clone(),
             unavailable: self.source_names(|source| !source.is_readable),
             read_only: self.source_names(|source| source.is_readable),
@@ -360,7 +361,7 @@ fn serve_network(
 ) -> anyhow::Result<()> {
     runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before the banner: its reader may send a signal at once.
-        let (signals, hangups) = (StopSignals::install(), Hangups::install());
+        let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
         let headers = if service.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses =
@@ -375,7 +376,7 @@ fn serve_network(
             notice::info("\nPress Ctrl-C to stop.");
         }
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(reload_on_hangup(hangups, requester));
+        tokio::spawn(reload_on_signal(reload_signals, requester));
         tokio::spawn(stop_on_signal(signals, move || {
             // Fails only if no listener is left, and then there is nothing to stop.
             let _ = stop.send(true);
@@ -455,9 +456,9 @@ fn serve_stdio(
     let output = StdoutWriter::with_write_stall_timeout(stdout, write_stall);
     let input = raw_stream(std::io::stdin()).context("cannot use stdin")?;
     let entered = runtime.enter();
-    let (signals, hangups) = (StopSignals::install(), Hangups::install());
+    let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
     drop(entered);
-    runtime.spawn(reload_on_hangup(hangups, requester));
+    runtime.spawn(reload_on_signal(reload_signals, requester));
     runtime.spawn({
         let (server, output) = (server.clone(), output.clone());
         stop_on_signal(signals, move || {

@@ -80,40 +80,40 @@ impl StopSignals {
     }
 }
 
-/// Calls `stop` at the first signal, and ends the process at the second.
+/// Graceful shutdown: calls `stop` at the first signal, so that running calls finish, and ends the process at the second.
 pub(super) async fn stop_on_signal(signals: Option<StopSignals>, stop: impl FnOnce()) {
     let Some(mut signals) = signals else { return };
     if signals.next().await == StopSignal::Interrupt {
-        notice::info("waiting for running calls to finish; press Ctrl-C again to stop now");
+        notice::info("stopping after running calls, if any; press Ctrl-C again to stop at once");
     }
     stop();
     let second = signals.next().await;
-    notice::info("stopped at once; running calls were cut off");
+    notice::info("stopped at once; running calls were aborted");
     std::process::exit(second.exit_code());
 }
 
 /// Reloads all projects at every SIGHUP, as daemons do. In a terminal SIGHUP means that the terminal was closed, and
 /// stops the process as SIGTERM does.
 #[cfg(unix)]
-pub(super) async fn reload_on_hangup(hangups: Option<Hangups>, requester: ReloadRequester) {
-    let Some(mut hangups) = hangups else { return };
-    while hangups.0.recv().await.is_some() {
+pub(super) async fn reload_on_signal(reload_signals: Option<ReloadSignals>, requester: ReloadRequester) {
+    let Some(mut reload_signals) = reload_signals else { return };
+    while reload_signals.0.recv().await.is_some() {
         tracing::info!("SIGHUP: reloading");
         requester.request();
     }
 }
 
 #[cfg(not(unix))]
-pub(super) async fn reload_on_hangup(_: Option<Hangups>, _: ReloadRequester) {}
+pub(super) async fn reload_on_signal(_: Option<ReloadSignals>, _: ReloadRequester) {}
 
 /// The SIGHUPs that ask for a reload. The process catches them from the moment this exists.
 #[cfg(unix)]
-pub(super) struct Hangups(tokio::signal::unix::Signal);
+pub(super) struct ReloadSignals(tokio::signal::unix::Signal);
 
 #[cfg(not(unix))]
-pub(super) struct Hangups;
+pub(super) struct ReloadSignals;
 
-impl Hangups {
+impl ReloadSignals {
     /// `None` in a terminal. Must be called within a runtime.
     #[cfg(unix)]
     pub(super) fn install() -> Option<Self> {

@@ -1,4 +1,4 @@
-//! A test as its author wrote it, checked: what is called, and what must come back.
+//! A test as its author wrote it, checked: what is called, and the expected result.
 
 use contract::diagnostic::{Diagnostic, FileLocation};
 use contract::nearest;
@@ -28,7 +28,7 @@ pub(super) enum TestRequest {
     GetPrompt { name: String, arguments: Json },
 }
 
-/// What must come back. Everything that is `None` may be anything.
+/// The expected result. Everything that is `None` may be anything.
 #[derive(Debug, Clone)]
 pub(super) enum Expectation {
     Result {

@@ -1,4 +1,4 @@
-//! Compares what came back with what was expected, and adapts an expectation to what came back.
+//! Compares the actual result with the expected one, and adapts an expectation to the actual result.
 //!
 //! An expected table matches a table with at least these members; an expected list matches a list of the same length, one
 //! element after the other. With `exact`, tables have no other members. A table `{ is = "…" }` stands for any value of a kind.
@@ -47,7 +47,7 @@ pub(super) enum Exactness {
 pub(super) const KIND_WORDS: [&str; 9] =
     ["any", "null", "absent", "text", "number", "integer", "boolean", "list", "table"];
 
-/// The key of a table that stands for a kind of value.
+/// The key of a table that matches every value of a type.
 pub(super) const KIND_KEY: &str = "is";
 
 /// All differences.

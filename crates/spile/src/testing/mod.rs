@@ -1,7 +1,7 @@
 //! `spile test`: runs the tests of a folder against its server, in this process.
 //!
 //! ```text
-//! tests/*.toml, *.json → document (located values) → case (what is called, what must come back)
+//! tests/*.toml, *.json → document (located values) → case (what is called, the expected result)
 //!   → runner (client, pipe, server) → matching (differences) → a line for each test, or rewrite with --update
 //! ```
 //!
@@ -53,7 +53,7 @@ pub struct TestArgs {
     /// Run only tests whose name or file contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
-    /// Write what came back into the test files, where it differs from what they expect
+    /// Replace expected results that differ by the actual ones
     #[arg(long)]
     pub update: bool,
     /// Run tests that write on the data itself, not on a copy of the folder
@@ -200,7 +200,7 @@ fn read_files(path: &Path) -> anyhow::Result<Result<Vec<TestFile>, Vec<Diagnosti
     paths.sort();
     if paths.is_empty() {
         bail!(
-            "no tests in `{}`: write {TESTS_FOLDER}/NAME.toml, or record a call with `spile call TOOL … --record FILE`",
+            "no tests in `{}`: write {TESTS_FOLDER}/NAME.toml, or record a call with `spile call TOOL … --save-test FILE`",
             folder.display()
         );
     }

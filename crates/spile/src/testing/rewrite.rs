@@ -1,4 +1,4 @@
-//! Writes test files: what came back as an expectation, into the file of a test or at the end of one.
+//! Writes test files: the actual result as an expectation, into the file of a test or at the end of one.
 
 use json::{Json, Node, NodeKind, exact_f64};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value};

@@ -71,7 +71,7 @@ fn tools_prompts_and_resources_of_a_folder_are_served() {
         (&["read", "resource://notes"], "Closed on Mondays."),
         (&["read", "resources/notes.txt"], "Closed on Mondays."),
         (&["tools"], "Add two numbers."),
-        (&["check"], "add: a, b"),
+        (&["check"], "2 tools (all code)"),
     ] {
         let output = project.run(args);
         assert_eq!(output.code, Some(0), "{output}");
@@ -224,4 +224,31 @@ fn a_folder_with_an_mcp_json_is_served_under_its_name() {
 fn every_example_of_the_page_about_code_works() {
     let commands = crate::readme::run_guide(include_str!("../../../../docs/code.md"));
     assert!(commands >= 6, "the page has lost its examples");
+}
+
+#[test]
+fn check_and_the_banner_count_the_tools_in_code() {
+    let place = TestProject::new(&[
+        ("customers.csv", b"email,plan\na@b.test,free\n"),
+        (
+            "tools/greet.ts",
+            b"export default function greet(args: { name: string }): string { return args.name; }\n",
+        ),
+    ]);
+    let tools = place.run(&["tools", "--json"]);
+    let listed: Value = serde_json::from_str(&tools.stdout).expect("JSON");
+    let listed = listed["tools"].as_array().expect("tools").len();
+    let checked = place.run(&["check", "--json"]);
+    let checked: Value = serde_json::from_str(&checked.stdout).expect("JSON");
+    let tools = checked["tools"].as_array().expect("tools");
+    assert_eq!(tools.len(), listed, "{checked}");
+    let greet = tools.iter().find(|tool| tool["name"] == "greet").expect("a tool in code");
+    assert_eq!(greet["kind"], "code");
+    let sum: u64 = tools.iter().map(|tool| tool["tokens"].as_u64().expect("a number")).sum();
+    let instructions = checked["instructions_tokens"].as_u64().expect("a number");
+    assert_eq!(checked["tokens"].as_u64(), Some(sum + instructions));
+    let report = place.run(&["check"]);
+    assert!(report.stdout.contains(&format!("{listed} tools ({} data, 1 code)", listed - 1)), "{report}");
+    let output = place.run(&["serve", "--log-format", "json"]);
+    assert!(output.stderr.contains(&format!("\"tools\":{listed}")), "{output}");
 }

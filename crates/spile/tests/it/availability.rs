@@ -147,7 +147,7 @@ fn an_invalid_manifest_does_not_hide_a_broken_source() {
     let mut server = HttpServer::start(&mut project.spile(&["serve", "--bind", "0"]));
     wait_for_health(&server, "degraded");
     project.write("spile.toml", format!("{manifest}[oops\n").as_bytes());
-    server.wait_for("the last valid contract is still served");
+    server.wait_for("still serving the previous contract");
     assert_eq!(get(&server, "/health"), (200, json!({ "status": "degraded" })));
     assert_eq!(sources(&server)["unavailable"][0]["name"], "orders.csv");
     // Files that go missing meanwhile are added, and removed when they are back.

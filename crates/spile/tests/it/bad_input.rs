@@ -35,7 +35,7 @@ fn check_served(name: &str, files: &[(&str, &[u8])], path: &str) {
     let served = place.run(&["serve", path]);
     assert_eq!(place.files(), before, "{name}: the files are as they were");
     assert_eq!((checked.code, served.code), (Some(0), Some(0)), "{name}: {checked}\n{served}");
-    let notes = served.stderr.split_once("\nnotes: ").map_or("", |(_, notes)| notes);
+    let notes = served.stderr.split_once("\nfindings: ").map_or("", |(_, notes)| notes);
     for line in notes.lines().skip(1).filter(|line| !line.contains(" about the data: ")) {
         assert!(checked.stdout.contains(line), "{name}: {checked}\n{served}");
     }
@@ -225,7 +225,7 @@ fn check_manifest(name: &str, more: &str) {
 }
 
 #[test]
-fn invalid_manifests() {
+fn invalid_manifests_are_rejected() {
     check("manifest_no_toml", &[("spile.toml", b"[sources.crm\n")], ".");
     check("manifest_not_text", &[("spile.toml", b"[server]\nname = \"\xff\"\n")], ".");
     check("manifest_empty", &[("spile.toml", b"")], ".");
@@ -312,7 +312,7 @@ fn statement(sql: &str, more: &str) -> [(&'static str, Vec<u8>); 2] {
 }
 
 #[test]
-fn mistakes_in_sql() {
+fn mistakes_in_sql_are_reported() {
     let argument = "arguments.email = { type = \"string\" }\n";
     let [database, manifest] = statement("select plan from people where email = ':email'", argument);
     check("sql_quoted_parameter", &[(database.0, &database.1), (manifest.0, &manifest.1)], ".");

@@ -24,11 +24,11 @@ fn from_serves_a_file_in_this_process() {
     for (name, args) in [
         ("tools", &["tools"][..]),
         ("tools_one", &["tools", "list_customers"]),
-        ("tools_json", &["tools", "lookup_customer", "--output", "json"]),
+        ("tools_json", &["tools", "lookup_customer", "--json"]),
         ("call_record", &["call", "lookup_customer", "email=dana@acme.test"]),
         ("call_list", &["call", "list_customers", "plan=ruby", "fields=email", "fields=signup_date"]),
-        ("call_by_json", &["call", "list_customers", "--json", r#"{"limit": 1, "sort": "-email"}"#]),
-        ("call_json", &["call", "lookup_customer", "email=dana@acme.test", "--output", "json"]),
+        ("call_by_json", &["call", "list_customers", "--args", r#"{"limit": 1, "sort": "-email"}"#]),
+        ("call_json", &["call", "lookup_customer", "email=dana@acme.test", "--json"]),
         ("call_file", &["call", "get_customers", "email=dana@acme.test", "--from", "customers.csv"]),
         ("resources_none", &["resources"]),
         ("prompts_none", &["prompts"]),
@@ -167,7 +167,7 @@ fn root_declares_the_roots_capability() {
 fn json_arguments_are_read_from_stdin() {
     let project = TestProject::customers();
     let with = |input: &[u8]| {
-        let mut command = project.spile(&["call", "lookup_customer", "--json", "-"]);
+        let mut command = project.spile(&["call", "lookup_customer", "--args", "-"]);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -186,9 +186,9 @@ fn json_arguments_are_read_from_stdin() {
     assert_eq!(code, Some(0));
     assert!(stdout.starts_with("Found customer dana@acme.test"), "{stdout}");
     for (input, expected) in [
-        (&b""[..], "--json: not valid JSON at byte 0"),
-        (b"[]", "--json: the arguments must be a JSON object"),
-        (b"\xff", "--json -: cannot read stdin"),
+        (&b""[..], "--args: not valid JSON at byte 0"),
+        (b"[]", "--args: the arguments must be a JSON object"),
+        (b"\xff", "--args -: cannot read stdin"),
     ] {
         let (code, _, stderr) = with(input);
         assert_eq!(code, Some(2), "{stderr}");
@@ -205,16 +205,13 @@ fn invalid_command_lines_are_usage_errors() {
         ("unknown_tool", &["call", "lookup_custoner"][..]),
         ("unknown_tool_at_all", &["call", "zebra"]),
         ("unknown_tool_shown", &["tools", "list_customer"]),
-        ("path_for_a_tool", &["tools", "./customers.csv"]),
-        ("path_behind_a_tool", &["call", "lookup_customer", "email=dana@acme.test", "customers.csv"]),
-        ("address_for_a_tool", &["tools", "http://127.0.0.1:3333/mcp"]),
         ("unknown_argument", &["call", "lookup_customer", "mail=x"]),
         ("missing_argument", &["call", "lookup_customer"]),
         ("missing_key", &["call", "lookup_customer", "dana@acme.test"]),
         ("misfit", &["call", "list_customers", "limit=ten"]),
-        ("bad_json", &["call", "lookup_customer", "--json", "{email: 1}"]),
-        ("json_misfit", &["call", "list_customers", "--json", r#"{"limit":"ten"}"#]),
-        ("json_and_words", &["call", "lookup_customer", "--json", "{}", "email=x"]),
+        ("bad_json", &["call", "lookup_customer", "--args", "{email: 1}"]),
+        ("json_misfit", &["call", "list_customers", "--args", r#"{"limit":"ten"}"#]),
+        ("json_and_words", &["call", "lookup_customer", "--args", "{}", "email=x"]),
         ("unknown_prompt", &["prompt", "greet"]),
         ("unknown_protocol", &["tools", "--protocol", "2023-01-01"]),
         ("bad_timeout", &["tools", "--timeout", "0"]),
@@ -245,7 +242,7 @@ fn a_tool_error_goes_to_stderr_and_exits_with_1() {
     let at = output.stderr.find("ref ").expect("a reference");
     insta::assert_snapshot!("tool_fails", &output.stderr[..at]);
     // With JSON output, it is a result on stdout.
-    let output = project.run(&["call", "lookup_customer", "email=nobody@acme.test", "--output", "json"]);
+    let output = project.run(&["call", "lookup_customer", "email=nobody@acme.test", "--json"]);
     assert_eq!((output.code, &*output.stderr), (Some(1), ""), "{output}");
     assert!(output.stdout.contains(r#""isError":true"#), "{output}");
     // --unchecked sends the call without the required argument.
@@ -261,10 +258,10 @@ fn unchecked_sends_calls_that_do_not_match_the_schema() {
         (&["list_customers", "limit=ten"][..], "`limit`"),
         (&["lookup_customer", "mail=dana@acme.test"], "`mail`"),
         (&["lookup_customer", "email=a", "email=b"], "`email`"),
-        (&["lookup_customer", "--json", "[1]"], "arguments"),
+        (&["lookup_customer", "--args", "[1]"], "arguments"),
         (&["no_such_tool"], "(-32602)"),
         (&["no_such_tool", "a=1"], "(-32602)"),
-        (&["no_such_tool", "--json", r#"{"a":1}"#], "(-32602)"),
+        (&["no_such_tool", "--args", r#"{"a":1}"#], "(-32602)"),
     ] {
         let output = project.run(&[&["call", "--unchecked"], args].concat());
         assert_eq!(output.code, Some(1), "{args:?}: {output}");
@@ -443,7 +440,7 @@ fn misbehaving_servers_are_handled() {
     let project = scripted_server();
     for (name, args, code) in [
         ("scripted_escapes", &["call", "escapes"][..], 0),
-        ("scripted_escapes_json", &["call", "escapes", "--output", "json"], 0),
+        ("scripted_escapes_json", &["call", "escapes", "--json"], 0),
         ("scripted_evil_name", &["tools", "evil"], 0),
         ("scripted_error", &["call", "error"], 1),
         ("scripted_failed", &["call", "failed"], 1),
@@ -571,4 +568,124 @@ fn a_websocket_that_never_opens_times_out() {
     let output = TestProject::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
     assert_eq!(output.code, Some(4), "{output}");
     assert!(output.stderr.contains("no response within 0.3 s"), "{output}");
+}
+
+#[test]
+fn filters_by_suffix_are_sent_as_the_schema_types_them() {
+    let csv = "id,amount,paid_on,plan\n1,5.50,2026-01-05,ruby\n2,7.00,,free\n3,9.25,2026-02-11,ruby\n";
+    let project = TestProject::new(&[("orders.csv", csv.as_bytes())]);
+    for (arguments, ids) in [
+        (&["amount_min=7", "sort=id"][..], "2\n3"),
+        (&["paid_on_max=2026-01-31"], "1"),
+        (&["paid_on_null=true"], "2"),
+        (&["paid_on_null=false", "plan_starts=RU"], "1\n3"),
+        (&["plan_not=ruby"], "2"),
+        (&["--args", r#"{"amount_max":"5.50","plan_contains":"ub"}"#], "1"),
+    ] {
+        let args = [&["call", "list_orders", "--from", "orders.csv", "fields=id"], arguments].concat();
+        let args = match arguments {
+            ["--args", json] => vec!["call", "list_orders", "--from", "orders.csv", "--args", json],
+            _ => args,
+        };
+        let output = project.run(&args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+        let column: Vec<&str> =
+            output.stdout.lines().skip_while(|line| !line.starts_with("id")).skip(1).collect();
+        let column: Vec<&str> =
+            column.iter().take_while(|line| !line.is_empty()).map(|line| &line[..1]).collect();
+        assert_eq!(column.join("\n"), ids, "{output}");
+    }
+    let output = project.run(&["call", "list_orders", "--from", "orders.csv", "amount_mim=7"]);
+    assert_eq!(output.code, Some(2), "{output}");
+    insta::assert_snapshot!("bad_suffix", output);
+}
+
+#[test]
+fn cursors_and_export_links_of_one_run_work_in_the_next() {
+    let mut csv = String::from("id,name\n");
+    (0..2000).for_each(|id| csv += &format!("{id},row {id}\n"));
+    let project = TestProject::new(&[("big.csv", csv.as_bytes())]);
+    let output = project.run(&["call", "list_big", "limit=2", "--from", "big.csv", "--json"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    let result: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let cursor = result["structuredContent"]["nextCursor"].as_str().expect("a cursor");
+    let cursor = format!("cursor={cursor}");
+    let output = project.run(&["call", "list_big", "limit=2", &cursor, "--from", "big.csv"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    assert!(output.stdout.contains("row 2") && !output.stdout.contains("row 1\n"), "{output}");
+    let links = result["content"].as_array().expect("content").iter();
+    let uri = links.filter_map(|block| block["uri"].as_str()).next().expect("an export link");
+    let output = project.run(&["read", uri, "--from", "big.csv", "--save", "all.csv"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    let saved = std::fs::read_to_string(project.folder.join("all.csv")).expect("the file was written");
+    assert_eq!(saved.lines().count(), 2001);
+
+    // Without a place for keys, each run has its own, and the error says what that means.
+    let run = |args: &[&str]| {
+        let out = project.spile(args).env_remove("XDG_STATE_HOME").output().expect("the program starts");
+        (String::from_utf8(out.stdout).expect("UTF-8"), String::from_utf8(out.stderr).expect("UTF-8"))
+    };
+    let (stdout, stderr) = run(&["call", "list_big", "limit=2", "--from", "big.csv", "--json"]);
+    assert_eq!(stderr, "");
+    let result: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    let cursor = format!("cursor={}", result["structuredContent"]["nextCursor"].as_str().expect("a cursor"));
+    let (_, stderr) = run(&["call", "list_big", "limit=2", &cursor, "--from", "big.csv"]);
+    assert!(stderr.contains("another server issued it, or the key file was replaced"), "{stderr}");
+}
+
+#[test]
+fn a_server_can_be_named_by_its_path_or_address_alone() {
+    let project = TestProject::customers();
+    for args in [
+        &["tools", "customers.csv"][..],
+        &["ping", "customers.csv"],
+        &["prompts", "./"],
+        &["resources", "customers.csv"],
+        &["call", "customers.csv", "get_customers", "email=dana@acme.test"],
+        &["call", "get_customers", "email=dana@acme.test", "customers.csv"],
+    ] {
+        let output = project.run(args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    }
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let url = format!("http://{}/mcp", server.address);
+    let output = project.run(&["tools", &url]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    for (args, expected) in [
+        (
+            &["ping", "nothing.csv"][..],
+            "`nothing.csv` is not an address, and there is no such file or folder",
+        ),
+        (&["ping", "customers.csv", "--from", "."], "the server is named twice"),
+        (&["call", "customers.csv", "email=x"], "name a tool of `customers.csv`"),
+        (&["trace", "ping customers.csv"], "a step cannot name a server"),
+    ] {
+        let output = project.run(args);
+        assert!(output.code == Some(2) && output.stderr.contains(expected), "{output}");
+    }
+}
+
+/// Every call in the table of docs/filters-and-aggregates.md.
+#[test]
+fn the_documented_filters_and_aggregates_work() {
+    let document = include_str!("../../../../docs/filters-and-aggregates.md");
+    let mut csv = String::from("order_id,customer,status,region,total,ordered_on,paid_on\n");
+    for id in 1..=12 {
+        let (status, paid_on) = if id % 3 == 0 { ("open", "") } else { ("paid", "2026-03-01") };
+        csv += &format!("{id},dana,{status},north,{id}.50,2026-{id:02}-01,{paid_on}\n");
+    }
+    let project = TestProject::new(&[("orders.csv", csv.as_bytes())]);
+    let calls = document.lines().filter(|line| line.starts_with("| ") && line.contains("_orders "));
+    let calls: Vec<&str> = calls.filter_map(|line| line.split('`').nth(1)).collect();
+    assert!(calls.len() >= 6, "{calls:?}");
+    for call in calls {
+        let (words, json) =
+            call.split_once(" '").map_or((call, None), |(words, json)| (words, json.strip_suffix('\'')));
+        let words = words.split(' ').chain(json);
+        let args: Vec<&str> = ["call", "orders.csv"].into_iter().chain(words).collect();
+        let output = project.run(&args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    }
+    let open = project.run(&["call", "orders.csv", "list_orders", "paid_on_null=true", "--json"]);
+    assert!(open.stdout.contains("\"total\":4"), "{open}");
 }

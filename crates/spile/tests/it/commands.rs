@@ -177,7 +177,7 @@ fn init_writes_what_serving_without_a_manifest_means() {
 /// The tools and sources in the report. The notes differ: a written manifest has more of them.
 fn tools(output: &CommandOutput) -> &str {
     let rest = output.stdout.split_once('\n').map_or("", |(_, rest)| rest);
-    rest.split("\nnotes: ").next().and_then(|rest| rest.split("\nToken counts").next()).unwrap_or(rest)
+    rest.split("\nfindings: ").next().and_then(|rest| rest.split("\nToken counts").next()).unwrap_or(rest)
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn init_writes_how_a_file_is_read() {
         (json, "at = \"/data/people\"", "name", "Bea"),
     ] {
         let place = TestProject::new(&[file]);
-        let call = ["call", "get_people", "id=2", "--output", "json", "--from"];
+        let call = ["call", "get_people", "id=2", "--json", "--from"];
         let bare = place.run(&[&call[..], &[file.0]].concat());
         let expected = format!("\"{field}\":\"{answer}\"");
         assert!(bare.stdout.contains(&expected), "{bare}");

@@ -88,7 +88,7 @@ fn a_write_is_undone_while_the_server_runs() {
         let [first] = &versions(&place, file)[..] else { panic!("{file}: one version") };
         let output = place.run(&["restore", file]);
         assert_eq!(output.code, Some(0), "{output}");
-        assert!(output.stderr.contains(&format!("`{file}` is version {first} again")), "{output}");
+        assert!(output.stderr.contains(&format!("restored `{file}` from backup {first}")), "{output}");
         assert_eq!(server.name(), "Ada", "{file}: the server has noticed");
         let [undo, _] = &versions(&place, file)[..] else { panic!("{file}: two versions") };
         assert!(output.stderr.contains(&format!("`spile restore {file} {undo}`")), "{output}");
@@ -150,6 +150,6 @@ fn what_cannot_be_restored_is_refused_with_a_way_out() {
     insta::assert_snapshot!("restore_unknown", place.run(&["restore", "people.csv", "2020"]));
     let several = place.run(&["restore", "people.csv", "2"]);
     assert_eq!(several.code, Some(1), "{several}");
-    assert!(several.stderr.contains("`2` is the beginning of several versions, e.g. `2"), "{several}");
+    assert!(several.stderr.contains("`2` is the beginning of several backups, e.g. `2"), "{several}");
     assert_eq!(place.files(), before, "nothing was changed");
 }

@@ -71,7 +71,7 @@ fn the_banner_and_the_notes_do_not_either() {
             server.wait_for(match (command, format) {
                 ("serve", _) => "about the data",
                 (_, "json") => "\"near_miss\"",
-                (_, _) => "notes: ",
+                (_, _) => "findings: ",
             });
             let (stdout, stderr, _) = server.stop();
             assert_clean(&format!("{stdout}{stderr}"), &args.join(" "));

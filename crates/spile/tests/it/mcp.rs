@@ -83,7 +83,7 @@ fn a_server_of_a_project_starts_only_after_it_was_approved() {
     user.check("mcp_list_not_approved", &["mcp", "list"], 0);
     user.check("mcp_get_not_approved", &["mcp", "get", "shop"], 0);
     user.check("mcp_call_not_approved", &call, 3);
-    // Without a terminal nobody can look at it.
+    // Without a terminal the user cannot review it.
     user.check("mcp_approve_headless", &["mcp", "approve", "shop"], 1);
     user.check("mcp_call_not_approved", &call, 3);
     user.check("mcp_approve", &["mcp", "approve", "shop", "--yes"], 0);
@@ -170,7 +170,7 @@ fn servers_are_added_where_they_belong() {
     );
     // What was typed is approved; the file of a project is shared, so its mode is that of other files.
     user.check("mcp_list_added", &["mcp", "list"], 0);
-    user.check("mcp_config_show", &["config", "show"], 0);
+    user.check("mcp_config_show", &["mcp", "files"], 0);
 }
 
 #[test]
@@ -222,12 +222,12 @@ fn other_clients_are_imported_live() {
         "home/.codex/config.toml",
         "[mcp_servers.shop]\ncommand = 'SPILE'\nargs = ['serve', '.']\n",
     )]);
-    user.check("mcp_import_list", &["mcp", "import"], 0);
-    user.check("mcp_import", &["mcp", "import", "codex"], 0);
+    user.check("mcp_import_list", &["mcp", "include"], 0);
+    user.check("mcp_import", &["mcp", "include", "codex"], 0);
     assert!(user.succeeds(&["tools", "--server", "shop"]).contains("lookup_customer"));
     user.write("home/.codex/config.toml", "[mcp_servers.other]\ncommand = 'x'\n");
     assert!(user.succeeds(&["mcp", "list"]).contains("other"));
-    user.succeeds(&["mcp", "import", "--remove", "codex"]);
+    user.succeeds(&["mcp", "include", "--remove", "codex"]);
     assert!(!user.succeeds(&["mcp", "list"]).contains("other"));
 }
 
@@ -245,15 +245,15 @@ fn problems_and_shadowed_entries_are_shown() {
         ("home/.config/spile/servers.json", "not json"),
     ]);
     user.check("mcp_list_problems", &["mcp", "list"], 0);
-    user.check("mcp_config_show_problems", &["config", "show"], 0);
+    user.check("mcp_config_show_problems", &["mcp", "files"], 0);
     user.check("mcp_get_remote", &["mcp", "get", "b"], 0);
     user.check("mcp_get_json", &["mcp", "get", "c", "--json"], 0);
     let json = user.run(&["mcp", "list", "--json"]);
     assert_eq!((json.code, &*json.stderr), (Some(0), ""));
     let parsed: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
-    assert_eq!(parsed["servers"][1]["shadows"][0]["layer"], "user");
+    assert_eq!(parsed["servers"][1]["overrides"][0]["scope"], "user");
     assert_eq!(parsed["problems"].as_array().map(Vec::len), Some(2));
-    for output in [json, user.run(&["config", "show", "--json"]), user.run(&["mcp", "get", "c"])] {
+    for output in [json, user.run(&["mcp", "files", "--json"]), user.run(&["mcp", "get", "c"])] {
         let shown = output.to_string();
         assert!(!shown.contains("s3cret") && !shown.contains("literal"), "{output}");
     }
@@ -267,7 +267,7 @@ fn problems_and_shadowed_entries_are_shown() {
 fn nothing_is_configured() {
     let user = User::new(&[]);
     user.check("mcp_list_empty", &["mcp", "list"], 0);
-    user.check("mcp_config_show_empty", &["config", "show"], 0);
+    user.check("mcp_config_show_empty", &["mcp", "files"], 0);
     user.check("mcp_get_none", &["mcp", "get", "x"], 1);
     assert!(!Path::new(&user.project.folder).join("../home/.local").exists());
 }
@@ -328,10 +328,10 @@ fn all_servers_are_connected_at_once() {
     let output = user.run(&["mcp", "get", "broken", "--connect"]);
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.stdout.contains("stderr") && output.stdout.contains("no database"), "{output}");
-    let output = user.run(&["mcp", "retry", "shop"]);
+    let output = user.run(&["mcp", "test", "shop"]);
     assert_eq!(output.code, Some(0), "{output}");
     assert!(output.stdout.contains("4 tools"), "{output}");
-    user.check("mcp_retry_missing", &["mcp", "retry", "missing"], 3);
+    user.check("mcp_retry_missing", &["mcp", "test", "missing"], 3);
 }
 
 #[test]
@@ -375,7 +375,7 @@ async fn a_user_signs_in_to_a_server_and_out_again() {
 
     assert!(user.succeeds(&call).contains("you"));
     assert!(user.succeeds(&["mcp", "tools"]).contains("mcp__guarded__whoami"));
-    // The server forgets the token: it is refreshed, and nobody notices.
+    // The server forgets the token: it is refreshed without an error.
     for args in [&call[..], &["mcp", "tools"]] {
         authority.access_tokens.lock().expect("no panic").clear();
         assert!(user.succeeds(args).contains(if args == call { "you" } else { "mcp__guarded__whoami" }));

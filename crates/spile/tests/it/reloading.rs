@@ -398,7 +398,7 @@ fn dev_does_not_expose_hidden_fields_without_its_manifest() {
     let (_, before) = dev.post("/mcp", "", LIST);
     std::fs::remove_file(place.folder.join("spile.toml")).expect("exists");
     dev.wait_for("`spile.toml` was removed; put it back");
-    dev.wait_for("not served; the last valid contract is still served");
+    dev.wait_for("change rejected; still serving the previous contract");
     assert_eq!(dev.post("/mcp", "", LIST).1, before);
 }
 
@@ -575,12 +575,12 @@ fn dev_prints_calls_and_reloads() {
     call("nothing", "{}");
     let good = std::fs::read_to_string(place.folder.join("spile.toml")).expect("exists");
     place.write("spile.toml", good.replace("description", "descriptoin").as_bytes());
-    dev.wait_for("not served; the last valid contract is still served");
+    dev.wait_for("change rejected; still serving the previous contract");
     place.write("spile.toml", good.replace("One.", "Two.").as_bytes());
-    dev.wait_for("served; compatible");
+    dev.wait_for("reloaded; compatible");
     dev.wait_for("a description changed");
     place.write("people.csv", b"id,secret\n1,x\n2,y\n");
-    dev.wait_for("served, although it breaks callers");
+    dev.wait_for("reloaded with breaking changes");
     let (_, list) = dev.post("/mcp", "", LIST);
     assert!(!list.contains("\"name\":{\"type\""), "it is served at once: {list}");
     let port = format!(":{}", dev.address.port());

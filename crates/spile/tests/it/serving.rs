@@ -188,7 +188,7 @@ fn a_second_ctrl_c_ends_at_once_and_says_so() {
     signal(&server, rustix::process::Signal::INT);
     server.wait_for("press Ctrl-C again to stop now");
     signal(&server, rustix::process::Signal::INT);
-    server.wait_for("stopped at once; running calls were cut off");
+    server.wait_for("stopped at once; running calls were aborted");
     assert_eq!(server.wait(), Some(130));
 }
 

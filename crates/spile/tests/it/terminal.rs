@@ -230,7 +230,7 @@ fn unsafe_characters_never_reach_the_terminal() {
     let project = scripted_server();
     for args in [
         &["call", "escapes"][..],
-        &["call", "escapes", "--output", "json"],
+        &["call", "escapes", "--json"],
         &["tools"],
         &["tools", "evil"],
         &["tools", "p\u{200b}ay\u{e0100}"],

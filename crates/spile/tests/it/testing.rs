@@ -1,4 +1,4 @@
-//! `spile test`, `spile new` and `spile call --record`: what they print, write and exit with.
+//! `spile test`, `spile new` and `spile call --save-test`: what they print, write and exit with.
 
 use insta::assert_snapshot;
 
@@ -159,7 +159,7 @@ fn an_update_writes_what_came_back() {
 #[test]
 fn a_recorded_call_is_a_test() {
     let project = shop(&[]);
-    let record = |args: &[&str]| project.run(&[args, &["--record", "tests/calls.toml"]].concat());
+    let record = |args: &[&str]| project.run(&[args, &["--save-test", "tests/calls.toml"]].concat());
     assert_snapshot!("recorded", record(&["call", "get_customers", "email=dana@acme.test"]));
     assert_eq!(record(&["call", "get_customers", "email=dana@acme.test"]).code, Some(0));
     assert_eq!(record(&["call", "get_customers", "email=x@acme.test"]).code, Some(1));
@@ -179,7 +179,7 @@ fn a_recorded_call_is_a_test() {
             project.write("spile2.toml", b"test = 1\n");
         }
         let file = if file == "spile.toml" { "spile2.toml" } else { file };
-        let refused = project.run(&["call", "get_customers", "email=dana@acme.test", "--record", file]);
+        let refused = project.run(&["call", "get_customers", "email=dana@acme.test", "--save-test", file]);
         assert!(refused.code == Some(1) && refused.stderr.contains(reason), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spile_core::Platform;
 
 use super::format::{FILE_BYTES_MAX, FormatError, KEYS_MAX, KeyFileContent, KeyId};
-use crate::private_file::{self, Access, Exposure, FileStamp, OpenProblem};
+use crate::private_file::{self, Access, FileExposure, OpenProblem, PrivateFileStamp};
 
 /// Why a key file cannot be used. The text names the file and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ const RACE_ATTEMPTS_MAX: u32 = 100;
 pub(super) fn read_or_create(
     path: &Path,
     platform: &dyn Platform,
-) -> Result<(KeyFileContent, FileStamp, Created), KeyFileError> {
+) -> Result<(KeyFileContent, PrivateFileStamp, Created), KeyFileError> {
     let content = match read(path) {
         Err(KeyFileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
             KeyFileContent::generate(platform)
@@ -70,13 +70,13 @@ pub(super) fn read_or_create(
     Ok((content, stamp, created))
 }
 
-pub(super) fn read(path: &Path) -> Result<(KeyFileContent, FileStamp), KeyFileError> {
+pub(super) fn read(path: &Path) -> Result<(KeyFileContent, PrivateFileStamp), KeyFileError> {
     let (file, metadata) = open(path, Access::Read)?;
-    Ok((parse(path, &file)?, FileStamp::new(&metadata)))
+    Ok((parse(path, &file)?, PrivateFileStamp::new(&metadata)))
 }
 
-pub(super) fn stamp(path: &Path) -> Option<FileStamp> {
-    std::fs::metadata(path).ok().map(|metadata| FileStamp::new(&metadata))
+pub(super) fn stamp(path: &Path) -> Option<PrivateFileStamp> {
+    std::fs::metadata(path).ok().map(|metadata| PrivateFileStamp::new(&metadata))
 }
 
 /// Adds a key to the file. Several processes that rotate at once each add theirs.
@@ -123,8 +123,8 @@ fn open(path: &Path, access: Access) -> Result<(File, Metadata), KeyFileError> {
         match problem {
             OpenProblem::Io(error) => KeyFileError::Io { path, action: "open", error },
             OpenProblem::NotAFile => KeyFileError::NotAFile { path },
-            OpenProblem::Exposed(Exposure::Mode(mode)) => KeyFileError::Exposed { path, mode },
-            OpenProblem::Exposed(Exposure::ForeignOwner) => KeyFileError::ForeignOwner { path },
+            OpenProblem::Exposed(FileExposure::Mode(mode)) => KeyFileError::Exposed { path, mode },
+            OpenProblem::Exposed(FileExposure::ForeignOwner) => KeyFileError::ForeignOwner { path },
         }
     })
 }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use ring::hmac;
 use spile_core::Platform;
 
-use crate::private_file::{self, FileStamp};
+use crate::private_file::{self, PrivateFileStamp};
 use file::Created;
 use format::{KeyFileContent, StoredKey};
 use seal::Sealed;
@@ -33,7 +33,7 @@ pub const OVERLAP_MS_DEFAULT: u64 = 8 * 60 * 60 * 1000;
 
 /// Where the keys come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyringOrigin {
+pub enum KeySource {
     /// This file, which existed.
     File(PathBuf),
     /// This file, which this process created.
@@ -60,12 +60,12 @@ pub struct KeyInfo {
 
 /// The keys of a server. Share it in an `Arc`.
 pub struct Keyring {
-    origin: KeyringOrigin,
+    origin: KeySource,
     warning: Option<String>,
     /// Read once for each text that is sealed or opened.
     keys: RwLock<KeySet>,
     /// The stamp of the file that was read last, usable or not. Locked while the keys change.
-    last_read: Mutex<Option<FileStamp>>,
+    last_read: Mutex<Option<PrivateFileStamp>>,
 }
 
 struct KeySet {
@@ -101,7 +101,7 @@ pub fn create_key_folder(path: &Path) -> Result<(), KeyFileError> {
 impl Keyring {
     /// Keys for this run only.
     pub fn for_this_run(platform: &dyn Platform) -> Self {
-        Self::new(KeyringOrigin::ThisRun, KeyFileContent::generate(platform), None)
+        Self::new(KeySource::ThisRun, KeyFileContent::generate(platform), None)
     }
 
     /// The keys in a file that the user named. Creates it if it is missing, but not its folder. A file that cannot be
@@ -109,8 +109,8 @@ impl Keyring {
     pub fn open_file(path: &Path, platform: &dyn Platform) -> Result<Self, KeyFileError> {
         let (content, stamp, created) = file::read_or_create(path, platform)?;
         let origin = match created {
-            Created::Now => KeyringOrigin::NewFile(path.to_owned()),
-            Created::Before => KeyringOrigin::File(path.to_owned()),
+            Created::Now => KeySource::NewFile(path.to_owned()),
+            Created::Before => KeySource::File(path.to_owned()),
         };
         Ok(Self::new(origin, content, Some(stamp)))
     }
@@ -118,11 +118,11 @@ impl Keyring {
     /// The keys in a file that must exist.
     pub fn open_existing(path: &Path) -> Result<Self, KeyFileError> {
         let (content, stamp) = file::read(path)?;
-        Ok(Self::new(KeyringOrigin::File(path.to_owned()), content, Some(stamp)))
+        Ok(Self::new(KeySource::File(path.to_owned()), content, Some(stamp)))
     }
 
     /// The keys in the default file, which is created with its folder if it is missing. Where that does not work, the
-    /// keys are for this run and [`Self::warning`] says why: nobody asked for the file, so a server starts without it.
+    /// keys are for this run and [`Self::warning`] says why: the user did not name the file, so a server starts without it.
     pub fn open_default(path: Option<&Path>, platform: &dyn Platform) -> Self {
         let reason = match path {
             None => "neither XDG_STATE_HOME nor HOME is set".to_owned(),
@@ -138,7 +138,7 @@ impl Keyring {
         Self { warning: Some(warning), ..Self::for_this_run(platform) }
     }
 
-    fn new(origin: KeyringOrigin, content: KeyFileContent, stamp: Option<FileStamp>) -> Self {
+    fn new(origin: KeySource, content: KeyFileContent, stamp: Option<PrivateFileStamp>) -> Self {
         let keys = KeySet::new(content);
         Self { origin, warning: None, keys: RwLock::new(keys), last_read: Mutex::new(stamp) }
     }
@@ -146,12 +146,12 @@ impl Keyring {
     /// The key file; `None` for keys of this run.
     pub fn file(&self) -> Option<&Path> {
         match &self.origin {
-            KeyringOrigin::File(path) | KeyringOrigin::NewFile(path) => Some(path),
-            KeyringOrigin::ThisRun => None,
+            KeySource::File(path) | KeySource::NewFile(path) => Some(path),
+            KeySource::ThisRun => None,
         }
     }
 
-    pub fn origin(&self) -> &KeyringOrigin {
+    pub fn origin(&self) -> &KeySource {
         &self.origin
     }
 
@@ -257,7 +257,7 @@ impl Keyring {
         sealed.open(key.subkeys.get(purpose), binding)
     }
 
-    /// Replaces a name that nobody may learn from what is stored. The same for the same parts, also after a rotation:
+    /// Replaces a name that must not be readable in the store. The same for the same parts, also after a rotation:
     /// otherwise a name could be taken a second time.
     pub fn hide_name(&self, parts: &[&[u8]]) -> [u8; 32] {
         let tag = hmac::sign(&self.read().name_key, &digest_parts(parts));

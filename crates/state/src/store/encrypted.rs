@@ -67,7 +67,7 @@ impl EncryptedStore {
         let (keyring, binding) = (self.keyring.clone(), binding(kind, key));
         move |sealed| {
             keyring.open_bytes(Purpose::Store, &binding, sealed, now_ms).map_err(|error| {
-                tracing::error!(%error, "a stored value does not open");
+                tracing::error!(%error, "cannot decrypt a stored value");
                 match error {
                     OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => StoreError::KeyGone,
                     OpenError::Malformed | OpenError::Mismatch => StoreError::Corrupt,

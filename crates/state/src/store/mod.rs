@@ -1,6 +1,6 @@
 //! State that outlives a request, and with SQLite a process: single-use marks, task records, approvals, journals.
 //!
-//! A [`Store`] has few verbs, which any engine can offer atomically. A call that needs none of them never touches the
+//! A [`Store`] has few operations, which any engine can offer atomically. A call that needs none of them never touches the
 //! store. Every record belongs to an owner, ends after its time to live, and counts against [`StoreLimits`]. Time is an
 //! argument. Notifications between replicas are not part of it yet. ADR 0042 has the reasons.
 
@@ -95,8 +95,8 @@ pub struct StreamPage {
     pub has_gap: bool,
 }
 
-/// Why a verb failed. [`StoreError::Full`] and [`StoreError::TooLarge`] changed nothing. After
-/// [`StoreError::Unavailable`] nobody knows. What is damaged or has lost its key is gone once it was taken.
+/// Why a operation failed. [`StoreError::Full`] and [`StoreError::TooLarge`] changed nothing. After
+/// [`StoreError::Unavailable`] it is unknown. What is damaged or has lost its key is gone once it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("the server's store is not available; try again later")]
@@ -115,7 +115,7 @@ pub enum StoreError {
     KeyGone,
 }
 
-/// Every verb is atomic and, once it has returned, as durable as the engine.
+/// Every operation is atomic and, once it has returned, as durable as the engine.
 pub trait Store: Send + Sync {
     /// Stores an entry unless there is one. Of several callers at once, one stores.
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome>;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::StoreError;
 
-/// A future of a store's answer. If it is dropped before, nobody knows whether the verb happens.
+/// A future of a store's answer. If it is dropped before, it is unknown whether the operation happens.
 #[must_use = "a verb whose reply is dropped may not happen"]
 pub struct Reply<T>(State<T>);
 

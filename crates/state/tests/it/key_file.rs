@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 use spile_core::Platform;
 use state::keyring::{
-    FILE_BYTES_MAX, KeyFileError, Keyring, KeyringOrigin, OpenError, Purpose, Reload, default_key_file,
+    FILE_BYTES_MAX, KeyFileError, KeySource, Keyring, OpenError, Purpose, Reload, default_key_file,
 };
 use tempfile::TempDir;
 
@@ -59,13 +59,13 @@ fn the_default_file_is_created_private_with_its_folders() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state/spile/keys");
     let ring = Keyring::open_default(Some(&path), &TestPlatform::new());
-    assert_eq!(ring.origin(), &KeyringOrigin::NewFile(path.clone()));
+    assert_eq!(ring.origin(), &KeySource::NewFile(path.clone()));
     assert_eq!(ring.warning(), None);
     #[cfg(unix)]
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     assert_eq!(file_names(path.parent().unwrap()), ["keys"], "nothing else stays");
     let again = Keyring::open_default(Some(&path), &TestPlatform::new());
-    assert_eq!(again.origin(), &KeyringOrigin::File(path));
+    assert_eq!(again.origin(), &KeySource::File(path));
     assert_eq!(again.keys(), ring.keys());
 }
 
@@ -79,7 +79,7 @@ fn without_a_usable_default_file_the_keys_are_for_this_run_and_the_user_is_warne
         [(None, "HOME"), (Some(&*below_file), "create the folder"), (Some(&*path), "not a regular file")]
     {
         let ring = Keyring::open_default(path, &TestPlatform::new());
-        assert_eq!(ring.origin(), &KeyringOrigin::ThisRun);
+        assert_eq!(ring.origin(), &KeySource::ThisRun);
         let warning = ring.warning().expect("a warning");
         for part in [reason, "--key-file", "this run only"] {
             assert!(warning.contains(part), "{part}: {warning}");
@@ -91,8 +91,8 @@ fn without_a_usable_default_file_the_keys_are_for_this_run_and_the_user_is_warne
 #[test]
 fn a_named_file_is_created_but_not_its_folder() {
     let (folder, path) = new_path();
-    assert_eq!(open(&path).origin(), &KeyringOrigin::NewFile(path.clone()));
-    assert_eq!(open(&path).origin(), &KeyringOrigin::File(path));
+    assert_eq!(open(&path).origin(), &KeySource::NewFile(path.clone()));
+    assert_eq!(open(&path).origin(), &KeySource::File(path));
     let missing = folder.path().join("missing");
     assert!(matches!(Keyring::open_existing(&missing), Err(KeyFileError::Io { action: "open", .. })));
     assert!(!missing.exists());
@@ -114,7 +114,7 @@ fn threads_that_start_at_once_get_the_same_keys() {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(rings.iter().all(|ring| ring.keys() == rings[0].keys()));
-        let creators = rings.iter().filter(|ring| matches!(ring.origin(), KeyringOrigin::NewFile(_))).count();
+        let creators = rings.iter().filter(|ring| matches!(ring.origin(), KeySource::NewFile(_))).count();
         assert_eq!(creators, 1);
         assert_eq!(file_names(folder.path()), ["keys"]);
     }
@@ -160,7 +160,7 @@ proptest! {
                 sealed.push(ring.seal(Purpose::Session, b"alice", &payload, &platform));
             }
             rings[usize::from(by_second)].rotate(1000, &platform).expect("there is room");
-            // Nobody reloads: an unknown key makes the other one look.
+            // Without a reload: an unknown key makes the other server read the file.
             sealed.push(rings[usize::from(by_second)].seal(Purpose::Session, b"alice", &payload, &platform));
             for text in &sealed {
                 for ring in &rings {

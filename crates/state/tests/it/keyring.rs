@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use spile_core::Platform;
-use state::keyring::{KEYS_MAX, Keyring, KeyringOrigin, OpenError, Purpose, digest_parts};
+use state::keyring::{KEYS_MAX, KeySource, Keyring, OpenError, Purpose, digest_parts};
 
 use crate::platform::TestPlatform;
 
@@ -155,7 +155,7 @@ fn too_many_accepted_keys_are_refused_and_ended_ones_make_room() {
 fn keys_of_a_run_have_no_file_and_no_secret_in_their_debug_output() {
     let platform = TestPlatform::new();
     let ring = Keyring::for_this_run(&platform);
-    assert_eq!((ring.origin(), ring.warning()), (&KeyringOrigin::ThisRun, None));
+    assert_eq!((ring.origin(), ring.warning()), (&KeySource::ThisRun, None));
     let id = ring.keys()[0].id;
     let expected = format!(
         "Keyring {{ origin: ThisRun, keys: [KeyInfo {{ id: KeyId({id}), created_ms: {}, accept_until_ms: None }}], .. }}",

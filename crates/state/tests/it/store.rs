@@ -33,23 +33,23 @@ pub fn sqlite(path: &Path) -> SqliteStore {
     SqliteStore::open(path, StoreLimits::default(), &TestPlatform::new()).expect("usable")
 }
 
-/// Runs `verb` at once on several threads, each with one of the stores, and counts where it returned true.
-fn count_winners(stores: &[&dyn Store], verb: impl Fn(&dyn Store, usize) -> bool + Sync) -> usize {
+/// Runs `operation` at once on several threads, each with one of the stores, and counts where it returned true.
+fn count_winners(stores: &[&dyn Store], operation: impl Fn(&dyn Store, usize) -> bool + Sync) -> usize {
     let barrier = Barrier::new(stores.len());
-    let (barrier, verb) = (&barrier, &verb);
+    let (barrier, operation) = (&barrier, &operation);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (index, store) in stores.iter().copied().enumerate() {
             threads.push(scope.spawn(move || {
                 barrier.wait();
-                verb(store, index)
+                operation(store, index)
             }));
         }
         threads.into_iter().filter_map(|thread| thread.join().expect("no panic").then_some(())).count()
     })
 }
 
-/// Single-use verbs have one winner, whichever store each thread uses.
+/// Single-use operations have one winner, whichever store each thread uses.
 fn check_one_winner(stores: &[&dyn Store]) {
     for round in 0..10 {
         let name = format!("round {round}");
@@ -171,8 +171,8 @@ fn a_refused_verb_of_a_batch_does_not_undo_the_others() {
     assert_eq!(wait(store.get(key("bob", "1"), NOW_MS)), Ok(Some(b"x".to_vec())));
 }
 
-/// Bob's verb meets a database error in its middle, with the effect that `raise` has. Returns the answers to Alice,
-/// Bob and Carol, whose verbs wait together.
+/// Bob's operation meets a database error in its middle, with the effect that `raise` has. Returns the answers to Alice,
+/// Bob and Carol, whose operations wait together.
 fn check_database_error(raise: &str) -> [Result<(), StoreError>; 3] {
     let (_folder, path) = new_path();
     let store = sqlite(&path);
@@ -201,7 +201,7 @@ fn a_database_error_undoes_its_verb_and_is_not_shown() {
     for raise in ["FAIL", "ABORT"] {
         assert_eq!(check_database_error(raise), [Ok(()), failed, Ok(())], "{raise}");
     }
-    // It ends the transaction: the verbs that share it fail too, and none of them has happened.
+    // It ends the transaction: the operations that share it fail too, and none of them has happened.
     assert_eq!(check_database_error("ROLLBACK")[1], failed);
 }
 

@@ -1,4 +1,4 @@
-//! Random verbs against every store and a simple model: both must answer the same, at every time.
+//! Random operations against every store and a simple model: both must answer the same, at every time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -128,7 +128,7 @@ struct ModelStream {
     end_ms: u64,
 }
 
-/// Forgets what has ended before every verb, and counts everything anew.
+/// Forgets what has ended before every operation, and counts everything anew.
 struct Model {
     limits: StoreLimits,
     entries: BTreeMap<OwnedKey, (Vec<u8>, u64)>,

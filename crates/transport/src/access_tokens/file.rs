@@ -84,7 +84,7 @@ fn parse_callers(text: String) -> Result<Vec<AccessToken>, TokenError> {
     let entries = doc.root().get("tokens").filter(|node| node.kind() == json::NodeKind::Array);
     let entries = entries.ok_or_else(|| malformed("tokens", "expected an array of callers"))?;
     if entries.is_empty() {
-        return Err(malformed("tokens", "there is no token; nobody could call"));
+        return Err(malformed("tokens", "the list is empty; add at least one token"));
     }
     if entries.len() > TOKENS_MAX {
         return Err(malformed("tokens", &format!("more than {TOKENS_MAX} tokens")));
@@ -246,7 +246,7 @@ mod tests {
             (r#"{"#, "not valid JSON at byte 1"),
             (r#"{}"#, "`tokens`: expected an array of callers"),
             (r#"{"tokens":{"s3cret":1}}"#, "`tokens`: expected an array of callers"),
-            (r#"{"tokens":[]}"#, "`tokens`: there is no token; nobody could call"),
+            (r#"{"tokens":[]}"#, "`tokens`: the list is empty; add at least one token"),
             (r#"{"tokens":[],"s3cret":1}"#, "the only key of the object is `tokens`"),
             (r#"{"tokens":["s3cret"]}"#, "`tokens[0]`: expected an object with `token` and `subject`"),
             (r#"{"tokens":[{"token":"s3cret"}]}"#, "`tokens[0].subject`: missing: who is the caller?"),

@@ -34,7 +34,7 @@ struct AccessToken {
     principal: Principal,
 }
 
-/// By digest. A lookup may take longer for some digests than for others, but nobody can derive a token from the
+/// By digest. A lookup may take longer for some digests than for others, but a token cannot be derived from the
 /// digests of their own guesses.
 #[derive(Default)]
 struct TokenSet {

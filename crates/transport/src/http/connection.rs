@@ -165,7 +165,7 @@ impl Io for TrackedSocket {}
 
 impl Io for TlsSocket {}
 
-/// Serves until the client disconnects, or until shutdown, when running requests are answered first.
+/// Serves until the client disconnects, or until a graceful shutdown, which answers running requests first.
 async fn run_connection<C: Future>(
     connection: &TrackedConnection,
     mut http_connection: Pin<&mut C>,

@@ -145,6 +145,7 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
     for server in &service.servers {
         server.close();
     }
+    // Graceful shutdown: running requests are answered, for at most the drain timeout.
     tracker.drain(Duration::from_millis(service.connection_limits.drain_timeout_ms)).await;
     tracker_task.abort();
     if let Some(task) = token_task {

@@ -63,7 +63,7 @@ impl<'a> PostRequest<'a> {
 #[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
 pub(crate) fn check_body_headers(headers: &RequestHeaders<'_>) -> Result<(), Response<Body>> {
     let reason = if !is_json_content_type(headers.content_type) {
-        "set Content-Type: application/json"
+        "unsupported Content-Type; expected application/json"
     } else if !is_unencoded(headers) {
         "the body must have no content or transfer coding"
     } else {

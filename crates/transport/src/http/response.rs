@@ -169,9 +169,9 @@ pub(crate) fn busy(status: StatusCode, reason: &str) -> Response<Body> {
 
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
     let reason = match allowed {
-        "GET" => "use GET",
-        "POST, GET, DELETE" => "use POST, GET or DELETE",
-        _ => "use POST; GET needs a session and Accept: text/event-stream",
+        "GET" => "method not allowed; use GET",
+        "POST, GET, DELETE" => "method not allowed; use POST, GET or DELETE",
+        _ => "method not allowed; use POST; GET needs a session and Accept: text/event-stream",
     };
     let mut response = error(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, reason);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));

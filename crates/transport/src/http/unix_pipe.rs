@@ -53,7 +53,7 @@ pub(super) async fn serve(
             "this socket has several servers; use HTTP and name one in the path: `/mcp/NAME`",
         ),
     };
-    tracing::info!(reason, "refused a pipe");
+    tracing::info!(reason, "refused pipe connection");
     pipe::reject(ByteStream::new(io, REJECTED_MESSAGE_BYTES_MAX), &RpcError::new(code, 400, reason)).await;
 }
 

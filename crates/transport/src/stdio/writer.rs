@@ -111,7 +111,7 @@ impl StdoutWriter {
         now.duration_since(progress.since) >= self.write_stall_timeout
     }
 
-    /// Whether nobody can read what is written: the other end of the pipe or socket is closed.
+    /// Whether written bytes cannot be read any more: the other end of the pipe or socket is closed.
     #[cfg(unix)]
     pub(crate) fn is_reader_gone(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -296,7 +296,7 @@ fn chunked_bodies_are_parsed_strictly() {
     }
 }
 
-/// Whoever asks for an upgrade may go on in another tongue: what it has sent is never read as requests.
+/// A client that asks for an upgrade may continue in another protocol: its next bytes are never read as requests.
 #[test]
 fn ignored_upgrade_closes_the_connection() {
     let server = TestServer::start();

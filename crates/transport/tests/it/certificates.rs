@@ -87,7 +87,7 @@ pub(crate) fn trusting_client_config(
         .expect("ring knows them")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    // Whoever resumes a session is not shown a certificate.
+    // A client that resumes a TLS session is not shown a certificate.
     config.resumption = Resumption::disabled();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)

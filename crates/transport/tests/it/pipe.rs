@@ -563,7 +563,7 @@ fn end_of_stdin_and_stdout_cancels_running_calls() {
     pipe.provider.expect_dropped("k");
 }
 
-/// Nobody can answer the question any more, and its timeout is ten minutes.
+/// The elicitation cannot be answered any more, and its timeout is ten minutes.
 #[test]
 fn end_of_stdin_ends_calls_that_wait_for_the_client() {
     let mut pipe = Pipe::open(PipeKind::Stdio);

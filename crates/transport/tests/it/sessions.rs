@@ -362,7 +362,7 @@ fn task_belongs_to_the_session_that_created_it() {
             Some(-32602)
         );
     }
-    // Whoever stands alone cannot be told from others: there is no list to show.
+    // A caller without a name cannot be distinguished from others, so no list is shown.
     let alone =
         server.send_request(&post(request("tasks/list")).with_header("MCP-Protocol-Version", "2025-11-25"));
     assert_eq!(alone.error_code(), Some(-32601));

@@ -385,7 +385,7 @@ fn close_frame_cancels_running_calls() {
     }
 }
 
-/// Whoever asks without reading the answers is not read from either, after a while; and is closed in the end.
+/// The server stops reading from a client that does not read its responses, and closes the connection in the end.
 #[test]
 fn unread_pongs_are_bounded() {
     let server = TestServer::with_setup(|setup| {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_shell_is_told_so() {
+    fn shell_syntax_is_refused_with_a_hint() {
         for operator in ["|", "&&", ";", ">", "2>&1", "&", "<"] {
             refuse(
                 &format!("a {operator} b"),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_in_words() {
+    fn an_exit_status_is_described_in_words() {
         check(ExitCause::Code(0), 0, "exited with code 0");
         check(ExitCause::Code(127), 0, "exited with code 127 (program not found)");
         check(ExitCause::Signal(9), 0, "was killed by SIGKILL (signal 9)");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_too() {
+    fn remaining_processes_are_described() {
         check(ExitCause::Code(1), 1, "exited with code 1; a process it started could not be killed");
         check(ExitCause::Code(1), 2, "exited with code 1; 2 processes it started could not be killed");
     }

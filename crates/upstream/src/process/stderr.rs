@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_asked_for_are_told() {
+    fn at_most_the_requested_number_of_lines_is_returned() {
         let stderr = StderrTail::new(&options());
         stderr.lock().push(b"1\n2\n3", false);
         assert_eq!(stderr.tail(2), "2\n3");

@@ -73,13 +73,13 @@ fn begin(client: Client, accepted: AcceptedTypes, input: Input, now_ms: u64) -> 
     };
     match state.advance(input, now_ms) {
         None => "waits".to_owned(),
-        Some(Beginning::Json { status, body }) => format!("json {status} {}", text(body)),
-        Some(Beginning::Events(bytes)) => format!("events {}", text(bytes)),
-        Some(Beginning::Stream(bytes, stream)) => {
+        Some(ResponseStart::Json { status, body }) => format!("json {status} {}", text(body)),
+        Some(ResponseStart::Events(bytes)) => format!("events {}", text(bytes)),
+        Some(ResponseStart::Stream(bytes, stream)) => {
             assert_eq!(stream.wake_at_ms(), Some(now_ms + KEEP_ALIVE_MS), "a keep-alive is due then");
             format!("stream {}", text(bytes))
         }
-        Some(Beginning::Accepted) => "accepted".to_owned(),
+        Some(ResponseStart::Accepted) => "accepted".to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use contract::source::{CancelFlag, IdempotencyKey, SourceError, TransactionOptions, WriteError};
 use file_watch::FileStamp;
 
-use crate::backups::{BackupPolicy, NewVersion, PublishedVersion};
+use crate::backups::{BackupPolicy, NewBackup, PublishedBackup};
 use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::connection::pool::{ConnectionPool, file_stamp};
 use crate::sqlite::connection::{CancelGuard, DbConnection};
@@ -73,7 +73,7 @@ impl WriteConnection {
     }
 
     /// Copies the database as it is, under the lock of the transaction. Its commit makes the copy a version.
-    fn copy_if_due(&self, options: &TransactionOptions) -> Result<Option<NewVersion>, WriteError> {
+    fn copy_if_due(&self, options: &TransactionOptions) -> Result<Option<NewBackup>, WriteError> {
         if options.dry_run || self.backups == BackupPolicy::Off {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ pub(crate) struct WriteTransaction<'c> {
     options: TransactionOptions,
     shadow_tables: Arc<HashSet<String>>,
     /// A copy of the database as it was.
-    backup: Option<NewVersion>,
+    backup: Option<NewBackup>,
 }
 
 impl WriteTransaction<'_> {
@@ -235,15 +235,15 @@ impl WriteTransaction<'_> {
         connection.clear_deadline();
         // The last moment to roll back.
         self.options.check_cancelled()?;
-        let version = backup.map(NewVersion::publish).transpose();
+        let version = backup.map(NewBackup::publish).transpose();
         let version = version.map_err(|error| copy::backup_error(owner.pool.path(), &error))?;
         if let Err(error) = owner.execute(connection, "COMMIT") {
             if let Some(_version) = version {
-                PublishedVersion::discard(_version)
+                PublishedBackup::discard(_version)
             }
             return Err(error);
         }
-        version.map(PublishedVersion::keep);
+        version.map(PublishedBackup::keep);
         // Before the write is acknowledged.
         owner.pool.invalidate_snapshots();
         Ok(())

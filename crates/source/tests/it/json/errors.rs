@@ -37,7 +37,7 @@ fn a_line_that_is_not_an_object_is_named() {
         ("{\"a\":1}\nnull\n", format!("line 2 {no_object}"), ["2:1", "2 | null", "  | ^"]),
         (
             "{\"a\":1}\r\n{\"a\":tru}\r\n",
-            "line 2 is not valid JSON; correct it there".to_owned(),
+            "line 2 is not valid JSON; correct the syntax at this position".to_owned(),
             ["2:6", "2 | {\"a\":tru}", "  |      ^"],
         ),
         (
@@ -52,12 +52,12 @@ fn a_line_that_is_not_an_object_is_named() {
         ),
         (
             "{\"a\":\"\\ud800\"}\n",
-            "line 1 is not valid JSON; correct it there".to_owned(),
+            "line 1 is not valid JSON; correct the syntax at this position".to_owned(),
             ["1:7", "1 | {\"a\":\"\\ud800\"}", "  |       ^"],
         ),
         (
             "{\"a\":1}\n{\"a\":1",
-            "line 2 is not valid JSON; correct it there".to_owned(),
+            "line 2 is not valid JSON; correct the syntax at this position".to_owned(),
             ["2:7", "2 | {\"a\":1", "  |       ^"],
         ),
     ] {
@@ -144,7 +144,7 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
             "element 1 is not an object; make it an object, such as `{\"id\": 1}`: each row is one",
         ),
         (document(), " \n", "is empty; write `[]` for an array without rows"),
-        (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct the syntax at this position"),
         (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
         (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
         (document(), "[{'a':1}]", "element 1 is not valid JSON; put the text in double quotes: `\"…\"`"),
@@ -152,9 +152,9 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         (document(), "// people\n[{\"a\":1}]", "is not valid JSON; remove it: JSON has no comments"),
         (document(), r#"[{"a":1 "b":2}]"#, "element 1 is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1} {"a":2}]"#, "is not valid JSON; put a comma before it"),
-        (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
-        (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
-        (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct the syntax at this position"),
+        (document(), r#"[{"a":1}"#, "is not valid JSON; correct the syntax at this position"),
+        (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct the syntax at this position"),
         (document(), r#"[{"a":1},{"a":2,"a":3}]"#, "element 2 names a member twice; remove one of the two"),
         (document_at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; remove one of the two"),
         (
@@ -184,7 +184,7 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
     check(
         document(),
         "[\n  {\"a\": 1},\n  {\"a\": }\n]",
-        "element 2 is not valid JSON; correct it there",
+        "element 2 is not valid JSON; correct the syntax at this position",
         Some(["3:9", "3 |   {\"a\": }", "  |         ^"]),
     );
 }

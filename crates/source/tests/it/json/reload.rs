@@ -50,7 +50,11 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
             "line 1 has no `id`, which is a key; the server's owner can fill it in, or choose another key",
             Some("1:1"),
         ),
-        ("{\"id\":1,", "line 1 is not valid JSON; the server's owner can correct it there", Some("1:9")),
+        (
+            "{\"id\":1,",
+            "line 1 is not valid JSON; the server's owner can correct the syntax at this position",
+            Some("1:9"),
+        ),
     ] {
         disk.write(content);
         match list(reader.as_ref(), &shape, &query_all()) {

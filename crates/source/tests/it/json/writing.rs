@@ -430,7 +430,10 @@ fn a_file_that_violates_the_contract_is_not_written() {
             "{\"id\":\"x\",\"n\":\"a\"}\n",
             "`people.jsonl` line 1, column `id`: expected an integer, such as `42`; the server's owner can correct the value, or declare another type with `as` in the manifest",
         ),
-        ("{\"id\":", "`people.jsonl` line 1 is not valid JSON; the server's owner can correct it there"),
+        (
+            "{\"id\":",
+            "`people.jsonl` line 1 is not valid JSON; the server's owner can correct the syntax at this position",
+        ),
     ] {
         disk.write(content);
         match writer.write(&plain_write(set(&[(1, ValueRef::Text("b"))])), &mut recording_checks(&shape)) {

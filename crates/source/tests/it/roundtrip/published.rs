@@ -97,7 +97,7 @@ impl PublishedTable {
 /// How results and arguments represent each type.
 pub fn kinds() -> PublishedTable {
     let mut table =
-        "| kind | example | in a result | in an argument that is kept |\n|---|---|---|---|\n".to_owned();
+        "| type | example | in a result | in an argument that is kept |\n|---|---|---|---|\n".to_owned();
     for kind in DataType::ALL {
         let field = Field::new("f", "f", kind);
         let schema = |side| Json::object(|out| field.write_schema(out, side, None)).as_str().to_owned();

@@ -71,7 +71,7 @@ fn trace_session(args: &TraceArgs) -> Result<Exit, CommandError> {
     });
     // The trace already contains the results; -v prints them as well.
     let display = if args.server.verbose > 0 {
-        ResultDisplay::Print(args.server.output)
+        ResultDisplay::Print(args.server.output_format())
     } else {
         ResultDisplay::Hidden
     };
@@ -100,6 +100,10 @@ fn parse_step(text: &str) -> Result<Step, CommandError> {
         return Err(CommandError::usage("empty step").help(help));
     }
     match StepParser::try_parse_from(words) {
+        Ok(line) if line.step.has_server_word() => {
+            let error = CommandError::usage(format!("step `{text}`: a step cannot name a server"));
+            Err(error.help("name it with --url, --server, --command or --from"))
+        }
         Ok(line) => Ok(line.step),
         Err(error) => {
             let message = error.render().to_string();

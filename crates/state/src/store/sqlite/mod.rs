@@ -1,10 +1,10 @@
 //! The store in an SQLite file: outlives the process, and shared by the processes of one machine.
 //!
-//! A verb is answered after its commit is on the disk, so one that was acknowledged survives a killed process and a
+//! A operation is answered after its commit is on the disk, so one that was acknowledged survives a killed process and a
 //! power failure. All work happens on a thread of its own.
 
+mod operations;
 mod schema;
-mod verbs;
 mod worker;
 
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use super::{
     LeaseOutcome, PutOutcome, Reply, Sequence, Store, StoreError, StoreKey, StoreLimits, StreamPage, Ttl,
 };
-use crate::private_file::{self, Exposure, OpenProblem};
+use crate::private_file::{self, FileExposure, OpenProblem};
+use operations::{OperationError, OwnedKey};
 use schema::SchemaProblem;
-use verbs::{OwnedKey, VerbError};
-use worker::{Access, Job, VerbJob};
+use worker::{Access, Job, OperationJob};
 
 /// Why a file cannot be the store. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -85,14 +85,14 @@ impl SqliteStore {
     fn submit<T: Send + Unpin + 'static>(
         &self,
         access: Access,
-        verb: impl FnMut(&Connection) -> Result<T, VerbError> + Send + 'static,
+        operation: impl FnMut(&Connection) -> Result<T, OperationError> + Send + 'static,
     ) -> Reply<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(VerbJob { access, verb, result: None, reply });
+        let job = Box::new(OperationJob { access, operation, result: None, reply });
         match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
             Some(Ok(())) => Reply::later(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) }),
             Some(Err(error)) => {
-                tracing::error!(%error, "the store's thread does not accept more work");
+                tracing::error!(%error, "the queue of the store's worker is full or closed");
                 Reply::now(Err(StoreError::Unavailable))
             }
             None => Reply::now(Err(StoreError::Unavailable)),
@@ -110,7 +110,7 @@ impl Drop for SqliteStore {
     }
 }
 
-/// Returns from a verb with a reply that is an error.
+/// Returns from a operation with a reply that is an error.
 macro_rules! check {
     ($checked:expr) => {
         match $checked {
@@ -126,25 +126,25 @@ impl Store for SqliteStore {
         check!(self.limits.check_value(value));
         let end_ms = check!(self.limits.end_ms(ttl, now_ms));
         let (limits, key, value) = (self.limits, OwnedKey::new(key), value.to_vec());
-        self.submit(Access::Write, move |db| verbs::put_once(db, &limits, &key, &value, end_ms, now_ms))
+        self.submit(Access::Write, move |db| operations::put_once(db, &limits, &key, &value, end_ms, now_ms))
     }
 
     fn get(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<Option<Vec<u8>>> {
         check!(self.limits.check_key(key));
         let key = OwnedKey::new(key);
-        self.submit(Access::Read, move |db| verbs::get(db, &key, now_ms))
+        self.submit(Access::Read, move |db| operations::get(db, &key, now_ms))
     }
 
     fn take(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<Option<Vec<u8>>> {
         check!(self.limits.check_key(key));
         let key = OwnedKey::new(key);
-        self.submit(Access::Write, move |db| verbs::take(db, &key, now_ms))
+        self.submit(Access::Write, move |db| operations::take(db, &key, now_ms))
     }
 
     fn delete(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<bool> {
         check!(self.limits.check_key(key));
         let key = OwnedKey::new(key);
-        self.submit(Access::Write, move |db| verbs::delete(db, &key, now_ms))
+        self.submit(Access::Write, move |db| operations::delete(db, &key, now_ms))
     }
 
     fn append(
@@ -160,7 +160,7 @@ impl Store for SqliteStore {
         let end_ms = check!(self.limits.end_ms(ttl, now_ms));
         let (limits, stream, value) = (self.limits, OwnedKey::new(stream), value.to_vec());
         self.submit(Access::Write, move |db| {
-            verbs::append(db, &limits, &stream, &value, entries_max, end_ms, now_ms)
+            operations::append(db, &limits, &stream, &value, entries_max, end_ms, now_ms)
         })
     }
 
@@ -174,7 +174,7 @@ impl Store for SqliteStore {
         check!(self.limits.check_key(stream));
         let (limits, stream) = (self.limits, OwnedKey::new(stream));
         self.submit(Access::Read, move |db| {
-            verbs::read_after(db, &limits, &stream, after, entries_max, now_ms)
+            operations::read_after(db, &limits, &stream, after, entries_max, now_ms)
         })
     }
 
@@ -183,24 +183,24 @@ impl Store for SqliteStore {
         check!(self.limits.check_holder(holder));
         let end_ms = check!(self.limits.end_ms(ttl, now_ms));
         let (limits, key, holder) = (self.limits, OwnedKey::new(key), holder.to_vec());
-        self.submit(Access::Write, move |db| verbs::lease(db, &limits, &key, &holder, end_ms, now_ms))
+        self.submit(Access::Write, move |db| operations::lease(db, &limits, &key, &holder, end_ms, now_ms))
     }
 
     fn renew(&self, key: StoreKey<'_>, holder: &[u8], ttl: Ttl, now_ms: u64) -> Reply<bool> {
         check!(self.limits.check_key(key));
         let end_ms = check!(self.limits.end_ms(ttl, now_ms));
         let (key, holder) = (OwnedKey::new(key), holder.to_vec());
-        self.submit(Access::Write, move |db| verbs::renew(db, &key, &holder, end_ms, now_ms))
+        self.submit(Access::Write, move |db| operations::renew(db, &key, &holder, end_ms, now_ms))
     }
 
     fn release(&self, key: StoreKey<'_>, holder: &[u8], now_ms: u64) -> Reply<bool> {
         check!(self.limits.check_key(key));
         let (key, holder) = (OwnedKey::new(key), holder.to_vec());
-        self.submit(Access::Write, move |db| verbs::release(db, &key, &holder, now_ms))
+        self.submit(Access::Write, move |db| operations::release(db, &key, &holder, now_ms))
     }
 
     fn expire(&self, records_max: usize, now_ms: u64) -> Reply<usize> {
-        self.submit(Access::Write, move |db| verbs::sweep(db, records_max, now_ms))
+        self.submit(Access::Write, move |db| operations::sweep(db, records_max, now_ms))
     }
 }
 
@@ -213,7 +213,7 @@ fn check_private(path: &Path) -> Result<(), OpenStoreError> {
     Err(match problem {
         OpenProblem::Io(error) => OpenStoreError::Io { path, error },
         OpenProblem::NotAFile => OpenStoreError::NotAFile { path },
-        OpenProblem::Exposed(Exposure::Mode(mode)) => OpenStoreError::Exposed { path, mode },
-        OpenProblem::Exposed(Exposure::ForeignOwner) => OpenStoreError::ForeignOwner { path },
+        OpenProblem::Exposed(FileExposure::Mode(mode)) => OpenStoreError::Exposed { path, mode },
+        OpenProblem::Exposed(FileExposure::ForeignOwner) => OpenStoreError::ForeignOwner { path },
     })
 }

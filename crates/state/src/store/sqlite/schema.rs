@@ -80,7 +80,7 @@ fn check_or_create(connection: &mut Connection) -> Result<(), SchemaProblem> {
     }
 }
 
-/// One table for each family of verbs. Triggers count what each owner holds, so that no statement can forget it.
+/// One table for each family of operations. Triggers count what each owner holds, so that no statement can forget it.
 fn tables() -> String {
     let mut sql = String::from(
         "

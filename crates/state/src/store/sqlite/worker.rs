@@ -1,4 +1,4 @@
-//! The thread that owns the connection. It runs the verbs that wait in one transaction: one wait for the disk serves
+//! The thread that owns the connection. It runs the operations that wait in one transaction: one wait for the disk serves
 //! them all, and each is answered only after the commit.
 
 use std::sync::mpsc::Receiver;
@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::verbs::VerbError;
+use super::operations::OperationError;
 use crate::store::StoreError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,28 +15,28 @@ pub(super) enum Access {
     Write,
 }
 
-/// One verb with its arguments, and where its answer goes.
+/// One operation with its arguments, and where its answer goes.
 pub(super) trait Job: Send {
     fn access(&self) -> Access;
-    /// Nobody waits for the answer any more.
+    /// The caller does not wait for the response any more.
     fn is_abandoned(&self) -> bool;
-    /// Runs the verb and keeps its result. `Err` if it must be undone.
+    /// Runs the operation and keeps its result. `Err` if it must be undone.
     fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
     /// Sends the result, or this error instead.
     fn finish(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-pub(super) struct VerbJob<T, F> {
+pub(super) struct OperationJob<T, F> {
     pub(super) access: Access,
-    pub(super) verb: F,
+    pub(super) operation: F,
     pub(super) result: Option<Result<T, StoreError>>,
     pub(super) reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for VerbJob<T, F>
+impl<T, F> Job for OperationJob<T, F>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, VerbError> + Send,
+    F: FnMut(&Connection) -> Result<T, OperationError> + Send,
 {
     fn access(&self) -> Access {
         self.access
@@ -47,9 +47,9 @@ where
     }
 
     fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        let result = (self.verb)(db).map_err(|error| match error {
-            VerbError::Refused(error) => error,
-            VerbError::Database(error) => to_store_error(&error),
+        let result = (self.operation)(db).map_err(|error| match error {
+            OperationError::Refused(error) => error,
+            OperationError::Database(error) => to_store_error(&error),
         });
         let undo = result.as_ref().err().copied();
         self.result = Some(result);
@@ -90,8 +90,8 @@ fn run_batch(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> rusqlit
         let savepoint = transaction.savepoint()?;
         match job.run(&savepoint) {
             Ok(()) => savepoint.commit()?,
-            // Undoes what the verb did; the other verbs of the batch stay. Some errors end the whole transaction, for
-            // example a full disk: then the savepoint is gone, this fails, and no verb of the batch has happened.
+            // Undoes what the operation did; the other operations of the batch stay. Some errors end the whole transaction, for
+            // example a full disk: then the savepoint is gone, this fails, and no operation of the batch has happened.
             Err(_) => savepoint.finish()?,
         }
     }

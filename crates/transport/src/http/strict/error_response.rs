@@ -34,7 +34,7 @@ fn replace_head(head: &[u8], slices: &[IoSlice<'_>]) -> Option<ReplacedResponse>
         _ => return None,
     };
     let at = memchr::memmem::find(head, EMPTY_BODY).filter(|_| is_alone && head.ends_with(b"\r\n\r\n"))?;
-    tracing::info!(status, reason, "refused a request");
+    tracing::info!(status, reason, "refused request");
     let error = RpcError::new(ErrorCode::InvalidRequest, status, reason);
     let body = host::early_error_response(&error, None).body;
     let fields = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());

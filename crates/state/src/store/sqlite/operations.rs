@@ -1,4 +1,4 @@
-//! The verbs as statements. Each runs in a transaction that its caller commits or rolls back.
+//! The operations as statements. Each runs in a transaction that its caller commits or rolls back.
 
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
@@ -7,14 +7,14 @@ use super::super::{
     LeaseOutcome, Namespace, PutOutcome, Sequence, StoreError, StoreKey, StoreLimits, StreamPage,
 };
 
-/// Why a verb ended early.
+/// Why a operation ended early.
 #[derive(Debug)]
-pub(super) enum VerbError {
+pub(super) enum OperationError {
     Refused(StoreError),
     Database(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for VerbError {
+impl From<rusqlite::Error> for OperationError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
     }
@@ -48,7 +48,7 @@ pub(super) fn put_once(
     value: &[u8],
     end_ms: u64,
     now_ms: u64,
-) -> Result<PutOutcome, VerbError> {
+) -> Result<PutOutcome, OperationError> {
     let (namespace, owner, name) = key.params();
     let sql = "SELECT end_ms FROM entries WHERE namespace = ?1 AND owner = ?2 AND name = ?3";
     match query_optional(db, sql, key.params(), |row| row.get::<_, i64>(0))? {
@@ -68,19 +68,19 @@ pub(super) fn put_once(
     Ok(PutOutcome::Stored)
 }
 
-pub(super) fn get(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<Option<Vec<u8>>, VerbError> {
+pub(super) fn get(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<Option<Vec<u8>>, OperationError> {
     let sql = "SELECT value FROM entries WHERE namespace = ?1 AND owner = ?2 AND name = ?3 AND end_ms > ?4";
     let (namespace, owner, name) = key.params();
     Ok(query_optional(db, sql, (namespace, owner, name, int(now_ms)), |row| row.get(0))?)
 }
 
-pub(super) fn take(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<Option<Vec<u8>>, VerbError> {
+pub(super) fn take(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<Option<Vec<u8>>, OperationError> {
     let value = get(db, key, now_ms)?;
     execute(db, "DELETE FROM entries WHERE namespace = ?1 AND owner = ?2 AND name = ?3", key.params())?;
     Ok(value)
 }
 
-pub(super) fn delete(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<bool, VerbError> {
+pub(super) fn delete(db: &Connection, key: &OwnedKey, now_ms: u64) -> Result<bool, OperationError> {
     let mut is_found = false;
     for table in ["entries", "streams"] {
         let (namespace, owner, name) = key.params();
@@ -100,7 +100,7 @@ pub(super) fn append(
     entries_max: usize,
     end_ms: u64,
     now_ms: u64,
-) -> Result<Sequence, VerbError> {
+) -> Result<Sequence, OperationError> {
     let (namespace, owner, name) = stream.params();
     let found = find_stream(db, stream)?;
     let id = match found {
@@ -163,7 +163,7 @@ pub(super) fn read_after(
     after: Sequence,
     entries_max: usize,
     now_ms: u64,
-) -> Result<Option<StreamPage>, VerbError> {
+) -> Result<Option<StreamPage>, OperationError> {
     let Some(StreamRow { id, dropped_through, end_ms }) = find_stream(db, stream)? else { return Ok(None) };
     if end_ms <= int(now_ms) {
         return Ok(None);
@@ -191,7 +191,7 @@ pub(super) fn lease(
     holder: &[u8],
     end_ms: u64,
     now_ms: u64,
-) -> Result<LeaseOutcome, VerbError> {
+) -> Result<LeaseOutcome, OperationError> {
     let (namespace, owner, name) = key.params();
     let sql = "SELECT holder, end_ms FROM leases WHERE namespace = ?1 AND owner = ?2 AND name = ?3";
     let found =
@@ -225,7 +225,7 @@ pub(super) fn renew(
     holder: &[u8],
     end_ms: u64,
     now_ms: u64,
-) -> Result<bool, VerbError> {
+) -> Result<bool, OperationError> {
     let is_held = is_held(db, key, holder, now_ms)?;
     if is_held {
         set_lease_end(db, key, end_ms)?;
@@ -238,7 +238,7 @@ pub(super) fn release(
     key: &OwnedKey,
     holder: &[u8],
     now_ms: u64,
-) -> Result<bool, VerbError> {
+) -> Result<bool, OperationError> {
     let is_held = is_held(db, key, holder, now_ms)?;
     if is_held {
         execute(db, "DELETE FROM leases WHERE namespace = ?1 AND owner = ?2 AND name = ?3", key.params())?;
@@ -247,7 +247,7 @@ pub(super) fn release(
 }
 
 /// Removes up to `records_max` records that have ended.
-pub(super) fn sweep(db: &Connection, records_max: usize, now_ms: u64) -> Result<usize, VerbError> {
+pub(super) fn sweep(db: &Connection, records_max: usize, now_ms: u64) -> Result<usize, OperationError> {
     let mut removed = 0;
     for table in ["entries", "streams", "leases"] {
         let left = i64::try_from(records_max - removed).unwrap_or(i64::MAX);
@@ -266,7 +266,7 @@ fn evict(
     owner: &[u8],
     added: Usage,
     now_ms: u64,
-) -> Result<(), VerbError> {
+) -> Result<(), OperationError> {
     let to_usage = |row: &Row<'_>| Ok(Usage { records: row.get(0)?, bytes: row.get(1)? });
     loop {
         let used =
@@ -275,7 +275,7 @@ fn evict(
         let exceeded = limits.exceeded(used.unwrap_or_default(), total.unwrap_or_default(), added);
         let Some(limit) = exceeded else { return Ok(()) };
         if sweep(db, SWEEP_RECORDS, now_ms)? == 0 {
-            return Err(VerbError::Refused(StoreError::Full { limit }));
+            return Err(OperationError::Refused(StoreError::Full { limit }));
         }
     }
 }
