@@ -26,8 +26,8 @@ cargo xtask <command>
                             doctests, docs, conformance, a sample of sqlmap
   setup                     make the development cache (Node, the official clients and suites, the
                             MCP schemas) in $SPILE_DEV_CACHE, default ~/.cache/spile-dev
-  conformance [--url URL]   the official conformance suites against the fixture server, or against
-                            a server that already runs
+  conformance [--url URL]   the official conformance suites against examples/everything and
+                            the fixture server, or against a server that already runs
   tidy                      rules that no compiler checks: the dependency table, protocol dates,
                             file sizes, words
   docs [--check]            write docs/protocol-matrix.md and docs/error-codes.md from the code, or

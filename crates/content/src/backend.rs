@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use spile_core::{CallContext, CallError};
+use json::Json;
+use spile_core::{CallContext, CallError, InputRequests};
 
 use crate::uri_template::Variables;
 
@@ -52,7 +53,15 @@ pub trait ContentBackend: Send + Sync {
         uri: &str,
         variables: &Variables,
         cx: &CallContext<'_>,
-    ) -> BackendRun<ResourceBody>;
+    ) -> BackendRun<BackendRead>;
+}
+
+/// What reading a resource ended with.
+#[derive(Debug)]
+pub enum BackendRead {
+    Body(ResourceBody),
+    /// A script needs input from the caller.
+    Asks(InputRequests),
 }
 
 /// The result of a backend: at once, or later. Dropping the future stops the work.
@@ -69,12 +78,13 @@ pub struct ResourceBody {
     /// `None` means the type that the template declares.
     pub mime_type: Option<String>,
     pub data: ResourceData,
+    pub meta: Option<Json>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceData {
     Text(String),
-    Bytes(Vec<u8>),
+    Base64(String),
 }
 
 /// For folders without templates and without completion from collections.
@@ -101,7 +111,7 @@ impl ContentBackend for NoBackend {
         _: &str,
         _: &Variables,
         _: &CallContext<'_>,
-    ) -> BackendRun<ResourceBody> {
+    ) -> BackendRun<BackendRead> {
         BackendRun::Now(Err(CallError::Internal { detail: format!("no backend for {source:?}") }))
     }
 }

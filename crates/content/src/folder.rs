@@ -53,6 +53,8 @@ pub struct Folder {
     pub watching: Watching,
     pub resources: Vec<ResourceSettings>,
     pub templates: Vec<TemplateSettings>,
+    /// Files of `resources/` that are code and not served: paths inside it.
+    pub code_files: Vec<String>,
 }
 
 /// Everything that is served of a folder. Immutable: a change makes a new one.
@@ -82,6 +84,7 @@ impl Folder {
             watching,
             resources: Vec::new(),
             templates: Vec::new(),
+            code_files: Vec::new(),
         }
     }
 
@@ -101,6 +104,7 @@ impl Folder {
         let limits = &self.limits;
         let mut files =
             load_resources(&trees[RESOURCES], RESOURCES, &self.resources, limits, &mut diagnostics);
+        files.retain(|file| !self.code_files.contains(&file.path));
         let skills = skill::load_skills(&trees[SKILLS], SKILLS, limits, &mut diagnostics);
         files.extend(skills.files);
         files.extend(app::load_apps(&trees[APPS], APPS, limits, &mut diagnostics));
@@ -118,19 +122,17 @@ impl Folder {
         loaded.prompts = load_prompts(&loaded.trees[PROMPTS], limits, &loaded, &mut diagnostics);
         let is_watched = self.watching == Watching::Files;
         let has_files = loaded.trees[1..].iter().any(FileTree::exists);
+        let files = loaded.files.iter().filter(|file| file.is_listed).map(|file| file.resource.clone());
+        let listed = || loaded.templates.iter().filter(|template| template.settings.listed);
+        let (templates, fixed): (Vec<_>, Vec<_>) = listed().partition(|template| template.has_variables());
         loaded.catalog = Arc::new(Catalog {
-            resources: loaded
-                .files
-                .iter()
-                .filter(|file| file.is_listed)
-                .map(|file| file.resource.clone())
-                .collect(),
-            resource_templates: loaded.templates.iter().map(LoadedTemplate::to_catalog).collect(),
+            resources: files.chain(fixed.into_iter().map(LoadedTemplate::to_resource)).collect(),
+            resource_templates: templates.into_iter().map(LoadedTemplate::to_catalog).collect(),
             prompts: loaded.prompts.iter().map(|prompt| prompt.prompt.clone()).collect(),
             skills: skills.skills,
             directories: skills.directories,
             completions: loaded.has_completions(),
-            resource_subscriptions: is_watched && has_files,
+            resource_subscriptions: is_watched && (has_files || !loaded.templates.is_empty()),
             list_changed: is_watched,
             ..Catalog::default()
         });
@@ -175,6 +177,11 @@ impl Loaded {
     /// Whether there is nothing to serve.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.templates.is_empty() && self.prompts.is_empty()
+    }
+
+    /// Where the resources that are not files come from.
+    pub fn template_sources(&self) -> impl Iterator<Item = &crate::TemplateSource> {
+        self.templates.iter().map(|template| &template.settings.source)
     }
 
     /// The collections and fields that completions use, and the sources of templates: the integrator can check that they

@@ -27,8 +27,8 @@ mod yaml;
 
 pub use app::APP_MIME_TYPE;
 pub use backend::{
-    BackendFuture, BackendRun, CompletionSource, ContentBackend, NoBackend, ResourceBody, ResourceData,
-    TemplateSource,
+    BackendFuture, BackendRead, BackendRun, CompletionSource, ContentBackend, NoBackend, ResourceBody,
+    ResourceData, TemplateSource,
 };
 pub use folder::{ContentPaths, Folder, Loaded, Watching};
 pub use front_matter::{Annotations, LastModified};

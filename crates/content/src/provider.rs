@@ -8,16 +8,16 @@ use base64::prelude::BASE64_STANDARD;
 use json::Node;
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, Catalog, CatalogChange, ChangeListener,
-    CompletionRef, CompletionResult, ContentBlock, ItemKind, Outcome, Principal, PromptMessage, PromptResult,
-    Provider, ResourceContents, ResourceResult, Run,
+    CompletionRef, CompletionResult, ContentBlock, InputRequests, ItemKind, Outcome, Principal,
+    PromptMessage, PromptResult, Provider, ResourceContents, ResourceResult, Run,
 };
 
 use crate::backend::{
-    BackendFuture, BackendRun, CompletionSource, ContentBackend, ResourceBody, ResourceData,
+    BackendFuture, BackendRead, BackendRun, CompletionSource, ContentBackend, ResourceBody, ResourceData,
 };
 use crate::folder::{Loaded, RESOURCES};
 use crate::prompt::{LoadedPrompt, invalid_argument};
-use crate::served::{contents, read_error};
+use crate::served::read_error;
 use crate::template::{MediaFile, Piece, PieceContent, TooLarge};
 
 /// A file up to this size is read where the call runs: a thread hop would take longer.
@@ -88,13 +88,14 @@ impl ContentProvider {
 
     fn read_resource(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         let public = matches!(cx.caller.principal, Principal::Anonymous);
-        let finish = move |contents: Result<ResourceContents, CallError>| match contents {
-            Ok(contents) => Outcome::Done(CallResult::Resource(ResourceResult {
+        let finish = move |read: Result<Read, CallError>| match read {
+            Ok(Read::Contents(contents)) => Outcome::Done(CallResult::Resource(ResourceResult {
                 contents: vec![contents],
                 // A file may change at any time; who wants to know subscribes.
                 ttl_ms: 0,
                 public,
             })),
+            Ok(Read::Asks(requests)) => Outcome::InputRequired(requests),
             Err(error) => Outcome::Failed(error),
         };
         match self.read(&self.loaded(), &call.name(), cx) {
@@ -104,12 +105,7 @@ impl ContentProvider {
     }
 
     /// The contents of whatever `reference` names: a URI, or a path inside a folder.
-    fn read(
-        &self,
-        loaded: &Arc<Loaded>,
-        reference: &str,
-        cx: &CallContext<'_>,
-    ) -> BackendRun<ResourceContents> {
+    fn read(&self, loaded: &Arc<Loaded>, reference: &str, cx: &CallContext<'_>) -> BackendRun<Read> {
         if let Some(index) = loaded.by_reference.get(reference).copied() {
             return read_file(loaded, index);
         }
@@ -119,16 +115,16 @@ impl ContentProvider {
         let settings = &template.settings;
         let declared = settings.mime_type.clone();
         let uri = reference.to_owned();
-        let finish = move |body: Result<ResourceBody, CallError>| {
-            let ResourceBody { mime_type, data } = body?;
+        let finish = move |read: Result<BackendRead, CallError>| {
+            let ResourceBody { mime_type, data, meta } = match read? {
+                BackendRead::Body(body) => body,
+                BackendRead::Asks(requests) => return Ok(Read::Asks(requests)),
+            };
             let mime_type = mime_type.or(declared);
-            Ok(match data {
-                ResourceData::Text(text) => ResourceContents::Text { uri, mime_type, text, meta: None },
-                ResourceData::Bytes(bytes) => {
-                    let mime_type = mime_type.unwrap_or_else(|| "application/octet-stream".into());
-                    contents(&uri, &mime_type, bytes, None)
-                }
-            })
+            Ok(Read::Contents(match data {
+                ResourceData::Text(text) => ResourceContents::Text { uri, mime_type, text, meta },
+                ResourceData::Base64(base64) => ResourceContents::Blob { uri, mime_type, base64, meta },
+            }))
         };
         match self.backend.read(&settings.source, reference, &variables, cx) {
             BackendRun::Now(body) => BackendRun::Now(finish(body)),
@@ -202,8 +198,14 @@ impl ContentProvider {
         };
         let argument =
             argument.and_then(|index| prompt.arguments.get(index)).map(|argument| argument.name.clone());
-        let finish = move |contents: Result<ResourceContents, CallError>| match (contents, argument) {
-            (Ok(contents), _) => Ok(ContentBlock::EmbeddedResource(contents)),
+        let finish = move |read: Result<Read, CallError>| match (read, argument) {
+            (Ok(Read::Contents(contents)), _) => Ok(ContentBlock::EmbeddedResource(contents)),
+            // Its journal would be that of the prompt, which may embed several.
+            (Ok(Read::Asks(_)), _) => Err(CallError::Internal {
+                detail:
+                    "an embedded resource asks for input, which only a resource that is read by itself can"
+                        .into(),
+            }),
             // The caller named it: the error says where.
             (Err(CallError::UnknownItem { name, .. }), Some(argument)) => {
                 Err(invalid_argument(&argument, &format!("unknown resource `{name}`")))
@@ -250,12 +252,7 @@ impl ContentProvider {
                     cx,
                 );
                 let finish = |values: Result<Vec<String>, CallError>| match values {
-                    Ok(mut values) => {
-                        let has_more = values.len() > CompletionResult::VALUES_MAX;
-                        values.truncate(CompletionResult::VALUES_MAX);
-                        let total = (!has_more).then_some(values.len() as u64);
-                        CallResult::Completion(CompletionResult { values, total, has_more }).into()
-                    }
+                    Ok(values) => CallResult::Completion(CompletionResult::from_page(values)).into(),
                     Err(error) => Outcome::Failed(error),
                 };
                 match run {
@@ -301,6 +298,12 @@ impl Provider for ContentProvider {
     fn unwatch(&self, uri: &str) {
         lock(&self.watched).remove(uri);
     }
+}
+
+/// What reading a resource ended with.
+enum Read {
+    Contents(ResourceContents),
+    Asks(InputRequests),
 }
 
 struct Completion<'a> {
@@ -367,18 +370,18 @@ fn unknown_resource(reference: &str) -> CallError {
     CallError::UnknownItem { kind: ItemKind::Resource, name: reference.to_owned() }
 }
 
-fn read_file(loaded: &Arc<Loaded>, index: usize) -> BackendRun<ResourceContents> {
+fn read_file(loaded: &Arc<Loaded>, index: usize) -> BackendRun<Read> {
     let file = &loaded.files[index];
     let tree = &loaded.trees[file.folder];
     let bytes_max = loaded.limits.resource_bytes_max;
     if tree.files.get(&file.path).is_some_and(|entry| entry.bytes() <= INLINE_READ_BYTES_MAX) {
-        return BackendRun::Now(file.read(tree, &file.resource.uri, bytes_max));
+        return BackendRun::Now(file.read(tree, &file.resource.uri, bytes_max).map(Read::Contents));
     }
     let loaded = loaded.clone();
-    let read: BackendFuture<ResourceContents> = Box::pin(async move {
+    let read: BackendFuture<Read> = Box::pin(async move {
         let work = tokio::task::spawn_blocking(move || {
             let file = &loaded.files[index];
-            file.read(&loaded.trees[file.folder], &file.resource.uri, bytes_max)
+            file.read(&loaded.trees[file.folder], &file.resource.uri, bytes_max).map(Read::Contents)
         });
         work.await.unwrap_or_else(|error| Err(CallError::Internal { detail: error.to_string() }))
     });

@@ -33,7 +33,7 @@ pub struct ResourceSettings {
     pub listed: Option<bool>,
 }
 
-/// A resource template of the manifest.
+/// A resource of the manifest that is not a file. Its URI may have variables: then it is a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TemplateSettings {
     pub uri_template: String,
@@ -44,6 +44,7 @@ pub struct TemplateSettings {
     pub annotations: Annotations,
     pub icons: Option<Json>,
     pub source: TemplateSource,
+    pub listed: bool,
     /// By variable.
     pub completions: Vec<(String, CompletionSource)>,
 }
@@ -56,6 +57,26 @@ pub(crate) struct LoadedTemplate {
 }
 
 impl LoadedTemplate {
+    pub(crate) fn has_variables(&self) -> bool {
+        self.template.variables().next().is_some()
+    }
+
+    /// For a URI without variables.
+    pub(crate) fn to_resource(&self) -> Resource {
+        let settings = &self.settings;
+        Resource {
+            uri: settings.uri_template.clone(),
+            name: settings.name.clone(),
+            title: settings.title.clone(),
+            description: settings.description.clone(),
+            mime_type: settings.mime_type.clone(),
+            size: None,
+            annotations: settings.annotations.to_json(None),
+            icons: settings.icons.clone(),
+            meta: None,
+        }
+    }
+
     pub(crate) fn to_catalog(&self) -> ResourceTemplate {
         let settings = &self.settings;
         ResourceTemplate {

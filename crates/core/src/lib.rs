@@ -31,13 +31,14 @@ pub use header_params::{HeaderParam, HeaderParamError};
 pub use input::{CallId, ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
 pub use limits::Limits;
 pub use outcome::{
-    CallResult, CompletionResult, ContentBlock, Outcome, PromptMessage, PromptResult, ResourceContents,
-    ResourceResult, Role, ToolContent, ToolResult,
+    CallResult, CompletionResult, ContentBlock, DetachedWork, Outcome, PromptMessage, PromptResult,
+    ResourceContents, ResourceResult, Role, ToolContent, ToolResult,
 };
 pub use policy::{
     CatalogView, Decision, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Visibility,
 };
 pub use principal::{Identity, IdentityError, Principal};
 pub use provider::{
-    CallContext, CallFuture, CatalogChange, ChangeListener, NoTools, Platform, Provider, Run, ToolCaller,
+    CallContext, CallFuture, CatalogChange, ChangeListener, CheckpointSink, Checkpoints, NoTools, Platform,
+    Provider, Run, ToolCaller,
 };

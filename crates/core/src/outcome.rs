@@ -4,7 +4,7 @@ use json::{Json, write};
 
 use crate::error::{CallError, ToolError};
 use crate::input::InputRequests;
-use crate::provider::CallFuture;
+use crate::provider::{CallFuture, Checkpoints};
 
 /// How one round of a call ended.
 pub enum Outcome {
@@ -13,9 +13,27 @@ pub enum Outcome {
     ToolFailed(Box<ToolError>),
     /// The call needs input from the user or their model. It runs again with the answers.
     InputRequired(InputRequests),
-    /// The work continues in this future. The caller gets a task if it supports tasks, and waits otherwise.
-    Detach(CallFuture),
+    /// The work goes on. The caller gets a task if it supports tasks, and waits otherwise.
+    Detach(DetachedWork),
     Failed(CallError),
+}
+
+/// Work that continues after its request was answered. The host starts it and says where its checkpoints go.
+pub struct DetachedWork(Box<dyn FnOnce(Checkpoints) -> CallFuture + Send>);
+
+impl DetachedWork {
+    pub fn new(start: impl FnOnce(Checkpoints) -> CallFuture + Send + 'static) -> Self {
+        Self(Box::new(start))
+    }
+
+    /// Work without checkpoints: after a restart of the process it runs again from its start.
+    pub fn from_future(work: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::new(|_| Box::pin(work))
+    }
+
+    pub fn start(self, checkpoints: Checkpoints) -> CallFuture {
+        self.0(checkpoints)
+    }
 }
 
 impl From<CallResult> for Outcome {
@@ -233,6 +251,13 @@ impl CompletionResult {
         let total = values.len();
         values.truncate(Self::VALUES_MAX);
         Self { has_more: values.len() < total, total: Some(total as u64), values }
+    }
+
+    /// From up to one value more than fits, which says that there are more.
+    pub fn from_page(mut values: Vec<String>) -> Self {
+        let has_more = values.len() > Self::VALUES_MAX;
+        values.truncate(Self::VALUES_MAX);
+        Self { has_more, total: (!has_more).then_some(values.len() as u64), values }
     }
 }
 

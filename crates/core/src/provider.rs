@@ -100,6 +100,37 @@ impl Run {
     }
 }
 
+/// Where detached work saves how far it came, so that it can go on after a restart of the process.
+#[derive(Clone, Default)]
+pub struct Checkpoints(Option<Arc<dyn CheckpointSink>>);
+
+/// Keeps the last checkpoint of one task. The host implements it.
+pub trait CheckpointSink: Send + Sync {
+    fn save(&self, memo: Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl Checkpoints {
+    pub fn new(sink: Arc<dyn CheckpointSink>) -> Self {
+        Self(Some(sink))
+    }
+
+    /// For work whose caller waits: nothing outlives the process.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    pub fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Saves a memo in place of the last one. If the process ends, the work runs again with it as [`Journal::memo`].
+    pub async fn save(&self, memo: Vec<u8>) {
+        if let Some(sink) = &self.0 {
+            sink.save(memo).await;
+        }
+    }
+}
+
 /// What changed in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogChange {

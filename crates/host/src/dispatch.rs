@@ -11,7 +11,7 @@ use spile_core::{
     Call, CallError, CallResult, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink,
     ItemKind, Journal, Principal, Resource,
 };
-use wire::encode::{self, ReplyTo, TaskSnapshot, TaskStatus};
+use wire::encode::{self, ReplyTo, TaskAnswer, TaskStatus};
 use wire::error::{ErrorCode, RpcError};
 use wire::method::Method;
 use wire::{
@@ -26,7 +26,7 @@ use crate::observer::CallObservation;
 use crate::pipeline::{self, CallJob, CallResponse, CallStage};
 use crate::registry::Registry;
 use crate::server::{CallerIdentity, RegistrySnapshot, Server};
-use crate::tasks::{Task, TaskOwner};
+use crate::tasks::{FoundTask, Task, TaskOwner};
 
 /// What dispatching a request produced.
 pub enum Dispatched {
@@ -514,97 +514,166 @@ impl Server {
                 &to,
             );
         }
-        let now_ms = self.platform.now_ms();
+        let owner = TaskOwner::new(&identity.principal, &reply_channel);
         let id = match &request {
             TaskRequest::Get(id)
             | TaskRequest::Update(id, _)
             | TaskRequest::Cancel(id)
             | TaskRequest::Result(id) => id,
             TaskRequest::List(cursor) => {
-                return self.list_tasks(&registry, cursor.as_deref(), &to, identity, &reply_channel);
+                // 2025-11-25, Task Isolation: requestors that cannot be identified MUST NOT get a list.
+                if let (TaskOwner::AnyAnonymous, ReplyChannel::NoSession) = (&owner, &reply_channel) {
+                    let error = RpcError::method_not_found(Method::TaskList.as_str(), to.version);
+                    return error_response(&error, &to);
+                }
+                let listed = list_tasks(self.clone(), owner, cursor.clone());
+                return self.dispatch_task_future(registry, to, EventSink::disabled(), listed);
             }
         };
-        let task = match self.tasks.find(id, &TaskOwner::new(&identity.principal, &reply_channel), now_ms) {
-            Ok(task) => task,
-            Err(error) => return error_response(&RpcError::from_call_error(&error, to.version), &to),
-        };
-        match request {
-            // The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
-            TaskRequest::Get(_) if uses_task_extension => {
-                task_response(&registry, &task.snapshot_for_delivery(), &to)
+        let known = self.tasks.find(id, &owner, self.platform.now_ms());
+        if let (TaskRequest::Result(id), true) = (&request, known.is_ok() || !uses_task_extension) {
+            let events = EventSink::new(EventFilter::default());
+            let connection = match &reply_channel {
+                ReplyChannel::NoSession => None,
+                ReplyChannel::Pipe(connection) => Some(connection.clone()),
+                ReplyChannel::Session(ticket) => self.ensure_session_state(ticket, identity).ok(),
+            };
+            if let Some(response) =
+                connection.as_ref().and_then(|connection| self.check_admission(connection, &to))
+            {
+                return response;
             }
-            TaskRequest::Get(_) => task_response(&registry, &task.snapshot(), &to),
-            TaskRequest::Update(_, answers) => {
-                task.provide_input(self, answers);
-                empty_response(&registry, &to)
-            }
-            TaskRequest::Cancel(_) if uses_task_extension => {
-                task.cancel(self);
-                empty_response(&registry, &to)
-            }
-            // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
-            TaskRequest::Cancel(_) => match task.snapshot().status {
-                TaskStatus::Working | TaskStatus::InputRequired(_) => {
-                    task.cancel(self);
-                    task_response(&registry, &task.snapshot(), &to)
-                }
-                TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
-                    error_response(&RpcError::invalid_params("the task has already finished"), &to)
-                }
-            },
-            TaskRequest::Result(_) => {
-                let events = EventSink::new(EventFilter::default());
-                let connection = match &reply_channel {
-                    ReplyChannel::NoSession => None,
-                    ReplyChannel::Pipe(connection) => Some(connection.clone()),
-                    ReplyChannel::Session(ticket) => self.ensure_session_state(ticket, identity).ok(),
+            let (server, id, own_events) = (self.clone(), id.clone(), events.clone());
+            let result = async move {
+                let task = match known {
+                    Ok(task) => task,
+                    Err(_) => match server.tasks.find_stored(&server, &id, &owner).await? {
+                        FoundTask::Here(task) => task,
+                        FoundTask::Elsewhere(_) => return Err(task_elsewhere()),
+                    },
                 };
-                if let Some(response) =
-                    connection.as_ref().and_then(|connection| self.check_admission(connection, &to))
-                {
-                    return response;
-                }
-                let future = await_task_result(self.clone(), task, connection, events.clone());
-                Dispatched::Call(InFlight::new(self.clone(), registry, to, events, Box::pin(future), None))
+                await_task_result(server, task, connection, own_events).await
+            };
+            return self.dispatch_task_future(registry, to, events, result);
+        }
+        match known {
+            Ok(task) => match answer_task(self, &task, request, uses_task_extension) {
+                Ok(answer) => task_response(&registry, &answer, &to),
+                Err(error) => error_response(&error, &to),
+            },
+            Err(_) => {
+                let answered = answer_stored_task(self.clone(), request, owner, uses_task_extension);
+                self.dispatch_task_future(registry, to, EventSink::disabled(), answered)
             }
-            TaskRequest::List(_) => empty_response(&registry, &to),
         }
     }
 
-    fn list_tasks(
-        &self,
-        registry: &Registry,
-        cursor: Option<&str>,
-        to: &ReplyTo,
-        identity: &CallerIdentity,
-        reply_channel: &ReplyChannel,
+    fn dispatch_task_future(
+        self: &Arc<Self>,
+        registry: Arc<Registry>,
+        to: ReplyTo,
+        events: EventSink,
+        future: impl Future<Output = Result<CallResponse, CallError>> + Send + 'static,
     ) -> Dispatched {
-        let owner = TaskOwner::new(&identity.principal, reply_channel);
-        // 2025-11-25, Task Isolation: requestors that cannot be identified MUST NOT get a list.
-        if let (TaskOwner::AnyAnonymous, ReplyChannel::NoSession) = (&owner, reply_channel) {
-            return error_response(&RpcError::method_not_found(Method::TaskList.as_str(), to.version), to);
-        }
-        let tasks = self.tasks.list_for(&owner, self.platform.now_ms());
-        let from = match cursor {
-            None | Some("") => 0,
-            Some(last) => match tasks.iter().position(|task| task.id == last) {
-                Some(at) => at + 1,
-                None => {
-                    return error_response(&RpcError::invalid_params("`params.cursor`: unknown cursor"), to);
-                }
-            },
-        };
-        let until = (from + self.limits.page_items_max).min(tasks.len());
-        let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
-        let mut body = Vec::with_capacity(256);
-        encode::task_list(&mut body, to, &registry.server_info, &tasks[from..until], next.as_deref());
-        ok_response(body)
+        Dispatched::Call(InFlight::new(self.clone(), registry, to, events, Box::pin(future), None))
     }
 }
 
-fn task_response(registry: &Registry, task: &TaskSnapshot, to: &ReplyTo) -> Dispatched {
+/// Answers a request about a task that this process knows.
+fn answer_task(
+    server: &Arc<Server>,
+    task: &Arc<Task>,
+    request: TaskRequest,
+    uses_task_extension: bool,
+) -> Result<TaskAnswer, RpcError> {
+    Ok(match request {
+        // The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
+        TaskRequest::Get(_) if uses_task_extension => TaskAnswer::State(task.snapshot_for_delivery()),
+        TaskRequest::Get(_) => TaskAnswer::State(task.snapshot()),
+        TaskRequest::Update(_, answers) => {
+            task.provide_input(server, answers);
+            TaskAnswer::Acknowledged
+        }
+        TaskRequest::Cancel(_) if uses_task_extension => {
+            task.cancel(server);
+            TaskAnswer::Acknowledged
+        }
+        // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
+        TaskRequest::Cancel(_) => match task.snapshot().status {
+            TaskStatus::Working | TaskStatus::InputRequired(_) => {
+                task.cancel(server);
+                TaskAnswer::State(task.snapshot())
+            }
+            TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
+                return Err(RpcError::invalid_params("the task has already finished"));
+            }
+        },
+        TaskRequest::Result(_) | TaskRequest::List(_) => TaskAnswer::Acknowledged,
+    })
+}
+
+/// The same for a task that only the store knows: an earlier process left it, or another replica runs it.
+async fn answer_stored_task(
+    server: Arc<Server>,
+    request: TaskRequest,
+    owner: TaskOwner,
+    uses_task_extension: bool,
+) -> Result<CallResponse, CallError> {
+    let id = match &request {
+        TaskRequest::Get(id)
+        | TaskRequest::Update(id, _)
+        | TaskRequest::Cancel(id)
+        | TaskRequest::Result(id) => id.clone(),
+        TaskRequest::List(_) => String::new(),
+    };
+    let answer = match server.tasks.find_stored(&server, &id, &owner).await? {
+        FoundTask::Here(task) => {
+            answer_task(&server, &task, request, uses_task_extension).map_err(|error| {
+                CallError::Provider { code: error.code, message: error.message, data: error.data }
+            })?
+        }
+        FoundTask::Elsewhere(snapshot) => match request {
+            TaskRequest::Get(_) => TaskAnswer::State(snapshot),
+            TaskRequest::Update(..)
+            | TaskRequest::Cancel(_)
+            | TaskRequest::Result(_)
+            | TaskRequest::List(_) => return Err(task_elsewhere()),
+        },
+    };
+    Ok(CallResponse::TaskAnswer(answer))
+}
+
+/// Another replica runs the task. Its lease ends soon if that replica has ended.
+fn task_elsewhere() -> CallError {
+    CallError::Busy { retry_after_ms: BUSY_RETRY_MS }
+}
+
+async fn list_tasks(
+    server: Arc<Server>,
+    owner: TaskOwner,
+    cursor: Option<String>,
+) -> Result<CallResponse, CallError> {
+    let tasks = server.tasks.list_for(&server, &owner).await?;
+    let from = match cursor.as_deref() {
+        None | Some("") => 0,
+        Some(last) => match tasks.iter().position(|task| task.id == last) {
+            Some(at) => at + 1,
+            None => {
+                let reason = "unknown cursor".to_owned();
+                return Err(CallError::InvalidParams { path: "params.cursor".into(), reason });
+            }
+        },
+    };
+    let until = (from + server.limits.page_items_max).min(tasks.len());
+    let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
+    let tasks = tasks[from..until].to_vec();
+    Ok(CallResponse::TaskAnswer(TaskAnswer::List { tasks, next }))
+}
+
+fn task_response(registry: &Registry, answer: &TaskAnswer, to: &ReplyTo) -> Dispatched {
     let mut body = Vec::with_capacity(512);
-    task.write_response(&mut body, to, &registry.server_info);
+    let response = encode::CallResponseRef::TaskAnswer(answer);
+    encode::call_response(&mut body, to, &registry.server_info, &response);
     ok_response(body)
 }
 
@@ -636,24 +705,31 @@ async fn await_task_result(
     };
     task.mark_delivered();
     match view.status {
-        TaskStatus::Completed(CallResult::Tool(mut result)) => {
-            let own_meta = result.meta.take();
-            result.meta = Some(Json::object(|meta| {
-                for (key, value) in
-                    own_meta.as_ref().map(Json::to_doc).iter().flat_map(|doc| doc.root().members())
-                {
-                    meta.raw(&key.str().unwrap_or_default(), value.raw());
-                }
-                encode::write_related_task(meta, &view.id);
-            }));
-            Ok(CallResponse::Result(CallResult::Tool(result)))
+        TaskStatus::Completed(result) => {
+            Ok(CallResponse::Result(CallResult::Relayed(with_related_task(&result, &view.id))))
         }
-        TaskStatus::Completed(result) => Ok(CallResponse::Result(result)),
         TaskStatus::Failed(error) => Err(error),
         TaskStatus::Working | TaskStatus::InputRequired(_) | TaskStatus::Cancelled => {
             Err(CallError::Cancelled)
         }
     }
+}
+
+/// 2025-11-25: the result of a task names the task in its `_meta`.
+fn with_related_task(result: &CallResult, id: &str) -> Json {
+    let doc = encode::stored_result(result).to_doc();
+    let root = doc.root();
+    Json::object(|object| {
+        for (key, value) in root.members().filter(|(key, _)| !key.eq_str("_meta")) {
+            object.raw(&key.str().unwrap_or_default(), value.raw());
+        }
+        object.object("_meta", |meta| {
+            for (key, value) in root.get("_meta").iter().flat_map(|meta| meta.members()) {
+                meta.raw(&key.str().unwrap_or_default(), value.raw());
+            }
+            encode::write_related_task(meta, id);
+        });
+    })
 }
 
 fn id_in_use_error() -> RpcError {

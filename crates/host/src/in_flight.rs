@@ -113,6 +113,7 @@ impl InFlight {
                 encode::CallResponseRef::InputRequired { requests, request_state: state }
             }
             CallResponse::Task(task) => encode::CallResponseRef::TaskCreated(task),
+            CallResponse::TaskAnswer(answer) => encode::CallResponseRef::TaskAnswer(answer),
             CallResponse::Error(error) => encode::CallResponseRef::Error(error),
         };
         let mut body = Vec::with_capacity(768);

@@ -8,12 +8,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use json::Json;
 use spile_core::{Call, CallError, CallId, CallTarget, InputRequests, Journal, Principal, ToolError};
 use state::keyring::{OpenError, Purpose, digest_parts};
 use state::store::{Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
 use wire::{Feature, Resume};
 
+use crate::byte_fields::{FieldReader, FieldWriter};
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, RequestStateId, ResponseChecks, ResumedState};
 use crate::pipeline::{CONTRACT_CHANGED, CallJob, CallStage, input_refused_error, invalid_response_error};
@@ -73,11 +73,9 @@ pub(crate) async fn request_input(
         None => requests,
     };
     if let CallStage::Task(task) = &job.stage {
-        return match task.request_input(server, &requests).await {
-            Ok(responses) => {
-                for (key, response) in responses {
-                    job.journal.record(&key, response);
-                }
+        return match task.request_input(server, &job.journal, &requests).await {
+            Ok(journal) => {
+                job.journal = journal;
                 Ok(InputOutcome::Answered)
             }
             Err(error) => Ok(InputOutcome::Refused(error)),
@@ -176,15 +174,14 @@ async fn seal_journal(
     let now_ms = server.platform.now_ms();
     let expires_ms = now_ms.saturating_add(server.limits.input_timeout_ms);
     let call_id = job.journal.call_id(&*server.platform);
-    let mut body = Vec::with_capacity(128);
-    body.push(u8::from(job.journal.memo().is_some()));
-    seal_bytes(&mut body, job.journal.memo().unwrap_or_default());
-    let entries = job.journal.entries().map(|(key, response)| (key, response.as_str()));
-    seal_pairs(&mut body, entries);
+    let mut fields = FieldWriter::default();
+    fields.option(job.journal.memo(), FieldWriter::bytes);
+    write_pairs(&mut fields, job.journal.entries().map(|(key, response)| (key, response.as_str())));
     let expected: Vec<_> =
         requests.iter().map(|(key, request)| (key, ExpectedResponse::new(request))).collect();
     let expected = expected.iter().filter_map(|(key, expected)| Some((*key, expected.as_sealed()?)));
-    seal_pairs(&mut body, expected);
+    write_pairs(&mut fields, expected);
+    let body = fields.into_bytes();
 
     let is_stored = body.len() > CARRIED_JOURNAL_BYTES_MAX;
     let mut plain = Vec::with_capacity(HEADER_BYTES + if is_stored { 0 } else { body.len() });
@@ -283,8 +280,8 @@ fn responses_digest(journal: &Journal) -> [u8; 32] {
 }
 
 /// The store's own messages say what happened without naming its engine.
-fn store_failure(server: &Server, error: StoreError) -> CallError {
-    tracing::warn!(%error, "cannot use the store for a call that waits for input");
+pub(crate) fn store_failure(server: &Server, error: StoreError) -> CallError {
+    tracing::warn!(%error, "cannot use the store");
     match error {
         StoreError::Unavailable | StoreError::Full { .. } => {
             CallError::Busy { retry_after_ms: server.limits.task_poll_interval_ms }
@@ -303,23 +300,12 @@ fn state_id(call_id: &CallId, round: u32) -> RequestStateId {
     id
 }
 
-fn seal_bytes(plain: &mut Vec<u8>, bytes: &[u8]) {
-    plain.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-    plain.extend_from_slice(bytes);
-}
-
-/// Writes the number of pairs, then each text with its length.
-fn seal_pairs<'a>(plain: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
-    let at = plain.len();
-    plain.extend_from_slice(&[0; 4]);
-    let mut count: u32 = 0;
-    for (key, text) in pairs {
-        count += 1;
-        for part in [key, text] {
-            seal_bytes(plain, part.as_bytes());
-        }
-    }
-    plain[at..at + 4].copy_from_slice(&count.to_be_bytes());
+fn write_pairs<'a>(fields: &mut FieldWriter, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+    let pairs: Vec<_> = pairs.collect();
+    fields.list(pairs.into_iter(), |fields, (key, text)| {
+        fields.text(key);
+        fields.text(text);
+    });
 }
 
 /// The journal that a client sends back, with its new responses. A bad seal is an error. A response that does not match
@@ -411,35 +397,16 @@ type ExpectedResponses = Vec<(String, ExpectedResponse)>;
 
 /// Adds memo and responses to the journal of a header.
 fn decode_body(mut journal: Journal, body: &[u8]) -> Result<(Journal, ExpectedResponses), CallError> {
-    let (has_memo, mut rest) = body.split_first().ok_or_else(corrupt)?;
-    let memo = take_bytes(&mut rest).ok_or_else(corrupt)?;
-    journal.set_memo((*has_memo == 1).then(|| memo.into()));
-    for (key, response) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
-        journal.record(key, Json::parse(response).map_err(|_| corrupt())?);
+    let mut fields = FieldReader(body);
+    let memo = fields.option(FieldReader::bytes).ok_or_else(corrupt)?;
+    journal.set_memo(memo.map(Into::into));
+    let pair = |fields: &mut FieldReader<'_>| Some((fields.text()?.to_owned(), fields.json()?));
+    for (key, response) in fields.list(pair).ok_or_else(corrupt)? {
+        journal.record(&key, response);
     }
-    let mut expected = Vec::new();
-    for (key, text) in decode_pairs(&mut rest).ok_or_else(corrupt)? {
-        expected.push((key.to_owned(), ExpectedResponse::from_sealed(text).ok_or_else(corrupt)?));
-    }
+    let pair = |fields: &mut FieldReader<'_>| {
+        Some((fields.text()?.to_owned(), ExpectedResponse::from_sealed(fields.text()?)?))
+    };
+    let expected = fields.list(pair).ok_or_else(corrupt)?;
     Ok((journal, expected))
-}
-
-fn decode_pairs<'a>(rest: &mut &'a [u8]) -> Option<Vec<(&'a str, &'a str)>> {
-    fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-        std::str::from_utf8(take_bytes(rest)?).ok()
-    }
-    (0..take_u32(rest)?).map(|_| Some((take_text(rest)?, take_text(rest)?))).collect()
-}
-
-fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = take_u32(rest)? as usize;
-    let (bytes, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some(bytes)
-}
-
-fn take_u32(rest: &mut &[u8]) -> Option<u32> {
-    let (bytes, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(u32::from_be_bytes(*bytes))
 }

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: sockets, HTTP syntax, framing, and any knowledge of what a provider does.
 
+mod byte_fields;
 mod caller_key;
 mod connection_state;
 mod contract_provider;

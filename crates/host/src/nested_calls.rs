@@ -99,7 +99,7 @@ impl ToolCaller for SharedNestedCalls {
                 CallResponse::Result(result) => Outcome::Done(result),
                 CallResponse::InputRequired { requests, .. } => Outcome::InputRequired(requests),
                 CallResponse::Error(error) => Outcome::Failed(error),
-                CallResponse::Task(_) => {
+                CallResponse::Task(_) | CallResponse::TaskAnswer(_) => {
                     Outcome::Failed(CallError::Internal { detail: "a nested call became a task".into() })
                 }
             }

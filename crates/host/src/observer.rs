@@ -126,7 +126,7 @@ impl CallObservation {
         let status = match response {
             Some(CallResponse::Result(result)) => CallStatus::Result(result),
             Some(CallResponse::InputRequired { .. }) => CallStatus::InputRequired,
-            Some(CallResponse::Task(_)) => CallStatus::Task,
+            Some(CallResponse::Task(_) | CallResponse::TaskAnswer(_)) => CallStatus::Task,
             Some(CallResponse::Error(error)) => CallStatus::Error(error),
             None => CallStatus::Cancelled,
         };

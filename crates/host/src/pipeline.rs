@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use json::Json;
 use spile_core::{
-    Call, CallContext, CallError, CallFuture, CallResult, Caller, EventSink, InputRequests, ItemKind,
-    Journal, Outcome, Platform, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
+    Call, CallContext, CallError, CallFuture, CallResult, Caller, Checkpoints, EventSink, InputRequests,
+    ItemKind, Journal, Outcome, Platform, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
     ToolResult,
 };
 use tokio::time::timeout;
-use wire::encode::TaskSnapshot;
+use wire::encode::{TaskAnswer, TaskSnapshot};
 use wire::{Peer, TaskMetadata};
 
 use crate::connection_state::ReplyChannel;
@@ -57,8 +57,14 @@ pub(crate) enum CallStage {
 /// How a request for a call is answered.
 pub(crate) enum CallResponse {
     Result(CallResult),
-    InputRequired { requests: InputRequests, state: String },
+    InputRequired {
+        requests: InputRequests,
+        state: String,
+    },
+    /// The call continues as a task.
     Task(TaskSnapshot),
+    /// The answer to a request about tasks.
+    TaskAnswer(TaskAnswer),
     Error(CallError),
 }
 
@@ -96,14 +102,17 @@ pub(crate) fn execute_call(
                     return Box::pin(finish_with_error(&server, &route, &job, error)).await;
                 }
                 Outcome::Failed(error) => return error_response(&server, &route, error),
-                Outcome::Detach(future) => match &job.stage {
+                Outcome::Detach(detached) => match &job.stage {
                     CallStage::Request if continues_as_task(&route, &job) => {
-                        let started = server.tasks.start(&server, &registry, job, future);
+                        let started = Box::pin(server.tasks.start(&server, &registry, job, detached)).await;
                         return started
                             .map(CallResponse::Task)
                             .or_else(|error| error_response(&server, &route, error));
                     }
-                    CallStage::Request | CallStage::Task(_) | CallStage::Nested { .. } => work = Some(future),
+                    CallStage::Task(task) => work = Some(detached.start(task.checkpoints(&server))),
+                    CallStage::Request | CallStage::Nested { .. } => {
+                        work = Some(detached.start(Checkpoints::none()));
+                    }
                 },
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
                 Outcome::InputRequired(requests) => {

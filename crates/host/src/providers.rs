@@ -55,7 +55,8 @@ impl Server {
     }
 
     pub(crate) fn install(self: &Arc<Self>, provider_set: ProviderSet) -> (Arc<Registry>, Arc<Registry>) {
-        let ProviderSet { version, providers, call_timeout_ms } = provider_set;
+        let ProviderSet { version, providers, call_timeout_ms, tool_order } = provider_set;
+        let tool_order: Arc<[String]> = tool_order.into();
         let current = self.registry();
         let base = |registry: &Registry, index: usize| {
             registry.slots.iter().filter(|slot| slot.is_base).nth(index).map(|slot| slot.compiled.clone())
@@ -72,8 +73,12 @@ impl Server {
         let replaced = self.replace_registry(|current| {
             let others = current.slots.iter().filter(|slot| !slot.is_base).cloned();
             let slots = slots.iter().cloned().chain(others).collect();
-            let config =
-                RegistryConfig { version: version.clone(), call_timeout_ms, ..current.config.clone() };
+            let config = RegistryConfig {
+                version: version.clone(),
+                call_timeout_ms,
+                tool_order: tool_order.clone(),
+                ..current.config.clone()
+            };
             Some((slots, config))
         });
         replaced.unwrap_or_else(|| (current.clone(), current))

@@ -33,6 +33,8 @@ pub struct Config {
     pub keyring: Arc<Keyring>,
     /// What must outlive a request. Servers with the same store share it.
     pub store: Arc<dyn Store>,
+    /// Names this server among those that share its store: what it left there is continued under the same name.
+    pub store_scope: String,
 }
 
 impl Config {
@@ -40,7 +42,8 @@ impl Config {
     pub fn new(name: &str, version: &str, limits: Limits, platform: Arc<dyn Platform>) -> Self {
         let keyring = Arc::new(Keyring::for_this_run(&*platform));
         let store = Arc::new(MemoryStore::new(StoreLimits::default()));
-        Self { name: name.into(), version: version.into(), limits, platform, keyring, store }
+        let store_scope = name.to_owned();
+        Self { name: name.into(), version: version.into(), limits, platform, keyring, store, store_scope }
     }
 }
 
@@ -51,6 +54,8 @@ pub struct ProviderSet {
     pub providers: Vec<Arc<dyn Provider>>,
     /// Time limit of a call; `None` uses [`Limits::call_timeout_ms`].
     pub call_timeout_ms: Option<u64>,
+    /// Tools that are listed first, of any provider. The others follow in the order of their catalogs.
+    pub tool_order: Vec<String>,
 }
 
 /// One state of a server's registry. A message is decoded, checked and dispatched with the same one.
@@ -64,6 +69,7 @@ pub struct Server {
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) store: EncryptedStore,
+    pub(crate) store_scope: String,
     pub(crate) subscriptions: SubscriptionHub,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Counters,
@@ -174,23 +180,28 @@ pub struct Status {
 impl Server {
     pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Arc<Self> {
         let version = config.version.clone();
-        Self::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms: None })
+        Self::with_provider_set(
+            config,
+            ProviderSet { version, providers, call_timeout_ms: None, tool_order: Vec::new() },
+        )
     }
 
     /// Like [`Server::new`], with the version and the time limit of `provider_set`.
     pub fn with_provider_set(config: Config, provider_set: ProviderSet) -> Arc<Self> {
-        let Config { name, version: _, limits, platform, keyring, store } = config;
+        let Config { name, version: _, limits, platform, keyring, store, store_scope } = config;
         let store = EncryptedStore::new(store, keyring.clone(), platform.clone());
         let registry_config = registry::RegistryConfig {
             name: name.clone(),
             version: String::new(),
             call_timeout_ms: limits.call_timeout_ms,
             page_items_max: limits.page_items_max,
+            tool_order: Arc::default(),
         };
         let server = Arc::new(Self {
             scan_limits: ParseLimits { depth_max: limits.json_depth_max, values_max: limits.json_values_max },
             keyring,
             store,
+            store_scope,
             subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
             counters: Counters::default(),

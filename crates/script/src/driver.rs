@@ -16,13 +16,13 @@ use json::Json;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use spile_core::{
-    CallError, CallFuture, CallId, Caller, CatalogChange, EventSink, InputRequest, InputRequests, Journal,
-    LogLevel, Outcome, Platform, ToolCaller, ToolError, ToolErrorCode,
+    CallError, CallFuture, CallId, Caller, CatalogChange, Checkpoints, DetachedWork, EventSink, InputRequest,
+    InputRequests, Journal, LogLevel, Outcome, Platform, TaskSupport, ToolCaller, ToolError, ToolErrorCode,
 };
 
-use crate::bundle::BundledTool;
 use crate::effects::{EffectFailure, EffectServices, Work, plan};
 use crate::engine::{End, Engine, IssuedEffect, Limit, Session, Signal, Start, StateOwner, Step, Values};
+use crate::handler::Handler;
 use crate::journal::{AskingTool, Completion, EffectJournal, JournalError};
 use crate::provider::Reporter;
 use crate::results;
@@ -30,7 +30,7 @@ use crate::results;
 /// Everything that one round of a call needs.
 pub(crate) struct Round {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) tool: Arc<BundledTool>,
+    pub(crate) handler: Arc<Handler>,
     pub(crate) services: EffectServices,
     pub(crate) values: Arc<Values>,
     pub(crate) reporter: Arc<Reporter>,
@@ -52,8 +52,8 @@ const RESTARTS_MAX: u32 = 3;
 const BUSY_RETRY_MS: u64 = 1000;
 
 /// Runs the round to its end.
-pub(crate) async fn drive(round: Round) -> Outcome {
-    let code = &round.tool.program.hash;
+pub(crate) async fn drive(round: Round, checkpoints: Checkpoints) -> Outcome {
+    let code = &round.handler.program.hash;
     let journal = match round.answers.memo() {
         Some(memo) => EffectJournal::from_memo(memo, code),
         None => {
@@ -63,7 +63,7 @@ pub(crate) async fn drive(round: Round) -> Outcome {
         }
     };
     match journal {
-        Ok(journal) => Driver::new(round, journal).run().await,
+        Ok(journal) => Driver::new(round, journal, checkpoints).run().await,
         Err(JournalError::CodeChanged) => Outcome::Failed(CallError::InvalidRequestState(
             "the tool changed while it waited for input; repeat the call",
         )),
@@ -81,6 +81,9 @@ struct Driver {
     questions: BTreeMap<u32, Vec<(String, InputRequest)>>,
     /// Results that are known already and wait to be delivered.
     ready: Vec<Completion>,
+    checkpoints: Checkpoints,
+    /// The handler called `ctx.detach`.
+    wants_to_detach: bool,
 }
 
 struct InFlight {
@@ -99,7 +102,7 @@ enum Done {
 }
 
 impl Driver {
-    fn new(round: Round, journal: EffectJournal) -> Self {
+    fn new(round: Round, journal: EffectJournal, checkpoints: Checkpoints) -> Self {
         Self {
             round,
             journal,
@@ -107,13 +110,20 @@ impl Driver {
             in_flight: HashMap::new(),
             questions: BTreeMap::new(),
             ready: Vec::new(),
+            checkpoints,
+            wants_to_detach: false,
         }
     }
 
-    async fn run(mut self) -> Outcome {
-        let Some(mut session) = self.start() else { return busy() };
-        // Steps that the engine owes: one for each message to it.
-        let mut owed_steps = 1_u32;
+    async fn run(self) -> Outcome {
+        match self.start() {
+            Some(session) => self.proceed(session, 1).await,
+            None => busy(),
+        }
+    }
+
+    /// `owed_steps` are the steps that the engine owes: one for each message to it.
+    async fn proceed(mut self, mut session: Session, mut owed_steps: u32) -> Outcome {
         let mut restarts = 0;
         loop {
             if owed_steps == 0 && !self.in_flight.values().any(|effect| !effect.is_timer) {
@@ -146,9 +156,17 @@ impl Driver {
                     std::mem::take(&mut self.ready)
                 }
                 Some((number, done)) = self.performing.next(), if !self.performing.is_empty() => {
-                    self.in_flight.remove(&number);
+                    let effect = self.in_flight.remove(&number);
                     match done {
-                        Some(Done::Result(result)) => vec![self.complete(number, result)],
+                        Some(Done::Result(result)) => {
+                            let is_timer = effect.is_some_and(|effect| effect.is_timer);
+                            let completion = self.complete(number, result);
+                            // A timer needs no checkpoint: it is measured from the time that the journal has.
+                            if !is_timer && self.checkpoints.are_kept() {
+                                self.checkpoints.save(self.journal.to_memo()).await;
+                            }
+                            vec![completion]
+                        }
                         Some(Done::Asks(requests)) => {
                             self.tool_asks(number, requests);
                             continue;
@@ -161,18 +179,32 @@ impl Driver {
                 session.deliver(completed);
                 owed_steps += 1;
             }
+            if std::mem::take(&mut self.wants_to_detach) {
+                return Outcome::Detach(DetachedWork::new(move |checkpoints| {
+                    Driver { checkpoints, ..self }.proceed_detached(session, owed_steps)
+                }));
+            }
         }
+    }
+
+    fn proceed_detached(self, session: Session, owed_steps: u32) -> CallFuture {
+        Box::pin(async move {
+            // What happened before is part of the task.
+            self.checkpoints.save(self.journal.to_memo()).await;
+            self.proceed(session, owed_steps).await
+        })
     }
 
     fn start(&self) -> Option<Session> {
         let round = &self.round;
-        let owner = match round.tool.shares_state {
+        let owner = match round.handler.shares_state {
             true => StateOwner::Everyone,
             false => StateOwner::Principal(round.caller.principal.id().into()),
         };
         let start = Start {
-            program: round.tool.program.clone(),
+            program: round.handler.program.clone(),
             owner,
+            is_replayable: round.handler.is_replayable(),
             arguments: round.arguments.clone(),
             request: round.request.clone(),
             journal: Arc::new(self.journal.clone()),
@@ -216,6 +248,10 @@ impl Driver {
                     }
                 },
                 Ok(Work::Tool { name, arguments }) => self.call_tool(&effect, &name, arguments),
+                Ok(Work::Detach) => {
+                    self.wants_to_detach |= self.round.handler.task_support != TaskSupport::Forbidden;
+                    known.push((effect.number, Ok("null".to_owned())));
+                }
                 Ok(Work::Future(future)) => self.perform(effect.number, false, async move {
                     Done::Result(future.await.map(|json| json.to_string()))
                 }),
@@ -309,13 +345,12 @@ impl Driver {
         let memo = self.journal.to_memo();
         if memo.len() > MEMO_BYTES_MAX {
             let message = format!(
-                "the tool asks a question after effects with large results; together they may have {MEMO_BYTES_MAX} bytes"
+                "a question follows effects with large results; together they may have {MEMO_BYTES_MAX} bytes"
             );
-            let diagnostic = self.round.tool.program.locate(message.clone(), "");
-            self.round.reporter.report(
-                &self.round.tool.definition.name,
-                &diagnostic.with_help("ask first, or keep less of what was read"),
-            );
+            let handler = &self.round.handler;
+            let diagnostic = handler.program.locate(message.clone(), "");
+            let help = "ask first, or keep less of what was read";
+            self.round.reporter.report(&handler.name, &diagnostic.with_help(help));
             return ToolError::new(ToolErrorCode::TooLarge, message).into();
         }
         let requests = self.questions.into_values().flatten();
@@ -325,7 +360,7 @@ impl Driver {
 
     fn finish(self, end: End) -> Outcome {
         let round = &self.round;
-        results::outcome(&round.tool, round.engine.limits(), &round.reporter, end)
+        results::outcome(&round.handler, round.engine.limits(), &round.reporter, end)
     }
 
     fn take_signals(&mut self, signals: Vec<Signal>) {
@@ -340,7 +375,7 @@ impl Driver {
 fn send_signal(round: &Round, signal: &Signal) {
     // The text is from `JSON.stringify` in the prelude.
     let value: Value = serde_json::from_str(&signal.arguments).unwrap_or_default();
-    let tool = &round.tool.definition.name;
+    let tool = &round.handler.name;
     match signal.kind.as_str() {
         "progress" => {
             let progress = value["progress"].as_f64().unwrap_or_default();
@@ -373,7 +408,7 @@ async fn called_tool(mut called: CallFuture) -> Done {
     loop {
         match called.await {
             // A handler waits for the result; it does not become a task of its own.
-            Outcome::Detach(work) => called = work,
+            Outcome::Detach(work) => called = work.start(Checkpoints::none()),
             Outcome::InputRequired(requests) => return Done::Asks(requests),
             Outcome::Done(result) => return Done::Result(Ok(results::render_call_result(&result))),
             Outcome::ToolFailed(error) => return Done::Result(Ok(results::render_tool_error(&error))),

@@ -1,8 +1,9 @@
 //! Author TypeScript and JavaScript as a provider.
 //!
 //! ```text
-//! folder     bundle/       tools/*.ts → a closed map of modules, one program per tool; reads all files
-//!  → schema  schema/       what a tool takes and returns: declared, from zod, or from its types
+//! folder     bundle/       tools/*.ts, prompts/*.ts, code of resources → a closed map of modules, one program for
+//!                          each; reads all files
+//!  → schema  schema/       what it takes and returns: declared, from zod, or from its types
 //!  → serve   provider.rs   a catalog, and a future per call
 //!  → drive   driver.rs     one round of a call: performs the handler's effects and records them
 //!     run    engine/       QuickJS on a few threads: bounded memory, stack and CPU; no I/O
@@ -18,12 +19,13 @@ mod diagnostic;
 mod driver;
 mod effects;
 mod engine;
+mod handler;
 mod journal;
 mod provider;
 mod results;
 mod schema;
 
-pub use bundle::{Bundle, BundleLimits, BundleOptions, BundledTool};
+pub use bundle::{Bundle, BundleLimits, BundleOptions, BundledPrompt, BundledResource, BundledTool};
 pub use diagnostic::{Diagnostic, DiagnosticSink, Severity};
 pub use effects::{
     Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,

@@ -4,15 +4,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use json::Json;
 use spile_core::{
-    Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, ItemKind, Outcome,
-    Principal, Provider, Run,
+    Call, CallContext, CallError, CallResult, CallTarget, Catalog, CatalogChange, ChangeListener,
+    Checkpoints, CompletionRef, CompletionResult, DetachedWork, ItemKind, Outcome, Principal, Provider, Run,
 };
 
-use crate::bundle::{Bundle, BundledTool};
+use crate::bundle::{Bundle, BundledPrompt, BundledResource, BundledTool};
 use crate::diagnostic::{Diagnostic, DiagnosticSink};
 use crate::driver::{Round, drive};
 use crate::effects::{Collections, EffectServices, Network, Permissions};
 use crate::engine::{Engine, Values};
+use crate::handler::{Handler, HandlerKind};
+use crate::schema::CompletionValues;
 
 /// What scripts reach beyond themselves. By default nothing.
 #[derive(Clone, Default)]
@@ -24,7 +26,7 @@ pub struct ScriptServices {
     pub diagnostics: Option<Arc<dyn DiagnosticSink>>,
 }
 
-/// Serves the tools of a folder.
+/// Serves the tools and prompts of a folder that are code, and answers resources for whoever lists them.
 pub struct ScriptProvider {
     engine: Arc<Engine>,
     services: EffectServices,
@@ -37,10 +39,12 @@ pub struct ScriptProvider {
 struct Served {
     catalog: Arc<Catalog>,
     /// In the order of the catalog: sorted by name.
-    tools: Vec<Arc<BundledTool>>,
+    tools: Vec<BundledTool>,
+    prompts: Vec<BundledPrompt>,
+    resources: Vec<BundledResource>,
 }
 
-/// What a reload changed, by tool name.
+/// What a reload changed, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadReport {
     pub added: Vec<String>,
@@ -49,6 +53,10 @@ pub struct ReloadReport {
     pub changed_code: Vec<String>,
     /// What clients see of the tool changed.
     pub changed_definition: Vec<String>,
+    /// Prompts that came, went or changed.
+    pub prompts: Vec<String>,
+    /// Files of resources whose code came, went or changed.
+    pub resources: Vec<String>,
 }
 
 impl ReloadReport {
@@ -107,62 +115,60 @@ impl ScriptProvider {
             match previous.tool(&name) {
                 None => report.added.push(name),
                 Some(old) if old.definition != tool.definition => report.changed_definition.push(name),
-                Some(old) if old.program.hash != tool.program.hash => report.changed_code.push(name),
+                Some(old) if old.handler.program.hash != tool.handler.program.hash => {
+                    report.changed_code.push(name);
+                }
                 Some(_) => {}
             }
         }
         let removed = previous.tools.iter().filter(|old| next.tool(&old.definition.name).is_none());
         report.removed = removed.map(|old| old.definition.name.clone()).collect();
+        report.prompts = changed_names(
+            previous.prompts.iter().map(|prompt| &*prompt.handler),
+            next.prompts.iter().map(|prompt| &*prompt.handler),
+        );
+        report.resources = changed_names(
+            previous.resources.iter().map(|resource| &*resource.handler),
+            next.resources.iter().map(|resource| &*resource.handler),
+        );
         if report.changes_catalog() {
             self.reporter.catalog_changed(CatalogChange::Tools);
+        }
+        if previous.catalog.prompts != next.catalog.prompts {
+            self.reporter.catalog_changed(CatalogChange::Prompts);
         }
         report
     }
 
-    fn served(&self) -> Arc<Served> {
-        self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Served {
-    fn new(bundle: &Bundle) -> Self {
-        let mut tools: Vec<_> = bundle.served().cloned().map(Arc::new).collect();
-        tools.sort_by(|a, b| a.definition.name.cmp(&b.definition.name));
-        let catalog = Catalog {
-            tools: tools.iter().map(|tool| tool.definition.clone()).collect(),
-            logging: true,
-            list_changed: true,
-            ..Catalog::default()
+    /// Runs the code of a resource: a file of [`crate::BundleOptions::resource_files`], and the variables of its URI. The
+    /// contents have no URI.
+    pub fn read_resource(
+        &self,
+        file: &str,
+        uri: &str,
+        variables: &[(String, String)],
+        cx: &CallContext<'_>,
+    ) -> Run {
+        let served = self.served();
+        let resource = served.resources.iter().find(|resource| resource.handler.file == file);
+        let Some(resource) = resource else {
+            let detail = format!("the code of the resource, `{file}`, cannot be run");
+            return Run::Now(Outcome::Failed(CallError::Internal { detail }));
         };
-        Self { catalog: Arc::new(catalog), tools }
+        let arguments = Json::object(|object| {
+            for (name, value) in variables {
+                object.str(name, value);
+            }
+        });
+        self.start(&resource.handler, uri, arguments.to_string(), cx)
     }
 
-    fn tool(&self, name: &str) -> Option<&Arc<BundledTool>> {
-        let at = self.tools.binary_search_by(|tool| tool.definition.name.as_str().cmp(name)).ok()?;
-        self.tools.get(at)
-    }
-}
-
-impl Provider for ScriptProvider {
-    fn catalog(&self) -> Arc<Catalog> {
-        self.served().catalog.clone()
-    }
-
-    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
-        let name = call.name();
-        let tool = match call.target {
-            CallTarget::Tool => self.served().tool(&name).cloned(),
-            CallTarget::Prompt | CallTarget::Resource | CallTarget::Completion { .. } => None,
-        };
-        let Some(tool) = tool else {
-            let error = CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() };
-            return Run::Now(Outcome::Failed(error));
-        };
-        let arguments = call.arguments().map_or_else(|| "{}".to_owned(), |node| node.raw().to_owned());
-        Run::later(drive(Round {
+    /// One round of a call of a handler.
+    fn start(&self, handler: &Arc<Handler>, name: &str, arguments: String, cx: &CallContext<'_>) -> Run {
+        let round = Round {
             engine: self.engine.clone(),
-            request: describe_request(&name, &cx.caller.principal).to_string(),
-            tool,
+            request: describe_request(handler, name, &cx.caller.principal).to_string(),
+            handler: handler.clone(),
             services: self.services.clone(),
             values: self.values.clone(),
             reporter: self.reporter.clone(),
@@ -172,7 +178,158 @@ impl Provider for ScriptProvider {
             answers: cx.journal.clone(),
             tools: cx.tools.shared(),
             arguments,
-        }))
+        };
+        if handler.detaches_at_once() {
+            return Run::Now(Outcome::Detach(DetachedWork::new(|checkpoints| {
+                Box::pin(drive(round, checkpoints))
+            })));
+        }
+        Run::later(drive(round, Checkpoints::none()))
+    }
+
+    fn run_tool(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        let name = call.name();
+        match self.served().tool(&name) {
+            Some(tool) => self.start(&tool.handler, &name, arguments_of(call), cx),
+            None => unknown(ItemKind::Tool, &name),
+        }
+    }
+
+    fn run_prompt(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        let name = call.name();
+        let served = self.served();
+        let Some(prompt) = served.prompt(&name) else { return unknown(ItemKind::Prompt, &name) };
+        let empty = Json::object(|_| ()).to_doc();
+        if let Err(error) = prompt.input.validate(Some(call.arguments().unwrap_or(empty.root()))) {
+            let path = match &error.field {
+                Some(field) => format!("params.arguments.{field}"),
+                None => "params.arguments".to_owned(),
+            };
+            return Run::now(CallError::InvalidParams { path, reason: error.message });
+        }
+        self.start(&prompt.handler, &name, arguments_of(call), cx)
+    }
+
+    fn complete(&self, call: &Call, argument: &str, prefix: &str, cx: &CallContext<'_>) -> Run {
+        let name = call.name();
+        let served = self.served();
+        let Some(prompt) = served.prompt(&name) else { return unknown(ItemKind::Prompt, &name) };
+        let Some(completion) = prompt.completions.iter().find(|one| one.argument == argument) else {
+            let reason = format!("unknown argument `{argument}`");
+            return Run::now(CallError::InvalidParams { path: "params.argument.name".into(), reason });
+        };
+        match &completion.values {
+            CompletionValues::None => Run::now(CallResult::Completion(CompletionResult::default())),
+            CompletionValues::Listed(values) => {
+                let prefix = prefix.to_lowercase();
+                let fitting =
+                    values.iter().filter(|value| value.to_lowercase().starts_with(&prefix)).cloned();
+                Run::now(CallResult::Completion(CompletionResult::from_values(fitting)))
+            }
+            CompletionValues::Field { collection, field } => {
+                let Some(collections) = &self.services.collections else {
+                    let detail =
+                        format!("`{name}` completes from `{collection}`, but there are no collections");
+                    return Run::now(CallError::Internal { detail });
+                };
+                // One more than fits says whether there are more.
+                let values_max = CompletionResult::VALUES_MAX + 1;
+                let values = collections.complete(cx.caller, collection, field, prefix, values_max);
+                Run::later(async move {
+                    match values.await {
+                        Ok(values) => {
+                            let doc = values.to_doc();
+                            let texts = doc.root().elements().filter_map(|value| value.str());
+                            CallResult::Completion(CompletionResult::from_page(
+                                texts.map(|text| text.into_owned()).collect(),
+                            ))
+                            .into()
+                        }
+                        Err(failure) => CallError::Internal { detail: failure.message }.into(),
+                    }
+                })
+            }
+        }
+    }
+
+    fn served(&self) -> Arc<Served> {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The names of handlers that are only in one of two states, or whose code differs.
+fn changed_names<'h>(
+    before: impl Iterator<Item = &'h Handler>,
+    after: impl Iterator<Item = &'h Handler>,
+) -> Vec<String> {
+    let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
+    let is_kept =
+        |new: &&&Handler| before.iter().any(|old| old.name == new.name && old.program.is_same(&new.program));
+    let changed = after.iter().filter(|new| !is_kept(new));
+    let removed = before.iter().filter(|old| after.iter().all(|new| new.name != old.name));
+    let mut names: Vec<String> = changed.chain(removed).map(|handler| handler.name.clone()).collect();
+    names.sort();
+    names
+}
+
+impl Served {
+    fn new(bundle: &Bundle) -> Self {
+        let mut tools: Vec<_> = bundle.served().cloned().collect();
+        tools.sort_by(|a, b| a.definition.name.cmp(&b.definition.name));
+        let prompts: Vec<_> = bundle.served_prompts().cloned().collect();
+        let has_completions = |prompt: &BundledPrompt| {
+            prompt.completions.iter().any(|completion| completion.values != CompletionValues::None)
+        };
+        let catalog = Catalog {
+            tools: tools.iter().map(|tool| tool.definition.clone()).collect(),
+            prompts: prompts.iter().map(|prompt| prompt.definition.clone()).collect(),
+            completions: prompts.iter().any(has_completions),
+            logging: true,
+            list_changed: true,
+            ..Catalog::default()
+        };
+        let resources = bundle.served_resources().cloned().collect();
+        Self { catalog: Arc::new(catalog), tools, prompts, resources }
+    }
+
+    fn tool(&self, name: &str) -> Option<&BundledTool> {
+        let at = self.tools.binary_search_by(|tool| tool.definition.name.as_str().cmp(name)).ok()?;
+        self.tools.get(at)
+    }
+
+    fn prompt(&self, name: &str) -> Option<&BundledPrompt> {
+        self.prompts.iter().find(|prompt| prompt.definition.name == name)
+    }
+}
+
+fn unknown(kind: ItemKind, name: &str) -> Run {
+    Run::now(CallError::UnknownItem { kind, name: name.to_owned() })
+}
+
+fn arguments_of(call: &Call) -> String {
+    call.arguments().map_or_else(|| "{}".to_owned(), |node| node.raw().to_owned())
+}
+
+impl Provider for ScriptProvider {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.served().catalog.clone()
+    }
+
+    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        match call.target {
+            CallTarget::Tool => self.run_tool(call, cx),
+            CallTarget::Prompt => self.run_prompt(call, cx),
+            CallTarget::Completion {
+                reference: CompletionRef::Prompt, argument_index, value_index, ..
+            } => {
+                let text = |index| call.doc().node(index).str().unwrap_or_default();
+                self.complete(call, &text(argument_index), &text(value_index), cx)
+            }
+            CallTarget::Resource
+            | CallTarget::Completion { reference: CompletionRef::ResourceTemplate, .. } => {
+                unknown(ItemKind::Resource, &call.name())
+            }
+        }
     }
 
     fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
@@ -186,9 +343,14 @@ impl Provider for ScriptProvider {
 }
 
 /// What the context function receives.
-fn describe_request(tool: &str, principal: &Principal) -> Json {
+fn describe_request(handler: &Handler, name: &str, principal: &Principal) -> Json {
+    let key = match handler.kind {
+        HandlerKind::Tool => "tool",
+        HandlerKind::Prompt => "prompt",
+        HandlerKind::Resource => "uri",
+    };
     Json::object(|object| {
-        object.str("method", "tools/call").str("tool", tool).object("headers", |_| ());
+        object.str("method", handler.kind.method()).str(key, name).object("headers", |_| ());
         if let Principal::Named(identity) = principal {
             object.object("principal", |object| {
                 object.str("issuer", identity.issuer()).str("subject", identity.subject());

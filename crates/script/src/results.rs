@@ -1,5 +1,7 @@
 //! From what a handler returned or threw to what its caller gets, and back for tools that handlers call.
 
+mod documents;
+
 use std::sync::Arc;
 
 use json::{Json, write};
@@ -8,9 +10,9 @@ use spile_core::{
     ToolError, ToolErrorCode, ToolResult,
 };
 
-use crate::bundle::BundledTool;
 use crate::effects::EffectFailure;
 use crate::engine::{End, EngineLimits, Limit, Returned, Thrown};
+use crate::handler::{Handler, HandlerKind};
 use crate::provider::Reporter;
 
 const CAPABILITIES: [(&str, ClientCapabilities); 7] = [
@@ -28,87 +30,109 @@ pub(crate) fn capability_names(capabilities: ClientCapabilities) -> Arc<[&'stati
 }
 
 /// How a call ends for its caller. The author hears of everything that is their fault.
-pub(crate) fn outcome(tool: &BundledTool, limits: &EngineLimits, reporter: &Reporter, end: End) -> Outcome {
+pub(crate) fn outcome(handler: &Handler, limits: &EngineLimits, reporter: &Reporter, end: End) -> Outcome {
+    let noun = handler.kind.noun();
     match end {
-        End::Returned(returned) => match result_of(tool, returned) {
-            Ok(result) => Outcome::Done(result),
-            Err(message) => {
-                let diagnostic = tool.program.locate(message.clone(), "");
-                reporter.report(&tool.definition.name, &tool.at_handler(diagnostic));
-                ToolError::new(ToolErrorCode::Internal, message).into()
+        End::Returned(returned) => match result_of(handler, returned) {
+            Ok(outcome) => outcome,
+            Err(reason) => {
+                let message = format!("the {noun} returned {reason}");
+                let diagnostic = handler.program.locate(message.clone(), "");
+                reporter.report(&handler.name, &handler.at_handler(diagnostic));
+                ended(handler, ToolError::new(ToolErrorCode::Internal, message))
             }
         },
-        End::Threw(thrown) => thrown_outcome(tool, reporter, *thrown),
+        End::Threw(thrown) => thrown_outcome(handler, reporter, *thrown),
         End::LimitExceeded(limit) => {
-            let error = limit_error(limits, limit);
-            let diagnostic = tool.program.locate(error.message.clone(), "");
-            reporter.report(&tool.definition.name, &tool.at_handler(diagnostic));
-            error.into()
+            let error = limit_error(noun, limits, limit);
+            let diagnostic = handler.program.locate(error.message.clone(), "");
+            reporter.report(&handler.name, &handler.at_handler(diagnostic));
+            ended(handler, error)
         }
         End::Diverged(reason) => {
-            let message = format!("the tool did not do the same when it was run again: {reason}");
-            let diagnostic = tool.program.locate(message, "");
-            let help =
-                "what a tool does before it asks may depend only on its arguments and on results of `ctx`";
-            reporter.report(&tool.definition.name, &tool.at_handler(diagnostic).with_help(help));
+            let message = format!("the {noun} did not do the same when it was run again: {reason}");
+            let diagnostic = handler.program.locate(message, "");
+            let help = format!(
+                "what a {noun} does before it asks may depend only on its arguments and on results of `ctx`"
+            );
+            reporter.report(&handler.name, &handler.at_handler(diagnostic).with_help(help));
             Outcome::Failed(CallError::InvalidRequestState(
-                "the tool took another path than before; repeat the call",
+                "the call took another path than before; repeat it",
             ))
         }
         End::Lost => Outcome::Failed(CallError::Busy { retry_after_ms: 1000 }),
     }
 }
 
-fn limit_error(limits: &EngineLimits, limit: Limit) -> ToolError {
+/// The end of a call by an error of the author's code. Only tools have results that are errors.
+fn ended(handler: &Handler, error: ToolError) -> Outcome {
+    match handler.kind {
+        HandlerKind::Tool => error.into(),
+        HandlerKind::Prompt | HandlerKind::Resource => internal_error(error.message),
+    }
+}
+
+fn internal_error(message: String) -> Outcome {
+    /// JSON-RPC 2.0: internal error.
+    const INTERNAL_ERROR: i64 = -32603;
+    Outcome::Failed(CallError::Provider { code: INTERNAL_ERROR, message, data: None })
+}
+
+fn limit_error(noun: &str, limits: &EngineLimits, limit: Limit) -> ToolError {
     match limit {
         Limit::Cpu => {
-            let message =
-                format!("the tool used more than {} ms of processor time and was stopped", limits.cpu_ms_max);
+            let ms = limits.cpu_ms_max;
+            let message = format!("the {noun} used more than {ms} ms of processor time and was stopped");
             ToolError::new(ToolErrorCode::Timeout, message)
         }
         Limit::Memory => {
-            let message = format!(
-                "the tool used more than {} bytes of memory and was stopped",
-                limits.memory_bytes_max
-            );
+            let bytes = limits.memory_bytes_max;
+            let message = format!("the {noun} used more than {bytes} bytes of memory and was stopped");
             ToolError::new(ToolErrorCode::TooLarge, message)
         }
         Limit::Stack => {
-            ToolError::new(ToolErrorCode::Internal, "the tool calls itself without end and was stopped")
+            let message = format!("the {noun} calls itself without end and was stopped");
+            ToolError::new(ToolErrorCode::Internal, message)
         }
         Limit::NeverSettles => {
-            ToolError::new(ToolErrorCode::Internal, "the tool waits for something that never happens")
+            let message = format!("the {noun} waits for something that never happens");
+            ToolError::new(ToolErrorCode::Internal, message)
         }
     }
 }
 
 /// `Err` says what is wrong with the value, for author and caller.
-fn result_of(tool: &BundledTool, returned: Returned) -> Result<CallResult, String> {
+fn result_of(handler: &Handler, returned: Returned) -> Result<Outcome, String> {
+    match handler.kind {
+        HandlerKind::Tool => tool_result(handler, returned).map(Outcome::Done),
+        HandlerKind::Prompt => documents::prompt_result(returned).map(Outcome::Done),
+        HandlerKind::Resource => documents::resource_result(returned),
+    }
+}
+
+fn tool_result(tool: &Handler, returned: Returned) -> Result<CallResult, String> {
     let output = tool.output.as_ref();
     let (text, json) = match returned {
         Returned::Nothing if output.is_some() => {
-            return Err("the tool returned nothing, but has an output schema".into());
+            return Err("nothing, but has an output schema".into());
         }
         Returned::Nothing => return Ok(CallResult::Tool(ToolResult::blocks(Vec::new()))),
+        Returned::Bytes(_) => return Err("bytes; return a content block with base64 data".into()),
         Returned::Text(text) if output.is_none() => return Ok(CallResult::Tool(ToolResult::text(text))),
         Returned::Text(text) => {
             let json = Json::string(&text);
             (Some(text), json)
         }
-        Returned::Json(text) => {
-            let json = Json::parse(&text)
-                .map_err(|error| format!("the tool returned JSON that cannot be sent: {error}"))?;
-            (None, json)
-        }
+        Returned::Json(text) => (None, parse_returned(&text)?),
     };
     if let Some(result) = mcp_result(&json)? {
         return Ok(CallResult::Relayed(result));
     }
     if let Some(schema) = output {
         let doc = json.to_doc();
-        schema.validate(Some(doc.root())).map_err(|error| {
-            format!("the tool returned a value that does not match its output schema: {}", error.message)
-        })?;
+        schema
+            .validate(Some(doc.root()))
+            .map_err(|error| format!("a value that does not match its output schema: {}", error.message))?;
         return Ok(CallResult::Tool(match text {
             Some(text) => ToolResult { structured: Some(json), ..ToolResult::text(text) },
             None => ToolResult::structured(json),
@@ -119,6 +143,10 @@ fn result_of(tool: &BundledTool, returned: Returned) -> Result<CallResult, Strin
     } else {
         ToolResult::text(json.to_string())
     }))
+}
+
+fn parse_returned(text: &str) -> Result<Json, String> {
+    Json::parse(text).map_err(|error| format!("JSON that cannot be sent: {error}"))
 }
 
 /// A value that is a complete tool result already: `{content: [{type: …}, …]}`.
@@ -138,27 +166,32 @@ fn mcp_result(json: &Json) -> Result<Option<Json>, String> {
         return Ok(None);
     }
     for block in content.elements() {
-        let required: &[&str] = match block.get("type").and_then(|kind| kind.str()).as_deref() {
-            Some("text") => &["text"],
-            Some("image" | "audio") => &["data", "mimeType"],
-            Some("resource") => &["resource"],
-            Some("resource_link") => &["uri", "name"],
-            Some(other) => {
-                return Err(format!("the tool returned a content block of the unknown type `{other}`"));
-            }
-            None => return Ok(None),
-        };
-        for member in required {
-            if block.get(member).is_none() {
-                return Err(format!("the tool returned a content block without `{member}`"));
-            }
+        if block.get("type").and_then(|kind| kind.str()).is_none() {
+            return Ok(None);
         }
+        check_block(block)?;
     }
     Ok(Some(json.clone()))
 }
 
-fn thrown_outcome(tool: &BundledTool, reporter: &Reporter, thrown: Thrown) -> Outcome {
-    let name = &tool.definition.name;
+/// Whether a content block has what its type needs.
+fn check_block(block: json::Node<'_>) -> Result<(), String> {
+    let required: &[&str] = match block.get("type").and_then(|kind| kind.str()).as_deref() {
+        Some("text") => &["text"],
+        Some("image" | "audio") => &["data", "mimeType"],
+        Some("resource") => &["resource"],
+        Some("resource_link") => &["uri", "name"],
+        Some(other) => return Err(format!("a content block of the unknown type `{other}`")),
+        None => return Err("a content block without `type`".into()),
+    };
+    match required.iter().find(|member| block.get(member).is_none()) {
+        Some(member) => Err(format!("a content block without `{member}`")),
+        None => Ok(()),
+    }
+}
+
+fn thrown_outcome(handler: &Handler, reporter: &Reporter, thrown: Thrown) -> Outcome {
+    let (name, noun) = (&handler.name, handler.kind.noun());
     if let Some(missing) = &thrown.missing {
         let capability = CAPABILITIES.iter().find(|(name, _)| name == missing);
         return Outcome::Failed(CallError::MissingCapability(
@@ -175,6 +208,7 @@ fn thrown_outcome(tool: &BundledTool, reporter: &Reporter, thrown: Thrown) -> Ou
             Some(field) => format!("`{field}`: {}", issue.message),
             None => issue.message.clone(),
         };
+        // Where there is no tool, the host makes a JSON-RPC error of it.
         return ToolError { field, ..ToolError::new(ToolErrorCode::InvalidArguments, message) }.into();
     }
     let is_bug = thrown.is_unhandled
@@ -192,16 +226,17 @@ fn thrown_outcome(tool: &BundledTool, reporter: &Reporter, thrown: Thrown) -> Ou
         "Error" | "value" | "" => thrown.message.clone(),
         class => format!("{class}: {}", thrown.message),
     };
-    reporter.report(name, &tool.at_handler(tool.program.locate(message, &thrown.stack)));
+    reporter.report(name, &handler.at_handler(handler.program.locate(message, &thrown.stack)));
     if is_bug {
         // The text speaks of the author's code, which is not the caller's concern.
-        return Outcome::ToolFailed(Box::new(ToolError::new(
-            ToolErrorCode::Internal,
-            "the tool failed; the server's log has the details",
-        )));
+        let message = format!("the {noun} failed; the server's log has the details");
+        return ended(handler, ToolError::new(ToolErrorCode::Internal, message));
     }
-    let text = if thrown.message.is_empty() { "the tool failed".to_owned() } else { thrown.message };
-    ToolResult::text(text).into_error().into()
+    let text = if thrown.message.is_empty() { format!("the {noun} failed") } else { thrown.message };
+    match handler.kind {
+        HandlerKind::Tool => ToolResult::text(text).into_error().into(),
+        HandlerKind::Prompt | HandlerKind::Resource => internal_error(text),
+    }
 }
 
 /// The result of a tool for the handler that called it.

@@ -69,6 +69,8 @@ pub(crate) struct Build {
     pub(crate) version: String,
     pub(crate) provider: Arc<ContractProvider>,
     pub(crate) call_timeout_ms: Option<u64>,
+    /// Tools that are listed first.
+    pub(crate) tool_order: Vec<String>,
     contract: Contract,
     sources: Sources,
     /// Seals the cursors that clients hold.
@@ -77,11 +79,11 @@ pub(crate) struct Build {
 
 impl Build {
     pub(crate) fn new(compiled: Compiled, state: &ServerState) -> Self {
-        let Compiled { contract, backends, call_timeout_ms, sources } = compiled;
+        let Compiled { contract, backends, call_timeout_ms, tool_order, sources } = compiled;
         let (name, version) = (contract.name.clone(), contract.version.clone());
         let provider = Arc::new(ContractProvider::new(contract.clone(), backends, state.keyring.clone()));
         let state = state.clone();
-        Self { name, version, provider, call_timeout_ms, contract, sources, state }
+        Self { name, version, provider, call_timeout_ms, tool_order, contract, sources, state }
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -93,6 +95,7 @@ impl Build {
     fn is_same_as(&self, other: &Self) -> bool {
         self.contract == other.contract
             && self.call_timeout_ms == other.call_timeout_ms
+            && self.tool_order == other.tool_order
             && self.sources.is_same_as(&other.sources)
     }
 }
@@ -309,6 +312,7 @@ impl WatchedProject {
             version: build.version.clone(),
             providers: vec![build.provider.clone()],
             call_timeout_ms: build.call_timeout_ms,
+            tool_order: build.tool_order.clone(),
         };
         server.swap(provider_set);
         if let Some(current) = &self.current_contract {

@@ -14,9 +14,9 @@ use crate::sh;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Builds the binary and returns its path.
-pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
+pub fn build(env: &sh::Env, package: &str, name: &str) -> Result<PathBuf> {
     let mut build = sh::cargo();
-    build.args(["build", "--package", "testkit", "--bin", name, "--message-format=json-render-diagnostics"]);
+    build.args(["build", "--package", package, "--bin", name, "--message-format=json-render-diagnostics"]);
     let messages = sh::output(build.envs(env))?;
     let mut binaries = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
@@ -26,16 +26,17 @@ pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
     binaries.next_back().with_context(|| format!("cargo built `{name}` but did not say where"))
 }
 
-/// A running `fixture conformance`; stops when dropped.
+/// A running server; stops when dropped.
 pub struct Fixture {
     child: Child,
     url: String,
 }
 
 impl Fixture {
-    pub fn start(binary: &Path) -> Result<Self> {
+    /// `args` come before `--bind`. What the server keeps, it keeps in `state`.
+    pub fn start(binary: &Path, args: &[&str], state: &Path) -> Result<Self> {
         let mut command = Command::new(binary);
-        command.args(["conformance", "--bind", "127.0.0.1:0"]);
+        command.args(args).args(["--bind", "127.0.0.1:0"]).env("XDG_STATE_HOME", state);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -49,7 +50,9 @@ impl Fixture {
             Err(_) => {
                 child.kill()?;
                 bail!(
-                    "`fixture conformance --bind 127.0.0.1:0` did not print a URL like http://127.0.0.1:PORT/mcp"
+                    "`{} {} --bind 127.0.0.1:0` did not print a URL like http://127.0.0.1:PORT/mcp",
+                    binary.display(),
+                    args.join(" ")
                 )
             }
         }

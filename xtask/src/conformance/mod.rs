@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: runs the official suites against the fixture server and our client.
+//! `cargo xtask conformance`: runs the official suites against `examples/everything`, the fixture server and our client.
 //!
 //! The verdict comes from the result of each scenario, and the number of scenarios is asserted too: a scenario that
 //! disappears from a suite or never runs is a failure.
@@ -29,6 +29,8 @@ struct SuiteRun {
     suite: Suite,
     selection: ScenarioSelection,
     expected: &'static [(Group, usize)],
+    /// Whether the server must have skills, which the fixture has not.
+    needs_skills: bool,
 }
 
 enum ScenarioSelection {
@@ -56,23 +58,38 @@ const RUNS: &[SuiteRun] = &[
         suite: Suite::Alpha,
         selection: ScenarioSelection::Requirements("2025-11-25"),
         expected: &[(Group::Scored, 30), (Group::Unscored, 3)],
+        needs_skills: false,
     },
     SuiteRun {
         suite: Suite::Alpha,
         selection: ScenarioSelection::Requirements("2026-07-28"),
         expected: &[(Group::Scored, 37), (Group::Unscored, 3), (Group::Tasks, 10)],
+        needs_skills: false,
     },
     SuiteRun {
         suite: Suite::Alpha,
         selection: ScenarioSelection::Version("2025-06-18"),
         expected: &[(Group::Any, 27)],
+        needs_skills: false,
     },
     SuiteRun {
         suite: Suite::Alpha,
         selection: ScenarioSelection::Version("2025-03-26"),
         expected: &[(Group::Any, 1)],
+        needs_skills: false,
     },
-    SuiteRun { suite: Suite::Stable, selection: ScenarioSelection::All, expected: &[(Group::Any, 32)] },
+    SuiteRun {
+        suite: Suite::Alpha,
+        selection: ScenarioSelection::All,
+        expected: &[(Group::Any, 65)],
+        needs_skills: true,
+    },
+    SuiteRun {
+        suite: Suite::Stable,
+        selection: ScenarioSelection::All,
+        expected: &[(Group::Any, 32)],
+        needs_skills: false,
+    },
 ];
 
 /// Scenarios in which a suite never checks anything. In all others, a pass without a single successful check counts
@@ -85,7 +102,19 @@ const ALWAYS_VACUOUS: &[(&str, &str)] = &[(
 /// A server with its URL: started for one run, or already running.
 enum ServerUnderTest {
     Fixture(PathBuf),
+    /// `spile serve examples/everything`.
+    Folder(PathBuf),
     External(String),
+}
+
+impl ServerUnderTest {
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Fixture(_) => "the fixture",
+            Self::Folder(_) => "examples/everything",
+            Self::External(_) => "the server",
+        }
+    }
 }
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -97,8 +126,9 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 pub fn against_fixture(env: &sh::Env) -> Result<()> {
-    run_suites(&ServerUnderTest::Fixture(fixture::build(env, "fixture")?))?;
-    client::run_client_suites(&Cache::locate()?, &fixture::build(env, "conformance-client")?)
+    run_suites(&ServerUnderTest::Folder(fixture::build(env, "spile", "spile")?))?;
+    run_suites(&ServerUnderTest::Fixture(fixture::build(env, "testkit", "fixture")?))?;
+    client::run_client_suites(&Cache::locate()?, &fixture::build(env, "testkit", "conformance-client")?)
 }
 
 fn run_suites(server: &ServerUnderTest) -> Result<()> {
@@ -112,6 +142,9 @@ fn run_suites(server: &ServerUnderTest) -> Result<()> {
     let mut problems = Vec::new();
 
     for run in RUNS {
+        if run.needs_skills && matches!(server, ServerUnderTest::Fixture(_)) {
+            continue;
+        }
         let scenarios = run_suite(&cache, run, server)?;
         for (group, expected) in run.expected {
             let members: Vec<&Scenario> = scenarios.iter().filter(|s| s.group == *group).collect();
@@ -126,7 +159,7 @@ fn run_suites(server: &ServerUnderTest) -> Result<()> {
         }
         for scenario in &scenarios {
             let name = format!("{} {} {}", run.suite.version(), run.title(), scenario.name);
-            warnings.extend(scenario.warnings.iter().map(|check| format!("{name}: {check}")));
+            warnings.extend(scenario.warnings.iter().map(|check| format!("{name}: warning: {check}")));
             let unexpected = failed_checks(scenario)
                 .into_iter()
                 .filter(|check| !baseline.expects(&scenario.name, &check.id));
@@ -134,11 +167,10 @@ fn run_suites(server: &ServerUnderTest) -> Result<()> {
         }
     }
     problems.extend(baseline.stale_entries());
+    // No warning either: what the suite only recommends, we do.
+    problems.extend(warnings);
 
-    println!("\n{}", table.join("\n"));
-    for warning in &warnings {
-        println!("warning: {warning}");
-    }
+    println!("\n{}\n{}", server.title(), table.join("\n"));
     for expected in baseline.used_entries() {
         println!("expected failure: {expected}");
     }
@@ -160,11 +192,17 @@ fn run_suite(cache: &Cache, run: &SuiteRun, server: &ServerUnderTest) -> Result<
     if results.exists() {
         fs::remove_dir_all(&results)?;
     }
+    let state = cache.conformance_results().join("state");
     let fixture;
     let url = match server {
         ServerUnderTest::External(url) => url.as_str(),
         ServerUnderTest::Fixture(binary) => {
-            fixture = Fixture::start(binary)?;
+            fixture = Fixture::start(binary, &["conformance"], &state)?;
+            fixture.url()
+        }
+        ServerUnderTest::Folder(binary) => {
+            let folder = sh::repo_root().join("examples/everything");
+            fixture = Fixture::start(binary, &["serve", &folder.to_string_lossy()], &state)?;
             fixture.url()
         }
     };

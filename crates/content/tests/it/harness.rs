@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use content::{
-    BackendRun, ContentBackend, ContentProvider, Folder, Loaded, NoBackend, ResourceBody, ResourceData,
-    TemplateSource, Variables, Watching,
+    BackendRead, BackendRun, ContentBackend, ContentProvider, Folder, Loaded, NoBackend, ResourceBody,
+    ResourceData, TemplateSource, Variables, Watching,
 };
 use contract::diagnostic::{Diagnostic, render_all};
 use host::{
@@ -103,7 +103,7 @@ impl ContentBackend for TestBackend {
         uri: &str,
         variables: &Variables,
         _: &CallContext<'_>,
-    ) -> BackendRun<ResourceBody> {
+    ) -> BackendRun<BackendRead> {
         let known = variables.iter().find(|(name, value)| name == "id" && value != "none").is_some();
         if !known {
             let unknown = CallError::UnknownItem { kind: ItemKind::Resource, name: uri.to_owned() };
@@ -112,7 +112,8 @@ impl ContentBackend for TestBackend {
         let text = format!("{source:?} {variables:?}");
         BackendRun::Later(Box::pin(async move {
             tokio::task::yield_now().await;
-            Ok(ResourceBody { mime_type: None, data: ResourceData::Text(text) })
+            let data = ResourceData::Text(text);
+            Ok(BackendRead::Body(ResourceBody { mime_type: None, data, meta: None }))
         }))
     }
 }

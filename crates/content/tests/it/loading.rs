@@ -197,6 +197,7 @@ fn other_files_are_checked() {
         annotations: Annotations::default(),
         icons: None,
         source: TemplateSource::Collection { collection: "c".into() },
+        listed: true,
         completions: vec![("idd".into(), content::CompletionSource::Values(Vec::new()))],
     };
     settings.templates = vec![template("t://{#id}"), template("t://{id}"), template("t://{id}")];

@@ -274,6 +274,7 @@ fn a_prompt_embeds_a_record() {
         annotations: content::Annotations::default(),
         icons: None,
         source: TemplateSource::Collection { collection: "orders".into() },
+        listed: true,
         completions: Vec::new(),
     }];
     let server = TestServer::new(load_clean(&settings), Arc::new(TestBackend));

@@ -181,6 +181,7 @@ fn template(uri_template: &str, source: TemplateSource) -> TemplateSettings {
         annotations: Annotations::default(),
         icons: None,
         source,
+        listed: true,
         completions: vec![(
             "id".into(),
             CompletionSource::Collection { collection: "orders".into(), field: "id".into() },

@@ -3,6 +3,8 @@
 //! The parser accepts only these keys and takes limits and words from this table. The [JSON Schema](super::schema) for
 //! editors and the [reference](super::reference) are generated from it.
 
+mod resource;
+
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
     HEADER_HEIGHT_LIMIT, HEADER_ROW_LIMIT, LINK_ROWS_MAX_LIMIT, Operation, ROWS_MAX_LIMIT,
@@ -10,6 +12,7 @@ use super::{
 };
 use crate::data_type::DataType;
 use crate::names;
+pub use resource::{COMPLETION, RESOURCE};
 
 /// A TOML table of a manifest.
 #[derive(Debug)]
@@ -179,6 +182,7 @@ const FILES: AppliesTo = AppliesTo::SourceKinds(&[
     SourceKind::JsonLines,
 ]);
 const NULL_ALIASES: &[&str] = &["nulls", "na_values", "null_values", "missing"];
+const PATH: ValueType = ValueType::Text(TextLength::NonBlank(4000));
 const PATTERN: ValueType = ValueType::Text(TextLength::NonBlank(100));
 const NUMBER_FORMAT: Key = Key::new(
     "number_format",
@@ -229,6 +233,12 @@ pub static ROOT: Section = Section {
             "Your own tools: a generated tool under another name, or an SQL statement.",
         )
         .example("{ find = { uses = \"customers.get\" } }"),
+        Key::new(
+            "resources",
+            ValueType::NamedTables(&RESOURCE, NameRule::Tool),
+            "Resources with a URI of their own: files, records of a collection, or what code returns.",
+        )
+        .example("{ handbook = { file = \"handbook.md\", uri = \"docs://handbook\" } }"),
         Key::new("permissions", ValueType::Table(&PERMISSIONS), "What the code in `tools/` may reach.")
             .example("{ network = [\"api.example.com\"] }"),
     ],
@@ -311,6 +321,10 @@ pub static SERVER: Section = Section {
         .default_text("true")
         .example("false")
         .aliases(&["backup", "history", "undo"]),
+        Key::new("tool_order", ValueType::Names, "Tools that clients see first, in this order. The others follow.")
+            .default_text("tools of the data first, then code, by name")
+            .example("[\"find_customer\"]")
+            .aliases(&["order", "tools_order", "first"]),
     ],
 };
 
@@ -754,8 +768,8 @@ pub static ARGUMENT: Section = Section {
 };
 
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 8] =
-    [&SERVER, &SOURCE, &COLLECTION, &FIELD, &RELATED, &TOOL, &ARGUMENT, &PERMISSIONS];
+pub static SECTIONS: [&Section; 10] =
+    [&SERVER, &SOURCE, &COLLECTION, &FIELD, &RELATED, &TOOL, &ARGUMENT, &RESOURCE, &COMPLETION, &PERMISSIONS];
 
 fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()

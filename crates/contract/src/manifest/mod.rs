@@ -9,6 +9,7 @@ mod links;
 mod rate;
 mod reader;
 mod reference;
+mod resources;
 mod schema;
 mod sections;
 mod sources;
@@ -63,6 +64,7 @@ pub struct Manifest {
     pub sources: Vec<Source>,
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
+    pub resources: Vec<Resource>,
     pub permissions: Permissions,
     /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
@@ -89,6 +91,44 @@ pub struct Server {
     pub rate_limit: Option<RateLimit>,
     /// `None`: on.
     pub backups: Option<bool>,
+    /// Tools that are listed first.
+    pub tool_order: Vec<Located<String>>,
+}
+
+/// `[resources.NAME]`
+#[derive(Debug, Clone)]
+pub struct Resource {
+    pub name: Located<String>,
+    pub origin: ResourceOrigin,
+    /// `None` only for a file.
+    pub uri: Option<Located<String>>,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime_type: Option<String>,
+    pub listed: Option<bool>,
+    pub audience: Vec<spile_core::Role>,
+    /// From 0 to 1, as a JSON number.
+    pub priority: Option<String>,
+    /// By variable of the URI.
+    pub completions: Vec<(Located<String>, ResourceCompletion)>,
+}
+
+/// Where the content of a resource comes from.
+#[derive(Debug, Clone)]
+pub enum ResourceOrigin {
+    /// Inside `resources/`.
+    File(Located<String>),
+    Collection(Located<String>),
+    /// Relative to the manifest.
+    Script(Located<String>),
+}
+
+/// Where the suggestions for a variable come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceCompletion {
+    Values(Vec<String>),
+    Collection { collection: String, field: String },
+    Files { folder: String },
 }
 
 /// `[sources.NAME]`

@@ -5,7 +5,7 @@ use toml::de::DeTable;
 
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, quoted, suggest};
 use super::sources::{DeclaredSources, parse_source};
-use super::{Confirm, Manifest, Permissions, Server, collections, tools};
+use super::{Confirm, Manifest, Permissions, Server, collections, resources, tools};
 use crate::diagnostic::Located;
 use crate::names;
 
@@ -27,10 +27,15 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
         .into_iter()
         .filter_map(|(entry, table)| tools::parse_tool(reader, &entry, table, &from))
         .collect();
+    let resources = reader
+        .named_tables(&mut table, "resources")
+        .into_iter()
+        .filter_map(|(entry, table)| resources::parse_resource(reader, &entry, table))
+        .collect();
     let permissions = parse_permissions(reader, &mut table);
     reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
-    Manifest { server, sources, collections, tools, permissions, may_be_empty: false }
+    Manifest { server, sources, collections, tools, resources, permissions, may_be_empty: false }
 }
 
 fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {
@@ -49,16 +54,15 @@ fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) 
 }
 
 /// Sections that are planned for a later version.
-const UNSUPPORTED_SECTIONS: [&str; 8] =
-    ["resources", "resource", "prompts", "prompt", "skills", "context", "gateway", "servers"];
+const UNSUPPORTED_SECTIONS: [&str; 6] = ["prompts", "prompt", "skills", "context", "gateway", "servers"];
 
 /// Reports planned sections as such: they are not misspelled keys.
 fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) {
     for name in UNSUPPORTED_SECTIONS {
         if let Some(entry) = table.take_unknown(name) {
             let message = format!("`[{name}]` is not supported in this version");
-            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and \
-                        `[permissions]`; prompts, resources and skills are files of the folder";
+            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and \
+                        `[permissions]`; prompts and skills are files of the folder";
             reader.error(&entry.key_location, message, help);
         }
     }
@@ -81,6 +85,7 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         call_timeout_ms: reader.integer(t, "call_timeout_ms"),
         rate_limit: reader.rate_limit(t, "rate_limit"),
         backups: reader.boolean(t, "backups"),
+        tool_order: reader.names(t, "tool_order").into_iter().map(located_text).collect(),
     };
     reader.finish(table);
     server

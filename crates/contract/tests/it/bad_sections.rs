@@ -464,21 +464,21 @@ fn warns_about_settings_of_hidden_tools_and_fields() {
 #[test]
 fn rejects_sections_of_a_later_version() {
     assert_snapshot!(
-        render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[resources.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
+        render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[skills.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
         @r"
-    error: `[resources]` is not supported in this version
+    error: `[skills]` is not supported in this version
      --> spile.toml:3:2
       |
-    3 | [resources.handbook]
-      |  ^^^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and `[permissions]`; prompts, resources and skills are files of the folder
+    3 | [skills.handbook]
+      |  ^^^^^^
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
 
     error: `[prompts]` is not supported in this version
      --> spile.toml:5:2
       |
     5 | [prompts.greet]
       |  ^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]` and `[permissions]`; prompts, resources and skills are files of the folder
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
     "
     );
 }
@@ -492,5 +492,84 @@ fn rejects_backups_that_are_neither_on_nor_off() {
     2 | backups = "no"
       |           ^^^^
       = help: write `false`
+    "#);
+}
+
+#[test]
+fn rejects_a_resource_without_exactly_one_origin() {
+    assert_snapshot!(render_diagnostics("[resources.order]\nuri = 'a://b'\n"), @r#"
+    error: `order` has no `file`, `collection` or `script`
+     --> spile.toml:1:12
+      |
+    1 | [resources.order]
+      |            ^^^^^
+      = help: write one of `file = "…"`, `collection = "…"` and `script = "…"`
+    "#);
+    assert_snapshot!(
+        render_diagnostics("[resources.order]\nuri = 'a://b'\nfile = 'a.md'\nscript = 'a.ts'\n"),
+        @r#"
+    error: `order` has `file` and `script`
+     --> spile.toml:4:10
+      |
+    4 | script = 'a.ts'
+      |          ^^^^^^
+      = help: write one of `file = "…"`, `collection = "…"` and `script = "…"`
+    "#
+    );
+}
+
+#[test]
+fn rejects_a_resource_that_leaves_the_folder_or_has_no_uri() {
+    assert_snapshot!(render_diagnostics("[resources.order]\nscript = '../a.ts'\n"), @r#"
+    error: `script` is not a path inside the folder
+     --> spile.toml:2:10
+      |
+    2 | script = '../a.ts'
+      |          ^^^^^^^^^
+      = help: write a path without `..` that does not start with `/` or `./`
+    "#);
+    assert_snapshot!(render_diagnostics("[resources.order]\ncollection = 'orders'\n"), @r#"
+    error: `order` has no `uri`
+     --> spile.toml:1:12
+      |
+    1 | [resources.order]
+      |            ^^^^^
+      = help: add a line such as `uri = "orders://{id}"`
+    "#);
+    assert_snapshot!(render_diagnostics("[resources.order]\nfile = '/etc/passwd'\npriority = 2\n"), @r#"
+    error: `file` is not a path inside the folder
+     --> spile.toml:2:8
+      |
+    2 | file = '/etc/passwd'
+      |        ^^^^^^^^^^^^^
+      = help: write a path without `..` that does not start with `/` or `./`
+
+    error: `priority`: expected a number from 0 to 1
+     --> spile.toml:3:12
+      |
+    3 | priority = 2
+      |            ^
+      = help: write `0.5`
+    "#);
+}
+
+#[test]
+fn rejects_suggestions_with_several_origins() {
+    let start = "[resources.order]\nscript = 'a.ts'\nuri = 'a://{id}'\n[resources.order.complete]\n";
+    assert_snapshot!(render_diagnostics(&format!("{start}id = {{ values = ['1'], files = '.' }}\n")), @r#"
+    error: the suggestions for `id` need one origin
+     --> spile.toml:5:1
+      |
+    5 | id = { values = ['1'], files = '.' }
+      | ^^
+      = help: write `values = […]`, `collection = "…"` with `field = "…"`, or `files = "…"`
+    "#);
+    assert_snapshot!(render_diagnostics(&format!("{start}id = {{ collection = 'orders' }}\n")), @r#"
+    error: the suggestions for `id` need one origin
+     --> spile.toml:5:1
+      |
+    5 | id = { collection = 'orders' }
+      | ^^
+      = help: write `values = […]`, `collection = "…"` with `field = "…"`, or `files = "…"`
     "#);
 }

@@ -1,8 +1,8 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, PERMISSIONS, RELATED, ROOT, SECTIONS, SERVER, SOURCE,
-    Section, TOOL, ValueType,
+    ARGUMENT, AppliesTo, COLLECTION, COMPLETION, FIELD, Key, PERMISSIONS, RELATED, RESOURCE, ROOT, SECTIONS,
+    SERVER, SOURCE, Section, TOOL, ValueType,
 };
 use contract::manifest::{self, EXAMPLE, parse};
 use serde_json::{Map, Value, json};
@@ -25,6 +25,22 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
         format!("[server]\n{line}")
     } else if std::ptr::eq(section, &PERMISSIONS) {
         format!("[permissions]\n{line}")
+    } else if std::ptr::eq(section, &RESOURCE) {
+        let uri = if key.name == "uri" { "" } else { "uri = \"a://{id}\"\n" };
+        let origin = match key.name {
+            "file" | "collection" | "script" => "",
+            _ => "script = \"a.ts\"\n",
+        };
+        format!("[resources.x]\n{uri}{origin}{line}")
+    } else if std::ptr::eq(section, &COMPLETION) {
+        let other = match key.name {
+            "collection" => "field = \"id\"\n",
+            "field" => "collection = \"orders\"\n",
+            _ => "",
+        };
+        format!(
+            "[resources.x]\nuri = \"a://{{id}}\"\nscript = \"a.ts\"\n[resources.x.complete.id]\n{other}{line}"
+        )
     } else if std::ptr::eq(section, &SOURCE) {
         let path = if key.name == "path" { String::new() } else { format!("path = \"{path}\"\n") };
         format!("[sources.crm]\n{path}{line}")
@@ -166,6 +182,10 @@ fn the_parser_rejects_what_the_schema_rejects() {
         "[tools.x]\nuses = 'a.get'\nsql = 'select 1'",
         "[tools.'x y']\nuses = 'a.get'",
         "[sources.a]\npath='a.db'\n[tools.x]\nsql = 'x'\narguments.':a' = {}",
+        "[resources.'a b']\nfile = 'a.md'",
+        "[resources.a]\nfile = 7",
+        "[resources.a]\nfile = 'a.md'\nlisted = 'no'",
+        "[resources.a]\nfile = 'a.md'\naudience = ['robot']",
     ] {
         assert!(!is_valid(text), "the schema lets through: {text}");
         assert!(parse("spile.toml", text, &env).is_err(), "the parser lets through: {text}");

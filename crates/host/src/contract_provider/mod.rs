@@ -4,6 +4,7 @@
 //! long or waiting read and every write run on the blocking thread pool; a read there is cancelled when its caller has
 //! gone away.
 
+mod complete;
 mod confirm;
 mod error;
 mod export;

@@ -77,6 +77,8 @@ pub(crate) struct RegistryConfig {
     pub(crate) version: String,
     pub(crate) call_timeout_ms: u64,
     pub(crate) page_items_max: usize,
+    /// Tools that are listed first.
+    pub(crate) tool_order: Arc<[String]>,
 }
 
 /// The provider that answers a call.
@@ -210,6 +212,13 @@ impl Registry {
     }
 
     fn finish(&mut self) {
+        let order = self.config.tool_order.clone();
+        let rank = |tool: &Arc<ToolEntry>| {
+            order.iter().position(|name| *name == tool.compiled.definition.name).unwrap_or(order.len())
+        };
+        if !order.is_empty() {
+            self.tool_list.sort_by_key(rank);
+        }
         self.capabilities.tools = !self.tool_list.is_empty();
         self.capabilities.prompts = !self.prompt_positions.is_empty();
         self.capabilities.resources = !self.resource_providers.is_empty();

@@ -83,7 +83,12 @@ fn word_provider(word: &'static str, description: &'static str) -> WordProvider 
 fn provider_set(version: &str, provider: WordProvider) -> (ProviderSet, Arc<WordProvider>) {
     let provider = Arc::new(provider);
     (
-        ProviderSet { version: version.into(), providers: vec![provider.clone()], call_timeout_ms: None },
+        ProviderSet {
+            version: version.into(),
+            providers: vec![provider.clone()],
+            call_timeout_ms: None,
+            tool_order: Vec::new(),
+        },
         provider,
     )
 }
@@ -238,6 +243,7 @@ async fn a_tool_whose_name_is_taken_is_left_out_alone() {
         version: "2.0.0".into(),
         providers: vec![Arc::new(DuplicateTools)],
         call_timeout_ms: None,
+        tool_order: Vec::new(),
     };
     test.server.swap(bad);
     assert_eq!((test.server.status().version.as_str(), test.server.status().tools), ("2.0.0", 1));

@@ -2,6 +2,7 @@
 //! servers that relay another one's results, tools that call tools.
 
 mod catalogs;
+mod durable_tasks;
 mod nested;
 mod policies;
 mod relay;

@@ -1,16 +1,17 @@
-//! From a folder of tools to programs that need no file system.
+//! From a folder of code to programs that need no file system.
 //!
 //! ```text
-//! tools/*.ts    list_tools          one entry file per tool
+//! tools/*.ts    entries.rs          one entry file per tool, prompt and resource
 //!  → graph      graph.rs            parse, remove types, resolve imports; closed and bounded
-//!  → program    program.rs          the modules of one tool, as the engine takes them, and their hash
+//!  → program    program.rs          the modules of one entry, as the engine takes them, and their hash
 //!  → describe   engine::describe    load it once in a sandbox without effects: schema and metadata
-//!  → definition schema/             the tool as the catalog shows it
+//!  → definition schema/             the tool or prompt as the catalog shows it
 //! ```
 //!
-//! A file that fails in any step is one [`Diagnostic`]; the other tools are served.
+//! A file that fails in any step is one [`Diagnostic`]; the others are served.
 
 mod common_js;
+mod entries;
 mod graph;
 mod lint;
 mod module;
@@ -27,7 +28,9 @@ pub(crate) use program::{CodeHash, Program};
 
 use crate::diagnostic::Diagnostic;
 use crate::engine::EngineLimits;
-use crate::schema;
+use crate::handler::{Handler, HandlerKind};
+use crate::schema::{self, ArgumentCompletion};
+pub(crate) use entries::Entry;
 use graph::Graph;
 
 /// What a folder's tools may consist of.
@@ -58,6 +61,10 @@ impl Default for BundleLimits {
 pub struct BundleOptions {
     /// The folder of the tools, inside the root.
     pub tools_dir: String,
+    /// The folder of the prompts, inside the root. Its code files are prompts, too.
+    pub prompts_dir: String,
+    /// Files that answer resources: paths inside the root.
+    pub resource_files: Vec<String>,
     pub limits: BundleLimits,
     pub engine_limits: EngineLimits,
     /// Tools that may use `eval` and `new Function`, because a package of theirs needs it.
@@ -70,6 +77,8 @@ impl Default for BundleOptions {
     fn default() -> Self {
         Self {
             tools_dir: "tools".into(),
+            prompts_dir: "prompts".into(),
+            resource_files: Vec::new(),
             limits: BundleLimits::default(),
             engine_limits: EngineLimits::default(),
             eval_tools: BTreeSet::new(),
@@ -78,12 +87,13 @@ impl Default for BundleOptions {
     }
 }
 
-/// All tools of a folder, compiled.
+/// All code of a folder, compiled. Each list is in the order of the names; what cannot be served is the reason why.
 #[derive(Debug)]
 pub struct Bundle {
-    /// In the order of their names. A tool that cannot be served is the reason why.
     pub tools: Vec<Result<BundledTool, Diagnostic>>,
-    /// What cannot work although the tool is served.
+    pub prompts: Vec<Result<BundledPrompt, Diagnostic>>,
+    pub resources: Vec<Result<BundledResource, Diagnostic>>,
+    /// What cannot work although it is served.
     pub warnings: Vec<Diagnostic>,
     cache: ModuleCache,
 }
@@ -91,168 +101,216 @@ pub struct Bundle {
 #[derive(Clone)]
 pub struct BundledTool {
     pub definition: spile_core::Tool,
-    /// The file inside the folder.
-    pub file: String,
-    pub(crate) program: Arc<Program>,
-    pub(crate) output: Option<Arc<CompiledSchema>>,
-    pub(crate) handler_offset: Option<usize>,
-    pub(crate) shares_state: bool,
+    pub(crate) handler: Arc<Handler>,
+}
+
+#[derive(Clone)]
+pub struct BundledPrompt {
+    pub definition: spile_core::Prompt,
+    /// What the arguments must match.
+    pub(crate) input: Arc<CompiledSchema>,
+    /// By argument; in the order of the definition.
+    pub(crate) completions: Vec<ArgumentCompletion>,
+    pub(crate) handler: Arc<Handler>,
+}
+
+/// Code that answers a resource. What the catalog shows of it is declared in the manifest.
+#[derive(Clone)]
+pub struct BundledResource {
+    pub(crate) handler: Arc<Handler>,
+}
+
+impl BundledResource {
+    /// The path inside the folder.
+    pub fn file(&self) -> &str {
+        &self.handler.file
+    }
 }
 
 impl std::fmt::Debug for BundledTool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BundledTool")
-            .field("definition", &self.definition)
-            .field("file", &self.file)
-            .finish_non_exhaustive()
+        f.debug_tuple("BundledTool").field(&self.definition).finish()
     }
 }
 
-impl BundledTool {
-    /// Points a diagnostic without a position at the handler.
-    pub(crate) fn at_handler(&self, diagnostic: Diagnostic) -> Diagnostic {
-        match (diagnostic.position, self.handler_offset, self.program.source(&self.file)) {
-            (None, Some(offset), Some(source)) => diagnostic.at_offset(source, offset),
-            _ => diagnostic,
-        }
+impl std::fmt::Debug for BundledPrompt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("BundledPrompt").field(&self.definition).finish()
+    }
+}
+
+impl std::fmt::Debug for BundledResource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("BundledResource").field(&self.file()).finish()
     }
 }
 
 impl Bundle {
-    /// Compiles the tools of a folder. Blocks: it reads files and runs the top level of each tool in a
-    /// sandbox.
+    /// Compiles the code of a folder. Blocks: it reads files and runs the top level of each entry in a sandbox.
     pub fn build(root: &Path, options: &BundleOptions) -> Self {
-        Self::build_with(root, options, ModuleCache::default(), &[])
+        Self::build_with(root, options, ModuleCache::default(), &Previous::default())
     }
 
-    /// Compiles the folder again: parses only the files that changed, and loads only the tools whose code
+    /// Compiles the folder again: parses only the files that changed, and loads only the programs whose code
     /// changed. For the same options.
     pub fn rebuild(&mut self, root: &Path, options: &BundleOptions) {
-        let previous: Vec<_> = std::mem::take(&mut self.tools).into_iter().flatten().collect();
+        let previous = Previous {
+            tools: std::mem::take(&mut self.tools).into_iter().flatten().collect(),
+            prompts: std::mem::take(&mut self.prompts).into_iter().flatten().collect(),
+            resources: std::mem::take(&mut self.resources).into_iter().flatten().collect(),
+        };
         *self = Self::build_with(root, options, std::mem::take(&mut self.cache), &previous);
     }
 
-    fn build_with(
-        root: &Path,
-        options: &BundleOptions,
-        mut cache: ModuleCache,
-        previous: &[BundledTool],
-    ) -> Self {
-        let (mut tools, mut warnings) = (Vec::new(), Vec::new());
+    fn build_with(root: &Path, options: &BundleOptions, mut cache: ModuleCache, previous: &Previous) -> Self {
+        let mut bundle = Self {
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            warnings: Vec::new(),
+            cache: ModuleCache::default(),
+        };
         match root.canonicalize() {
             Ok(root) => {
-                let mut graph = Graph::new(&root, &options.limits, &mut cache);
-                let context = context_file(&root).map(|file| graph.add(file).map(|()| file));
-                for entry in list_tools(&root, options) {
-                    tools.push(entry.and_then(|entry| {
-                        let context = match &context {
-                            Some(Ok(file)) => Some(*file),
-                            Some(Err(broken)) => return Err((**broken).clone()),
-                            None => None,
-                        };
-                        build_tool(&mut graph, &entry, context, options, previous, &mut warnings)
-                    }));
-                }
+                let graph = Graph::new(&root, &options.limits, &mut cache);
+                let mut builder = Builder { graph, options, context: None, warnings: &mut bundle.warnings };
+                builder.context = context_file(&root).map(|file| builder.graph.add(file).map(|()| file));
+                let tools = entries::list_tools(&root, options).into_iter();
+                bundle.tools = tools.map(|entry| builder.tool(&entry?, &previous.tools)).collect();
+                let prompts = entries::list_prompts(&root, options).into_iter();
+                bundle.prompts = prompts.map(|entry| builder.prompt(&entry?, &previous.prompts)).collect();
+                let resources = entries::list_resources(options).into_iter();
+                bundle.resources =
+                    resources.map(|entry| builder.resource(&entry, &previous.resources)).collect();
             }
             Err(error) => {
                 let message = format!("the folder cannot be read: {}", error.kind());
-                tools.push(Err(Diagnostic::error(&root.display().to_string(), message)));
+                bundle.tools.push(Err(Diagnostic::error(&root.display().to_string(), message)));
             }
         }
-        Self { tools, warnings, cache }
+        Self { cache, ..bundle }
     }
 
     /// The tools that can be served.
     pub fn served(&self) -> impl Iterator<Item = &BundledTool> {
-        self.tools.iter().filter_map(|tool| tool.as_ref().ok())
+        self.tools.iter().flatten()
     }
 
-    /// What keeps the other tools from being served.
+    pub fn served_prompts(&self) -> impl Iterator<Item = &BundledPrompt> {
+        self.prompts.iter().flatten()
+    }
+
+    pub fn served_resources(&self) -> impl Iterator<Item = &BundledResource> {
+        self.resources.iter().flatten()
+    }
+
+    /// What keeps the rest from being served.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.tools.iter().filter_map(|tool| tool.as_ref().err())
+        let tools = self.tools.iter().filter_map(|one| one.as_ref().err());
+        let prompts = self.prompts.iter().filter_map(|one| one.as_ref().err());
+        tools.chain(prompts).chain(self.resources.iter().filter_map(|one| one.as_ref().err()))
+    }
+
+    /// Whether there is no code at all.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty()
     }
 }
 
-fn build_tool(
-    graph: &mut Graph<'_>,
-    entry: &Entry,
-    context: Option<&str>,
-    options: &BundleOptions,
-    previous: &[BundledTool],
-    warnings: &mut Vec<Diagnostic>,
-) -> Result<BundledTool, Diagnostic> {
-    graph.add(&entry.file).map_err(|diagnostic| *diagnostic)?;
-    let allows_eval = options.eval_tools.contains(&entry.name);
-    let modules = graph.reachable(&[&entry.file, context.unwrap_or(&entry.file)]);
-    for unit in modules.values() {
-        lint::check(&unit.module, warnings);
+/// What an earlier build found.
+#[derive(Default)]
+struct Previous {
+    tools: Vec<BundledTool>,
+    prompts: Vec<BundledPrompt>,
+    resources: Vec<BundledResource>,
+}
+
+struct Builder<'b> {
+    graph: Graph<'b>,
+    options: &'b BundleOptions,
+    context: Option<Result<&'static str, Box<Diagnostic>>>,
+    warnings: &'b mut Vec<Diagnostic>,
+}
+
+impl Builder<'_> {
+    fn tool(&mut self, entry: &Entry, previous: &[BundledTool]) -> Result<BundledTool, Diagnostic> {
+        let program = self.program(entry)?;
+        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+            return Ok(same.clone());
+        }
+        let described = self.describe(&program, HandlerKind::Tool)?;
+        let declared = schema::declare_tool(&entry.name, &program, &described)?;
+        if program.may_detach && declared.definition.task_support == spile_core::TaskSupport::Forbidden {
+            let message = "`ctx.detach` has no effect: the tool never becomes a task";
+            let help = "add `task: \"optional\"` or `task: \"required\"` to its metadata";
+            self.warnings.push(Diagnostic::warning(&entry.file, message).with_help(help));
+        }
+        let handler = Handler {
+            kind: HandlerKind::Tool,
+            name: entry.name.clone(),
+            file: entry.file.clone(),
+            program,
+            offset: declared.handler_offset,
+            shares_state: self.options.shared_state_tools.contains(&entry.name),
+            output: declared.output,
+            task_support: declared.definition.task_support,
+        };
+        Ok(BundledTool { definition: declared.definition, handler: Arc::new(handler) })
     }
-    let program = Program::new(&entry.file, context, modules, allows_eval)?;
-    let is_same = |tool: &&BundledTool| tool.definition.name == entry.name && tool.program.is_same(&program);
-    if let Some(unchanged) = previous.iter().find(is_same) {
-        return Ok(unchanged.clone());
+
+    fn prompt(&mut self, entry: &Entry, previous: &[BundledPrompt]) -> Result<BundledPrompt, Diagnostic> {
+        let program = self.program(entry)?;
+        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+            return Ok(same.clone());
+        }
+        let described = self.describe(&program, HandlerKind::Prompt)?;
+        let declared = schema::declare_prompt(&entry.name, &program, &described)?;
+        let handler = Handler::plain(HandlerKind::Prompt, entry, program, declared.handler_offset);
+        let schema::DeclaredPrompt { definition, input, completions, .. } = declared;
+        Ok(BundledPrompt { definition, input, completions, handler: Arc::new(handler) })
     }
-    let program = Arc::new(program);
-    let described = crate::engine::describe(&program, &options.engine_limits, options.limits.load_wall_ms)?;
-    let declared = schema::declare(&entry.name, &program, &described)?;
-    Ok(BundledTool {
-        definition: declared.definition,
-        output: declared.output,
-        handler_offset: declared.handler_offset,
-        file: entry.file.clone(),
-        program,
-        shares_state: options.shared_state_tools.contains(&entry.name),
-    })
-}
 
-struct Entry {
-    name: String,
-    file: String,
-}
-
-/// The entry files in the order of their names.
-fn list_tools(root: &Path, options: &BundleOptions) -> Vec<Result<Entry, Diagnostic>> {
-    let directory = root.join(&options.tools_dir);
-    let Ok(files) = std::fs::read_dir(&directory) else { return Vec::new() };
-    let mut names: Vec<String> = files
-        .filter_map(|file| file.ok()?.file_name().into_string().ok())
-        .filter(|name| tool_name_of(name).is_some())
-        .collect();
-    names.sort();
-    let mut seen = BTreeSet::new();
-    let mut entries = Vec::new();
-    for file_name in names {
-        let file = format!("{}/{file_name}", options.tools_dir.trim_matches('/'));
-        let Some(name) = tool_name_of(&file_name) else { continue };
-        entries.push(if !is_valid_name(name) {
-            let message = format!("`{name}` cannot be the name of a tool");
-            let help = "use letters, digits, `_`, `-` and `.`, at most 128 of them";
-            Err(Diagnostic::error(&file, message).with_help(help))
-        } else if !seen.insert(name.to_owned()) {
-            let message = format!("another file is the tool `{name}` already");
-            Err(Diagnostic::error(&file, message).with_help("rename one of the two files"))
-        } else if entries.len() >= options.limits.tools_max {
-            let message = format!("more than {} tools in one folder", options.limits.tools_max);
-            Err(Diagnostic::error(&file, message))
-        } else {
-            Ok(Entry { name: name.to_owned(), file })
-        });
+    fn resource(
+        &mut self,
+        entry: &Entry,
+        previous: &[BundledResource],
+    ) -> Result<BundledResource, Diagnostic> {
+        let program = self.program(entry)?;
+        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+            return Ok(same.clone());
+        }
+        self.describe(&program, HandlerKind::Resource)?;
+        let offset = schema::handler_offset(&program);
+        let handler = Handler::plain(HandlerKind::Resource, entry, program, offset);
+        Ok(BundledResource { handler: Arc::new(handler) })
     }
-    entries
+
+    fn program(&mut self, entry: &Entry) -> Result<Arc<Program>, Diagnostic> {
+        let context = match &self.context {
+            Some(Ok(file)) => Some(*file),
+            Some(Err(broken)) => return Err((**broken).clone()),
+            None => None,
+        };
+        self.graph.add(&entry.file).map_err(|diagnostic| *diagnostic)?;
+        let allows_eval = self.options.eval_tools.contains(&entry.name);
+        let modules = self.graph.reachable(&[&entry.file, context.unwrap_or(&entry.file)]);
+        for unit in modules.values() {
+            lint::check(&unit.module, self.warnings);
+        }
+        Ok(Arc::new(Program::new(&entry.file, context, modules, allows_eval)?))
+    }
+
+    fn describe(
+        &self,
+        program: &Arc<Program>,
+        kind: HandlerKind,
+    ) -> Result<crate::engine::Described, Diagnostic> {
+        crate::engine::describe(program, kind, &self.options.engine_limits, self.options.limits.load_wall_ms)
+    }
 }
 
-/// The file's stem if it is a tool: not a declaration file, a test or a hidden file.
-fn tool_name_of(file_name: &str) -> Option<&str> {
-    let (stem, extension) = file_name.rsplit_once('.')?;
-    let is_code = matches!(extension, "ts" | "mts" | "js" | "mjs");
-    let is_other = [".d", ".test", ".spec"].iter().any(|suffix| stem.ends_with(suffix));
-    (is_code && !is_other && !stem.starts_with(['.', '_']) && !stem.is_empty()).then_some(stem)
-}
-
-/// 2025-11-25, Tool names: 1 to 128 characters, ASCII letters, digits, `_`, `-` and `.`.
-fn is_valid_name(name: &str) -> bool {
-    (1..=128).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+fn is_same(handler: &Handler, entry: &Entry, program: &Program) -> bool {
+    handler.name == entry.name && handler.file == entry.file && handler.program.is_same(program)
 }
 
 fn context_file(root: &Path) -> Option<&'static str> {

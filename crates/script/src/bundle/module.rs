@@ -43,6 +43,8 @@ pub(crate) struct Module {
     pub(crate) reexports: Vec<String>,
     /// Whether it uses a member named like a function of `ctx` that can end a round.
     pub(crate) may_ask: bool,
+    /// Whether it uses a member named `detach`.
+    pub(crate) may_detach: bool,
 }
 
 /// A specifier that the module imports or requires.
@@ -68,6 +70,7 @@ impl Module {
             export_names: BTreeSet::new(),
             reexports: Vec::new(),
             may_ask: false,
+            may_detach: false,
         };
         if id.ends_with(".json") {
             module.kind = ModuleKind::Json;
@@ -117,9 +120,9 @@ impl Module {
             return Err(Box::new(syntax_error(&self.id, &self.source, &error)));
         }
         if package_name(&self.id).is_none() {
-            let mut scan = AskScan(false);
+            let mut scan = MemberScan::default();
             scan.visit_program(&parsed.program);
-            self.may_ask = scan.0;
+            (self.may_ask, self.may_detach) = (scan.asks, scan.detaches);
         }
         let record = &parsed.module_record;
         for (specifier, requests) in &record.requested_modules {
@@ -166,15 +169,20 @@ impl Module {
 }
 
 /// Finds `ctx.elicit`, `{ elicit } = ctx` and the like.
-struct AskScan(bool);
+#[derive(Default)]
+struct MemberScan {
+    asks: bool,
+    detaches: bool,
+}
 
-impl AskScan {
+impl MemberScan {
     fn see(&mut self, name: &str) {
-        self.0 |= matches!(name, "elicit" | "sample" | "roots" | "tool");
+        self.asks |= matches!(name, "elicit" | "sample" | "roots" | "tool");
+        self.detaches |= name == "detach";
     }
 }
 
-impl<'a> Visit<'a> for AskScan {
+impl<'a> Visit<'a> for MemberScan {
     fn visit_member_expression(&mut self, member: &MemberExpression<'a>) {
         if let Some(name) = member.static_property_name() {
             self.see(name.as_ref());

@@ -27,6 +27,8 @@ pub(crate) struct Program {
     /// Whether the author's files use a function that ends a round. Such a tool begins every round with fresh
     /// module state: a value that an earlier call left behind could not be replayed.
     pub(crate) may_ask: bool,
+    /// Whether the author's files use `ctx.detach`.
+    pub(crate) may_detach: bool,
     modules: BTreeMap<String, ProgramModule>,
     files: BTreeMap<String, Unit>,
 }
@@ -99,8 +101,9 @@ impl Program {
         let mut hash = CodeHash::default();
         hash.copy_from_slice(digest.finish().as_ref());
         let may_ask = files.values().any(|unit| unit.module.may_ask);
+        let may_detach = files.values().any(|unit| unit.module.may_detach);
         let (entry, context) = (entry.to_owned(), context.map(ToOwned::to_owned));
-        Ok(Self { entry, context, hash, allows_eval, may_ask, modules, files })
+        Ok(Self { entry, context, hash, allows_eval, may_ask, may_detach, modules, files })
     }
 
     pub(crate) fn module(&self, id: &str) -> Option<&ProgramModule> {

@@ -37,6 +37,16 @@ pub struct Permissions {
 pub trait Collections: Send + Sync {
     fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture;
 
+    /// Values of a field that start with `prefix`, at most `values_max`: a list of texts.
+    fn complete(
+        &self,
+        caller: &Caller,
+        collection: &str,
+        field: &str,
+        prefix: &str,
+        values_max: usize,
+    ) -> EffectFuture;
+
     /// A statement as its text between the values, and the values. `source` is `None` where the author named
     /// none.
     fn sql(
@@ -87,9 +97,19 @@ pub(crate) struct EffectServices {
 /// An effect, ready to be performed.
 pub(crate) enum Work {
     Future(EffectFuture),
-    Sleep { ms: u64 },
-    Ask { key: String, request: InputRequest },
-    Tool { name: String, arguments: Json },
+    Sleep {
+        ms: u64,
+    },
+    Ask {
+        key: String,
+        request: InputRequest,
+    },
+    Tool {
+        name: String,
+        arguments: Json,
+    },
+    /// From here on the call may be a task.
+    Detach,
 }
 
 /// Reads an effect and decides whether it is permitted.
@@ -106,6 +126,7 @@ pub(crate) fn plan(
     let work = match kind {
         "sleep" => Work::Sleep { ms: value["ms"].as_f64().unwrap_or_default() as u64 },
         "ask" => plan_question(&value)?,
+        "detach" => Work::Detach,
         "tool" => {
             let arguments = to_json(value.get("arguments"))?;
             if !arguments.is_object() {

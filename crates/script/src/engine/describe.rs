@@ -12,8 +12,9 @@ use super::worker::{STACK_HEADROOM_BYTES, load_diagnostic};
 use super::{EngineLimits, Limit};
 use crate::bundle::Program;
 use crate::diagnostic::Diagnostic;
+use crate::handler::HandlerKind;
 
-/// What a tool's module exports beside its handler.
+/// What a module exports beside its handler.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) input: Option<Json>,
@@ -24,6 +25,7 @@ pub(crate) struct Described {
 /// Runs the top level of the program on a thread of its own, for at most `wall_ms_max`.
 pub(crate) fn describe(
     program: &Arc<Program>,
+    kind: HandlerKind,
     limits: &EngineLimits,
     wall_ms_max: u64,
 ) -> Result<Described, Diagnostic> {
@@ -54,7 +56,7 @@ pub(crate) fn describe(
     let described = Json::parse(&text).map_err(|error| unusable(error.to_string()))?.to_doc();
     let root = described.root();
     if !root.get("handler").is_some_and(|handler| handler.eq_str("function")) {
-        let message = "a tool must export a default function";
+        let message = format!("a {} must export a default function", kind.noun());
         let help = "for example `export default async function (args, ctx) { … }`";
         return Err(Diagnostic::error(&program.entry, message).with_help(help));
     }

@@ -78,6 +78,8 @@ pub(crate) struct Start {
     pub(crate) program: Arc<Program>,
     /// Module state lives as long as the calls come from the same owner.
     pub(crate) owner: StateOwner,
+    /// Whether the call begins with fresh module state, because it may be replayed.
+    pub(crate) is_replayable: bool,
     /// JSON texts.
     pub(crate) arguments: String,
     pub(crate) request: String,
@@ -150,6 +152,8 @@ pub(crate) enum Returned {
     Nothing,
     Text(String),
     Json(String),
+    /// Bytes, in base64.
+    Bytes(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -499,6 +499,7 @@ impl Shared {
             End::Returned(match kind {
                 "nothing" => Returned::Nothing,
                 "text" => Returned::Text(text),
+                "bytes" => Returned::Bytes(text),
                 _ => Returned::Json(text),
             })
         };

@@ -38,6 +38,8 @@ pub(super) struct Worker {
 struct RunningCall {
     sandbox: Sandbox,
     steps: Sender<Step>,
+    /// It began with fresh module state, which no other call must see.
+    is_replayable: bool,
 }
 
 impl Worker {
@@ -53,7 +55,7 @@ impl Worker {
             }
             let call = message.call;
             let prepares = match &message.input {
-                Input::Start(start) if start.program.may_ask => {
+                Input::Start(start) if start.is_replayable => {
                     Some((start.program.clone(), start.journal.now_ms()))
                 }
                 Input::Start(_) | Input::Deliver(_) | Input::Cancel | Input::Discard => None,
@@ -87,7 +89,9 @@ impl Worker {
                 match self.take_sandbox(&start) {
                     Ok(mut sandbox) => {
                         let step = sandbox.start(&start);
-                        self.running.insert(call, RunningCall { sandbox, steps: steps.clone() });
+                        let is_replayable = start.is_replayable;
+                        let running = RunningCall { sandbox, steps: steps.clone(), is_replayable };
+                        self.running.insert(call, running);
                         (step, steps)
                     }
                     Err(error) => (Step { end: Some(load_end(error)), ..Step::default() }, steps),
@@ -111,7 +115,7 @@ impl Worker {
         };
         if let Some(end) = &step.end
             && let Some(running) = self.running.remove(&call)
-            && !running.sandbox.program.may_ask
+            && !running.is_replayable
             && running.sandbox.is_reusable(end)
         {
             self.keep(running.sandbox);

@@ -1,8 +1,9 @@
 //! What a tool takes and returns, and how the catalog shows it: declared by the tool, or derived from its
-//! types.
+//! types. The same for prompts.
 
 mod derive;
 mod exports;
+mod prompt;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::bundle::Program;
 use crate::diagnostic::Diagnostic;
 use crate::engine::Described;
 use exports::Exports;
+pub(crate) use prompt::{ArgumentCompletion, CompletionValues, DeclaredPrompt, declare_prompt};
 
 /// A tool as it is declared.
 pub(crate) struct Declared {
@@ -23,7 +25,16 @@ pub(crate) struct Declared {
     pub(crate) handler_offset: Option<usize>,
 }
 
-pub(crate) fn declare(name: &str, program: &Program, described: &Described) -> Result<Declared, Diagnostic> {
+/// Where the handler begins in the file of the program.
+pub(crate) fn handler_offset(program: &Program) -> Option<usize> {
+    Exports::find(&program.entry, program.source(&program.entry).unwrap_or_default()).handler
+}
+
+pub(crate) fn declare_tool(
+    name: &str,
+    program: &Program,
+    described: &Described,
+) -> Result<Declared, Diagnostic> {
     let file = &program.entry;
     let source = program.source(file).unwrap_or_default();
     let exports = Exports::find(file, source);

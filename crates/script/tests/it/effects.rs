@@ -51,6 +51,11 @@ impl Collections for FakeCollections {
         })
     }
 
+    fn complete(&self, _: &Caller, collection: &str, field: &str, prefix: &str, _: usize) -> EffectFuture {
+        let values = format!(r#"["{prefix}{collection}.{field}"]"#);
+        Box::pin(std::future::ready(Ok(Json::parse(&values).expect("JSON"))))
+    }
+
     fn sql(&self, _: &Caller, source: Option<&str>, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
         let text = format!("{source:?} {parts:?} {values:?}");
         Box::pin(async move { Ok(Json::string(&text)) })

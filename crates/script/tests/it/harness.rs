@@ -14,6 +14,7 @@ use script::{
 };
 use serde_json::Value;
 use spile_core::{ClientCapabilities, Limits, Principal, Provider};
+use state::store::{MemoryStore, Store, StoreLimits};
 use tempfile::TempDir;
 use wire::{Decoded, MessageContext, Peer, Version};
 
@@ -73,6 +74,14 @@ pub struct AppOptions {
     pub limits: EngineLimits,
     pub bundle: BundleOptions,
     pub keyring: Option<Arc<Keyring>>,
+    pub store: Option<Arc<dyn Store>>,
+}
+
+impl AppOptions {
+    /// A store that several servers can share.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(StoreLimits::default())))
+    }
 }
 
 impl App {
@@ -95,7 +104,9 @@ impl App {
         let provider = Arc::new(ScriptProvider::new(engine, bundle, services));
         let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
         let keyring = options.keyring.unwrap_or_else(|| config.keyring.clone());
-        let server = Server::new(Config { keyring, ..config }, vec![provider.clone() as Arc<dyn Provider>]);
+        let store = options.store.unwrap_or_else(|| config.store.clone());
+        let server =
+            Server::new(Config { keyring, store, ..config }, vec![provider.clone() as Arc<dyn Provider>]);
         Self { server, provider, reports }
     }
 

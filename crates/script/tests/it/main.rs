@@ -2,6 +2,7 @@
 
 mod basics;
 mod diagnostics;
+mod documents;
 mod effects;
 mod escape;
 mod harness;
@@ -9,4 +10,5 @@ mod packages;
 mod replay;
 mod rounds;
 mod schemas;
+mod tasks;
 mod web_platform;

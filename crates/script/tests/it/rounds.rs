@@ -13,6 +13,7 @@ use script::{
     Permissions, ScriptServices,
 };
 use serde_json::{Value, json};
+use state::store::Store;
 
 use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder, write};
 
@@ -35,6 +36,16 @@ fn app_with(folder: &Path, network: &Arc<CountingNetwork>, keys: &Path) -> App {
 }
 
 pub fn app_of(bundle: &Bundle, network: &Arc<CountingNetwork>, keys: &Path) -> App {
+    app_sharing(bundle, network, keys, &AppOptions::default().store())
+}
+
+/// One of several processes with the same keys and the same store.
+pub fn app_sharing(
+    bundle: &Bundle,
+    network: &Arc<CountingNetwork>,
+    keys: &Path,
+    store: &Arc<dyn Store>,
+) -> App {
     let permissions = Permissions {
         network: HostRule::parse("api.example.com").into_iter().collect(),
         ..Permissions::default()
@@ -42,7 +53,9 @@ pub fn app_of(bundle: &Bundle, network: &Arc<CountingNetwork>, keys: &Path) -> A
     let services =
         ScriptServices { permissions, network: Some(network.clone()), ..ScriptServices::default() };
     let keyring = Arc::new(Keyring::open_file(keys, &SystemPlatform::default()).expect("a key file"));
-    App::of_bundle(bundle, AppOptions { services, keyring: Some(keyring), ..AppOptions::default() })
+    let options =
+        AppOptions { services, keyring: Some(keyring), store: Some(store.clone()), ..AppOptions::default() };
+    App::of_bundle(bundle, options)
 }
 
 /// Answers a form with the key that it was asked under, where that is known, and with its message.

@@ -2,18 +2,21 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use contract::{CompiledSchema, Contract, ToolOperation};
+use content::BackendFuture;
+use contract::source::CancelFlag;
+use contract::{CompiledSchema, Contract, DataType, ToolOperation};
 use host::{ContractProvider, SystemPlatform};
 use json::Json;
 use script::{Collections, EffectFailure, EffectFuture};
 use spile_core::{
-    Call, CallContext, CallResult, Caller, EventSink, Journal, NoTools, Outcome, Platform, Provider as _, Run,
+    Call, CallContext, CallError, CallResult, Caller, EventSink, ItemKind, Journal, NoTools, Outcome,
+    Platform, Provider as _, Run, ToolErrorCode,
 };
 
 /// How long one operation may take.
 const OPERATION_TIMEOUT_MS: u64 = 30_000;
 
-pub(super) fn for_contract(current: CurrentContract) -> Arc<dyn Collections> {
+pub(super) fn for_contract(current: CurrentContract) -> Arc<ContractCollections> {
     Arc::new(ContractCollections { current, platform: Arc::new(SystemPlatform::default()) })
 }
 
@@ -35,7 +38,7 @@ impl CurrentContract {
     }
 }
 
-struct ContractCollections {
+pub(super) struct ContractCollections {
     current: CurrentContract,
     platform: Arc<dyn Platform>,
 }
@@ -47,6 +50,108 @@ impl Collections for ContractCollections {
             Ok(call) => call,
             Err(message) => return Box::pin(std::future::ready(Err(EffectFailure::new(message)))),
         };
+        match self.run(&provider, caller, &call) {
+            Run::Now(outcome) => Box::pin(std::future::ready(outcome_value(outcome))),
+            Run::Later(work) => Box::pin(async move { outcome_value(work.await) }),
+        }
+    }
+
+    fn complete(
+        &self,
+        _: &Caller,
+        collection: &str,
+        field: &str,
+        prefix: &str,
+        values_max: usize,
+    ) -> EffectFuture {
+        let values = self.field_values(collection, field, prefix, values_max);
+        Box::pin(async move {
+            let values = values.await.map_err(|error| EffectFailure::new(error.to_string()))?;
+            let mut out = Vec::new();
+            json::write::array(&mut out, &values, |out, value| json::write::string(out, value));
+            Ok(Json::from_written_bytes(out))
+        })
+    }
+
+    fn sql(&self, _: &Caller, _: Option<&str>, _: Vec<String>, _: Vec<Json>) -> EffectFuture {
+        let message =
+            "ctx.sql is not available; declare the statement as a tool with `sql` and call it with ctx.tool";
+        Box::pin(std::future::ready(Err(EffectFailure::new(message))))
+    }
+}
+
+impl ContractCollections {
+    /// Values of a field that start with `prefix`. Dropping the future stops the reading.
+    pub(super) fn field_values(
+        &self,
+        collection: &str,
+        field: &str,
+        prefix: &str,
+        values_max: usize,
+    ) -> BackendFuture<Vec<String>> {
+        let provider = self.current.get();
+        let (collection, field, prefix) = (collection.to_owned(), field.to_owned(), prefix.to_owned());
+        let cancelled = CancelFlag::default();
+        let stop = StopOnDrop(cancelled.clone());
+        Box::pin(async move {
+            let _stop = stop;
+            let read = tokio::task::spawn_blocking(move || {
+                provider.field_values(&collection, &field, &prefix, values_max, &cancelled)
+            });
+            read.await.unwrap_or_else(|error| Err(CallError::Internal { detail: error.to_string() }))
+        })
+    }
+
+    /// The record whose key the variables of a URI have.
+    pub(super) fn record(
+        &self,
+        caller: &Caller,
+        collection: &str,
+        uri: &str,
+        variables: &[(String, String)],
+    ) -> BackendFuture<Json> {
+        let unknown = CallError::UnknownItem { kind: ItemKind::Resource, name: uri.to_owned() };
+        let provider = self.current.get();
+        let found = provider.contract().collections.iter().find(|one| one.name == collection);
+        let Some(found) = found else {
+            let detail = format!("there is no collection `{collection}`");
+            return Box::pin(std::future::ready(Err(CallError::Internal { detail })));
+        };
+        let key = Json::object(|object| {
+            for name in key_names(found) {
+                let field = found.fields.iter().find(|field| field.name == name);
+                let value = variables.iter().find(|(variable, _)| variable == name).map(|(_, value)| value);
+                if let (Some(field), Some(value)) = (field, value) {
+                    // A URI has texts; a number is sent as one where the key is one.
+                    match field.data_type {
+                        DataType::Integer | DataType::Number if Json::parse(value).is_ok() => {
+                            object.raw(name, value);
+                        }
+                        _ => {
+                            object.str(name, value);
+                        }
+                    }
+                }
+            }
+        });
+        let Ok(call) = prepare(provider.contract(), collection, "get", &key) else {
+            return Box::pin(std::future::ready(Err(unknown)));
+        };
+        let record = |outcome: Outcome, unknown: CallError| match outcome {
+            Outcome::Done(CallResult::Tool(result)) if !result.is_error => result.structured.ok_or(unknown),
+            Outcome::ToolFailed(error) if error.code == ToolErrorCode::NotFound => Err(unknown),
+            Outcome::ToolFailed(error) => Err(CallError::Internal { detail: error.message }),
+            Outcome::Failed(error) => Err(error),
+            Outcome::Done(_) | Outcome::InputRequired(_) | Outcome::Detach(_) => Err(unknown),
+        };
+        let run = self.run(&provider, caller, &call);
+        match run {
+            Run::Now(outcome) => Box::pin(std::future::ready(record(outcome, unknown))),
+            Run::Later(work) => Box::pin(async move { record(work.await, unknown) }),
+        }
+    }
+
+    fn run(&self, provider: &ContractProvider, caller: &Caller, call: &Call) -> Run {
         let cx = CallContext {
             caller,
             journal: &Journal::default(),
@@ -55,17 +160,22 @@ impl Collections for ContractCollections {
             timeout_ms: OPERATION_TIMEOUT_MS,
             tools: &NoTools,
         };
-        match provider.run(&call, &cx) {
-            Run::Now(outcome) => Box::pin(std::future::ready(outcome_value(outcome))),
-            Run::Later(work) => Box::pin(async move { outcome_value(work.await) }),
-        }
+        provider.run(call, &cx)
     }
+}
 
-    fn sql(&self, _: &Caller, _: Option<&str>, _: Vec<String>, _: Vec<Json>) -> EffectFuture {
-        let message =
-            "ctx.sql is not available; declare the statement as a tool with `sql` and call it with ctx.tool";
-        Box::pin(std::future::ready(Err(EffectFailure::new(message))))
+struct StopOnDrop(CancelFlag);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
+}
+
+/// The fields of the key.
+pub(super) fn key_names(collection: &contract::Collection) -> Vec<&str> {
+    let key = collection.shape.key.iter();
+    key.filter_map(|column| collection.fields.get(*column)).map(|field| field.name.as_str()).collect()
 }
 
 /// The call of the tool that is this operation, with valid arguments.

@@ -6,24 +6,27 @@
 //!
 //! Each kind is a provider of its own and reloads alone: a broken tool never takes a prompt along.
 
+mod backend;
 mod collections;
 mod network;
+mod resources;
 mod server_file;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use content::{ContentPaths, ContentProvider, Folder, FolderWatch, NoBackend, Watching};
+use content::{ContentPaths, ContentProvider, Folder, FolderWatch, Loaded, Watching};
+use contract::Contract;
 use contract::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use contract::humanize::pluralize;
-use contract::manifest::Permissions;
+use contract::manifest::{Manifest, Permissions, Resource};
 use file_watch::PollThread;
 use host::Server;
 use script::{
     Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, ScriptProvider, ScriptServices,
 };
-use spile_core::{Provider as _, Tool};
+use spile_core::Tool;
 
 pub(crate) use collections::CurrentContract;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
@@ -59,9 +62,11 @@ pub(crate) struct AuthorFolder {
 pub(crate) struct Author {
     folder: AuthorFolder,
     permissions: script::Permissions,
+    options: BundleOptions,
     bundle: Bundle,
-    content: Arc<ContentProvider>,
+    content: Loaded,
     content_watch: FolderWatch,
+    resources: Vec<Resource>,
 }
 
 impl AuthorFolder {
@@ -75,11 +80,22 @@ impl AuthorFolder {
         is_one.then(|| Self { root: root.to_owned(), directories })
     }
 
-    fn bundle_options(&self) -> BundleOptions {
-        BundleOptions { tools_dir: self.directories.tools.clone(), ..BundleOptions::default() }
+    /// A folder whose manifest offers more than data, whatever is in it.
+    pub(crate) fn at(root: &Path) -> Self {
+        let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+        Self { root: root.to_owned(), directories: Directories::default() }
     }
 
-    fn content_folder(&self) -> Folder {
+    fn bundle_options(&self, resources: &[Resource]) -> BundleOptions {
+        BundleOptions {
+            tools_dir: self.directories.tools.clone(),
+            prompts_dir: self.directories.prompts.clone(),
+            resource_files: resources::script_files(resources),
+            ..BundleOptions::default()
+        }
+    }
+
+    fn content_folder(&self, declared: &[Resource]) -> Folder {
         let Directories { prompts, resources, skills, apps, .. } = &self.directories;
         let join = |name: &String| self.root.join(name);
         let paths = ContentPaths {
@@ -88,20 +104,30 @@ impl AuthorFolder {
             skills: join(skills),
             apps: join(apps),
         };
-        Folder { paths, ..Folder::new(&self.root, Watching::Files) }
+        Folder {
+            paths,
+            resources: resources::file_settings(declared),
+            templates: resources::template_settings(declared),
+            code_files: resources::code_in_folder(declared, &self.directories.resources),
+            ..Folder::new(&self.root, Watching::Files)
+        }
     }
 
     /// Reads everything. A file that cannot be used is a diagnostic; the others are served.
-    pub(crate) fn load(self, declared: &Permissions) -> (Author, Vec<Diagnostic>) {
+    pub(crate) fn load(self, manifest: Option<&Manifest>) -> (Author, Vec<Diagnostic>) {
         let mut diagnostics = Vec::new();
+        let none = Permissions::default();
+        let declared = manifest.map_or(&none, |manifest| &manifest.permissions);
         let permissions = permissions(&self.root, declared, &mut diagnostics);
-        let bundle = Bundle::build(&self.root, &self.bundle_options());
+        let resources = manifest.map(|manifest| manifest.resources.clone()).unwrap_or_default();
+        let options = self.bundle_options(&resources);
+        let bundle = Bundle::build(&self.root, &options);
         diagnostics.extend(bundle.errors().chain(&bundle.warnings).map(|one| located(&self.root, one)));
-        let (content_watch, loaded, found) =
-            FolderWatch::new(self.content_folder(), std::time::SystemTime::now());
+        let (content_watch, content, found) =
+            FolderWatch::new(self.content_folder(&resources), std::time::SystemTime::now());
         diagnostics.extend(found);
-        let content = Arc::new(ContentProvider::new(loaded, Arc::new(NoBackend)));
-        (Author { folder: self, permissions, bundle, content, content_watch }, diagnostics)
+        let author = Author { folder: self, permissions, options, bundle, content, content_watch, resources };
+        (author, diagnostics)
     }
 }
 
@@ -129,15 +155,22 @@ impl Author {
     pub(crate) fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let catalog = self.content.catalog();
+        let code_prompts = self.bundle.served_prompts().map(|prompt| prompt.definition.name.as_str());
         let mut list = |what: &str, names: Vec<&str>| {
             if !names.is_empty() {
                 lines.push(format!("{}: {}", pluralize(names.len() as u64, what), join_names(&names)));
             }
         };
-        list("prompt", catalog.prompts.iter().map(|one| one.name.as_str()).collect());
-        list("resource", catalog.resources.iter().map(|one| one.uri.as_str()).collect());
+        list("prompt", catalog.prompts.iter().map(|one| one.name.as_str()).chain(code_prompts).collect());
+        let templates = catalog.resource_templates.iter().map(|one| one.uri_template.as_str());
+        list("resource", catalog.resources.iter().map(|one| one.uri.as_str()).chain(templates).collect());
         list("skill", catalog.skills.iter().map(|one| one.uri.as_str()).collect());
         lines
+    }
+
+    /// What the files say about collections, held against the contract.
+    pub(crate) fn check_references(&self, contract: &Contract) -> Vec<Diagnostic> {
+        resources::check_references(&self.resources, &self.content, contract)
     }
 
     /// Adds the providers to a server, and follows the files. `contract` answers `ctx.collection`.
@@ -148,21 +181,24 @@ impl Author {
         contract: Option<CurrentContract>,
         promised: PromisedTools,
     ) -> ServedAuthor {
-        let Self { folder, permissions, bundle, content, content_watch } = self;
-        let has_scripts = bundle.served().next().is_some() || bundle.errors().next().is_some();
-        let scripts = has_scripts.then(|| {
-            let services = ScriptServices {
-                network: network::for_permissions(&permissions),
-                permissions,
-                collections: contract.map(collections::for_contract),
-                diagnostics: None,
-            };
-            let engine = Arc::new(Engine::new(EngineLimits::default()));
-            let provider = Arc::new(ScriptProvider::new(engine, &bundle, services));
-            server.set_provider(SCRIPT_PROVIDER, Some(provider.clone()));
-            let options = folder.bundle_options();
-            watch_scripts(folder.root.clone(), options, bundle, &provider, promised)
+        let Self { folder, permissions, options, bundle, content, content_watch, .. } = self;
+        let collections = contract.map(collections::for_contract);
+        // Code may come while the folder is served; the engine starts no thread before the first call.
+        let services = ScriptServices {
+            network: network::for_permissions(&permissions),
+            permissions,
+            collections: collections.clone().map(|collections| collections as _),
+            diagnostics: None,
+        };
+        let engine = Arc::new(Engine::new(EngineLimits::default()));
+        let scripts = Arc::new(ScriptProvider::new(engine, &bundle, services));
+        let has_scripts = !bundle.is_empty();
+        let watched_scripts = has_scripts.then(|| {
+            server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
+            watch_scripts(folder.root.clone(), options, bundle, &scripts, promised)
         });
+        let backend = backend::FolderBackend { scripts, collections };
+        let content = Arc::new(ContentProvider::new(content, Arc::new(backend)));
         server.set_provider("content", Some(content.clone()));
         let root = folder.root;
         let watched = content::watch_folder(content_watch, &content, move |diagnostics| {
@@ -171,7 +207,7 @@ impl Author {
             }
         });
         let content = watched.map_err(|error| tracing::warn!(%error, "changes of files are not noticed"));
-        ServedAuthor { _scripts: scripts.flatten(), _content: content.ok() }
+        ServedAuthor { _scripts: watched_scripts.flatten(), _content: content.ok() }
     }
 }
 

@@ -233,6 +233,8 @@ pub struct Compiled {
     pub contract: Contract,
     pub backends: ContractBackends,
     pub call_timeout_ms: Option<u64>,
+    /// Tools that are listed first.
+    pub tool_order: Vec<String>,
     /// The open sources.
     pub sources: Sources,
 }
@@ -250,10 +252,16 @@ impl Project {
     /// Reads the manifest, the author code and the data, compiles them and compares them with the lock file.
     pub fn scan(&self) -> anyhow::Result<Scan> {
         let mut scan = self.rescan(&Sources::default())?;
-        if let Some(folder) = self.author.clone() {
-            let permissions = scan.manifest.as_ref().map(|manifest| manifest.permissions.clone());
-            let (author, diagnostics) = folder.load(&permissions.unwrap_or_default());
+        let manifest = scan.manifest.as_ref();
+        let declares_resources = manifest.is_some_and(|manifest| !manifest.resources.is_empty());
+        let folder = self.author.clone();
+        let folder = folder.or_else(|| declares_resources.then(|| AuthorFolder::at(&self.folder)));
+        if let Some(folder) = folder {
+            let (author, diagnostics) = folder.load(manifest);
             scan.diagnostics.extend(diagnostics);
+            if let Some(compiled) = &scan.compiled {
+                scan.diagnostics.extend(author.check_references(&compiled.contract));
+            }
             scan.author = Some(author);
         }
         let author_tools = scan.author.iter().flat_map(Author::tools).cloned().collect::<Vec<_>>();
@@ -299,7 +307,8 @@ impl Project {
             sources.keep_backends(&contract, &backends);
             scan.diagnostics.extend(sources.without_backups(&contract));
             let call_timeout_ms = manifest.server.call_timeout_ms;
-            scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, sources });
+            let tool_order = manifest.server.tool_order.iter().map(|name| name.value.clone()).collect();
+            scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, tool_order, sources });
         }
         scan.manifest = Some(manifest);
         scan.has_manifest = self.has_manifest();

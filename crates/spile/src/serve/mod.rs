@@ -53,6 +53,10 @@ pub struct Service {
     pub command: Vec<String>,
     /// Time limit of one call; `None` means the limit of the process.
     pub call_timeout_ms: Option<u64>,
+    /// Tools that are listed first.
+    pub(crate) tool_order: Vec<String>,
+    /// Names the server in a store that it shares with others.
+    store_scope: Option<String>,
     /// The sources that are not served.
     pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
@@ -73,6 +77,8 @@ impl Service {
             providers: vec![provider],
             command: Vec::new(),
             call_timeout_ms: None,
+            tool_order: Vec::new(),
+            store_scope: None,
             health: SourceHealth::default(),
             watched: None,
             state: ServerState::for_this_run(),
@@ -111,7 +117,7 @@ impl Service {
         let service = compiled.map(|compiled| {
             let build = Build::new(compiled, state);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
-            let command = vec!["serve".into(), absolute];
+            let command = vec!["serve".into(), absolute.clone()];
             let current = CurrentContract::new(build.provider.clone());
             let promised_tools = match &author {
                 // Only a manifest promises anything.
@@ -121,6 +127,7 @@ impl Service {
             let service = Self {
                 command,
                 promised_tools,
+                store_scope: Some(absolute),
                 health: health.clone(),
                 author,
                 current_contract: Some(current.clone()),
@@ -151,6 +158,7 @@ impl Service {
     fn from_build(build: &Build) -> Self {
         Self {
             call_timeout_ms: build.call_timeout_ms,
+            tool_order: build.tool_order.clone(),
             state: build.state.clone(),
             ..Self::new(&build.name, &build.version, build.provider.clone())
         }
@@ -173,6 +181,8 @@ impl Service {
             version,
             providers,
             call_timeout_ms,
+            tool_order,
+            store_scope,
             health,
             state,
             author,
@@ -187,8 +197,10 @@ impl Service {
         let limits = settings::limits()?;
         let platform = Arc::new(SystemPlatform::default());
         let ServerState { keyring, store } = state;
-        let config = Config { name, version: version.clone(), limits, platform, keyring, store };
-        let server = Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms });
+        let store_scope = store_scope.unwrap_or_else(|| name.clone());
+        let config = Config { name, version: version.clone(), limits, platform, keyring, store, store_scope };
+        let provider_set = ProviderSet { version, providers, call_timeout_ms, tool_order };
+        let server = Server::with_provider_set(config, provider_set);
         server.set_source_health(health);
         let author = author.map(|author| author.serve(&server, current_contract, promised));
         Ok((server, author))
@@ -207,7 +219,7 @@ impl Service {
             .providers
             .iter()
             .flat_map(|p| p.catalog().tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>());
-        let code = self.author.iter().flat_map(|author| author.tools()).map(|tool| tool.name.clone());
+        let code = self.author.iter().flat_map(Author::tools).map(|tool| tool.name.clone());
         ServerSummary {
             name: self.name.clone(),
             version: self.version.clone(),
@@ -376,6 +388,9 @@ fn serve_network(
             notice::info("\nPress Ctrl-C to stop.");
         }
         let (stop, stopped) = watch::channel(false);
+        for server in service.servers.clone() {
+            tokio::spawn(async move { server.resume_tasks().await });
+        }
         tokio::spawn(reload_on_signal(reload_signals, requester));
         tokio::spawn(stop_on_signal(signals, move || {
             // Fails only if no listener is left, and then there is nothing to stop.
@@ -458,6 +473,10 @@ fn serve_stdio(
     let entered = runtime.enter();
     let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
     drop(entered);
+    runtime.spawn({
+        let server = server.clone();
+        async move { server.resume_tasks().await }
+    });
     runtime.spawn(reload_on_signal(reload_signals, requester));
     runtime.spawn({
         let (server, output) = (server.clone(), output.clone());

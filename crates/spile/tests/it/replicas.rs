@@ -111,3 +111,73 @@ fn after_a_rotation_older_keys_are_accepted_until_the_overlap_ends() {
     assert_eq!(status, 404);
     assert!(refusal.to_string().contains("keys have changed"), "{refusal}");
 }
+
+const REPORT: &[u8] = br#"
+export const metadata = { description: "Writes a report.", task: "optional" };
+export default async (_: {}, ctx: any) => {
+    await ctx.files.write(`out/started-${crypto.randomUUID()}`, "");
+    const schema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
+    const answer = await ctx.elicit("name", { message: "Whose report?", schema });
+    return `The report of ${answer.content.name}`;
+};
+"#;
+
+/// The result or error of a request about a task, by a client that accepts tasks.
+fn task_request(server: &HttpServer, method: &str, params: &Value) -> Value {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
+    });
+    let name = params["taskId"].as_str().or(params["name"].as_str()).expect("a name");
+    let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n");
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let (_, body) = server.post("/mcp", &headers, &message.to_string());
+    // The store may make the server answer with a stream.
+    let body = body
+        .lines()
+        .find_map(|line| line.strip_prefix("data: {"))
+        .map_or(body.clone(), |json| format!("{{{json}"));
+    let value: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"));
+    value.get("result").unwrap_or(&value["error"]).clone()
+}
+
+fn wait_for_task(server: &HttpServer, id: &Value, status: &str) -> Value {
+    let waited = std::time::Instant::now();
+    loop {
+        let task = task_request(server, "tasks/get", &json!({"taskId": id}));
+        if task["status"] == status {
+            return task;
+        }
+        assert!(waited.elapsed() < TEST_TIMEOUT, "the task is never `{status}`: {task}");
+    }
+}
+
+#[test]
+fn a_task_of_a_process_that_stopped_goes_on_in_the_next_one() {
+    let project = TestProject::new(&[
+        ("spile.toml", b"[permissions]\nwritable_files = [\"out\"]\n"),
+        ("tools/report.ts", REPORT),
+        ("out/README", b""),
+    ]);
+    let one = start(&project, "keys");
+    let created = task_request(&one, "tools/call", &json!({"name": "report", "arguments": {}}));
+    let id = &created["taskId"];
+    assert!(id.is_string(), "{created}");
+    wait_for_task(&one, id, "input_required");
+    assert_eq!(one.stop().2, Some(0));
+    let other = start(&project, "keys");
+    let asked = wait_for_task(&other, id, "input_required");
+    let key =
+        asked["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question").clone();
+    let mut responses = serde_json::Map::new();
+    responses.insert(key, json!({"action": "accept", "content": {"name": "Ada"}}));
+    task_request(&other, "tasks/update", &json!({"taskId": id, "inputResponses": responses}));
+    let done = wait_for_task(&other, id, "completed");
+    assert_eq!(done["result"]["content"][0]["text"], "The report of Ada", "{done}");
+    let starts = std::fs::read_dir(project.folder.join("out")).expect("a folder").flatten();
+    let starts = starts.filter(|entry| entry.file_name().to_string_lossy().starts_with("started-")).count();
+    assert_eq!(starts, 1, "what was done before the restart is not done again");
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use spile_core::{Call, CallContext, CallError, Outcome, Run, TaskSupport, ToolResult};
+use spile_core::{Call, CallContext, CallError, DetachedWork, Outcome, Run, TaskSupport, ToolResult};
 use tokio::time::sleep;
 
 use super::input_requests::{
@@ -53,7 +53,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .task(TaskSupport::Optional),
     ToolSpec::new("test_tool_with_task", "Asks first, and only then becomes a task", |_, _, cx| {
         run_now(user_name(cx).map(|name| {
-            Outcome::Detach(Box::pin(async move {
+            Outcome::Detach(DetachedWork::from_future(async move {
                 sleep(Duration::from_millis(100)).await;
                 text_outcome(format!("Task finished for {name}"))
             }))
@@ -93,7 +93,7 @@ fn multi_input(cx: &CallContext<'_>) -> RoundResult {
 }
 
 fn detach(work: impl Future<Output = Outcome> + Send + 'static) -> Run {
-    Run::Now(Outcome::Detach(Box::pin(work)))
+    Run::Now(Outcome::Detach(DetachedWork::from_future(work)))
 }
 
 /// JSON-RPC error code.

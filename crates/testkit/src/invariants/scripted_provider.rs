@@ -86,7 +86,7 @@ impl Provider for ScriptedProvider {
             log: self.log.clone(),
         };
         if part.actions.contains('d') {
-            Run::Now(Outcome::Detach(Box::pin(part.run())))
+            Run::Now(Outcome::Detach(spile_core::DetachedWork::from_future(part.run())))
         } else if part.actions.contains(['w', 's']) {
             Run::later(part.run())
         } else {

@@ -143,6 +143,8 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
     }
     drop(listeners);
     for server in &service.servers {
+        // The next process continues them.
+        server.release_tasks().await;
         server.close();
     }
     // Graceful shutdown: running requests are answered, for at most the drain timeout.

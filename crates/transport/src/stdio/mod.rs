@@ -68,6 +68,7 @@ pub fn serve(
     }
     conversation.sink.write_batch(&mut batch);
     notifications.abort();
+    runtime.block_on(conversation.server.release_tasks());
     conversation.server.close();
     conversation.state.end_input();
     runtime.block_on(async {
@@ -97,6 +98,7 @@ async fn wait_until_gone(output: &StdoutWriter) {
 /// Shuts down from outside, soon: running calls may finish within a second. The reading thread stays
 /// blocked in its read; the process is expected to exit.
 pub async fn shut_down(server: &Server, output: &StdoutWriter) {
+    server.release_tasks().await;
     server.close();
     let idle = async {
         while !is_idle(server) {

@@ -18,8 +18,8 @@ pub use notifications::{
     call_event, change_notification, subscription_acknowledged, subscription_cancelled, subscription_ended,
     task_notification,
 };
-pub use results::{CallResponseRef, call_response, empty_result};
-pub use tasks::{TaskSnapshot, TaskStatus, task_list};
+pub use results::{CallResponseRef, call_response, empty_result, stored_result};
+pub use tasks::{TaskAnswer, TaskSnapshot, TaskStatus};
 
 use json::write::{self, ObjectWriter};
 

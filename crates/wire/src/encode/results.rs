@@ -25,6 +25,8 @@ pub enum CallResponseRef<'a> {
     },
     /// The call continues as a task.
     TaskCreated(&'a tasks::TaskSnapshot),
+    /// The answer to a request about tasks.
+    TaskAnswer(&'a tasks::TaskAnswer),
     Error(&'a CallError),
 }
 
@@ -55,6 +57,16 @@ pub fn call_response(
             end_response(out);
             200
         }
+        CallResponseRef::TaskAnswer(answer) => {
+            match answer {
+                tasks::TaskAnswer::State(task) => task.write_response(out, to, server_info),
+                tasks::TaskAnswer::List { tasks, next } => {
+                    tasks::task_list(out, to, server_info, tasks, next.as_deref());
+                }
+                tasks::TaskAnswer::Acknowledged => empty_result(out, to, server_info),
+            }
+            200
+        }
         CallResponseRef::Error(error) => {
             let error = RpcError::from_call_error(error, to.version);
             out.extend_from_slice(&error.to_response(Some(&to.id), to.version));
@@ -69,6 +81,29 @@ pub fn empty_result(out: &mut Vec<u8>, to: &ReplyTo, server_info: &RenderedServe
     out.push(b'{');
     server_info.close_result(out, to.version, true);
     end_response(out);
+}
+
+/// A finished call's result as a JSON object that [`CallResult::Relayed`] can have: all of it, for any version.
+pub fn stored_result(result: &CallResult) -> Json {
+    if let CallResult::Relayed(json) = result {
+        return json.clone();
+    }
+    let mut out = Vec::with_capacity(256);
+    write_result(&mut out, Version::NEWEST, &RenderedServerInfo::new("", ""), result);
+    let own_meta = match result {
+        CallResult::Tool(result) => result.meta.as_ref(),
+        _ => None,
+    };
+    let doc = Json::from_written_bytes(out).to_doc();
+    Json::object(|object| {
+        for (key, value) in doc.root().members() {
+            // Whoever sends it says these itself.
+            if !key.eq_str("resultType") && !key.eq_str("_meta") {
+                object.raw(&key.str().unwrap_or_default(), value.raw());
+            }
+        }
+        object.maybe_raw("_meta", own_meta.map(Json::as_str));
+    })
 }
 
 /// Writes the result object of a finished call.

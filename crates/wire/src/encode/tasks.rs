@@ -49,6 +49,19 @@ pub enum TaskStatus {
     Cancelled,
 }
 
+/// The answer to a request about tasks.
+#[derive(Debug, Clone)]
+pub enum TaskAnswer {
+    State(TaskSnapshot),
+    /// One page of `tasks/list`, and the cursor of the next.
+    List {
+        tasks: Vec<TaskSnapshot>,
+        next: Option<String>,
+    },
+    /// The request is accepted; there is nothing to say.
+    Acknowledged,
+}
+
 impl TaskSnapshot {
     /// The status, and a status message where there is one.
     ///
@@ -70,7 +83,7 @@ impl TaskSnapshot {
     }
 
     /// Writes the response to `tasks/get` (and, in 2025-11-25, to `tasks/cancel`).
-    pub fn write_response(&self, out: &mut Vec<u8>, to: &ReplyTo, server_info: &RenderedServerInfo) {
+    pub(super) fn write_response(&self, out: &mut Vec<u8>, to: &ReplyTo, server_info: &RenderedServerInfo) {
         begin_response(out, &to.id);
         let mut result = ObjectWriter::new(out);
         write_task_members(&mut result, to.version, server_info, self);
@@ -84,7 +97,7 @@ impl TaskSnapshot {
 }
 
 /// Writes the response to `tasks/list`.
-pub fn task_list(
+pub(super) fn task_list(
     out: &mut Vec<u8>,
     to: &ReplyTo,
     server_info: &RenderedServerInfo,

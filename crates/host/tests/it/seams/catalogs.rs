@@ -116,6 +116,7 @@ async fn providers_come_and_go_one_by_one() {
         version: "2".into(),
         providers: vec![named("other")],
         call_timeout_ms: None,
+        tool_order: Vec::new(),
     });
     assert_eq!(text_of(&respond(&server, &stateless_call("files", "")).await), "files");
     assert_eq!(text_of(&respond(&server, &stateless_call("other", "")).await), "other");

@@ -128,7 +128,7 @@ async fn a_task_asks_in_the_same_way() {
     let provider = provider(vec![tool], |_, cx| {
         let id = cx.journal.call_id(&**cx.platform);
         match (cx.journal.round, cx.journal.memo()) {
-            (0, None) => Run::Now(Outcome::Detach(Box::pin(async move {
+            (0, None) => Run::Now(Outcome::Detach(spile_core::DetachedWork::from_future(async move {
                 Outcome::InputRequired(ask("size").with_memo(id))
             }))),
             (1, Some(memo)) => {

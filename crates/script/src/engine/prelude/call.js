@@ -160,9 +160,12 @@ const finish = (value) => {
     } else if (typeof value === "bigint") {
       kind = "text";
       text = toText(value);
+    } else if (ArrayBuffer.isView(value)) {
+      kind = "bytes";
+      text = base64OfBytes(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
     } else text = jsonStringify(value);
     if (text === undefined)
-      throw new PrimordialTypeError(`the tool returned a ${typeof value}, which is not JSON`);
+      throw new PrimordialTypeError(`the handler returned a ${typeof value}, which is not JSON`);
   } catch (error) {
     return fail(error);
   }

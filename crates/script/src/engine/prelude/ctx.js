@@ -202,15 +202,20 @@ const CAPABILITIES = [
   "tasks",
 ];
 const REQUIRES = Symbol("missing capability");
+const capabilityName = (name, what) => {
+  const full = name === "elicitation" ? "elicitation.form" : name;
+  if (!CAPABILITIES.includes(full))
+    throw new PrimordialTypeError(
+      `${what}: unknown capability \`${toText(name)}\`; expected one of ${CAPABILITIES.join(", ")}`,
+    );
+  return full;
+};
+const supports = (name) => host.hasCapability(capabilityName(name, "ctx.supports"));
 const requires = (...names) => {
   for (const name of names) {
-    const full = name === "elicitation" ? "elicitation.form" : name;
-    if (!CAPABILITIES.includes(full))
-      throw new PrimordialTypeError(
-        `ctx.requires: unknown capability \`${toText(name)}\`; expected one of ${CAPABILITIES.join(", ")}`,
-      );
+    const full = capabilityName(name, "ctx.requires");
     if (!host.hasCapability(full)) {
-      const error = new McpError(-32021, `this tool needs the client capability \`${full}\``);
+      const error = new McpError(-32021, `this needs the client capability \`${full}\``);
       defineProperty(error, REQUIRES, { value: full });
       throw error;
     }
@@ -246,6 +251,8 @@ const ctx = {
   collection,
   sql,
   requires,
+  supports,
+  detach: () => effect("detach", {}).then(() => undefined),
   McpError,
   get signal() {
     return callSignal;

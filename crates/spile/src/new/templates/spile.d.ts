@@ -1,4 +1,4 @@
-// What a tool can use besides JavaScript itself. `spile new` writes this file; replace it with that of a newer version.
+// What code can use besides JavaScript itself. `spile new` writes this file; replace it with that of a newer version.
 
 /** A JSON Schema, or a schema of a library that implements Standard JSON Schema, such as zod 4. */
 type SpileSchema = object | boolean;
@@ -6,7 +6,7 @@ type SpileSchema = object | boolean;
 declare namespace Spile {
   type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-  /** The second argument of a tool: what it may do, and what `context.ts` returns. */
+  /** The second argument of a tool, a prompt or a resource: what it may do, and what `context.ts` returns. */
   interface Context {
     /** Tells the client how far the call is. */
     progress(progress: number, total?: number, message?: string): void;
@@ -67,6 +67,15 @@ declare namespace Spile {
 
     /** Ends the call with error -32021 unless the client has these capabilities. */
     requires(...capabilities: Capability[]): void;
+
+    /** Whether the client has a capability. */
+    supports(capability: Capability): boolean;
+
+    /**
+     * From here on the call is a task, if the client accepts one. For tools with `task` in their metadata; without this
+     * call they are a task from their start.
+     */
+    detach(): Promise<void>;
 
     /** Closes the stream of a call; the client asks again after this time. */
     closeStream(retryMs?: number): void;
@@ -151,6 +160,8 @@ declare namespace Spile {
   interface Collection<Row> {
     get(args: object): Promise<Row>;
     list(args?: object): Promise<{ items: Row[]; nextCursor?: string; truncated?: boolean }>;
+    search(args: object): Promise<{ items: Row[]; truncated?: boolean }>;
+    aggregate(args: object): Promise<{ groups: Json[] }>;
     create(args: object): Promise<Row>;
     update(args: object): Promise<Row>;
     delete(args: object): Promise<Json>;
@@ -172,7 +183,43 @@ declare namespace Spile {
     icons?: { src: string; mimeType?: string; sizes?: string[]; theme?: "light" | "dark" }[];
     /** Whether a call may, or must, run as a task. */
     task?: "never" | "optional" | "required";
+    /** The time limit of a call. */
+    timeoutMs?: number;
+    _meta?: { [name: string]: Json };
   }
+
+  /** What a file of `prompts/` exports as `metadata`. Without `arguments`, the type of the first parameter says them. */
+  interface PromptMetadata {
+    title?: string;
+    description?: string;
+    arguments?: (string | PromptArgument)[];
+    icons?: ToolMetadata["icons"];
+    _meta?: { [name: string]: Json };
+  }
+
+  interface PromptArgument {
+    name: string;
+    title?: string;
+    description?: string;
+    required?: boolean;
+    /** The only accepted values. */
+    enum?: string[];
+    /** Suggestions while the user types: values, or a field of a collection. */
+    complete?: string[] | { collection: string; field: string };
+  }
+
+  /** What a prompt returns: a text is one message of the user. */
+  type PromptResult = string | PromptPart[] | { description?: string; messages: PromptPart[] };
+  type PromptPart = string | Content | { role: "user" | "assistant"; content: string | Content | (string | Content)[] };
+
+  /** What the code of a resource returns. Nothing means that there is no such resource. */
+  type ResourceResult =
+    | string
+    | Uint8Array
+    | { text: string; mimeType?: string }
+    | { blob: string; mimeType?: string }
+    | Json
+    | undefined;
 
   /** The default export of a tool file. */
   type Tool<Input = Record<string, Json>, Extra = unknown> = (input: Input, ctx: Context & Extra) => unknown;

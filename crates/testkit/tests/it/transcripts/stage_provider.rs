@@ -89,7 +89,9 @@ impl TranscriptProvider {
             "visit" => Run::now(visit(cx)),
             "think" => Run::now(think(cx)),
             "hold" => Run::later(self.wait_for_release()),
-            "job" => Run::now(Outcome::Detach(Box::pin(self.wait_for_release()))),
+            "job" => {
+                Run::now(Outcome::Detach(spile_core::DetachedWork::from_future(self.wait_for_release())))
+            }
             "release" => {
                 self.releases.send_modify(|count| *count += 1);
                 Run::now(ToolResult::text("Released"))

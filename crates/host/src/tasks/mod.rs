@@ -2,6 +2,15 @@
 //!
 //! A task belongs to its caller; for every other caller it does not exist. It ends when its work ends, when it is
 //! cancelled, or when its time to live is over. Its input requests wait here for `tasks/update`.
+//!
+//! ```text
+//! mod.rs       the tasks that this process runs or has run, and their states
+//! record.rs    a task as bytes for the store
+//! durable.rs   what the store has of each task; tasks that an earlier process left are continued
+//! ```
+
+mod durable;
+mod record;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,8 +20,10 @@ use std::time::Duration;
 use json::Json;
 use spile_core::text::hex;
 use spile_core::{
-    CallError, CallFuture, EventSink, InputRequest, InputRequests, ItemKind, Limits, Principal, ToolError,
+    CallError, CallFuture, CallResult, DetachedWork, EventSink, InputRequest, InputRequests, ItemKind,
+    Journal, Limits, Principal, ToolError, ToolResult,
 };
+use state::keyring::digest_parts;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use wire::encode::{TaskSnapshot, TaskStatus};
@@ -24,6 +35,8 @@ use crate::pipeline::{
 };
 use crate::registry::Registry;
 use crate::server::Server;
+pub(crate) use durable::FoundTask;
+use record::TaskCall;
 
 /// The owner of a task. For every other caller the task does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +59,31 @@ impl TaskOwner {
             (Principal::Anonymous, ReplyChannel::NoSession) => Self::AnyAnonymous,
         }
     }
+
+    /// Names the owner in the store.
+    fn digest(&self) -> OwnerDigest {
+        match self {
+            Self::Named(principal) => digest_parts(&[b"principal", principal.id().as_bytes()]),
+            Self::Session(key) => digest_parts(&[b"session", key]),
+            Self::AnyAnonymous => digest_parts(&[b"anonymous"]),
+        }
+    }
 }
 
+type OwnerDigest = [u8; 32];
+
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
+pub(crate) struct Tasks {
+    tasks: Mutex<HashMap<String, Arc<Task>>>,
+    /// Identifies this process where it holds a lease.
+    holder: std::sync::OnceLock<[u8; 16]>,
+}
 
 pub(crate) struct Task {
     id: String,
-    owner: TaskOwner,
+    owner: OwnerDigest,
+    /// What it runs, for the store. `None` once it has ended.
+    call: Option<TaskCall>,
     /// Size of its request, and later of its result.
     retained_bytes: AtomicUsize,
     created_ms: u64,
@@ -64,11 +94,17 @@ pub(crate) struct Task {
     result_delivered: AtomicBool,
     /// Notified when responses arrive and when the status changes.
     changed_notify: Notify,
+    /// Notified when the store must be written.
+    dirty_notify: Notify,
 }
 
 struct TaskState {
     status: TaskStatus,
     updated_ms: u64,
+    /// The answers so far, and the last checkpoint.
+    journal: Journal,
+    /// The last checkpoint was too large to keep: after a restart the task could not go on where it was.
+    is_unresumable: bool,
     input_requests: Vec<TaskInputRequest>,
     /// Why the task cannot go on: the client returned an error, or too often an invalid response.
     refusal: Option<ToolError>,
@@ -90,58 +126,49 @@ struct TaskInputRequest {
 }
 
 impl Tasks {
-    /// Starts a task for the rest of a call. When this returns, the client can find the task.
-    pub(crate) fn start(
+    /// Starts a task for the rest of a call. When this returns, the client can find the task, also after a restart.
+    pub(crate) async fn start(
         &self,
         server: &Arc<Server>,
         registry: &Arc<Registry>,
-        mut job: CallJob,
-        work: CallFuture,
+        job: CallJob,
+        work: DetachedWork,
     ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
         let now_ms = server.platform.now_ms();
-        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
+        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel).digest();
         let bytes = job.call.doc().text().len();
-        let mut tasks = self.lock();
-        evict_finished(&mut tasks, &owner, bytes, limits, now_ms)?;
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
         server.platform.fill_random(&mut random);
+        // Whatever uses it as an idempotency key must find the same one after a restart.
+        job.journal.call_id(&*server.platform);
         let task = Arc::new(Task {
             id: hex(&random),
             owner,
+            call: Some(TaskCall::new(registry, &job)),
             retained_bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,
             ttl_ms: ttl_ms.min(limits.task_ttl_ms),
             poll_ms: limits.task_poll_interval_ms,
-            state: Mutex::new(TaskState {
-                status: TaskStatus::Working,
-                updated_ms: now_ms,
-                input_requests: Vec::new(),
-                refusal: None,
-                rejections: 0,
-                used_keys: Vec::new(),
-                abort_handle: None,
-            }),
+            state: Mutex::new(TaskState::new(TaskStatus::Working, job.journal.clone(), now_ms)),
             result_delivered: AtomicBool::new(false),
             changed_notify: Notify::new(),
+            dirty_notify: Notify::new(),
         });
-        tasks.insert(task.id.clone(), task.clone());
-        drop(tasks);
+        {
+            let mut tasks = self.lock();
+            evict_finished(&mut tasks, &owner, bytes, limits, now_ms)?;
+            tasks.insert(task.id.clone(), task.clone());
+        }
+        // Tasks extension: a task must be durable before its creation is answered.
+        if let Err(error) = task.create_record(server).await {
+            self.lock().remove(&task.id);
+            return Err(error);
+        }
         let view = task.snapshot();
-        // Progress and log notifications belong to the call's request, which is answered now.
-        job.events = EventSink::disabled();
-        job.stage = CallStage::Task(task.clone());
-        let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
-        let handle = tokio::spawn(async move {
-            let work = run_to_completion(server.clone(), registry, job, work);
-            let expired = CallError::UnknownItem { kind: ItemKind::Task, name: driven.id.clone() };
-            let ttl = Duration::from_millis(driven.ttl_ms);
-            let status = tokio::time::timeout(ttl, work).await.unwrap_or(TaskStatus::Failed(expired));
-            driven.set_status(&server, status);
-        });
-        let handle = handle.abort_handle();
-        task.lock().abort_handle = Some(handle);
+        let work = work.start(task.checkpoints(server));
+        task.spawn(server, registry, job, Some(work));
         Ok(view)
     }
 
@@ -153,19 +180,10 @@ impl Tasks {
                 task.abort();
                 tasks.remove(id);
             }
-            Some(task) if task.owner == *owner => return Ok(task.clone()),
+            Some(task) if task.owner == owner.digest() => return Ok(task.clone()),
             Some(_) | None => {}
         }
         Err(CallError::UnknownItem { kind: ItemKind::Task, name: id.into() })
-    }
-
-    /// The tasks of this owner, oldest first.
-    pub(crate) fn list_for(&self, owner: &TaskOwner, now_ms: u64) -> Vec<TaskSnapshot> {
-        let tasks = self.lock();
-        let owned = tasks.values().filter(|task| task.owner == *owner && !task.is_expired(now_ms));
-        let mut views: Vec<TaskSnapshot> = owned.map(|task| task.snapshot()).collect();
-        views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
-        views
     }
 
     pub(crate) fn snapshot(&self, id: &str) -> Option<TaskSnapshot> {
@@ -179,14 +197,14 @@ impl Tasks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Drops expired tasks, then tasks whose result was delivered, until one more task of this size fits the limits.
 fn evict_finished(
     tasks: &mut HashMap<String, Arc<Task>>,
-    owner: &TaskOwner,
+    owner: &OwnerDigest,
     bytes: usize,
     limits: &Limits,
     now_ms: u64,
@@ -215,7 +233,52 @@ fn evict_finished(
     Ok(())
 }
 
+impl TaskState {
+    fn new(status: TaskStatus, journal: Journal, updated_ms: u64) -> Self {
+        Self {
+            status,
+            updated_ms,
+            journal,
+            is_unresumable: false,
+            input_requests: Vec::new(),
+            refusal: None,
+            rejections: 0,
+            used_keys: Vec::new(),
+            abort_handle: None,
+        }
+    }
+}
+
 impl Task {
+    /// Runs the rest of the call: `work` that goes on, or else from its journal.
+    fn spawn(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        registry: &Arc<Registry>,
+        mut job: CallJob,
+        work: Option<CallFuture>,
+    ) {
+        // Progress and log notifications belong to the call's request, which is answered now.
+        job.events = EventSink::disabled();
+        job.stage = CallStage::Task(self.clone());
+        let (server, registry, task) = (server.clone(), registry.clone(), self.clone());
+        let handle = tokio::spawn(async move {
+            let work = run_to_completion(server.clone(), registry, job, work);
+            let expired = CallError::UnknownItem { kind: ItemKind::Task, name: task.id.clone() };
+            let left_ms = (task.created_ms + task.ttl_ms).saturating_sub(server.platform.now_ms());
+            let work = tokio::time::timeout(Duration::from_millis(left_ms), work);
+            let Some(status) = task.keep_recording(&server, work).await else {
+                // Another replica has it now.
+                server.tasks.lock().remove(&task.id);
+                return;
+            };
+            let status = status.unwrap_or(TaskStatus::Failed(expired));
+            task.record_end(&server, &status).await;
+            task.set_status(&server, status);
+        });
+        self.lock().abort_handle = Some(handle.abort_handle());
+    }
+
     pub(crate) fn snapshot(&self) -> TaskSnapshot {
         let state = self.lock();
         TaskSnapshot {
@@ -270,11 +333,12 @@ impl Task {
         state.updated_ms = server.platform.now_ms();
         drop(state);
         self.changed_notify.notify_waiters();
+        self.dirty_notify.notify_one();
         server.subscriptions.notify_task(&self.id);
     }
 
     /// Cancels the task. A finished task stays as it is.
-    pub(crate) fn cancel(&self, server: &Server) {
+    pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) {
         let stopped = {
             let mut state = self.lock();
             let open = matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
@@ -289,6 +353,9 @@ impl Task {
             self.mark_delivered();
             self.changed_notify.notify_waiters();
             server.subscriptions.notify_task(&self.id);
+            // The acknowledgement does not wait for the store: the extension allows that, and the work has stopped.
+            let (task, server) = (self.clone(), server.clone());
+            tokio::spawn(async move { task.record_end(&server, &TaskStatus::Cancelled).await });
         }
     }
 
@@ -379,12 +446,13 @@ impl Task {
         self.ttl_ms
     }
 
-    /// Opens input requests and waits until all are answered.
+    /// Opens input requests and waits until all are answered. Returns the journal with the answers.
     pub(crate) async fn request_input(
         &self,
         server: &Server,
+        journal: &Journal,
         requests: &InputRequests,
-    ) -> Result<Vec<(String, Json)>, ToolError> {
+    ) -> Result<Journal, ToolError> {
         let mut shown = InputRequests::default();
         {
             let mut state = self.lock();
@@ -398,8 +466,15 @@ impl Task {
                 });
                 shown = shown.with(wire_key, request.clone());
             }
+            state.journal = journal.clone();
         }
         self.set_status(server, TaskStatus::InputRequired(shown));
+        self.dirty_notify.notify_one();
+        self.collect_responses().await
+    }
+
+    /// Waits until all open input requests are answered.
+    async fn collect_responses(&self) -> Result<Journal, ToolError> {
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
@@ -411,10 +486,14 @@ impl Task {
                     return Err(error);
                 }
                 if state.input_requests.iter().all(|request| request.response.is_some()) {
-                    let answered = state.input_requests.drain(..);
-                    return Ok(answered
-                        .filter_map(|request| Some((request.journal_key, request.response?)))
-                        .collect());
+                    let answered: Vec<_> = state.input_requests.drain(..).collect();
+                    for TaskInputRequest { journal_key, response, .. } in answered {
+                        if let Some(response) = response {
+                            state.journal.record(&journal_key, response);
+                        }
+                    }
+                    self.dirty_notify.notify_one();
+                    return Ok(state.journal.clone());
                 }
             }
             changed.await;
@@ -463,14 +542,23 @@ fn new_wire_key(used_keys: &mut Vec<String>, key: &str) -> String {
 async fn run_to_completion(
     server: Arc<Server>,
     registry: Arc<Registry>,
-    job: CallJob,
-    work: CallFuture,
+    mut job: CallJob,
+    work: Option<CallFuture>,
 ) -> TaskStatus {
     let unexpected = |what: &str| TaskStatus::Failed(CallError::Internal { detail: what.into() });
-    match execute_call(server, registry, job, Some(work)).await {
+    // A task that is continued may still wait for answers.
+    if let (None, CallStage::Task(task)) = (&work, &job.stage) {
+        match task.collect_responses().await {
+            Ok(journal) => job.journal = journal,
+            Err(error) => {
+                return TaskStatus::Completed(CallResult::Tool(ToolResult::from_tool_error(&error)));
+            }
+        }
+    }
+    match execute_call(server, registry, job, work).await {
         Ok(CallResponse::Result(result)) => TaskStatus::Completed(result),
         Ok(CallResponse::Error(error)) | Err(error) => TaskStatus::Failed(error),
         Ok(CallResponse::InputRequired { .. }) => unexpected("a task ended with input requests"),
-        Ok(CallResponse::Task(_)) => unexpected("a task became a task"),
+        Ok(CallResponse::Task(_) | CallResponse::TaskAnswer(_)) => unexpected("a task became a task"),
     }
 }

@@ -1,0 +1,442 @@
+//! What the store has of each task. It is written when a task starts, asks, saves a checkpoint and ends.
+//!
+//! A task is one stream with one entry: the last state. The process that runs it holds a lease, so that of several replicas
+//! one runs it. When the lease ends, because the process did, another one continues the task from its journal: the
+//! process that starts next, or the one that is asked for the task. An effect that was under way when the process ended may
+//! happen again; every effect whose result was saved does not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spile_core::{CallError, CheckpointSink, Checkpoints, ItemKind};
+use state::keyring::digest_parts;
+use state::store::{LeaseOutcome, Namespace, Sequence, Store as _, StoreError, StoreKey, Ttl};
+use tokio::sync::Notify;
+use wire::encode::{TaskSnapshot, TaskStatus};
+
+use super::record::{self, TaskRecord};
+use super::{AtomicBool, AtomicUsize, Mutex, OwnerDigest, Task, TaskOwner, evict_finished};
+use crate::input_requests::store_failure;
+use crate::pipeline::CONTRACT_CHANGED;
+use crate::server::Server;
+
+/// How long a process that ended keeps others from continuing its tasks.
+const LEASE_MS: u64 = 30_000;
+const LEASE_RENEWAL: Duration = Duration::from_millis(LEASE_MS / 3);
+/// Older tasks of a server, or of an owner, are not found by listing them.
+const INDEX_ENTRIES_MAX: usize = 4096;
+const INDEX_PAGE_ENTRIES: usize = 256;
+/// What the store accepts as one entry, less what encryption adds.
+const RECORD_BYTES_MAX: usize = (1 << 20) - 1024;
+
+const INDEX_NAME: &[u8] = b"index";
+
+/// A task that was looked up in the store.
+pub(crate) enum FoundTask {
+    /// It is in the memory of this process now.
+    Here(Arc<Task>),
+    /// Another replica runs it. All that is known here is its state.
+    Elsewhere(TaskSnapshot),
+}
+
+impl Task {
+    fn key(&self) -> StoreKey<'_> {
+        StoreKey { namespace: Namespace::Tasks, owner: &self.owner, name: self.id.as_bytes() }
+    }
+
+    fn ttl(&self, now_ms: u64) -> Ttl {
+        Ttl { ms: (self.created_ms + self.ttl_ms).saturating_sub(now_ms).max(1) }
+    }
+
+    /// Writes the first record, takes the lease, and adds the task to the lists.
+    pub(super) async fn create_record(&self, server: &Server) -> Result<(), CallError> {
+        let now_ms = server.platform.now_ms();
+        let failed = |error| store_failure(server, error);
+        let bytes = self.encode(&TaskStatus::Working);
+        server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await.map_err(failed)?;
+        let lease = Ttl { ms: LEASE_MS };
+        server.store.lease(self.key(), &server.tasks.holder(server), lease, now_ms).await.map_err(failed)?;
+        let entry = [&self.owner[..], self.id.as_bytes()].concat();
+        for owner in [&self.owner, &server_owner(server)] {
+            let index = index_key(owner);
+            let appended = server.store.append(index, &entry, INDEX_ENTRIES_MAX, self.ttl(now_ms), now_ms);
+            appended.await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Where the work of this task saves how far it came.
+    pub(crate) fn checkpoints(self: &Arc<Self>, server: &Arc<Server>) -> Checkpoints {
+        let sink = TaskCheckpoints { server: Arc::downgrade(server), task: Arc::downgrade(self) };
+        Checkpoints::new(Arc::new(sink))
+    }
+
+    /// Drives the work, and writes each change of the state meanwhile. `None` if another replica took the task.
+    pub(super) async fn keep_recording<T>(
+        &self,
+        server: &Server,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let work = std::pin::pin!(work);
+        let record = std::pin::pin!(self.record_changes(server));
+        tokio::select! {
+            biased;
+            ended = work => Some(ended),
+            () = record => None,
+        }
+    }
+
+    /// Ends only if the lease is lost.
+    async fn record_changes(&self, server: &Server) {
+        loop {
+            let is_dirty = tokio::time::timeout(LEASE_RENEWAL, self.dirty_notify.notified()).await.is_ok();
+            if is_dirty {
+                self.save(server).await;
+            }
+            let (holder, now_ms) = (server.tasks.holder(server), server.platform.now_ms());
+            match server.store.renew(self.key(), &holder, Ttl { ms: LEASE_MS }, now_ms).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::warn!(task = self.id, "another replica continues a task of this one");
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, task = self.id, "cannot renew the lease of a task"),
+            }
+        }
+    }
+
+    async fn save(&self, server: &Server) {
+        let status = self.lock().status.clone();
+        self.write(server, &status).await;
+    }
+
+    /// Writes how the task ended, and lets go of it.
+    pub(super) async fn record_end(&self, server: &Server, status: &TaskStatus) {
+        self.lock().updated_ms = server.platform.now_ms();
+        self.write(server, status).await;
+        let released =
+            server.store.release(self.key(), &server.tasks.holder(server), server.platform.now_ms());
+        if let Err(error) = released.await {
+            tracing::warn!(%error, task = self.id, "cannot release the lease of a task");
+        }
+    }
+
+    async fn write(&self, server: &Server, status: &TaskStatus) {
+        let now_ms = server.platform.now_ms();
+        let mut bytes = self.encode(status);
+        if bytes.len() > RECORD_BYTES_MAX {
+            let is_open = matches!(status, TaskStatus::Working | TaskStatus::InputRequired(_));
+            tracing::warn!(
+                task = self.id,
+                bytes = bytes.len(),
+                "the state of a task is too large to be kept"
+            );
+            let lost = TaskStatus::Failed(CallError::Internal { detail: "too large to be kept".into() });
+            bytes = match is_open {
+                true => {
+                    let mut state = self.lock();
+                    state.is_unresumable = true;
+                    state.journal.set_memo(None);
+                    record::encode(self.created_ms, self.ttl_ms, self.call.as_ref(), &state, status)
+                }
+                false => self.encode(&lost),
+            };
+        }
+        let written = server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, task = self.id, "the state of a task is not kept");
+        }
+    }
+
+    fn encode(&self, status: &TaskStatus) -> Vec<u8> {
+        record::encode(self.created_ms, self.ttl_ms, self.call.as_ref(), &self.lock(), status)
+    }
+}
+
+struct TaskCheckpoints {
+    server: std::sync::Weak<Server>,
+    task: std::sync::Weak<Task>,
+}
+
+impl CheckpointSink for TaskCheckpoints {
+    fn save(&self, memo: Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (server, task) = (self.server.upgrade(), self.task.upgrade());
+        Box::pin(async move {
+            if let (Some(server), Some(task)) = (server, task) {
+                task.lock().journal.set_memo(Some(memo.into()));
+                task.save(&server).await;
+            }
+        })
+    }
+}
+
+impl super::Tasks {
+    /// Identifies this process where it holds a lease.
+    fn holder(&self, server: &Server) -> [u8; 16] {
+        *self.holder.get_or_init(|| {
+            let mut random = [0; 16];
+            server.platform.fill_random(&mut random);
+            random
+        })
+    }
+
+    /// The tasks of this owner, oldest first.
+    pub(crate) async fn list_for(
+        &self,
+        server: &Server,
+        owner: &TaskOwner,
+    ) -> Result<Vec<TaskSnapshot>, CallError> {
+        let (owner, now_ms) = (owner.digest(), server.platform.now_ms());
+        let mut views: Vec<TaskSnapshot> = {
+            let tasks = self.lock();
+            let owned = tasks.values().filter(|task| task.owner == owner && !task.is_expired(now_ms));
+            owned.map(|task| task.snapshot()).collect()
+        };
+        for (_, id) in read_index(server, &owner).await? {
+            if views.iter().any(|view| view.id == id) {
+                continue;
+            }
+            if let Some(record) = read_record(server, &owner, &id).await? {
+                views.push(task_of(server, id, owner, record).snapshot());
+            }
+        }
+        views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
+        Ok(views)
+    }
+
+    /// Looks in the store for a task that this process does not know. One that nobody runs is continued here.
+    pub(crate) async fn find_stored(
+        &self,
+        server: &Arc<Server>,
+        id: &str,
+        owner: &TaskOwner,
+    ) -> Result<FoundTask, CallError> {
+        let owner = owner.digest();
+        match read_record(server, &owner, id).await? {
+            Some(record) => self.adopt(server, id, owner, record).await,
+            None => Err(unknown_task(id)),
+        }
+    }
+
+    async fn adopt(
+        &self,
+        server: &Arc<Server>,
+        id: &str,
+        owner: OwnerDigest,
+        record: TaskRecord,
+    ) -> Result<FoundTask, CallError> {
+        let now_ms = server.platform.now_ms();
+        let is_open = matches!(record.state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
+        let key = StoreKey { namespace: Namespace::Tasks, owner: &owner, name: id.as_bytes() };
+        if is_open {
+            let lease = server.store.lease(key, &self.holder(server), Ttl { ms: LEASE_MS }, now_ms).await;
+            if let LeaseOutcome::HeldByOther { .. } = lease.map_err(|error| store_failure(server, error))? {
+                return Ok(FoundTask::Elsewhere(task_of(server, id.into(), owner, record).snapshot()));
+            }
+        }
+        // It may have ended, or gone on, before the lease was free.
+        let record = match is_open {
+            true => read_record(server, &owner, id).await?.ok_or_else(|| unknown_task(id))?,
+            false => record,
+        };
+        let task = Arc::new(task_of(server, id.into(), owner, record));
+        {
+            let mut tasks = self.lock();
+            // Another request may have looked it up at the same time.
+            if let Some(known) = tasks.get(id) {
+                return Ok(FoundTask::Here(known.clone()));
+            }
+            evict_finished(&mut tasks, &owner, task.retained_bytes(), &server.limits, now_ms)?;
+            tasks.insert(id.to_owned(), task.clone());
+        }
+        if task.is_active() {
+            task.resume(server).await;
+        }
+        Ok(FoundTask::Here(task))
+    }
+
+    /// Lets go of all tasks, so that another process need not wait until the leases end.
+    pub(crate) async fn release_all(&self, server: &Server) {
+        let open: Vec<Arc<Task>> = self.lock().values().filter(|task| task.is_active()).cloned().collect();
+        for task in open {
+            task.abort();
+            task.save(server).await;
+            let now_ms = server.platform.now_ms();
+            if let Err(error) = server.store.release(task.key(), &self.holder(server), now_ms).await {
+                tracing::warn!(%error, task = task.id, "cannot release the lease of a task");
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Runs the task from its journal.
+    async fn resume(self: &Arc<Self>, server: &Arc<Server>) {
+        let registry = server.registry();
+        let (journal, is_unresumable) = {
+            let state = self.lock();
+            (state.journal.clone(), state.is_unresumable)
+        };
+        let refusal = match &self.call {
+            None => Some("the server does not know what the task runs"),
+            Some(call) if registry.contract_digest(&call.call()) != call.contract_digest => {
+                Some(CONTRACT_CHANGED)
+            }
+            Some(_) if is_unresumable => {
+                Some("the server was restarted, and the task had too much behind it to be continued")
+            }
+            Some(call) => {
+                tracing::info!(task = self.id, tool = &*call.call().name(), "continues a task");
+                self.spawn(server, &registry, call.to_job(journal), None);
+                None
+            }
+        };
+        if let Some(reason) = refusal {
+            let status = TaskStatus::Failed(CallError::Provider {
+                code: INTERNAL_ERROR,
+                message: reason.to_owned(),
+                data: None,
+            });
+            self.record_end(server, &status).await;
+            self.set_status(server, status);
+        }
+    }
+
+    fn retained_bytes(&self) -> usize {
+        self.retained_bytes.load(super::Ordering::Relaxed)
+    }
+}
+
+/// JSON-RPC 2.0.
+const INTERNAL_ERROR: i64 = -32603;
+
+impl Server {
+    /// Continues the tasks that an earlier process of this server left. Returns when none is left that another process
+    /// may still run.
+    pub async fn resume_tasks(self: &Arc<Self>) {
+        // A server without tasks need not open its store.
+        if !self.with_registry(|registry| registry.capabilities.tasks) {
+            return;
+        }
+        let mut open = match read_index(self, &server_owner(self)).await {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for tasks to continue");
+                return;
+            }
+        };
+        while !open.is_empty() {
+            let mut running_elsewhere = Vec::new();
+            for (owner, id) in open {
+                if self.tasks.lock().contains_key(&id) {
+                    continue;
+                }
+                let record = match read_record(self, &owner, &id).await {
+                    Ok(Some(record)) if record.call.is_some() => record,
+                    Ok(_) => continue,
+                    Err(error) => {
+                        tracing::warn!(%error, task = id, "cannot read a task");
+                        continue;
+                    }
+                };
+                match self.tasks.adopt(self, &id, owner, record).await {
+                    Ok(FoundTask::Here(_)) => {}
+                    Ok(FoundTask::Elsewhere(_)) => running_elsewhere.push((owner, id)),
+                    Err(error) => tracing::warn!(%error, task = id, "cannot continue a task"),
+                }
+            }
+            open = running_elsewhere;
+            if !open.is_empty() {
+                tokio::time::sleep(LEASE_RENEWAL).await;
+            }
+        }
+    }
+
+    /// Stops all tasks where they are, so that the next process can continue them at once.
+    pub async fn release_tasks(&self) {
+        self.tasks.release_all(self).await;
+    }
+}
+
+/// The tasks of a server are listed under its name in the store, which it may share with other servers.
+fn server_owner(server: &Server) -> OwnerDigest {
+    digest_parts(&[b"server", server.store_scope.as_bytes()])
+}
+
+fn index_key(owner: &OwnerDigest) -> StoreKey<'_> {
+    StoreKey { namespace: Namespace::Tasks, owner, name: INDEX_NAME }
+}
+
+/// Owner and id of each task in an index.
+async fn read_index(server: &Server, owner: &OwnerDigest) -> Result<Vec<(OwnerDigest, String)>, CallError> {
+    let (mut found, mut after) = (Vec::new(), Sequence::START);
+    loop {
+        let now_ms = server.platform.now_ms();
+        let page = server.store.read_after(index_key(owner), after, INDEX_PAGE_ENTRIES, now_ms).await;
+        let page = match page {
+            Ok(page) => page,
+            // What cannot be read any more is not continued.
+            Err(StoreError::Corrupt | StoreError::KeyGone) => None,
+            Err(error) => return Err(store_failure(server, error)),
+        };
+        let entries = page.map(|page| page.entries).unwrap_or_default();
+        let Some((last, _)) = entries.last() else { return Ok(found) };
+        after = *last;
+        for (_, entry) in &entries {
+            if let Some((owner, id)) = entry.split_first_chunk()
+                && let Ok(id) = std::str::from_utf8(id)
+            {
+                found.push((*owner, id.to_owned()));
+            }
+        }
+    }
+}
+
+async fn read_record(
+    server: &Server,
+    owner: &OwnerDigest,
+    id: &str,
+) -> Result<Option<TaskRecord>, CallError> {
+    let key = StoreKey { namespace: Namespace::Tasks, owner, name: id.as_bytes() };
+    // A name that no task has, perhaps far too long for the store.
+    if id.len() != TASK_ID_CHARS || id.as_bytes() == INDEX_NAME {
+        return Ok(None);
+    }
+    let now_ms = server.platform.now_ms();
+    let page = match server.store.read_after(key, Sequence::START, 1, now_ms).await {
+        Ok(page) => page,
+        Err(StoreError::Corrupt | StoreError::KeyGone) => None,
+        Err(error) => return Err(store_failure(server, error)),
+    };
+    let record = page.and_then(|page| record::decode(&page.entries.into_iter().next()?.1));
+    Ok(record.filter(|record| now_ms < record.created_ms.saturating_add(record.ttl_ms)))
+}
+
+/// 16 bytes in hexadecimal.
+const TASK_ID_CHARS: usize = 32;
+
+fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) -> Task {
+    let TaskRecord { created_ms, ttl_ms, call, state } = record;
+    let bytes = match &state.status {
+        TaskStatus::Completed(result) => result.size_bytes(),
+        _ => 0,
+    };
+    Task {
+        id,
+        owner,
+        call,
+        retained_bytes: AtomicUsize::new(bytes),
+        created_ms,
+        ttl_ms,
+        poll_ms: server.limits.task_poll_interval_ms,
+        state: Mutex::new(state),
+        result_delivered: AtomicBool::new(false),
+        changed_notify: Notify::new(),
+        dirty_notify: Notify::new(),
+    }
+}
+
+fn unknown_task(id: &str) -> CallError {
+    CallError::UnknownItem { kind: ItemKind::Task, name: id.to_owned() }
+}

@@ -1,0 +1,93 @@
+//! A function of the author's files, ready to run: the default export of a tool, a prompt or a resource.
+
+use std::sync::Arc;
+
+use contract::CompiledSchema;
+use spile_core::TaskSupport;
+
+use crate::bundle::{Entry, Program};
+use crate::diagnostic::Diagnostic;
+
+#[derive(Clone)]
+pub(crate) struct Handler {
+    pub(crate) kind: HandlerKind,
+    /// The name of the tool or prompt; the file of a resource.
+    pub(crate) name: String,
+    /// The file inside the folder.
+    pub(crate) file: String,
+    pub(crate) program: Arc<Program>,
+    /// Where the handler begins in its file.
+    pub(crate) offset: Option<usize>,
+    /// Whether its module state is shared between callers.
+    pub(crate) shares_state: bool,
+    /// What a tool promises to return.
+    pub(crate) output: Option<Arc<CompiledSchema>>,
+    pub(crate) task_support: TaskSupport,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandlerKind {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+impl HandlerKind {
+    /// What messages call it.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+        }
+    }
+
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Tool => "tools/call",
+            Self::Prompt => "prompts/get",
+            Self::Resource => "resources/read",
+        }
+    }
+}
+
+impl Handler {
+    /// A handler that is not a tool.
+    pub(crate) fn plain(
+        kind: HandlerKind,
+        entry: &Entry,
+        program: Arc<Program>,
+        offset: Option<usize>,
+    ) -> Self {
+        Self {
+            kind,
+            name: entry.name.clone(),
+            file: entry.file.clone(),
+            program,
+            offset,
+            shares_state: false,
+            output: None,
+            task_support: TaskSupport::Forbidden,
+        }
+    }
+
+    /// Whether a call of it may be run again, in another round or after a restart. It begins with fresh module state
+    /// then: what an earlier call left there could not be replayed.
+    pub(crate) fn is_replayable(&self) -> bool {
+        self.program.may_ask || self.task_support != TaskSupport::Forbidden
+    }
+
+    /// Points a diagnostic without a position at the handler.
+    pub(crate) fn at_handler(&self, diagnostic: Diagnostic) -> Diagnostic {
+        match (diagnostic.position, self.offset, self.program.source(&self.file)) {
+            (None, Some(offset), Some(source)) => diagnostic.at_offset(source, offset),
+            _ => diagnostic,
+        }
+    }
+
+    /// Whether a call of it continues as a task from its start, if the client accepts one. A handler that calls
+    /// `ctx.detach` decides itself when.
+    pub(crate) fn detaches_at_once(&self) -> bool {
+        self.task_support != TaskSupport::Forbidden && !self.program.may_detach
+    }
+}

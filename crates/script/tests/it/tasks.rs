@@ -1,0 +1,151 @@
+//! Tools whose calls continue as tasks: from their start, or from where they say so.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::harness::{App, AppOptions, folder, problems, respond};
+use crate::rounds::CountingNetwork;
+
+async fn request(app: &App, method: &str, params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": { "form": {} }, "extensions": { "io.modelcontextprotocol/tasks": {} },
+        },
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let response = respond(&app.server, &message.to_string()).await;
+    let value: Value = serde_json::from_str(response.text()).expect("JSON");
+    value.get("result").unwrap_or(&value["error"]).clone()
+}
+
+/// The task, once it has this status.
+async fn wait_for(app: &App, id: &Value, status: &str) -> Value {
+    loop {
+        let task = request(app, "tasks/get", json!({ "taskId": id })).await;
+        let now = task["status"].as_str().unwrap_or_else(|| panic!("a task: {task}")).to_owned();
+        if now == status {
+            return task;
+        }
+        assert!(matches!(now.as_str(), "working" | "input_required"), "{task}");
+        tokio::task::yield_now().await;
+    }
+}
+
+const ASK: &str = r#"
+    const schema = { type: "object", properties: { value: { type: "string" } }, required: ["value"] };
+    const ask = async (ctx, key) => (await ctx.elicit(key, { message: key, schema })).content.value;
+"#;
+
+#[tokio::test]
+async fn a_tool_is_a_task_from_its_start_and_asks_there() {
+    let code = format!(
+        "{ASK} export const metadata = {{ task: 'optional' }};
+         export default async (_: {{}}, ctx: any) => `for ${{await ask(ctx, 'name')}}`;"
+    );
+    let folder = folder(&[("tools/job.ts", &code)]);
+    let app = App::new(folder.path());
+    let created = request(&app, "tools/call", json!({ "name": "job", "arguments": {} })).await;
+    assert_eq!(created["resultType"], "task", "{created}");
+    let asked = wait_for(&app, &created["taskId"], "input_required").await;
+    let key =
+        asked["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question").clone();
+    let responses = json!({ key: { "action": "accept", "content": { "value": "Ada" } } });
+    request(&app, "tasks/update", json!({ "taskId": created["taskId"], "inputResponses": responses })).await;
+    let done = wait_for(&app, &created["taskId"], "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "for Ada", "{done}");
+    // A client without tasks waits for the result.
+    let waited = app.call("job", "{}").await;
+    assert_eq!(waited["resultType"], "input_required", "{waited}");
+}
+
+#[tokio::test]
+async fn a_tool_that_detaches_asks_its_caller_first() {
+    let code = format!(
+        "{ASK} export const metadata = {{ task: 'required' }};
+         export default async (_: {{}}, ctx: any) => {{
+             const name = await ask(ctx, 'name');
+             await ctx.detach();
+             return `for ${{name}}`;
+         }};"
+    );
+    let folder = folder(&[("tools/job.ts", &code)]);
+    let app = App::new(folder.path());
+    let asked = request(&app, "tools/call", json!({ "name": "job", "arguments": {} })).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let params = json!({
+        "name": "job", "arguments": {}, "requestState": asked["requestState"],
+        "inputResponses": { "name": { "action": "accept", "content": { "value": "Ada" } } },
+    });
+    let created = request(&app, "tools/call", params).await;
+    assert_eq!(created["resultType"], "task", "{created}");
+    let done = wait_for(&app, &created["taskId"], "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "for Ada", "{done}");
+    // It is required: a client without tasks is refused before anything runs.
+    assert_eq!(app.call("job", "{}").await["code"], -32021);
+}
+
+#[tokio::test]
+async fn a_task_ends_as_the_tool_does() {
+    let folder = folder(&[
+        (
+            "tools/fails.ts",
+            "export const metadata = { task: 'optional' };\nexport default () => { throw new Error('no'); };",
+        ),
+        (
+            "tools/breaks.ts",
+            "export const metadata = { task: 'optional' };\nexport default () => { throw new McpError(-32000, 'no'); };",
+        ),
+    ]);
+    let app = App::new(folder.path());
+    for (tool, status) in [("fails", "completed"), ("breaks", "failed")] {
+        let created = request(&app, "tools/call", json!({ "name": tool, "arguments": {} })).await;
+        let ended = wait_for(&app, &created["taskId"], status).await;
+        assert!(ended.to_string().contains("no"), "{ended}");
+    }
+}
+
+/// The process ends after the first of two requests; the next one with the same store makes only the second.
+#[tokio::test]
+async fn no_effect_of_a_task_happens_twice_across_processes() {
+    let code = format!(
+        "{ASK} export const metadata = {{ task: 'optional' }};
+         export default async (_: {{}}, ctx: any) => {{
+             const first = await (await ctx.fetch('https://api.example.com/first')).text();
+             const name = await ask(ctx, 'name');
+             const second = await (await ctx.fetch('https://api.example.com/second')).text();
+             return `${{first}}, ${{name}}, ${{second}}`;
+         }};"
+    );
+    let folder = folder(&[("tools/job.ts", &code)]);
+    let keys = folder.path().join("keys");
+    let network = Arc::new(CountingNetwork::default());
+    let store = AppOptions::default().store();
+    let start = || crate::rounds::app_sharing(&crate::harness::build(folder.path()), &network, &keys, &store);
+    let one = start();
+    let created = request(&one, "tools/call", json!({ "name": "job", "arguments": {} })).await;
+    let id = &created["taskId"];
+    wait_for(&one, id, "input_required").await;
+    one.server.release_tasks().await;
+    one.server.close();
+    drop(one);
+    let other = start();
+    let asked = wait_for(&other, id, "input_required").await;
+    let key =
+        asked["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question").clone();
+    let responses = json!({ key: { "action": "accept", "content": { "value": "Ada" } } });
+    request(&other, "tasks/update", json!({ "taskId": id, "inputResponses": responses })).await;
+    let done = wait_for(&other, id, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "/first after 1, Ada, /second after 2", "{done}");
+    assert_eq!(*network.0.lock().expect("no panic before"), ["/first", "/second"]);
+}
+
+#[test]
+fn detaching_without_a_task_is_a_warning() {
+    let folder =
+        folder(&[("tools/job.ts", "export default async (_: {}, ctx: any) => { await ctx.detach(); };")]);
+    let told = problems(folder.path());
+    assert!(told.contains("`ctx.detach` has no effect") && told.contains("task: \"optional\""), "{told}");
+}

@@ -1,0 +1,4 @@
+import { image } from "../lib/media";
+
+/** Tests image content response */
+export default () => ({ content: [image] });
