@@ -28,7 +28,7 @@ pub(super) fn list(context: &ServerContext, json: bool) -> anyhow::Result<ExitCo
     print_problems(context);
     if context.configuration.servers.is_empty() {
         notice(
-            "no servers are configured; add one with `spile mcp add`, or include those of another client with `spile mcp include`",
+            "no servers are configured; add one with `spile mcp add`, or include those of a client with `spile mcp include`",
         );
         return Ok(ExitCode::SUCCESS);
     }

@@ -91,7 +91,7 @@ fn a_write_is_undone_while_the_server_runs() {
         assert!(output.stderr.contains(&format!("restored `{file}` from backup {first}")), "{output}");
         assert_eq!(server.name(), "Ada", "{file}: the server has noticed");
         let [undo, _] = &versions(&place, file)[..] else { panic!("{file}: two versions") };
-        assert!(output.stderr.contains(&format!("`spile restore {file} {undo}`")), "{output}");
+        assert!(output.stderr.contains(&format!("undo with: spile restore {file} {undo}")), "{output}");
         let undone = place.run(&["restore", file, undo]);
         assert_eq!(undone.code, Some(0), "{undone}");
         assert_eq!(server.name(), "Yan", "{file}");
