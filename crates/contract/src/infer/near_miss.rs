@@ -264,7 +264,15 @@ pub(super) fn looks_like_number(text: &str) -> bool {
         let stripped = text.strip_prefix(code).or_else(|| text.strip_suffix(code));
         text = stripped.map_or(text, |text| text.trim_matches(is_affix));
     }
-    is_number(text) || number_types(text.as_bytes()) != 0 || has_separators(text)
+    is_number(text) || number_types(text.as_bytes()) != 0 || has_separators(text) || has_exponent(text)
+}
+
+/// `1,23E-07`, `.5e3`
+fn has_exponent(text: &str) -> bool {
+    text.split_once(['e', 'E']).is_some_and(|(mantissa, exponent)| {
+        let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        has_separators(mantissa) && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// `1,234.50`, `1.234,50`, `1 234,50`, `1'234.50`, `989,79`, `.5`
@@ -378,6 +386,8 @@ mod tests {
             "+3",
             "-1.234,5",
             "1e5",
+            "1,23E-07",
+            ".5e3",
             ".5",
             "1\u{a0}234",
             "1,00,000",
