@@ -69,7 +69,8 @@ fn a_column_that_cannot_be_filtered_is_not_mistaken_for_another_one() {
     ] {
         let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
         let error =
-            bind::list(collection, &filters[..2], &sorts[..2], Some(doc.root())).expect_err(arguments);
+            bind::list(Scope::new(&contract.collections, 0), &filters[..2], &sorts[..2], Some(doc.root()))
+                .expect_err(arguments);
         assert!(error.message.starts_with(expected), "{}", error.message);
         assert!(error.message.contains(names[0]), "{}", error.message);
     }
