@@ -123,18 +123,19 @@ impl ProviderInner {
         let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
         let fields = link_fields(collection, include);
         let key_cells: Vec<ValueRef<'_>> = key.iter().map(BoundValue::as_value_ref).collect();
-        let mut found: Option<(Result<ToolResult, RecordError>, Vec<Vec<Value>>)> = None;
+        let (mut found, mut keys): (Option<Result<ToolResult, RecordError>>, Vec<Vec<Value>>) =
+            Default::default();
         let mut row = |cells: &[ValueRef<'_>]| {
             let values = |fields: &Vec<usize>| fields.iter().map(|at| cells[*at].to_value()).collect();
-            let keys = fields.iter().map(values).collect();
-            found = Some((results::record(collection, tool.text_template.as_ref(), cells), keys));
+            keys = fields.iter().map(values).collect();
+            found = Some(results::record(collection, tool.text_template.as_ref(), cells));
         };
         if let Err(error) = reader.get(&key_cells, &mut row) {
             return source_error_outcome(&error, collection, platform);
         }
-        let (result, keys) = match found {
-            Some((Ok(result), keys)) => (result, keys),
-            Some((Err(error), _)) => return record_error_outcome(&error, collection, platform),
+        let result = match found {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => return record_error_outcome(&error, collection, platform),
             // Reported as for a record without links.
             None => {
                 let outcome = self.get_record(tool, collection, reader, key, Some(blocking), platform);

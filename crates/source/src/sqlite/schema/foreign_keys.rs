@@ -16,7 +16,8 @@ pub(crate) struct DeclaredReference {
     target_columns: Option<Vec<String>>,
 }
 
-/// The foreign keys of a table, in the order of their columns. Those that name a column twice or not at all are left out.
+/// The foreign keys of a table, in the order of their columns. Those with a column that does not exist are left
+/// out.
 pub(super) fn read(
     connection: &Connection,
     table: &str,
@@ -33,23 +34,24 @@ pub(super) fn read(
             row.get::<_, Option<String>>(3)?,
         ))
     })?;
-    let mut keys: BTreeMap<i64, (String, Vec<Option<usize>>, Option<Vec<String>>)> = BTreeMap::new();
+    // A foreign key is `None` once one of its columns is not found.
+    let mut keys: BTreeMap<i64, Option<DeclaredReference>> = BTreeMap::new();
     // A name that is not text belongs to a table that is left out.
-    for (id, target, from, to) in rows.filter_map(Result::ok) {
-        let (_, own, targets) = keys.entry(id).or_insert_with(|| (target, Vec::new(), Some(Vec::new())));
-        own.push(columns.iter().position(|column| column.name.eq_ignore_ascii_case(&from)));
-        match (to, &mut *targets) {
+    for (id, table, from, to) in rows.filter_map(Result::ok) {
+        let new = || Some(DeclaredReference { columns: Vec::new(), table, target_columns: Some(Vec::new()) });
+        let key = keys.entry(id).or_insert_with(new);
+        let column = columns.iter().position(|column| column.name.eq_ignore_ascii_case(&from));
+        let (Some(reference), Some(column)) = (key.as_mut(), column) else {
+            *key = None;
+            continue;
+        };
+        reference.columns.push(column);
+        match (to, &mut reference.target_columns) {
             (Some(to), Some(targets)) => targets.push(to),
-            _ => *targets = None,
+            _ => reference.target_columns = None,
         }
     }
-    let mut references: Vec<DeclaredReference> = keys
-        .into_values()
-        .filter_map(|(table, own, target_columns)| {
-            let columns: Vec<usize> = own.into_iter().collect::<Option<_>>()?;
-            Some(DeclaredReference { columns, table, target_columns })
-        })
-        .collect();
+    let mut references: Vec<DeclaredReference> = keys.into_values().flatten().collect();
     references.sort_by(|a, b| a.columns.cmp(&b.columns));
     Ok(references)
 }
