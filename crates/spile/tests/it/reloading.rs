@@ -444,11 +444,12 @@ fn a_recovery_is_logged_after_a_warning() {
     served.wait_for("served again name=people version=");
     let (_, stderr, code) = served.stop();
     assert_eq!(code, Some(0), "{stderr}");
-    let is_news = |line: &&str| line.contains("contract is still served") || line.contains(" INFO ");
+    let is_news =
+        |line: &&str| line.contains("still serving the previous contract") || line.contains(" INFO ");
     let news: Vec<&str> = stderr.lines().filter(is_news).collect();
-    let again = "the project on disk is served again name=people";
-    for (line, is) in news.iter().zip(["contract is still served", again, "contract is still served", again])
-    {
+    let (rejected, again) =
+        ("still serving the previous contract", "the project on disk is served again name=people");
+    for (line, is) in news.iter().zip([rejected, again, rejected, again]) {
         assert!(line.contains(is), "{line}");
     }
     assert_eq!(news.len(), 4, "what was served all along is not reply: {stderr}");

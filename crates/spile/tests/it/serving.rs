@@ -186,7 +186,7 @@ fn a_second_ctrl_c_ends_at_once_and_says_so() {
     std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it accepts input");
     server.wait_until_active();
     signal(&server, rustix::process::Signal::INT);
-    server.wait_for("press Ctrl-C again to stop now");
+    server.wait_for("press Ctrl-C again to stop at once");
     signal(&server, rustix::process::Signal::INT);
     server.wait_for("stopped at once; running calls were aborted");
     assert_eq!(server.wait(), Some(130));
