@@ -115,7 +115,10 @@ fn templates_are_checked() {
             "---\narguments: [a, {{name: xs, list: true}}]\n---\n{{{{! {{a}} }}}}{{{{a}}}}{{{{#each xs}}}}{{{{/each}}}}\n{body}"
         )
     };
-    check(&with("{{b}}"), "prompts/p.md:5:1 error: unknown argument `b` (did you mean `a`?)");
+    check(
+        &with("{{b}}"),
+        "prompts/p.md:5:1 error: unknown argument `b` (add it to `arguments` in the front matter, or write `\\{{` for two braces)",
+    );
     check(
         &with("{{}}"),
         "prompts/p.md:5:1 error: the tag names no argument (name an argument, or write `\\{{` for two braces)",

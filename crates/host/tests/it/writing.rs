@@ -278,7 +278,10 @@ async fn a_declined_confirmation_writes_nothing() {
         let mut client = people(era, ASK);
         for (answer, message) in [
             (json!({"action": "decline"}), "the user declined"),
-            (json!({"action": "cancel"}), "the user did not answer"),
+            (
+                json!({"action": "cancel"}),
+                "the user did not answer, or the client could not ask (it cancelled the elicitation)",
+            ),
             (json!({"action": "accept", "content": {"confirm": false}}), "the user declined"),
             (json!({"action": "accept"}), "the answer has no `confirm`"),
             (json!({"action": "accept", "content": {}}), "the answer has no `confirm`"),

@@ -212,6 +212,8 @@ struct ColumnProfiler {
     inference: TypeInference,
     has_values: bool,
     has_empty: bool,
+    /// Some field has blanks only, which is no value in a column with a format.
+    has_blanks: bool,
     has_null: bool,
     leading_signs: LeadingSigns,
 }
@@ -683,6 +685,7 @@ impl ColumnProfiler {
             self.has_empty = true;
         } else {
             self.has_values = true;
+            self.has_blanks |= text.starts_with(char::is_whitespace) && text.trim().is_empty();
             self.leading_signs.observe(text);
             self.inference.observe(row, text);
         }
@@ -708,11 +711,11 @@ impl ColumnProfiler {
         }
         CsvColumnProfile {
             data_type,
+            has_empty: self.has_empty || format.is_some() && self.has_blanks,
             format: format.map(|(format, _)| format),
             ambiguous_format,
             null_texts: self.null_texts,
             has_values: self.has_values,
-            has_empty: self.has_empty,
             has_null: self.has_null,
             distinct_values: values,
             leading_signs: self.leading_signs,

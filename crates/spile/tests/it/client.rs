@@ -669,6 +669,8 @@ fn a_server_can_be_named_by_its_path_or_address_alone() {
 #[test]
 fn the_documented_filters_and_aggregates_work() {
     let document = include_str!("../../../../docs/filters-and-aggregates.md");
+    // Those about links need linked collections: the question set has them.
+    let (document, _) = document.split_once("## Links").expect("links have a section");
     let mut csv = String::from("order_id,customer,status,region,total,ordered_on,paid_on\n");
     for id in 1..=12 {
         let (status, paid_on) = if id % 3 == 0 { ("open", "") } else { ("paid", "2026-03-01") };

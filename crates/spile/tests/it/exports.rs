@@ -218,7 +218,7 @@ fn a_formatted_value_written_back_is_byte_identical() {
                 let unquoted = |bytes: &[u8]| bytes.escape_ascii().to_string().replace("\\\"", "");
                 let (after, before) = (unquoted(&after), unquoted(&before));
                 // Blanks around a value are not part of its format.
-                if name != "padded.csv" {
+                if !["padded.csv", "blank_rows.csv"].contains(&&*name) {
                     assert_eq!(after, before, "{place}");
                 }
                 written += 1;

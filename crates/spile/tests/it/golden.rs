@@ -72,7 +72,8 @@ fn listed_schemas_are_the_validated_schemas() {
         let contract = scan.expect("scan an example").compiled.expect("compile an example").contract;
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
         let listed = StdioTransport::open(&project).request(request).expect("an answer");
-        assert!(!contract.tools.is_empty());
+        // A folder of code has no compiled tools.
+        assert!(!contract.tools.is_empty() || project.folder.join("tools").is_dir());
         for tool in &contract.tools {
             // The validator is compiled from this text.
             contract::CompiledSchema::compile(&tool.input_schema).expect("a schema");

@@ -42,10 +42,18 @@ impl TestProject {
     /// A copy of an example.
     pub fn example(name: &str) -> Self {
         let place = Self::new(&[]);
-        for entry in std::fs::read_dir(examples().join(name)).expect("the example is there") {
-            let path = entry.expect("a folder is readable").path();
-            let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
-            place.write(&name, &std::fs::read(&path).expect("a file is readable"));
+        let root = examples().join(name);
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("the example is there") {
+                let path = entry.expect("a folder is readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(&root).expect("it is below").to_string_lossy().into_owned();
+                place.write(&name, &std::fs::read(&path).expect("a file is readable"));
+            }
         }
         place
     }
