@@ -49,10 +49,13 @@ fn questions() -> Vec<Question> {
     questions
 }
 
+/// A table: its name, the names of its columns, and its rows.
+type TableRows = (String, Vec<String>, Vec<Vec<Json>>);
+
 /// What SQLite answers: names of columns, and rows.
 fn oracle(connection: &Connection, sql: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let mut statement = connection.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let rows = statement.query_map([], |row| {
         let value = |at| {
             Ok(match row.get_ref(at)? {
@@ -162,7 +165,7 @@ fn database(name: &str) -> (TempDir, Connection) {
 /// The rows of a table, with the names of its columns.
 fn rows_of(connection: &Connection, table: &str) -> (Vec<String>, Vec<Vec<Json>>) {
     let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\"")).expect("a table");
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let is_boolean = |name: &String| name == "Discontinued";
     let rows = statement.query_map([], |row| {
         let value = |at: usize| {
@@ -200,7 +203,7 @@ fn file(kind: &str, names: &[String], rows: &[Vec<Json>]) -> String {
     }
 }
 
-fn workbook(path: &Path, tables: &[(String, Vec<String>, Vec<Vec<Json>>)]) {
+fn workbook(path: &Path, tables: &[TableRows]) {
     let mut book = rust_xlsxwriter::Workbook::new();
     let date = rust_xlsxwriter::Format::new().set_num_format("yyyy-mm-dd");
     for (table, names, rows) in tables {
