@@ -259,11 +259,38 @@ impl NumberFormat {
             Some(digits) => (true, digits),
             None => (false, canonical),
         };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+            None => (digits, None),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         if !is_digits(whole) || !(fraction.is_empty() || is_digits(fraction)) {
             return None;
         }
         let mut body = String::with_capacity(canonical.len() + 8);
+        if let Some(exponent) = exponent {
+            // Nobody writes an amount of money with an exponent.
+            let is_plain = self.group.is_none() && self.decimals_min <= 1 && self.unit().is_none();
+            if !is_plain {
+                return None;
+            }
+            let (sign, power) = match exponent.strip_prefix('-') {
+                Some(power) => ('-', power),
+                None => ('+', exponent.strip_prefix('+').unwrap_or(exponent)),
+            };
+            if !is_digits(power) {
+                return None;
+            }
+            body.push_str(whole);
+            if !fraction.is_empty() {
+                body.push(self.decimal);
+                body.push_str(fraction);
+            }
+            body.push('e');
+            body.push(sign);
+            body.push_str(power);
+            return Some(self.decorate(&body, is_negative));
+        }
         for (at, digit) in whole.char_indices() {
             if let Some(group) = self.group.filter(|_| at > 0 && (whole.len() - at) % 3 == 0) {
                 body.push(group);

@@ -311,3 +311,23 @@ fn the_declared_format_comes_first() {
     inference.observe("13/02/2026");
     assert_eq!(inference.finish(), FormatOutcome::Inferred(format("dd/mm/yyyy"), DataType::Date));
 }
+
+#[test]
+fn a_number_with_an_exponent_is_written_in_the_notation_of_its_column() {
+    for (pattern, canonical, expected) in [
+        ("1234.5", "1.42e-7", Some("1.42e-7")),
+        ("1234.5", "-1e16", Some("-1e+16")),
+        ("1234,5", "1.5E-7", Some("1,5e-7")),
+        ("1234.50", "1.5e-7", None),
+        ("$1234", "1.5e-7", None),
+        ("1234.5", "1e", None),
+        ("1234.5", "e5", None),
+    ] {
+        let rendered = format(pattern).render(canonical);
+        assert_eq!(rendered.as_deref(), expected, "{canonical}");
+        // What is written is read again.
+        let read =
+            rendered.and_then(|text| format(pattern).parse(&text)).and_then(|text| text.parse::<f64>().ok());
+        assert_eq!(read, expected.and_then(|_| canonical.parse::<f64>().ok()), "{canonical}");
+    }
+}

@@ -83,6 +83,11 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
+    ensure!(
+        project.author.is_none(),
+        "`{}` has code, prompts or resources, which a packed server cannot hold yet; serve the folder itself",
+        args.path.display()
+    );
     let mut scan = project.scan()?;
     crate::print_diagnostics(&scan.diagnostics);
     let Some(compiled) = scan.compiled.take() else { return Ok(ExitCode::FAILURE) };

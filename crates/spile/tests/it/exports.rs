@@ -217,8 +217,11 @@ fn a_formatted_value_written_back_is_byte_identical() {
                 // A field that had to be quoted for the other value keeps its quotes.
                 let unquoted = |bytes: &[u8]| bytes.escape_ascii().to_string().replace("\\\"", "");
                 let (after, before) = (unquoted(&after), unquoted(&before));
-                // Neither blanks around a value nor a missing zero before the point are part of its format.
-                if !["padded.csv", "blank_rows.csv", "no_header.csv"].contains(&&*name) {
+                // Blanks around a value, a missing zero before the point and the spelling of an exponent are not part of
+                // its format.
+                let has_other_spelling = ["padded.csv", "blank_rows.csv", "no_header.csv"].contains(&&*name)
+                    || name.starts_with("scientific");
+                if !has_other_spelling {
                     assert_eq!(after, before, "{place}");
                 }
                 written += 1;
