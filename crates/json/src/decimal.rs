@@ -21,14 +21,7 @@ const EXPONENT_MAX: i64 = 1 << 60;
 impl<'a> Decimal<'a> {
     /// Reads the text of a JSON number; `None` if the text is not one.
     pub fn parse(text: &'a str) -> Option<Self> {
-        let (negative, rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
-            None => (rest, 0),
-        };
+        let (negative, mantissa, exponent) = split_parts(text)?;
         let (whole, fraction) = match mantissa.split_once('.') {
             Some((whole, fraction)) => (whole.as_bytes(), digits(fraction)?),
             None => (mantissa.as_bytes(), &[][..]),
@@ -43,14 +36,7 @@ impl<'a> Decimal<'a> {
 
     /// Reads any digits with a point and an exponent, such as `007`, `1.` and `.5e3`; `None` for everything else.
     pub fn parse_lenient(text: &'a str) -> Option<Self> {
-        let (negative, rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
-            None => (rest, 0),
-        };
+        let (negative, mantissa, exponent) = split_parts(text)?;
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let is_digits = |part: &str| part.bytes().all(|c| c.is_ascii_digit());
         let is_number = whole.len() + fraction.len() > 0 && is_digits(whole) && is_digits(fraction);
@@ -171,6 +157,19 @@ pub fn exact_f64(text: &str) -> Option<f64> {
 fn digits(text: &str) -> Option<&[u8]> {
     let is_valid = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     is_valid.then_some(text.as_bytes())
+}
+
+/// Whether the number is negative, its mantissa, and its exponent (0 if there is none).
+#[inline]
+fn split_parts(text: &str) -> Option<(bool, &str, i64)> {
+    let (negative, rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    Some(match rest.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (negative, mantissa, parse_exponent(exponent)?),
+        None => (negative, rest, 0),
+    })
 }
 
 fn parse_exponent(text: &str) -> Option<i64> {
