@@ -182,7 +182,7 @@ impl<'t> YamlReader<'t> {
                         return Ok(YamlNode { value: Yaml::Map(members), span: start..end.max(start) });
                     }
                     let Event::Scalar(key, _, 0, None) = event else {
-                        return Err(error("a key must be a text", "write `key: value`", key_span));
+                        return Err(error("a key must be a string", "write `key: value`", key_span));
                     };
                     if members.iter().any(|member| member.key == key) {
                         let message = format!("`{key}` occurs twice");
@@ -308,7 +308,7 @@ mod tests {
         check("- a", "the front matter is a list, not a mapping at `- a`");
         check("just a text", "the front matter is a text, not a mapping at `just a text`");
         check("a: .inf", "JSON cannot represent this number at `.inf`");
-        check("[a]: 1", "a key must be a text at `[`");
+        check("[a]: 1", "a key must be a string at `[`");
         check(&format!("a: {}1{}", "[".repeat(30), "]".repeat(30)), "nested too deeply at `[`");
         for broken in ["a: [1", "a: \"x", "a: 1\n b: 2", "a: *x", "a: b: c", "a: @x", "{a: 1"] {
             assert!(parse_mapping(broken, 0..broken.len()).is_err(), "{broken:?}");

@@ -528,7 +528,7 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
             DataType::LocalTimestamp => {
                 "must be a date, or a date and time without a time zone, such as `2026-02-11T10:00:00`"
             }
-            DataType::Text => "must be a text",
+            DataType::Text => "must be a string",
             DataType::Json | DataType::Blob => "is not a valid value for this field",
         };
         invalid_argument(name, ArgumentErrorKind::OutOfRange, format!("`{name}` {expected}"))

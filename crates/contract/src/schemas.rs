@@ -115,31 +115,31 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: &[usize], has_li
             properties.object("group", |group| {
                 let mut description = match date {
                     Some(date) => format!(
-                        "up to {GROUP_FIELDS_MAX} columns; dates by _year, _quarter, _month, _week or _day: {}_month",
+                        "up to {GROUP_FIELDS_MAX} columns; a date column by _year, _quarter, _month, _week or _day: {}_month",
                         date.name
                     ),
                     None => format!("up to {GROUP_FIELDS_MAX} columns"),
                 };
                 if let Some(example) = linked_example(scope) {
-                    description += &format!("; of linked rows: {example}");
+                    description += &format!("; a column of a linked row: {example}");
                 }
                 group.raw("type", NAMES_TYPE).str("description", &description);
             });
             properties.object("measures", |measures| {
                 let description = match number {
                     Some(number) => {
-                        format!("count (default), or sum_, avg_, min_, max_, distinct_ of a column: sum_{}", number.name)
+                        format!("count (default), or sum_, avg_, min_, max_ or distinct_ before a column: sum_{}", number.name)
                     }
-                    None => "count (default), or min_, max_, distinct_ of a column".to_owned(),
+                    None => "count (default), or min_, max_ or distinct_ before a column".to_owned(),
                 };
                 measures.raw("type", NAMES_TYPE).str("description", &description);
             });
             properties.object("having", |having| {
-                let example = number.map_or("count_min".to_owned(), |number| format!("sum_{}_min", number.name));
-                having.str("type", "object").str("description", &format!("bounds of measures: {example}"));
+                having.str("type", "object");
+                having.str("description", "keep groups whose measures are in a range: {\"count_min\": 5}");
             });
             properties.object("sort", |sort| {
-                sort.raw("type", NAMES_TYPE).str("description", "groups or measures; -count: descending");
+                sort.raw("type", NAMES_TYPE).str("description", "groups or measures; `-` for descending: -count");
             });
             properties.object("limit", |limit| limit_schema(limit, collection));
             let detail = if has_list { FilterDetail::Type } else { FilterDetail::Full };
@@ -193,10 +193,10 @@ fn sort_description(collection: &Collection, sorts: &[usize]) -> String {
     let by_any = fields.iter().filter(|field| field.data_type.is_scalar()).count() == sorts.len();
     let name = sorts.first().map_or("", |at| fields[*at].name.as_str());
     if by_any {
-        return format!("columns; -{name}: descending");
+        return format!("columns; `-` for descending: -{name}");
     }
     let names: Vec<&str> = sorts.iter().map(|at| fields[*at].name.as_str()).collect();
-    format!("{}; -{name}: descending", names.join(", "))
+    format!("{}; `-` for descending: -{name}", names.join(", "))
 }
 
 /// A new row: `fields` may be given, `required` must be.
@@ -436,7 +436,9 @@ pub(crate) fn search_output_schema(collection: &Collection) -> Json {
         output.object("properties", |properties| {
             page_members_schema(properties, collection);
             properties.object("searched", |searched| {
-                searched.str("type", "string").str("description", "`all`, or the number of rows searched");
+                searched
+                    .str("type", "string")
+                    .str("description", "`all`, or the part that was searched: `first 100000 rows`");
             });
         });
         output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);

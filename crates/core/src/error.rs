@@ -29,6 +29,9 @@ pub enum CallError {
     Timeout { after_ms: u64 },
     #[error("the server is busy; try again in {retry_after_ms} ms")]
     Busy { retry_after_ms: u64 },
+    /// The store is full or cannot be reached.
+    #[error("the server cannot store the state of this call; its operator must look at the log")]
+    StoreUnavailable,
     /// A JSON-RPC error from the provider, forwarded unchanged.
     #[error("{message}")]
     Provider { code: i64, message: String, data: Option<Json> },
@@ -49,6 +52,7 @@ impl CallError {
             Self::Cancelled => "cancelled",
             Self::Timeout { .. } => "timeout",
             Self::Busy { .. } => "busy",
+            Self::StoreUnavailable => "store_unavailable",
             Self::Provider { .. } => "provider_error",
             Self::Internal { .. } => "internal",
         }
@@ -184,6 +188,9 @@ impl ToolError {
                 retry_after_ms: Some(*retry_after_ms),
                 ..Self::new(ToolErrorCode::RateLimited, error.to_string())
             }),
+            CallError::StoreUnavailable => {
+                Some(Self { retryable: true, ..Self::new(ToolErrorCode::Internal, error.to_string()) })
+            }
             CallError::Internal { .. } => Some(Self::new(ToolErrorCode::Internal, error.to_string())),
             CallError::UnknownItem { .. }
             | CallError::InvalidParams { .. }

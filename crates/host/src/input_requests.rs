@@ -214,7 +214,7 @@ async fn store_journal(
     let owner = digest_parts(&[principal.id().as_bytes()]);
     let key = StoreKey { namespace: Namespace::Journals, owner: &owner, name: id };
     let stored = server.store.put_once(key, body, Ttl { ms: ttl_ms }, server.platform.now_ms()).await;
-    stored.map(drop).map_err(|error| store_failure(server, error))
+    stored.map(drop).map_err(store_failure)
 }
 
 /// Uses a `requestState` for the round that begins now: a second request with an answer to it is refused. If the
@@ -239,7 +239,7 @@ pub(crate) async fn use_state(
             let body = server.store.get(key(Namespace::Journals), now_ms).await;
             let gone =
                 CallError::InvalidRequestState("the server no longer has it; repeat the call without it");
-            body.map_err(|error| store_failure(server, error))?.ok_or(gone)?
+            body.map_err(store_failure)?.ok_or(gone)?
         }
         None => Vec::new(),
     };
@@ -255,11 +255,10 @@ pub(crate) async fn use_state(
     let answer = responses_digest(&job.journal);
     let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
     let used = key(Namespace::UsedRequestStates);
-    let failed = |error| store_failure(server, error);
-    match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(failed)? {
+    match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(store_failure)? {
         PutOutcome::Stored => return Ok(()),
         PutOutcome::AlreadyThere if repeats_safely => {
-            let first = server.store.get(used, now_ms).await.map_err(failed)?;
+            let first = server.store.get(used, now_ms).await.map_err(store_failure)?;
             if first.is_some_and(|first| first == answer) {
                 return Ok(());
             }
@@ -280,12 +279,10 @@ fn responses_digest(journal: &Journal) -> [u8; 32] {
 }
 
 /// The store's own messages say what happened without naming its engine.
-pub(crate) fn store_failure(server: &Server, error: StoreError) -> CallError {
+pub(crate) fn store_failure(error: StoreError) -> CallError {
     tracing::warn!(%error, "cannot use the store");
     match error {
-        StoreError::Unavailable | StoreError::Full { .. } => {
-            CallError::Busy { retry_after_ms: server.limits.task_poll_interval_ms }
-        }
+        StoreError::Unavailable | StoreError::Full { .. } => CallError::StoreUnavailable,
         StoreError::TooLarge { .. } | StoreError::Corrupt | StoreError::KeyGone => {
             CallError::InvalidRequestState("the server cannot read it any more; repeat the call without it")
         }

@@ -26,7 +26,8 @@ impl CallObserver for CallObservers {
     }
 }
 
-/// A finished call.
+/// A finished call. A call that asks for input in several requests has one record for each, with its `round`; a call that
+/// continues as a task has one when the task starts, and one when it ends.
 pub struct CallRecord<'a> {
     pub call: &'a Call,
     pub identity: &'a CallerIdentity,
@@ -56,7 +57,7 @@ pub enum CallStatus<'a> {
     Result(&'a CallResult),
     /// The client must provide input and repeat the call.
     InputRequired,
-    /// The call continues as a task.
+    /// The call continues as a task, whose end has a record of its own.
     Task,
     Error(&'a CallError),
     /// The client cancelled the call or disconnected.
@@ -120,9 +121,6 @@ impl CallObservation {
     /// Reports the call, once.
     #[cold]
     pub(crate) fn report(&self, server: &Server, response: Option<&CallResponse>, bytes: usize) {
-        if self.is_reported.swap(true, Ordering::Relaxed) {
-            return;
-        }
         let status = match response {
             Some(CallResponse::Result(result)) => CallStatus::Result(result),
             Some(CallResponse::InputRequired { .. }) => CallStatus::InputRequired,
@@ -130,6 +128,13 @@ impl CallObservation {
             Some(CallResponse::Error(error)) => CallStatus::Error(error),
             None => CallStatus::Cancelled,
         };
+        self.report_status(server, status, bytes);
+    }
+
+    pub(crate) fn report_status(&self, server: &Server, status: CallStatus<'_>, bytes: usize) {
+        if self.is_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let duration_ms = server.platform.now_ms().saturating_sub(self.started_ms);
         self.observer.on_call_finished(&CallRecord {
             call: &self.call,

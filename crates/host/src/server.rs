@@ -162,6 +162,18 @@ pub struct CallerIdentity {
     pub address: Option<IpAddr>,
 }
 
+/// For logs: `token@127.0.0.1`, an address for a caller without a token, or `local` for a pipe or a unix socket.
+impl std::fmt::Display for CallerIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&*self.principal.display_name(), self.address) {
+            ("", None) => f.write_str("local"),
+            ("", Some(address)) => write!(f, "{address}"),
+            (principal, None) => f.write_str(principal),
+            (principal, Some(address)) => write!(f, "{principal}@{address}"),
+        }
+    }
+}
+
 /// The content of `/status`.
 #[derive(Debug, Clone)]
 pub struct Status {

@@ -99,6 +99,25 @@ impl Slot {
     pub(crate) fn str(self, text: &str) -> &str {
         &text[self.start as usize..self.end as usize]
     }
+
+    /// Whether this is a string without escapes, as nearly all strings are.
+    #[inline]
+    pub(crate) fn is_plain_string(self) -> bool {
+        self.info & 15 == 4
+    }
+
+    /// The text of a string between its quotes.
+    #[inline]
+    fn quoted(self, text: &str) -> &str {
+        &text[self.start as usize + 1..self.end as usize - 1]
+    }
+
+    /// Compares a string without escapes. Most lengths differ, and bytes need no check for character boundaries.
+    #[inline]
+    fn eq_plain(self, text: &str, expected: &[u8]) -> bool {
+        self.len_bytes() as usize == expected.len() + 2
+            && text.as_bytes()[self.start as usize + 1..self.end as usize - 1] == *expected
+    }
 }
 
 /// A value in a scanned text.
@@ -171,22 +190,17 @@ impl<'d> Node<'d> {
     #[inline]
     pub fn plain_str(&self) -> Option<&'d str> {
         let slot = self.slot();
-        if slot.kind() != NodeKind::String || slot.is_complex() {
-            return None;
-        }
-        let raw = slot.str(self.text);
-        Some(&raw[1..raw.len() - 1])
+        if slot.is_plain_string() { Some(slot.quoted(self.text)) } else { None }
     }
 
     /// The value of a string; borrowed unless it has escapes.
     #[inline]
     pub fn str(&self) -> Option<Cow<'d, str>> {
         let slot = self.slot();
-        if slot.kind() != NodeKind::String {
-            return None;
+        if slot.is_plain_string() {
+            return Some(Cow::Borrowed(slot.quoted(self.text)));
         }
-        let raw = slot.str(self.text);
-        Some(if slot.is_complex() { unescape(raw) } else { Cow::Borrowed(&raw[1..raw.len() - 1]) })
+        if slot.kind() == NodeKind::String { Some(unescape(slot.str(self.text))) } else { None }
     }
 
     pub fn bool(&self) -> Option<bool> {
@@ -217,15 +231,10 @@ impl<'d> Node<'d> {
     #[inline]
     pub fn eq_str(&self, expected: &str) -> bool {
         let slot = self.slot();
-        if slot.kind() != NodeKind::String {
-            return false;
+        if slot.is_plain_string() {
+            return slot.eq_plain(self.text, expected.as_bytes());
         }
-        let raw = slot.str(self.text);
-        if slot.is_complex() {
-            unescape(raw) == expected
-        } else {
-            raw.as_bytes()[1..raw.len() - 1] == *expected.as_bytes()
-        }
+        slot.kind() == NodeKind::String && unescape(slot.str(self.text)) == expected
     }
 
     /// The member with this key; `None` if this is not an object or has no such member.

@@ -53,13 +53,22 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let lock_diagnostic = scan.lock_state.diagnostic(args.locked);
     let is_lock_violated = args.locked && lock_diagnostic.is_some();
     scan.diagnostics.extend(lock_diagnostic);
+    let taken = taken_names(&scan);
+    scan.diagnostics.extend(taken.iter().map(|name| {
+        Diagnostic::warning(format!(
+            "the code tool `{name}` is not served: a collection has a tool with this name"
+        ))
+        .code("name_taken")
+        .help("rename its file, or give the tool of the collection another name with `[tools.NAME]`")
+    }));
     let findings = lint_findings(&scan);
     let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
     let is_ok = contract.is_some() && !is_lock_violated;
     let compiled = scan.compiled.as_ref();
     let data =
         compiled.map(|compiled| profile(&compiled.contract, &compiled.backends.readers)).unwrap_or_default();
-    let code = scan.author.iter().flat_map(|author| author.tools());
+    let code =
+        scan.author.iter().flat_map(|author| author.tools()).filter(|tool| !taken.contains(&tool.name));
     let tools = contract.map(|contract| tool_summaries(contract, code)).unwrap_or_default();
     if args.json {
         let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
@@ -87,6 +96,14 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         print_diagnostics(&scan.diagnostics);
     }
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tools of author code that are not served because a tool of the data has their name.
+fn taken_names(scan: &Scan) -> Vec<String> {
+    let data = scan.compiled.iter().flat_map(|compiled| &compiled.contract.tools);
+    let data: Vec<&str> = data.map(|tool| tool.name.as_str()).collect();
+    let code = scan.author.iter().flat_map(|author| author.tools());
+    code.filter(|tool| data.contains(&tool.name.as_str())).map(|tool| tool.name.clone()).collect()
 }
 
 /// What the lints find in a contract that can be served.

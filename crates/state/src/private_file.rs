@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use spile_core::Platform;
 
@@ -30,29 +29,6 @@ pub(crate) enum OpenProblem {
 impl From<io::Error> for OpenProblem {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
-    }
-}
-
-/// Identifies one state of a file without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PrivateFileStamp {
-    len: u64,
-    modified: Option<SystemTime>,
-    /// Device, inode, and the time of the last change of content or metadata, which no program can set.
-    #[cfg(unix)]
-    inode: (u64, u64, i64, i64),
-}
-
-impl PrivateFileStamp {
-    pub(crate) fn new(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        use std::os::unix::fs::MetadataExt;
-        Self {
-            len: metadata.len(),
-            modified: metadata.modified().ok(),
-            #[cfg(unix)]
-            inode: (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()),
-        }
     }
 }
 

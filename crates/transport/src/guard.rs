@@ -190,6 +190,17 @@ impl Guard {
         }
     }
 
+    /// Who sent a request that was refused, for the log. Not a check: a wrong token is nobody, and is not counted.
+    #[cold]
+    pub(crate) fn known_principal(&self, headers: &RequestHeaders<'_>) -> Option<Principal> {
+        let (scheme, given) = authorization(headers).ok()?.split_at_checked(7)?;
+        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+        match self.tokens.as_ref().filter(|_| is_bearer)?.check(given.trim_ascii()) {
+            TokenCheck::Accepted(principal, _) => Some(principal),
+            TokenCheck::NoLongerValid | TokenCheck::Unknown => None,
+        }
+    }
+
     /// The same for a page, which only reads: a browser sends the token as the password of Basic authentication, or as
     /// the name if there is no password.
     pub(crate) fn authenticate_page(

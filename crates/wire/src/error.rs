@@ -114,7 +114,9 @@ impl RpcError {
             CallError::Provider { code, message, data } => {
                 Self { code: *code, http_status: 200, message: message.clone(), data: data.clone() }
             }
-            CallError::Internal { .. } => Self::new(ErrorCode::InternalError, 200, text),
+            CallError::StoreUnavailable | CallError::Internal { .. } => {
+                Self::new(ErrorCode::InternalError, 200, text)
+            }
         }
     }
 

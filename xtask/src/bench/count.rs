@@ -1,4 +1,4 @@
-//! Instructions and allocations per request, counted by valgrind.
+//! Instructions, allocations and locked operations per request, counted by valgrind.
 //!
 //! One connection sends one request after the other. Counting starts after a warm-up, because the start varies by
 //! millions of instructions: maps are seeded at random. An allocation is a call into the server's allocator.
@@ -62,6 +62,8 @@ pub struct RequestCost {
     pub name: String,
     pub instructions: f64,
     pub allocations: f64,
+    /// Atomic read-modify-write instructions; `None` where they cannot be counted.
+    pub locked: Option<f64>,
 }
 
 /// Counts every row, or none if valgrind is not installed. Adds rows that fail to `failed`.
@@ -126,13 +128,24 @@ fn measure_cost(
     std::fs::remove_file(&profile)?;
     let instructions = instructions(&text).context("callgrind counted no instructions")?;
     let each = |total: u64| total as f64 / requests as f64;
-    Ok(RequestCost { name, instructions: each(instructions), allocations: each(allocations(&text)) })
+    Ok(RequestCost {
+        name,
+        instructions: each(instructions),
+        allocations: each(allocations(&text)),
+        locked: super::locked::count(&text)?.map(each),
+    })
 }
 
 /// The command prefix that counts instructions once instrumentation is switched on.
 pub fn callgrind_command(profile: &Path) -> Vec<String> {
     let profile = format!("--callgrind-out-file={}", profile.display());
-    ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", &profile].map(str::to_owned).into()
+    // Costs by address, each written in full, for the locked operations.
+    let costs = ["--dump-instr=yes", "--dump-line=no", "--compress-pos=no"];
+    ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", &profile]
+        .iter()
+        .chain(&costs)
+        .map(|&word| word.to_owned())
+        .collect()
 }
 
 fn set_instrumentation(pid: u32, how: &str) -> anyhow::Result<()> {
@@ -150,8 +163,7 @@ fn instructions(profile: &str) -> Option<u64> {
 
 /// How often anything but the allocator itself called the allocator.
 ///
-/// A profile names a function in full once, `fn=(7) malloc`, and `fn=(7)` after that. A call is two lines below its
-/// caller: `cfn=(7)`, then `calls=3 …`.
+/// A call is two lines below its caller: `cfn=(7)`, then `calls=3 …`.
 fn allocations(profile: &str) -> u64 {
     let mut names = HashMap::new();
     let (mut caller, mut callee) = ("", "");
@@ -171,7 +183,8 @@ fn allocations(profile: &str) -> u64 {
     total
 }
 
-fn resolve_name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'a str {
+/// A profile names a thing in full once, `(7) malloc`, and `(7)` after that.
+pub fn resolve_name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     match value.split_once(' ') {
         Some((number, name)) => {
             names.insert(number, name);

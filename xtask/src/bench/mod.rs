@@ -13,6 +13,7 @@ mod count;
 mod data;
 mod gates;
 mod http;
+mod locked;
 mod machine;
 mod memory;
 mod peers;
@@ -42,8 +43,8 @@ cargo xtask bench scale [--quick]
 cargo xtask bench start [--quick]
 cargo xtask bench aggregate [--quick]
 
-  (nothing)    CPU, instructions and allocations per request: rows in memory, of a CSV file and of
-               a SQLite database
+  (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
+               a CSV file and of a SQLite database
   memory       what clients can cost us that only open things
   scale        a CSV file of 1,000,000 rows (quick: 100,000, memory not judged): first answer,
                memory at rest and while it is read again, instructions against 10,000 rows

@@ -134,15 +134,19 @@ pub fn table(report: &Report) -> String {
         let floor = report.counts.iter().find(|count| count.name == "count floor");
         let _ = writeln!(
             text,
-            "\n{:<40}{:>13}{:>9}{:>13}",
-            "per request, under callgrind", "instructions", "x floor", "allocations"
+            "\n{:<40}{:>13}{:>9}{:>13}{:>9}",
+            "per request, under callgrind", "instructions", "x floor", "allocations", "locked"
         );
         for count in &report.counts {
             let over = floor.map_or(f64::NAN, |floor| count.instructions / floor.instructions);
             let _ = writeln!(
                 text,
-                "  {:<38}{:>13.0}{:>9.2}{:>13.1}",
-                count.name, count.instructions, over, count.allocations
+                "  {:<38}{:>13.0}{:>9.2}{:>13.1}{:>9}",
+                count.name,
+                count.instructions,
+                over,
+                count.allocations,
+                count.locked.map_or("-".into(), |locked| format!("{locked:.1}"))
             );
         }
     }
@@ -172,6 +176,7 @@ pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
             "name": count.name,
             "instructions": count.instructions,
             "allocations": count.allocations,
+            "locked": count.locked,
         })
     });
     let gates = gates.iter().map(|gate| {

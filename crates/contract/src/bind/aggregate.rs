@@ -281,7 +281,8 @@ fn parse_group_field(
             return match has_date_units(&collection.fields[column]) {
                 true => Ok(BoundGroup { path, column, unit: Some(unit) }),
                 false => Err(invalid(format!(
-                    "`{full_name}` is not possible: `{}` is {}, not a date",
+                    "`_{}` needs a column of dates or timestamps; `{}` is {}",
+                    unit.as_str(),
                     collection.fields[column].name,
                     collection.fields[column].data_type.with_article()
                 ))),
@@ -333,7 +334,7 @@ fn parse_measure(collection: &Collection, argument: &str, name: &str) -> Result<
             let names: Vec<&str> = fields(function).collect();
             let problem = match column {
                 Some(column) => format!(
-                    "`{name}` is not possible: `{wanted}` is {}",
+                    "cannot compute `{name}`: `{wanted}` is {}",
                     collection.fields[column].data_type.with_article()
                 ),
                 None => format!("unknown measure `{name}`"),

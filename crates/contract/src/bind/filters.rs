@@ -181,12 +181,12 @@ fn bind_filter<'a>(
 ) -> Result<BoundFilter<'a>, Box<ToolError>> {
     let out_of_range = |message: String| invalid_argument(name, ArgumentErrorKind::OutOfRange, message);
     if let Some(suffix) = suffix.filter(|suffix| !suffix.applies_to(field)) {
-        let expected = match suffix {
-            FilterSuffix::Min | FilterSuffix::Max => "ranges are for numbers, dates and timestamps",
-            _ => "it is for texts",
+        let needed = match suffix {
+            FilterSuffix::Min | FilterSuffix::Max => "a column of numbers, dates or timestamps",
+            _ => "a text column",
         };
         let kind = field.data_type.with_article();
-        let message = format!("`{name}` is not possible: `{}` is {kind}; {expected}", field.name);
+        let message = format!("`{}` needs {needed}; `{}` is {kind}", suffix.as_str(), field.name);
         return Err(invalid_argument(name, ArgumentErrorKind::NotAllowed, message));
     }
     let one = |comparison, value| BoundFilter { column, comparison, value, more: Vec::new() };
@@ -195,7 +195,7 @@ fn bind_filter<'a>(
         Some(FilterSuffix::Max) => one(Comparison::AtMost, bind_comparable(field, name, node)?),
         Some(suffix @ (FilterSuffix::Contains | FilterSuffix::Starts)) => {
             let Some(text) = node.str().filter(|text| !text.is_empty()) else {
-                return Err(out_of_range(format!("`{name}` must be a text that is not empty")));
+                return Err(out_of_range(format!("`{name}` must be a string that is not empty")));
             };
             let comparison = match suffix {
                 FilterSuffix::Contains => Comparison::Contains,

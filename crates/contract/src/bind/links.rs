@@ -59,10 +59,10 @@ pub(super) fn follow<'c, 'n>(
             let target = &at.scope.collections[link.target].name;
             let message = match &link.cardinality {
                 Cardinality::ToMany { .. } => format!(
-                    "`{name}` is not possible: `{link_name}` are many rows; use a tool of {target} instead"
+                    "`{name}` cannot be used: a row has many `{link_name}`; use a tool of {target} instead"
                 ),
                 Cardinality::ToOne => {
-                    format!("`{name}` is not possible: `{link_name}` is linked by several fields")
+                    format!("`{name}` cannot be used: `{link_name}` is linked by several columns")
                 }
             };
             return invalid(ArgumentErrorKind::NotAllowed, message);

@@ -398,11 +398,11 @@ fn default_description(statement: &Statement) -> String {
     let (tool, source) = (&statement.result.name, &statement.source);
     let names: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
     let returns = match (&*names, statement.shape.writes) {
-        ([], _) => "Returns the number of rows changed.".to_owned(),
-        (names, true) => format!("Returns the number of rows changed, and their {}.", names.join(", ")),
-        (names, false) => format!("Returns {}.", names.join(", ")),
+        ([], _) => "return the number of rows changed".to_owned(),
+        (names, true) => format!("return the number of rows changed and their {}", names.join(", ")),
+        (names, false) => format!("return {}", names.join(", ")),
     };
-    format!("Run the SQL tool {tool} of {source}. No description was provided. {returns}")
+    format!("Run the SQL statement {tool} on {source} and {returns}.")
 }
 
 /// Where a parameter stands in quotes, which makes it a string literal.

@@ -3,15 +3,15 @@
 use super::collection::{ToolFields, has_operation};
 use super::links::CollectionEntry;
 use super::{CompiledTool, Compiler};
-use crate::bind::{FilterSuffix, Scope};
+use crate::bind::{self, FilterSuffix, Scope};
 use crate::contract::{Collection, Confirm, Tool, ToolOperation};
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
-use crate::humanize::{capitalize, join_or_truncated, join_truncated};
+use crate::humanize::{capitalize, join_or_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
 use crate::schemas;
-use crate::source::WriteCapabilities;
+use crate::source::{AggregateFunction, WriteCapabilities};
 
 impl<'m> Compiler<'m> {
     pub(super) fn compile_tools(
@@ -193,11 +193,11 @@ impl CollectionLabels {
     fn title(&self, operation: Operation) -> String {
         let short = &self.short;
         match operation {
-            Operation::Get => format!("Row of {short}"),
-            Operation::List => format!("Rows of {short}"),
-            Operation::Search => format!("Search in {short}"),
-            Operation::Aggregate => format!("Totals of {short}"),
-            Operation::Create => format!("New row in {short}"),
+            Operation::Get => format!("Get a row of {short}"),
+            Operation::List => format!("List rows of {short}"),
+            Operation::Search => format!("Search {short}"),
+            Operation::Aggregate => format!("Summarize {short}"),
+            Operation::Create => format!("Add a row to {short}"),
             Operation::Update => format!("Update a row of {short}"),
             Operation::Delete => format!("Delete a row of {short}"),
         }
@@ -224,23 +224,38 @@ impl ToolBuilder<'_> {
             Operation::Get => format!("Get one row of {data} by {}.", self.key_names()),
             Operation::List => format!("List rows of {data}, one page at a time.{}", self.filter_sentence()),
             Operation::Aggregate => {
-                let filters = self.filter_reference();
+                let functions =
+                    if self.has_numbers() { "counts, sums, averages, minima and maxima" } else { "counts" };
+                let list = match self.has_list() {
+                    true => format!(" Use it instead of paging through {}.", self.list_name()),
+                    false => String::new(),
+                };
                 let zone = if self.has_time_zones() { " Dates are in UTC." } else { "" };
-                format!("Count rows of {data}, or add up and group them, in one call.{zone}{filters}")
+                let filters = self.short_filter_sentence();
+                format!(
+                    "Get {functions} over all rows of {data} that match, in total or by group.{list}{zone}{filters}"
+                )
             }
             Operation::Search => {
                 let fields = &self.tool_fields.search;
                 let names: Vec<&str> =
                     fields.iter().map(|at| self.collection.fields[*at].name.as_str()).collect();
                 let names = join_or_truncated(&names, FIELDS_NAMED_MAX);
-                let filters = self.filter_reference();
+                let filters = self.short_filter_sentence();
                 format!("Search {data}: rows that contain every word of `query` in {names}.{filters}")
             }
             Operation::Create => format!("Add one row to {data}."),
             Operation::Update => {
-                format!("Update fields of one row of {data}, found by {}.", self.key_names())
+                let asks = self.confirmation_sentence();
+                let key = self.key_names();
+                format!(
+                    "Update one row of {data}, found by {key}. Columns that are not given keep their values.{asks}"
+                )
             }
-            Operation::Delete => format!("Delete one row of {data}, found by {}.", self.key_names()),
+            Operation::Delete => {
+                let asks = self.confirmation_sentence();
+                format!("Delete one row of {data}, found by {}.{asks}", self.key_names())
+            }
         }
     }
 
@@ -248,36 +263,80 @@ impl ToolBuilder<'_> {
         self.collection.key_fields().map(|field| field.name.as_str()).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Which fields a list can be filtered by, and how filters compare.
+    fn confirmation_sentence(&self) -> &'static str {
+        match self.declared.confirm {
+            Confirm::Ask => " The user is asked first.",
+            Confirm::Never => "",
+        }
+    }
+
+    /// Which columns the rows can be filtered by, and how filters compare, with columns of this table as examples.
     fn filter_sentence(&self) -> String {
-        let fields = &self.collection.fields;
         let filters = &self.tool_fields.filters;
         if filters.is_empty() {
             return String::new();
         }
-        let by = if fields.iter().filter(|field| field.data_type.is_scalar()).count() == filters.len() {
-            "any column".to_owned()
-        } else {
-            let names: Vec<&str> = filters.iter().map(|at| fields[*at].name.as_str()).collect();
-            join_truncated(&names, FIELDS_NAMED_MAX)
-        };
-        let applies = |suffix: FilterSuffix| filters.iter().any(|at| suffix.applies_to(&fields[*at]));
-        let suffixes = [
-            (applies(FilterSuffix::Min), "_min, _max (inclusive)"),
-            (true, "_not"),
-            (applies(FilterSuffix::Contains), "_contains, _starts"),
-            (true, "_null (true or false)"),
-        ];
-        let suffixes: Vec<&str> =
-            suffixes.into_iter().filter_map(|(applies, text)| applies.then_some(text)).collect();
+        let examples: Vec<String> = FilterSuffix::ALL
+            .into_iter()
+            .filter_map(|suffix| {
+                let note = match suffix {
+                    FilterSuffix::Max => " (both inclusive)",
+                    FilterSuffix::Null => " (true or false)",
+                    FilterSuffix::Min | FilterSuffix::Not | FilterSuffix::Contains | FilterSuffix::Starts => {
+                        ""
+                    }
+                };
+                Some(format!("{}{}{note}", self.filter_example(suffix)?, suffix.as_str()))
+            })
+            .collect();
         let linked = match self.linked_example() {
-            Some(example) => format!(" Fields of linked rows too: {example}."),
+            Some(example) => format!(" Columns of linked rows filter too: {example}."),
             None => String::new(),
         };
         format!(
-            " Filter by {by}: a value or an array of values; other filters: name plus {}.{linked}",
-            suffixes.join(", ")
+            " Filter by {}: pass its name with a value, or an array of values of which one must match. \
+             Suffixes compare otherwise: {}.{linked}",
+            self.filter_columns(),
+            examples.join(", ")
         )
+    }
+
+    /// The same for a tool beside a list, whose schema and description say the rest.
+    fn short_filter_sentence(&self) -> String {
+        if self.tool_fields.filters.is_empty() {
+            return String::new();
+        }
+        if !self.has_list() {
+            return self.filter_sentence();
+        }
+        let applying = FilterSuffix::ALL.into_iter().filter(|suffix| self.filter_example(*suffix).is_some());
+        let suffixes: Vec<&str> = applying.map(FilterSuffix::as_str).collect();
+        format!(
+            " Filters, as in {}: a column's name, or the name plus {}.",
+            self.list_name(),
+            join_or_truncated(&suffixes, suffixes.len())
+        )
+    }
+
+    /// `any column`, or their names.
+    fn filter_columns(&self) -> String {
+        let fields = &self.collection.fields;
+        let filters = &self.tool_fields.filters;
+        if fields.iter().filter(|field| field.data_type.is_scalar()).count() == filters.len() {
+            return "any column".to_owned();
+        }
+        let names: Vec<&str> = filters.iter().map(|at| fields[*at].name.as_str()).collect();
+        join_or_truncated(&names, FIELDS_NAMED_MAX)
+    }
+
+    /// A column that takes the suffix, preferably not the key: nobody asks for a range of keys.
+    fn filter_example(&self, suffix: FilterSuffix) -> Option<&str> {
+        let fields = &self.collection.fields;
+        let applies = |at: &&usize| suffix.applies_to(&fields[**at]);
+        let is_key = |at: &&usize| self.collection.shape.key.contains(*at);
+        let filters = || self.tool_fields.filters.iter().filter(applies);
+        let at = filters().find(|at| !is_key(at)).or_else(|| filters().next())?;
+        Some(&fields[*at].name)
     }
 
     /// A field behind a link, as an argument: `customer.country`.
@@ -289,16 +348,18 @@ impl ToolBuilder<'_> {
         Scope::new(self.collections, self.collection_index)
     }
 
-    /// Where another tool describes the filters, or their description.
-    fn filter_reference(&self) -> String {
-        match self.has_list() && !self.tool_fields.filters.is_empty() {
-            true => format!(" Filters as in {}.", names::tool_name("list", &self.collection.name)),
-            false => self.filter_sentence(),
-        }
+    fn list_name(&self) -> String {
+        names::tool_name("list", &self.collection.name)
     }
 
     fn has_list(&self) -> bool {
         has_operation(self.declared, Operation::List)
+    }
+
+    /// Whether a column can be added up.
+    fn has_numbers(&self) -> bool {
+        let mut fields = self.collection.fields.iter();
+        fields.any(|field| bind::is_aggregable(field) && bind::accepts(AggregateFunction::Sum, field))
     }
 
     fn has_time_zones(&self) -> bool {

@@ -251,9 +251,7 @@ fn names_with_dots_follow_links() {
         ),
         (
             r#"{"customer.country_min":"DE"}"#,
-            Err(
-                "`customer.country_min` is not possible: `country` is a text; ranges are for numbers, dates and timestamps",
-            ),
+            Err("`_min` needs a column of numbers, dates or timestamps; `country` is a text"),
         ),
         (
             r#"{"customer.contact.reports_to_employees.name":"a"}"#,
@@ -262,7 +260,7 @@ fn names_with_dots_follow_links() {
         (
             r#"{"customer.orders_by_billed_to.weight":1}"#,
             Err(
-                "`customer.orders_by_billed_to.weight` is not possible: `orders_by_billed_to` are many rows; use a tool of orders instead",
+                "`customer.orders_by_billed_to.weight` cannot be used: a row has many `orders_by_billed_to`; use a tool of orders instead",
             ),
         ),
         (
@@ -303,12 +301,12 @@ fn schemas_say_what_is_linked_and_which_filters_are_sensitive() {
     assert!(schema.contains(r#""customer.email_contains":{"x-sensitive":true}"#), "{schema}");
     assert!(schema.contains(r#""[.]":{}"#), "{schema}");
     assert!(
-        list.description.ends_with("Fields of linked rows too: customer.country."),
+        list.description.ends_with("Columns of linked rows filter too: customer.country."),
         "{}",
         list.description
     );
     let group = tool("aggregate_orders").input_schema.as_str();
-    assert!(group.contains("; of linked rows: customer.country"), "{group}");
+    assert!(group.contains("; a column of a linked row: customer.country"), "{group}");
     assert!(tool("get_orders").output_schema.as_str().contains(r#""customer":{"type":["object","null"]}"#));
 }
 

@@ -78,9 +78,9 @@ fn tools_of_every_operation_snapshot() {
     );
     let told: Vec<&str> = contract.tools[2..].iter().map(|tool| tool.description.as_str()).collect();
     assert_snapshot!(told.join("\n"), @r#"
-    Search "people" (s.db): rows that contain every word of `query` in name or initial. Filters as in list_people. All of them.
+    Search "people" (s.db): rows that contain every word of `query` in name or initial. Filters, as in list_people: a column's name, or the name plus _min, _max, _not, _contains, _starts or _null. All of them.
     Add one row to "people" (s.db). All of them.
-    Update fields of one row of "people" (s.db), found by id. All of them.
+    Update one row of "people" (s.db), found by id. Columns that are not given keep their values. All of them.
     Delete one row of "people" (s.db), found by id. All of them.
     "#);
     assert_snapshot!(tool(&contract, "search_people").input_schema, @r#"{"type":"object","properties":{"query":{"type":"string","pattern":"\\S","maxLength":1000},"id":{},"name":{},"balance":{},"rev":{},"initial":{},"fields":{"type":"array","items":{"type":"string"},"description":"columns to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100},"cursor":{"type":"string","description":"`nextCursor` of the previous page"}},"required":["query"],"patternProperties":{"_(min|max|not|contains|starts|null)$":{}},"additionalProperties":false}"#);
@@ -146,10 +146,7 @@ fields = { "count(*)" = { name = "people", as = "integer" } }
 fn statement_schema_snapshot() {
     let contract = compile_people(TOP);
     let top = tool(&contract, "top");
-    assert_eq!(
-        top.description,
-        "Run the SQL tool top of s. No description was provided. Returns plan, people."
-    );
+    assert_eq!(top.description, "Run the SQL statement top on s and return plan, people.");
     assert_snapshot!(top.input_schema, @r#"{"type":"object","properties":{"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"},"since":{"type":"string","format":"date","description":"First day."}},"required":["since"],"additionalProperties":false}"#);
     assert_snapshot!(top.output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes in total","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"true if more rows match"}},"required":["items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     let one = compile_people(&format!("{TOP}returns = \"one\"\n"));
@@ -173,7 +170,7 @@ fn writing_statement_schema_snapshot() {
     assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"number of rows changed"},"dry_run":{"const":true,"description":"`true`: preview only; the other members show what the call would do"},"replayed":{"const":true,"description":"already applied by an earlier call with this idempotency_key; this call wrote nothing"}},"required":["changed"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     assert_eq!(
         tool(&contract, "top").description,
-        "Run the SQL tool top of s. No description was provided. Returns the number of rows changed."
+        "Run the SQL statement top on s and return the number of rows changed."
     );
 }
 

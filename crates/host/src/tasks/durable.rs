@@ -52,16 +52,19 @@ impl Task {
     /// Writes the first record, takes the lease, and adds the task to the lists.
     pub(super) async fn create_record(&self, server: &Server) -> Result<(), CallError> {
         let now_ms = server.platform.now_ms();
-        let failed = |error| store_failure(server, error);
         let bytes = self.encode(&TaskStatus::Working);
-        server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await.map_err(failed)?;
+        server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await.map_err(store_failure)?;
         let lease = Ttl { ms: LEASE_MS };
-        server.store.lease(self.key(), &server.tasks.holder(server), lease, now_ms).await.map_err(failed)?;
+        server
+            .store
+            .lease(self.key(), &server.tasks.holder(server), lease, now_ms)
+            .await
+            .map_err(store_failure)?;
         let entry = [&self.owner[..], self.id.as_bytes()].concat();
         for owner in [&self.owner, &server_owner(server)] {
             let index = index_key(owner);
             let appended = server.store.append(index, &entry, INDEX_ENTRIES_MAX, self.ttl(now_ms), now_ms);
-            appended.await.map_err(failed)?;
+            appended.await.map_err(store_failure)?;
         }
         Ok(())
     }
@@ -231,7 +234,7 @@ impl super::Tasks {
         let key = StoreKey { namespace: Namespace::Tasks, owner: &owner, name: id.as_bytes() };
         if is_open {
             let lease = server.store.lease(key, &self.holder(server), Ttl { ms: LEASE_MS }, now_ms).await;
-            if let LeaseOutcome::HeldByOther { .. } = lease.map_err(|error| store_failure(server, error))? {
+            if let LeaseOutcome::HeldByOther { .. } = lease.map_err(store_failure)? {
                 return Ok(FoundTask::Elsewhere(task_of(server, id.into(), owner, record).snapshot()));
             }
         }
@@ -378,7 +381,7 @@ async fn read_index(server: &Server, owner: &OwnerDigest) -> Result<Vec<(OwnerDi
             Ok(page) => page,
             // What cannot be read any more is not continued.
             Err(StoreError::Corrupt | StoreError::KeyGone) => None,
-            Err(error) => return Err(store_failure(server, error)),
+            Err(error) => return Err(store_failure(error)),
         };
         let entries = page.map(|page| page.entries).unwrap_or_default();
         let Some((last, _)) = entries.last() else { return Ok(found) };
@@ -407,7 +410,7 @@ async fn read_record(
     let page = match server.store.read_after(key, Sequence::START, 1, now_ms).await {
         Ok(page) => page,
         Err(StoreError::Corrupt | StoreError::KeyGone) => None,
-        Err(error) => return Err(store_failure(server, error)),
+        Err(error) => return Err(store_failure(error)),
     };
     let record = page.and_then(|page| record::decode(&page.entries.into_iter().next()?.1));
     Ok(record.filter(|record| now_ms < record.created_ms.saturating_add(record.ttl_ms)))

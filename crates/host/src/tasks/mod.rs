@@ -30,6 +30,7 @@ use wire::encode::{TaskSnapshot, TaskStatus};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, explain_rejection};
+use crate::observer::{CallObservation, CallStatus};
 use crate::pipeline::{
     CallJob, CallResponse, CallStage, execute_call, input_refused_error, invalid_response_error,
 };
@@ -233,6 +234,36 @@ fn evict_finished(
     Ok(())
 }
 
+/// Reports the end of a task to the observer of calls.
+struct TaskRecord {
+    server: Arc<Server>,
+    task: Arc<Task>,
+    observation: Option<Arc<CallObservation>>,
+}
+
+impl TaskRecord {
+    fn report(&self, status: &TaskStatus) {
+        let Some(observation) = &self.observation else { return };
+        let status = match status {
+            TaskStatus::Completed(result) => CallStatus::Result(result),
+            TaskStatus::Failed(error) => CallStatus::Error(error),
+            TaskStatus::Cancelled => CallStatus::Cancelled,
+            // It goes on, in another process.
+            TaskStatus::Working | TaskStatus::InputRequired(_) => return,
+        };
+        observation.report_status(&self.server, status, 0);
+    }
+}
+
+/// A cancelled task is dropped before its end.
+impl Drop for TaskRecord {
+    fn drop(&mut self) {
+        if matches!(self.task.lock().status, TaskStatus::Cancelled) {
+            self.report(&TaskStatus::Cancelled);
+        }
+    }
+}
+
 impl TaskState {
     fn new(status: TaskStatus, journal: Journal, updated_ms: u64) -> Self {
         Self {
@@ -261,6 +292,10 @@ impl Task {
         // Progress and log notifications belong to the call's request, which is answered now.
         job.events = EventSink::disabled();
         job.stage = CallStage::Task(self.clone());
+        // The record of the request was made when the task was created.
+        job.observation = CallObservation::new(server, &job.call, &job.identity, job.journal.round, 0);
+        let record =
+            TaskRecord { server: server.clone(), task: self.clone(), observation: job.observation.clone() };
         let (server, registry, task) = (server.clone(), registry.clone(), self.clone());
         let handle = tokio::spawn(async move {
             let work = run_to_completion(server.clone(), registry, job, work);
@@ -274,6 +309,7 @@ impl Task {
             };
             let status = status.unwrap_or(TaskStatus::Failed(expired));
             task.record_end(&server, &status).await;
+            record.report(&status);
             task.set_status(&server, status);
         });
         self.lock().abort_handle = Some(handle.abort_handle());
@@ -509,7 +545,8 @@ impl Task {
     }
 
     fn abort(&self) {
-        if let Some(stop) = self.lock().abort_handle.take() {
+        let stop = self.lock().abort_handle.take();
+        if let Some(stop) = stop {
             stop.abort();
         }
     }

@@ -224,21 +224,34 @@ impl ConstraintContext<'_> {
                 rejected(self.listed(text).first().copied(), "a value is required")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_CHECK) => {
-                rejected(self.mentioned(text), "a CHECK constraint of the table does not allow it")
+                let mentioned = self.mentioned(text);
+                match mentioned[..] {
+                    [] => rejected(None, "the values violate a CHECK constraint of the table"),
+                    [only] => rejected(Some(only), "a CHECK constraint of the table does not allow it"),
+                    _ => {
+                        let names: Vec<String> =
+                            mentioned.iter().map(|at| format!("`{}`", self.column_name(*at))).collect();
+                        let names = names.join(", ");
+                        rejected(
+                            None,
+                            &format!("a CHECK constraint on {names} does not allow these values together"),
+                        )
+                    }
+                }
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
-                let both = "it references a row that does not exist, or other rows reference it";
+                let both = "the row references a row that does not exist, or other rows reference it";
                 rejected(None, self.foreign_key_reason.unwrap_or(both))
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_TRIGGER) => {
-                rejected(None, "a trigger of the table does not allow it")
+                rejected(None, "a trigger of the table refused the change")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_DATATYPE) => {
                 let name = text.rsplit_once(" column ").map_or(text, |(_, name)| name);
                 rejected(self.column_index(name), "the column stores values of another type")
             }
             (ErrorCode::ConstraintViolation, _) => {
-                rejected(None, "a constraint of the database does not allow it")
+                rejected(None, "the change violates a constraint of the database")
             }
             (ErrorCode::TypeMismatch, _) => rejected(None, "the rowid must be an integer"),
             _ => None,
@@ -257,17 +270,21 @@ impl ConstraintContext<'_> {
         names.split(", ").filter_map(|name| self.column_index(name)).collect()
     }
 
-    /// The column that a CHECK constraint mentions, if it mentions only one.
-    fn mentioned(&self, text: &str) -> Option<usize> {
-        let (_, rule) = text.split_once(": ")?;
-        let mut words = rule.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        let mut known: Vec<usize> = words
-            .by_ref()
+    /// The columns that a CHECK constraint mentions. A named constraint is told by its name, which mentions none.
+    fn mentioned(&self, text: &str) -> Vec<usize> {
+        let Some((_, rule)) = text.split_once(": ") else { return Vec::new() };
+        let mut known: Vec<usize> = rule
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
             .filter_map(|word| self.columns.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)))
             .map(|(_, index)| *index)
             .collect();
+        known.sort_unstable();
         known.dedup();
-        if let [only] = known[..] { Some(only) } else { None }
+        known
+    }
+
+    fn column_name(&self, index: usize) -> &str {
+        self.columns.iter().find(|(_, at)| *at == index).map_or("", |(name, _)| name)
     }
 }
 

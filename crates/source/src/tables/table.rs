@@ -336,7 +336,8 @@ impl Table {
             match self.value(row, column) {
                 StoredValue::Text(text)
                     if text.trim().is_empty() || null_texts.iter().any(|null| null == text) => {}
-                StoredValue::Text(text) => inference.observe(text),
+                // Digits in a text are a code where numbers have a type of their own, and blanks around them change nothing.
+                StoredValue::Text(text) => inference.observe(text.trim()),
                 _ => {}
             }
             if inference.is_hopeless() {

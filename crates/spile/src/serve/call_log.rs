@@ -19,7 +19,7 @@ impl CallObserver for CallLog {
         // A name that is not in the catalog comes from the caller and may be anything.
         let name = record.call.name();
         let name = crate::sanitize::truncate(&name, NAME_COLUMNS_MAX);
-        let caller = caller(record);
+        let caller = record.identity.to_string();
         let request_bytes = record.call.arguments().map_or(0, |arguments| arguments.raw().len());
         let (status, error) = status(&record.status);
         let policy: Vec<&str> = record.policy.iter().map(|one| one.decision).collect();
@@ -46,17 +46,6 @@ impl CallObserver for CallLog {
 }
 
 const NAME_COLUMNS_MAX: usize = 128;
-
-/// `token@127.0.0.1`, an address for a caller without a token, or `local` for a pipe or a unix socket.
-fn caller(record: &CallRecord<'_>) -> String {
-    let principal = record.identity.principal.display_name();
-    match (&*principal, record.identity.address) {
-        ("", None) => "local".into(),
-        ("", Some(address)) => address.to_string(),
-        (principal, None) => principal.to_owned(),
-        (principal, Some(address)) => format!("{principal}@{address}"),
-    }
-}
 
 /// What the log says of an error.
 struct LoggedError {

@@ -181,3 +181,55 @@ fn a_task_of_a_process_that_stopped_goes_on_in_the_next_one() {
     let starts = starts.filter(|entry| entry.file_name().to_string_lossy().starts_with("started-")).count();
     assert_eq!(starts, 1, "what was done before the restart is not done again");
 }
+
+const BOOKING: &[u8] = br#"
+const form = (name: string) => ({ type: "object", properties: { [name]: { type: "string" } }, required: [name] });
+export const metadata = { description: "Books a table." };
+export default async (_: {}, ctx: any) => {
+    await ctx.files.write(`out/started-${crypto.randomUUID()}`, "");
+    const who = await ctx.elicit("who", { message: "For whom?", schema: form("name") });
+    await ctx.files.write(`out/asked-${crypto.randomUUID()}`, "");
+    const when = await ctx.elicit("when", { message: "When?", schema: form("day") });
+    return `${who.content.name} on ${when.content.day}`;
+};
+"#;
+
+/// Answers the only question of a result.
+fn answer_to(asked: &Value, content: &Value) -> Value {
+    let asked = &asked["result"];
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let requests = asked["inputRequests"].as_object().expect("a question");
+    let key = requests.keys().next().expect("a question").clone();
+    let mut responses = serde_json::Map::new();
+    responses.insert(key, json!({"action": "accept", "content": content}));
+    json!({"requestState": asked["requestState"], "inputResponses": responses})
+}
+
+#[test]
+fn two_rounds_of_questions_survive_a_restart_and_a_change_of_process() {
+    let project = TestProject::new(&[
+        ("spile.toml", b"[permissions]\nwritable_files = [\"out\"]\n"),
+        ("tools/book.ts", BOOKING),
+        ("out/README", b""),
+    ]);
+    let count = |prefix: &str| {
+        let files = std::fs::read_dir(project.folder.join("out")).expect("a folder").flatten();
+        files.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)).count()
+    };
+    let none = json!({});
+    let one = start(&project, "keys");
+    let who = answer_to(&call(&one, "book", &none, &none), &json!({"name": "Ada"}));
+    assert_eq!(one.stop().2, Some(0));
+    let (two, three) = (start(&project, "keys"), start(&project, "keys"));
+    let when = answer_to(&call(&two, "book", &none, &who), &json!({"day": "Monday"}));
+    // The answer was used in the other process.
+    let again = call(&three, "book", &none, &who);
+    assert!(again.to_string().contains("already used"), "{again}");
+    let booked = call(&three, "book", &none, &when);
+    assert_eq!(booked["result"]["content"][0]["text"], "Ada on Monday", "{booked}");
+    assert_eq!((count("started-"), count("asked-")), (1, 1), "no effect happens twice");
+    // A server with other keys cannot read it, and says why.
+    let stranger = start(&project, "other-keys");
+    let refused = call(&stranger, "book", &none, &when);
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+}

@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use file_watch::FileStamp;
 use spile_core::Platform;
 
 use super::format::{FILE_BYTES_MAX, FormatError, KEYS_MAX, KeyFileContent, KeyId};
-use crate::private_file::{self, Access, FileExposure, OpenProblem, PrivateFileStamp};
+use crate::private_file::{self, Access, FileExposure, OpenProblem};
 
 /// Why a key file cannot be used. The text names the file and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +55,7 @@ const RACE_ATTEMPTS_MAX: u32 = 100;
 pub(super) fn read_or_create(
     path: &Path,
     platform: &dyn Platform,
-) -> Result<(KeyFileContent, PrivateFileStamp, Created), KeyFileError> {
+) -> Result<(KeyFileContent, FileStamp, Created), KeyFileError> {
     let content = match read(path) {
         Err(KeyFileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
             KeyFileContent::generate(platform)
@@ -70,13 +71,9 @@ pub(super) fn read_or_create(
     Ok((content, stamp, created))
 }
 
-pub(super) fn read(path: &Path) -> Result<(KeyFileContent, PrivateFileStamp), KeyFileError> {
+pub(super) fn read(path: &Path) -> Result<(KeyFileContent, FileStamp), KeyFileError> {
     let (file, metadata) = open(path, Access::Read)?;
-    Ok((parse(path, &file)?, PrivateFileStamp::new(&metadata)))
-}
-
-pub(super) fn stamp(path: &Path) -> Option<PrivateFileStamp> {
-    std::fs::metadata(path).ok().map(|metadata| PrivateFileStamp::new(&metadata))
+    Ok((parse(path, &file)?, FileStamp::of_metadata(&metadata)))
 }
 
 /// Adds a key to the file. Several processes that rotate at once each add theirs.

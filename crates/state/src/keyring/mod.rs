@@ -14,10 +14,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use file_watch::FileStamp;
 use ring::hmac;
 use spile_core::Platform;
 
-use crate::private_file::{self, PrivateFileStamp};
+use crate::private_file;
 use file::Created;
 use format::{KeyFileContent, StoredKey};
 use seal::Sealed;
@@ -65,7 +66,7 @@ pub struct Keyring {
     /// Read once for each text that is sealed or opened.
     keys: RwLock<KeySet>,
     /// The stamp of the file that was read last, usable or not. Locked while the keys change.
-    last_read: Mutex<Option<PrivateFileStamp>>,
+    last_read: Mutex<FileStamp>,
 }
 
 struct KeySet {
@@ -101,7 +102,7 @@ pub fn create_key_folder(path: &Path) -> Result<(), KeyFileError> {
 impl Keyring {
     /// Keys for this run only.
     pub fn for_this_run(platform: &dyn Platform) -> Self {
-        Self::new(KeySource::ThisRun, KeyFileContent::generate(platform), None)
+        Self::new(KeySource::ThisRun, KeyFileContent::generate(platform), FileStamp::Missing)
     }
 
     /// The keys in a file that the user named. Creates it if it is missing, but not its folder. A file that cannot be
@@ -112,13 +113,13 @@ impl Keyring {
             Created::Now => KeySource::NewFile(path.to_owned()),
             Created::Before => KeySource::File(path.to_owned()),
         };
-        Ok(Self::new(origin, content, Some(stamp)))
+        Ok(Self::new(origin, content, stamp))
     }
 
     /// The keys in a file that must exist.
     pub fn open_existing(path: &Path) -> Result<Self, KeyFileError> {
         let (content, stamp) = file::read(path)?;
-        Ok(Self::new(KeySource::File(path.to_owned()), content, Some(stamp)))
+        Ok(Self::new(KeySource::File(path.to_owned()), content, stamp))
     }
 
     /// The keys in the default file, which is created with its folder if it is missing. Where that does not work, the
@@ -138,7 +139,7 @@ impl Keyring {
         Self { warning: Some(warning), ..Self::for_this_run(platform) }
     }
 
-    fn new(origin: KeySource, content: KeyFileContent, stamp: Option<PrivateFileStamp>) -> Self {
+    fn new(origin: KeySource, content: KeyFileContent, stamp: FileStamp) -> Self {
         let keys = KeySet::new(content);
         Self { origin, warning: None, keys: RwLock::new(keys), last_read: Mutex::new(stamp) }
     }
@@ -165,13 +166,13 @@ impl Keyring {
     pub fn reload(&self) -> Result<Reload, KeyFileError> {
         let Some(path) = self.file() else { return Ok(Reload::Unchanged) };
         let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = file::stamp(path);
+        let stamp = FileStamp::of_path(path);
         if stamp == *last_read {
             return Ok(Reload::Unchanged);
         }
         *last_read = stamp;
         let (content, stamp) = file::read(path)?;
-        *last_read = Some(stamp);
+        *last_read = stamp;
         let keys = KeySet::new(content);
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         Ok(Reload::Changed)

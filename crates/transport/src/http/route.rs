@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use json::Json;
+use spile_core::Principal;
 use wire::HeaderField;
 use wire::error::ErrorCode;
 
@@ -103,7 +104,7 @@ pub(crate) fn handle(
             cors::allow_origin(&mut response, origin);
         }
         if response.status().as_u16() >= 400 {
-            log_refused(&context, &parts, &response);
+            log_refused(&context, &parts, &headers, &response);
         }
         open_request.transfer_to(&mut response);
         Ok(response)
@@ -112,12 +113,21 @@ pub(crate) fn handle(
 
 /// One line for each refused request. Neither the query, which may name a session, nor any header is logged.
 #[cold]
-fn log_refused(context: &ConnectionContext, parts: &Parts, response: &Response<Body>) {
+fn log_refused(
+    context: &ConnectionContext,
+    parts: &Parts,
+    headers: &RequestHeaders<'_>,
+    response: &Response<Body>,
+) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let principal = context.service.guard.known_principal(headers).unwrap_or(Principal::Anonymous);
     let reason = response.extensions().get::<response::RefusalReason>();
     tracing::info!(
         method = %parts.method,
         path = ?parts.uri.path(),
-        caller = context.remote_ip.map(tracing::field::display),
+        caller = %CallerIdentity { principal, address: context.remote_ip },
         status = response.status().as_u16(),
         reason = reason.map(|reason| &*reason.0),
         response_bytes = response.body().size_hint().lower(),
@@ -371,6 +381,16 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
                     out.extend_from_slice(entry.as_str().as_bytes());
                 });
             });
+            let unserved = server.unserved_items();
+            if !unserved.is_empty() {
+                o.array("notServed", &unserved, |out, item| {
+                    let entry = Json::object(|o| {
+                        o.str("kind", &item.kind.to_string()).str("name", &item.name);
+                        o.str("provider", &item.provider).str("reason", &item.reason);
+                    });
+                    out.extend_from_slice(entry.as_str().as_bytes());
+                });
+            }
             if let Some(reload) = &status.reload {
                 o.object("reload", |o| {
                     o.int("atMs", reload.at_ms.min(i64::MAX as u64) as i64);

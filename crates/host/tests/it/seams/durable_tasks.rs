@@ -1,9 +1,9 @@
 //! Tasks outlive their process: another one with the same keys and store shows them, and continues them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use host::{Config, Keyring, Server, SystemPlatform};
+use host::{CallObserver, CallRecord, CallStatus, Config, Keyring, Server, SystemPlatform};
 use json::Doc;
 use spile_core::{
     DetachedWork, InputRequests, Limits, Outcome, Provider, Run, TaskSupport, Tool, ToolResult,
@@ -212,4 +212,67 @@ async fn a_task_of_another_contract_fails_with_the_reason() {
     let other = cluster.start(vec![provider(vec![tool], |_, _| Run::now(ToolResult::text("no")))]);
     let failed = get_when(&other, &id, "failed").await;
     assert!(failed.text().contains("the tool changed while it waited"), "{}", failed.text());
+}
+
+/// Keeps how each call ended.
+#[derive(Default)]
+struct Statuses(Mutex<Vec<String>>);
+
+impl CallObserver for Statuses {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        let status = match &record.status {
+            CallStatus::Result(_) => "result".to_owned(),
+            CallStatus::InputRequired => "input_required".to_owned(),
+            CallStatus::Task => "task".to_owned(),
+            CallStatus::Error(error) => error.kind().to_owned(),
+            CallStatus::Cancelled => "cancelled".to_owned(),
+        };
+        let line = format!("{}: {status}", record.call.name());
+        self.0.lock().expect("no panic before").push(line);
+    }
+}
+
+impl Statuses {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("no panic before"))
+    }
+}
+
+#[tokio::test]
+async fn the_start_and_the_end_of_a_task_are_recorded() {
+    let cluster = Cluster::new();
+    let statuses = Arc::new(Statuses::default());
+    let observed = |providers| {
+        let server = cluster.start(providers);
+        server.set_observer(statuses.clone());
+        server
+    };
+    let one = observed(vec![asking()]);
+    let id = start_task(&one, "ask").await;
+    get_when(&one, &id, "input_required").await;
+    assert_eq!(statuses.take(), ["ask: task"]);
+    let answer = r#""inputResponses":{"size":{"action":"accept","content":{"value":"large"}}}"#;
+    respond(&one, &request("tasks/update", &format!(r#""taskId":"{id}",{answer}"#))).await;
+    get_when(&one, &id, "completed").await;
+    assert_eq!(statuses.take(), ["ask: result"]);
+
+    let id = start_task(&one, "ask").await;
+    get_when(&one, &id, "input_required").await;
+    respond(&one, &request("tasks/cancel", &format!(r#""taskId":"{id}""#))).await;
+    while statuses.0.lock().expect("no panic before").len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(statuses.take(), ["ask: task", "ask: cancelled"]);
+
+    // A process that ends leaves the task to the next one, which records the end.
+    let id = start_task(&one, "ask").await;
+    get_when(&one, &id, "input_required").await;
+    one.release_tasks().await;
+    one.close();
+    tokio::task::yield_now().await;
+    assert_eq!(statuses.take(), ["ask: task"]);
+    let other = observed(vec![asking()]);
+    respond(&other, &request("tasks/update", &format!(r#""taskId":"{id}",{answer}"#))).await;
+    get_when(&other, &id, "completed").await;
+    assert_eq!(statuses.take(), ["ask: result"]);
 }

@@ -254,7 +254,7 @@ impl SqliteWriter {
             }
             Ok(locator)
         });
-        let reference = "it references a row that does not exist";
+        let reference = "the row references a row that does not exist";
         inserted.map_err(|error| self.change_error(error, reference))?.ok_or_else(ignored_by_trigger)
     }
 
@@ -287,7 +287,7 @@ impl SqliteWriter {
             .map_err(|error| {
                 self.change_error(
                     error,
-                    "it references a row that does not exist, or other rows reference it",
+                    "the row references a row that does not exist, or other rows reference it",
                 )
             })?;
         if changed != 1 {

@@ -147,6 +147,16 @@ fn escapes_in_texts_are_decoded() {
     );
 }
 
+/// Numbers have a type of their own, so digits in a text are a code, also with blanks around them.
+#[test]
+fn digits_in_texts_are_not_numbers() {
+    check_both(
+        &[r#"{"t":"0"}"#, r#"{"t":"\t7"}"#, r#"{"t":" 12 "}"#],
+        "t text",
+        &[r#"{"t":"0"}"#, r#"{"t":"\t7"}"#, r#"{"t":" 12 "}"#],
+    );
+}
+
 #[test]
 fn the_first_unique_column_is_the_key() {
     for (records, key) in [

@@ -575,7 +575,7 @@ fn a_statement_is_atomic() {
     // A constraint of the database, and a result that does not fit the contract.
     let orphan = prepare(&source, "INSERT INTO orders(customer, total) VALUES(99, 1)").expect("one");
     let error = run_write(orphan.as_ref(), &[], &terms(None)).expect_err("refused");
-    assert_eq!(error.to_string(), "it references a row that does not exist, or other rows reference it");
+    assert_eq!(error.to_string(), "the row references a row that does not exist, or other rows reference it");
     let untold = raise.write(&arguments, &terms(None), &mut |_| RowFlow::Continue, &mut |_| {
         Err(crate::driver::ContractViolation)
     });

@@ -132,10 +132,27 @@ fn constraint_errors_name_the_column() {
     assert_eq!(table.delete(&[ValueRef::Integer(9)]), "no row has this key");
     assert_eq!(table.delete(&[ValueRef::Integer(1)]), "other rows reference it");
     let orders = TestTable::new(&db, "orders");
-    let missing = "it references a row that does not exist";
+    let missing = "the row references a row that does not exist";
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(99))]), missing);
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(2))]), "2 2");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
+}
+
+#[test]
+fn a_check_constraint_of_several_columns_names_them() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, low INT, high INT, CHECK (low < high), CONSTRAINT odd CHECK (id % 2))",
+    );
+    let table = TestTable::new(&db, "t");
+    let (low, high) = (("low", ValueRef::Integer(2)), ("high", ValueRef::Integer(1)));
+    assert_eq!(
+        table.create(&[("id", ValueRef::Integer(1)), low, high]),
+        "a CHECK constraint on `low`, `high` does not allow these values together"
+    );
+    assert_eq!(
+        table.create(&[("id", ValueRef::Integer(2))]),
+        "the values violate a CHECK constraint of the table"
+    );
 }
 
 #[test]
@@ -146,7 +163,7 @@ fn a_deferred_foreign_key_is_checked_at_commit() {
     );
     let table = TestTable::new(&db, "c");
     let response = table.create(&[("id", ValueRef::Integer(1)), ("p", ValueRef::Integer(9))]);
-    assert_eq!(response, "it references a row that does not exist, or other rows reference it");
+    assert_eq!(response, "the row references a row that does not exist, or other rows reference it");
     assert_eq!(table.get(&[ValueRef::Integer(1)]), None);
 }
 
@@ -181,7 +198,7 @@ fn triggers_run() {
     assert_eq!(table.create(&[("name", ValueRef::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
     assert_eq!(table.create(&[("name", ValueRef::Text("bob"))]), "2 'bob' 'BOB'");
     assert_eq!(rows(&db, "SELECT what FROM log"), ["new 1", "new 2"]);
-    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "a trigger of the table does not allow it");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "a trigger of the table refused the change");
     assert_eq!(table.delete(&[ValueRef::Integer(2)]), "a trigger of the table prevents the change");
     let response = table.update(&[ValueRef::Integer(2)], &[("name", ValueRef::Text("Bad"))]);
     assert_eq!(response, "`name`: a trigger of the table changes it");

@@ -94,6 +94,7 @@ fn outcome(status: &CallStatus<'_>) -> CallOutcome {
             CallError::Cancelled => "cancelled",
             CallError::Timeout { .. } => "timeout",
             CallError::Busy { .. } => "busy",
+            CallError::StoreUnavailable => "store unavailable",
             CallError::Provider { .. } => "error",
             CallError::Internal { .. } => "internal error",
         }),

@@ -1,0 +1,134 @@
+//! Locked operations per request: atomic read-modify-write instructions, which make cores wait for each other.
+//!
+//! Callgrind counts how often each instruction runs; `objdump` tells which of them are locked. On x86 these are
+//! instructions with a `lock` prefix and `xchg` with memory.
+
+use std::collections::{HashMap, HashSet};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::sh;
+
+/// How often locked instructions ran, or `None` where this cannot be told: not on x86, or no `objdump`.
+pub fn count(profile: &str) -> anyhow::Result<Option<u64>> {
+    if !cfg!(target_arch = "x86_64") || !sh::succeeds(Command::new("objdump").arg("--version")) {
+        return Ok(None);
+    }
+    let mut total = 0;
+    for (object, runs) in runs_by_object(profile) {
+        // The kernel's vdso is not a file, and it has no locked instruction.
+        if !std::path::Path::new(object).is_file() {
+            continue;
+        }
+        let locked = locked_addresses(object)?;
+        total +=
+            runs.iter().filter(|(address, _)| locked.contains(*address)).map(|(_, times)| times).sum::<u64>();
+    }
+    Ok(Some(total))
+}
+
+/// How often each instruction ran, by the file that it is in.
+///
+/// A profile with `positions: instr` has a line `0x40a1 3` for three runs of an instruction in the object `ob=`. The
+/// line after `calls=` has the cost of the called function instead.
+fn runs_by_object(profile: &str) -> HashMap<&str, HashMap<u64, u64>> {
+    let mut names = HashMap::new();
+    let mut objects: HashMap<&str, HashMap<u64, u64>> = HashMap::new();
+    let mut object = "";
+    let mut is_cost_of_call = false;
+    for line in profile.lines() {
+        if let Some((key, value)) = line.split_once('=') {
+            match key {
+                "ob" => object = super::count::resolve_name(&mut names, value),
+                // An object may be named in full here for the first time.
+                "cob" => {
+                    super::count::resolve_name(&mut names, value);
+                }
+                "calls" => is_cost_of_call = true,
+                _ => {}
+            }
+            continue;
+        }
+        let Some(cost) = line.strip_prefix("0x") else { continue };
+        if std::mem::take(&mut is_cost_of_call) {
+            continue;
+        }
+        let mut words = cost.split_whitespace();
+        let address = words.next().and_then(|address| u64::from_str_radix(address, 16).ok());
+        let times = words.next().and_then(|times| times.parse::<u64>().ok());
+        if let (Some(address), Some(times)) = (address, times) {
+            *objects.entry(object).or_default().entry(address).or_default() += times;
+        }
+    }
+    objects
+}
+
+fn locked_addresses(object: &str) -> anyhow::Result<HashSet<u64>> {
+    let output = Command::new("objdump")
+        .args(["--disassemble", "--no-show-raw-insn", object])
+        .output()
+        .context("cannot start `objdump`")?;
+    ensure!(output.status.success(), "objdump {object}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(locked_address).collect())
+}
+
+/// `  40a1:	lock cmpxchg %edx,(%rdi)`
+fn locked_address(line: &str) -> Option<u64> {
+    let (address, instruction) = line.split_once(":\t")?;
+    let instruction = instruction.trim_start();
+    let is_locked =
+        instruction.starts_with("lock ") || (instruction.starts_with("xchg ") && instruction.contains('('));
+    if is_locked { u64::from_str_radix(address.trim(), 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_read_from_what_callgrind_writes() {
+        let profile = "\
+positions: instr
+ob=(1) /bin/server
+fn=(1) answer
+0x40a1 3
+0x40a4 2
+cob=(2) /lib/libc.so.6
+cfn=(2) malloc
+calls=3 0x9000
+0x40a8 300
+0x40a8 3
+ob=(2)
+fn=(2)
+0x9000 3
+ob=(1)
+fn=(3) other
+0x40a1 4
+totals: 315
+";
+        let runs = runs_by_object(profile);
+        let sorted = |object: &str| {
+            let mut runs: Vec<(u64, u64)> = runs[object].clone().into_iter().collect();
+            runs.sort_unstable();
+            runs
+        };
+        assert_eq!(sorted("/bin/server"), [(0x40a1, 7), (0x40a4, 2), (0x40a8, 3)]);
+        assert_eq!(sorted("/lib/libc.so.6"), [(0x9000, 3)]);
+    }
+
+    #[test]
+    fn locked_instructions_are_told_from_others() {
+        for (line, expected) in [
+            ("  40a1:\tlock cmpxchg %edx,(%rdi)", Some(0x40a1)),
+            ("  40a1:\tlock incq 0x8(%rdi)", Some(0x40a1)),
+            ("  40b2:\txchg   %al,(%rbx)", Some(0x40b2)),
+            ("  40b2:\txchg   %ax,%ax", None),
+            ("  40b2:\tcmpxchg %edx,(%rdi)", None),
+            ("00000000000040a1 <lock>:", None),
+            ("", None),
+        ] {
+            assert_eq!(locked_address(line), expected, "{line}");
+        }
+    }
+}
