@@ -187,7 +187,7 @@ impl Credentials {
 }
 
 impl ClientAuth {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Basic => "client_secret_basic",
@@ -199,14 +199,22 @@ impl ClientAuth {
         [Self::None, Self::Basic, Self::Post].into_iter().find(|auth| auth.name() == name)
     }
 
-    /// The safest that both sides support.
+    /// How a client with or without a secret proves itself. A server that does not say supports Basic (RFC 8414, 2).
     pub fn choose(has_secret: bool, supported: &[String]) -> Self {
-        let supports = |name: &str| supported.iter().any(|method| method == name);
+        let supports = |auth: Self| supported.iter().any(|method| method == auth.name());
         match has_secret {
             false => Self::None,
-            true if supports("client_secret_post") && !supports("client_secret_basic") => Self::Post,
+            true if supported.is_empty() || supports(Self::Basic) => Self::Basic,
+            true if supports(Self::Post) => Self::Post,
+            true if supports(Self::None) => Self::None,
             true => Self::Basic,
         }
+    }
+
+    /// What a program on the user's machine registers as: its secret would be none, so it has one only where it must.
+    pub(super) fn to_register(supported: &[String]) -> Self {
+        let supports = |auth: &Self| supported.iter().any(|method| method == auth.name());
+        [Self::None, Self::Basic, Self::Post].into_iter().find(supports).unwrap_or(Self::None)
     }
 }
 
@@ -377,6 +385,30 @@ impl CredentialStore {
                 Ok(None)
             }
             Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClientAuth;
+
+    #[test]
+    fn a_client_proves_itself_as_the_server_supports_it() {
+        use ClientAuth::{Basic, None, Post};
+        for (supported, registered, with_secret) in [
+            (&[][..], None, Basic),
+            (&["none"], None, None),
+            (&["client_secret_basic"], Basic, Basic),
+            (&["client_secret_post"], Post, Post),
+            (&["client_secret_post", "client_secret_basic"], Basic, Basic),
+            (&["client_secret_post", "none"], None, Post),
+            (&["private_key_jwt"], None, Basic),
+        ] {
+            let supported: Vec<String> = supported.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(ClientAuth::to_register(&supported), registered, "{supported:?}");
+            assert_eq!(ClientAuth::choose(true, &supported), with_secret, "{supported:?}");
+            assert_eq!(ClientAuth::choose(false, &supported), None, "{supported:?}");
         }
     }
 }

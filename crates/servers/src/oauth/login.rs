@@ -48,6 +48,8 @@ pub enum LoginError {
     Declined { error: String, description: Option<String> },
     #[error("sign-in timed out after {0} s")]
     Timeout(u64),
+    #[error("the server still refuses the request after {0} sign-ins")]
+    TooOften(u32),
 }
 
 /// The address of an authorization server, and the resource to ask a token for.
@@ -98,18 +100,22 @@ impl PendingLogin {
         };
         // More rights for one operation must not cost the rights for the others.
         if challenge.is_some_and(Challenge::is_insufficient_scope) {
-            for scope in granted.unwrap_or_default() {
-                if !scopes.contains(&scope) {
-                    scopes.push(scope);
-                }
-            }
+            granted.unwrap_or_default().iter().for_each(|scope| push_scope(&mut scopes, scope));
+        }
+        // Without this scope, such a server issues no refresh token, and the user has to sign in again and again.
+        let offline = "offline_access";
+        if settings.scopes.is_none() && discovery.server.scopes_supported.iter().any(|scope| scope == offline)
+        {
+            push_scope(&mut scopes, offline);
         }
         let known_client = known.map(|known| known.client);
         let port = settings.callback_port.or_else(|| registered_port(known_client.as_ref()?));
         let listener = listen(port, settings.callback_port.is_some()).await?;
         let port = listener.local_addr().map_err(LoginError::Listen)?.port();
         let redirect_uri = format!("http://127.0.0.1:{port}{REDIRECT_PATH}");
-        let client = match &settings.client_id {
+        // The address of a document is only a name where the server reads such documents.
+        let is_known_there = |id: &&String| !id.starts_with("https:") || discovery.server.client_id_documents;
+        let client = match settings.client_id.as_ref().filter(is_known_there) {
             Some(client_id) => {
                 ClientRegistration { client_id: client_id.clone(), client_secret, redirect_uri: None }
             }
@@ -234,6 +240,12 @@ impl PendingLogin {
     }
 }
 
+fn push_scope(scopes: &mut Vec<String>, scope: &str) {
+    if !scopes.iter().any(|known| known == scope) {
+        scopes.push(scope.to_owned());
+    }
+}
+
 fn random_text(platform: &dyn Platform) -> String {
     let mut bytes = [0; 32];
     platform.fill_random(&mut bytes);
@@ -300,7 +312,7 @@ async fn discover(
     }
 }
 
-/// Registers this program as a public client (RFC 7591).
+/// Registers this program (RFC 7591): as a public client, unless the server wants clients to have a secret.
 async fn register(
     server: &AuthorizationServer,
     redirect_uri: &str,
@@ -315,7 +327,8 @@ async fn register(
         out.str("client_name", "Spile").str("application_type", "native");
         out.array("redirect_uris", [redirect_uri], text);
         out.array("grant_types", ["authorization_code", "refresh_token"], text);
-        out.array("response_types", ["code"], text).str("token_endpoint_auth_method", "none");
+        out.array("response_types", ["code"], text);
+        out.str("token_endpoint_auth_method", ClientAuth::to_register(&server.token_auth_methods).name());
         if !scopes.is_empty() {
             out.str("scope", &scopes.join(" "));
         }

@@ -38,7 +38,9 @@ pub struct AuthorizationServer {
     pub token_endpoint: Url,
     pub registration_endpoint: Option<Url>,
     pub device_authorization_endpoint: Option<Url>,
+    /// Empty if it does not say.
     pub token_auth_methods: Vec<String>,
+    pub scopes_supported: Vec<String>,
     /// It accepts the URL of a document as client id.
     pub client_id_documents: bool,
     /// It names itself in the redirect, so that a mix-up is noticed (RFC 9207).
@@ -229,8 +231,8 @@ impl AuthorizationServer {
             token_endpoint: endpoint("token_endpoint")?,
             registration_endpoint: optional("registration_endpoint")?,
             device_authorization_endpoint: optional("device_authorization_endpoint")?,
-            token_auth_methods: texts(root, "token_endpoint_auth_methods_supported")
-                .unwrap_or_else(|| vec!["client_secret_basic".to_owned()]),
+            token_auth_methods: texts(root, "token_endpoint_auth_methods_supported").unwrap_or_default(),
+            scopes_supported: texts(root, "scopes_supported").unwrap_or_default(),
             client_id_documents: flag("client_id_metadata_document_supported"),
             sends_issuer: flag("authorization_response_iss_parameter_supported"),
         })
@@ -252,6 +254,7 @@ impl AuthorizationServer {
             registration_endpoint: Some(at("/register")),
             device_authorization_endpoint: None,
             token_auth_methods: vec!["none".to_owned()],
+            scopes_supported: Vec::new(),
             client_id_documents: false,
             sends_issuer: false,
         }

@@ -87,14 +87,20 @@ impl Authority {
                     ("scopes_supported", r#"["read"]"#.to_owned()),
                 ])
             }
-            ("GET", "/.well-known/oauth-authorization-server") => self.document(&[
-                ("issuer", quoted("")),
-                ("authorization_endpoint", quoted("/authorize")),
-                ("token_endpoint", quoted("/token")),
-                ("registration_endpoint", quoted("/register")),
-                ("code_challenge_methods_supported", r#"["S256"]"#.to_owned()),
-                ("authorization_response_iss_parameter_supported", "true".to_owned()),
-            ]),
+            ("GET", "/.well-known/oauth-authorization-server") => {
+                let mut members = vec![
+                    ("issuer", quoted("")),
+                    ("authorization_endpoint", quoted("/authorize")),
+                    ("token_endpoint", quoted("/token")),
+                    ("registration_endpoint", quoted("/register")),
+                    ("code_challenge_methods_supported", r#"["S256"]"#.to_owned()),
+                    ("authorization_response_iss_parameter_supported", "true".to_owned()),
+                ];
+                // The resource has scopes of its own.
+                let scopes = self.changes.lock().expect("no panic").get("as_scopes_supported").cloned();
+                members.extend(scopes.flatten().map(|scopes| ("scopes_supported", scopes)));
+                self.document(&members)
+            }
             ("POST", "/register") => self.register(request),
             ("GET", "/authorize") => self.authorize(request),
             ("POST", "/token") => self.token(request),

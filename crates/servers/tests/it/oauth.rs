@@ -9,7 +9,9 @@ use servers::config::OAuthSettings;
 use servers::decisions::Permission;
 use servers::manager::state::Status;
 use servers::manager::{Manager, ManagerHost, ServerCallError};
-use servers::oauth::{Challenge, CredentialStore, LoginError, PendingLogin, TokenError, resource_of};
+use servers::oauth::{
+    Authorizer, Challenge, CredentialStore, LoginError, PendingLogin, SIGN_INS_MAX, TokenError, resource_of,
+};
 use spile_core::Platform;
 use url::Url;
 
@@ -338,4 +340,71 @@ async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
     assert!(matches!(call().await, Err(ServerCallError::NeedsAuth { .. })));
     manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
     manager.close().await;
+}
+
+/// Plays the user: follows the redirect of the authorization server.
+async fn browse(url: &Url) {
+    let back = location(&get(url).await);
+    get(&back).await;
+}
+
+#[tokio::test]
+async fn a_refused_request_refreshes_first_then_signs_in_then_gives_up() {
+    let setup = Setup::new().await;
+    let settings = OAuthSettings::default();
+    let mut authorizer =
+        Authorizer::new(setup.authority.server(), settings, None, setup.store()).await.expect("it starts");
+    assert_eq!(authorizer.bearer().get(), None);
+    let refused = Some("Bearer");
+    authorizer.on_refused(refused, browse).await.expect("signed in");
+    let first = authorizer.bearer().get();
+    assert!(first.is_some());
+    setup.authority.log();
+
+    // The token has expired at the server: no user is needed.
+    authorizer.on_accepted();
+    authorizer.on_refused(refused, browse).await.expect("refreshed");
+    assert_eq!(setup.authority.log(), ["refresh_token"]);
+    assert_ne!(authorizer.bearer().get(), first);
+    // The new one is refused, too: the user signs in, a limited number of times.
+    for _ in 0..SIGN_INS_MAX {
+        authorizer.on_refused(refused, browse).await.expect("signed in");
+        let log = setup.authority.log();
+        assert!(log.last().is_some_and(|last| last == "authorization_code"), "{log:?}");
+    }
+    let error = authorizer.on_refused(refused, browse).await.expect_err("too often").to_string();
+    assert_eq!(error, "the server still refuses the request after 3 sign-ins");
+    assert!(setup.authority.log().is_empty());
+    authorizer.on_accepted();
+    authorizer.on_refused(refused, browse).await.expect("a request that succeeds resets the count");
+}
+
+#[tokio::test]
+async fn an_operation_that_needs_more_scopes_keeps_those_that_were_granted() {
+    let setup = Setup::new().await;
+    let (server, store) = (setup.authority.server(), setup.store());
+    let mut authorizer =
+        Authorizer::new(server, OAuthSettings::default(), None, store).await.expect("it starts");
+    authorizer.on_refused(Some("Bearer"), browse).await.expect("signed in");
+    setup.authority.log();
+    let refused = r#"Bearer error="insufficient_scope", scope="write""#;
+    authorizer.on_refused(Some(refused), browse).await.expect("signed in");
+    assert_eq!(
+        setup.authority.log(),
+        [r#"authorize scope=Some("write read") resource=/mcp"#, "authorization_code"],
+        "a refresh would not add a scope"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_offers_refresh_tokens_for_a_scope_is_asked_for_it() {
+    for (supported, expected) in [
+        (r#"["read","offline_access"]"#, r#"authorize scope=Some("read offline_access") resource=/mcp"#),
+        (r#"["read"]"#, r#"authorize scope=Some("read") resource=/mcp"#),
+    ] {
+        let setup = Setup::new().await;
+        setup.authority.change("as_scopes_supported", Some(supported));
+        setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+        assert!(setup.authority.log().iter().any(|line| line == expected), "{supported}");
+    }
 }

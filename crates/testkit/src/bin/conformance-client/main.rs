@@ -3,6 +3,8 @@
 //! The suite starts it with a URL. The environment names the scenario, the protocol version and, for some, what to
 //! call. No part of the protocol is implemented here.
 
+mod sign_in;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -43,6 +45,9 @@ async fn run() -> Result<()> {
         client_options: ClientOptions { capabilities, version_policy: speak, ..ClientOptions::default() },
         ..ConnectionOptions::default()
     };
+    if scenario.starts_with("auth/") {
+        return sign_in::run(&url, &scenario, options).await;
+    }
     let server = Connection::open(&Target::parse(&url)?, options, Arc::new(AcceptingHandler)).await?;
     let played = run_scenario(&server, &scenario).await;
     server.close().await;
