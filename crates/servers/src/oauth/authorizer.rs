@@ -6,6 +6,7 @@ use url::Url;
 use super::challenge::Challenge;
 use super::credentials::CredentialStore;
 use super::login::{LoginError, PendingLogin};
+use super::machine::MachineClient;
 use super::metadata::resource_of;
 use crate::config::OAuthSettings;
 
@@ -17,7 +18,7 @@ pub const SIGN_INS_MAX: u32 = 3;
 pub struct Authorizer {
     server: Url,
     settings: OAuthSettings,
-    client_secret: Option<String>,
+    client: AuthorizerClient,
     store: CredentialStore,
     bearer: BearerToken,
     /// Since the last request that was accepted.
@@ -25,17 +26,25 @@ pub struct Authorizer {
     has_refreshed: bool,
 }
 
+/// Who signs in.
+pub enum AuthorizerClient {
+    /// The user, in a browser. The secret is that of a client in the settings.
+    User { client_secret: Option<String> },
+    /// This program itself.
+    Machine(MachineClient),
+}
+
 impl Authorizer {
     /// Starts with the token of an earlier sign-in, if there is one.
     pub async fn new(
         server: Url,
         settings: OAuthSettings,
-        client_secret: Option<String>,
+        client: AuthorizerClient,
         store: CredentialStore,
     ) -> Result<Self, LoginError> {
         let bearer = BearerToken::default();
         bearer.set(store.access_token(&resource_of(&server), None).await?);
-        Ok(Self { server, settings, client_secret, store, bearer, sign_ins: 0, has_refreshed: false })
+        Ok(Self { server, settings, client, store, bearer, sign_ins: 0, has_refreshed: false })
     }
 
     /// The token for requests. It is replaced by every sign-in.
@@ -69,12 +78,20 @@ impl Authorizer {
             return Err(LoginError::TooOften(SIGN_INS_MAX));
         }
         self.sign_ins += 1;
-        let (server, settings, secret) = (&self.server, &self.settings, self.client_secret.clone());
-        let login = PendingLogin::start(server, challenge.as_ref(), settings, secret, &self.store).await?;
-        let url = login.url().clone();
-        let finished = login.finish(server, async || std::future::pending().await, &self.store);
-        let ((), finished) = tokio::join!(show(&url), finished);
-        finished?;
+        let (server, settings, store) = (&self.server, &self.settings, &self.store);
+        match &self.client {
+            AuthorizerClient::Machine(client) => {
+                client.sign_in(server, challenge.as_ref(), settings, store).await?;
+            }
+            AuthorizerClient::User { client_secret } => {
+                let secret = client_secret.clone();
+                let login = PendingLogin::start(server, challenge.as_ref(), settings, secret, store).await?;
+                let url = login.url().clone();
+                let finished = login.finish(server, async || std::future::pending().await, store);
+                let ((), finished) = tokio::join!(show(&url), finished);
+                finished?;
+            }
+        }
         self.bearer.set(self.store.access_token(&resource, None).await?);
         Ok(())
     }

@@ -48,15 +48,17 @@ pub enum LoginError {
     Declined { error: String, description: Option<String> },
     #[error("sign-in timed out after {0} s")]
     Timeout(u64),
+    #[error(transparent)]
+    Signing(#[from] super::jwt::SigningError),
     #[error("the server still refuses the request after {0} sign-ins")]
     TooOften(u32),
 }
 
 /// The address of an authorization server, and the resource to ask a token for.
-struct Discovery {
-    server: AuthorizationServer,
-    resource: String,
-    scopes: Vec<String>,
+pub(super) struct Discovery {
+    pub(super) server: AuthorizationServer,
+    pub(super) resource: String,
+    pub(super) scopes: Vec<String>,
 }
 
 /// A sign-in that waits for the user.
@@ -246,13 +248,13 @@ fn push_scope(scopes: &mut Vec<String>, scope: &str) {
     }
 }
 
-fn random_text(platform: &dyn Platform) -> String {
+pub(super) fn random_text(platform: &dyn Platform) -> String {
     let mut bytes = [0; 32];
     platform.fill_random(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-async fn discover(
+pub(super) async fn discover(
     server: &Url,
     challenge: Option<&Challenge>,
     settings: &OAuthSettings,

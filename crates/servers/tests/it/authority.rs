@@ -178,6 +178,10 @@ impl Authority {
                 }
                 "read".to_owned()
             }
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" if form["assertion"] == "workload" => {
+                form.get("scope").cloned().unwrap_or_default()
+            }
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" => return refused("invalid_grant"),
             _ => return refused("unsupported_grant_type"),
         };
         let (access, refresh) = (self.next("access"), self.next("refresh"));

@@ -10,7 +10,8 @@ use servers::decisions::Permission;
 use servers::manager::state::Status;
 use servers::manager::{Manager, ManagerHost, ServerCallError};
 use servers::oauth::{
-    Authorizer, Challenge, CredentialStore, LoginError, PendingLogin, SIGN_INS_MAX, TokenError, resource_of,
+    Authorizer, AuthorizerClient, Challenge, ClientProof, CredentialStore, LoginError, MachineClient,
+    MachineGrant, PendingLogin, SIGN_INS_MAX, TokenError, resource_of,
 };
 use spile_core::Platform;
 use url::Url;
@@ -342,6 +343,8 @@ async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
     manager.close().await;
 }
 
+const USER: AuthorizerClient = AuthorizerClient::User { client_secret: None };
+
 /// Plays the user: follows the redirect of the authorization server.
 async fn browse(url: &Url) {
     let back = location(&get(url).await);
@@ -353,7 +356,7 @@ async fn a_refused_request_refreshes_first_then_signs_in_then_gives_up() {
     let setup = Setup::new().await;
     let settings = OAuthSettings::default();
     let mut authorizer =
-        Authorizer::new(setup.authority.server(), settings, None, setup.store()).await.expect("it starts");
+        Authorizer::new(setup.authority.server(), settings, USER, setup.store()).await.expect("it starts");
     assert_eq!(authorizer.bearer().get(), None);
     let refused = Some("Bearer");
     authorizer.on_refused(refused, browse).await.expect("signed in");
@@ -384,7 +387,7 @@ async fn an_operation_that_needs_more_scopes_keeps_those_that_were_granted() {
     let setup = Setup::new().await;
     let (server, store) = (setup.authority.server(), setup.store());
     let mut authorizer =
-        Authorizer::new(server, OAuthSettings::default(), None, store).await.expect("it starts");
+        Authorizer::new(server, OAuthSettings::default(), USER, store).await.expect("it starts");
     authorizer.on_refused(Some("Bearer"), browse).await.expect("signed in");
     setup.authority.log();
     let refused = r#"Bearer error="insufficient_scope", scope="write""#;
@@ -407,4 +410,31 @@ async fn a_server_that_offers_refresh_tokens_for_a_scope_is_asked_for_it() {
         setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
         assert!(setup.authority.log().iter().any(|line| line == expected), "{supported}");
     }
+}
+
+/// A client that is known to the authorization server gets a token without a user, and no other way is tried if it fails.
+#[tokio::test]
+async fn a_program_gets_a_token_without_a_user() {
+    let setup = Setup::new().await;
+    let machine = |assertion: &str| {
+        let grant = MachineGrant::WorkloadIdentity { assertion: assertion.to_owned() };
+        AuthorizerClient::Machine(MachineClient {
+            client_id: "job".to_owned(),
+            proof: ClientProof::None,
+            grant,
+        })
+    };
+    let authorizer = async |client| {
+        let (server, store) = (setup.authority.server(), setup.store());
+        Authorizer::new(server, OAuthSettings::default(), client, store).await.expect("it starts")
+    };
+    let no_browser = async |_: &Url| panic!("no user is asked");
+    let mut wrong = authorizer(machine("expired")).await;
+    let error = wrong.on_refused(Some("Bearer"), no_browser).await.expect_err("refused").to_string();
+    assert_eq!(error, "the authorization server refused: invalid_grant");
+    assert!(setup.authority.log().is_empty(), "neither registered nor authorized");
+    let mut right = authorizer(machine("workload")).await;
+    right.on_refused(Some("Bearer"), no_browser).await.expect("a token");
+    assert!(right.bearer().get().is_some());
+    assert_eq!(setup.authority.log(), ["urn:ietf:params:oauth:grant-type:jwt-bearer"]);
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use json::Json;
 use servers::config::OAuthSettings;
-use servers::oauth::{Authorizer, CredentialStore};
+use servers::oauth::{
+    Authorizer, AuthorizerClient, ClientProof, CredentialStore, MachineClient, MachineGrant, SigningKey,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use upstream::{Connection, ConnectionOptions, OpenError, Target};
@@ -25,8 +27,8 @@ pub async fn run(url: &str, scenario: &str, options: ConnectionOptions) -> Resul
     let folder = tempfile::tempdir()?;
     let platform = Arc::new(host::SystemPlatform::default());
     let store = CredentialStore::new(folder.path().to_owned(), platform, options.outbound.clone());
-    let (settings, secret) = registration(scenario)?;
-    let authorizer = Authorizer::new(url.clone(), settings, secret, store).await?;
+    let (settings, who) = registration(scenario)?;
+    let authorizer = Authorizer::new(url.clone(), settings, who, store).await?;
     let mut client = SignedInClient { url, options, authorizer };
     let connection = client.connect().await?;
     let played = client.use_server(&connection).await;
@@ -35,16 +37,44 @@ pub async fn run(url: &str, scenario: &str, options: ConnectionOptions) -> Resul
 }
 
 /// What the user wrote into the entry of the server: the document of this client, or a client that was registered there.
-fn registration(scenario: &str) -> Result<(OAuthSettings, Option<String>)> {
+fn registration(scenario: &str) -> Result<(OAuthSettings, AuthorizerClient)> {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".to_owned());
+    let context = Json::parse(&context)?.to_doc();
+    let text = |key: &str| {
+        let text = context.root().get(key).and_then(|text| Some(text.str()?.into_owned()));
+        text.with_context(|| format!("the context has no `{key}`"))
+    };
+    let machine = |proof: ClientProof, grant: MachineGrant| -> Result<_> {
+        let client = MachineClient { client_id: text("client_id")?, proof, grant };
+        Ok((OAuthSettings::default(), AuthorizerClient::Machine(client)))
+    };
     let with_id =
         |client_id: String| OAuthSettings { client_id: Some(client_id), ..OAuthSettings::default() };
-    if scenario != "auth/pre-registration" {
-        return Ok((with_id(CLIENT_DOCUMENT.to_owned()), None));
+    match scenario {
+        "auth/pre-registration" => {
+            let client_secret = Some(text("client_secret")?);
+            Ok((with_id(text("client_id")?), AuthorizerClient::User { client_secret }))
+        }
+        "auth/client-credentials-basic" => {
+            machine(ClientProof::Secret(text("client_secret")?), MachineGrant::ClientCredentials)
+        }
+        "auth/client-credentials-jwt" => {
+            let key = SigningKey::from_pem(&text("private_key_pem")?)?;
+            machine(ClientProof::PrivateKey(key), MachineGrant::ClientCredentials)
+        }
+        "auth/wif-jwt-bearer" => {
+            machine(ClientProof::None, MachineGrant::WorkloadIdentity { assertion: text("valid_jwt")? })
+        }
+        "auth/enterprise-managed-authorization" | "auth/cross-app-access-complete-flow" => {
+            let grant = MachineGrant::Enterprise {
+                token_endpoint: text("idp_token_endpoint")?,
+                client_id: text("idp_client_id")?,
+                id_token: text("idp_id_token")?,
+            };
+            machine(ClientProof::Secret(text("client_secret")?), grant)
+        }
+        _ => Ok((with_id(CLIENT_DOCUMENT.to_owned()), AuthorizerClient::User { client_secret: None })),
     }
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").context("no context")?;
-    let context = Json::parse(&context)?.to_doc();
-    let text = |key: &str| context.root().get(key)?.str().map(|text| text.into_owned());
-    Ok((with_id(text("client_id").context("no `client_id`")?), text("client_secret")))
 }
 
 struct SignedInClient {
