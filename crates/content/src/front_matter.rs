@@ -8,7 +8,7 @@ use json::Json;
 use json::write::ObjectWriter;
 use spile_core::calendar::{CivilDate, DateTime};
 
-use crate::yaml::{Yaml, YamlMember, YamlNode, parse_mapping};
+use crate::yaml::{Yaml, YamlMember, YamlNode, parse_mapping, write_members};
 
 /// The parts of a Markdown file, as byte ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,15 @@ pub(crate) fn find_front_matter(text: &str) -> FrontMatter {
         at += line.len();
     }
     FrontMatter::Unclosed
+}
+
+/// The front matter of a file as a JSON object; `None` if there is none, or if it is not valid.
+pub fn front_matter_json(text: &str) -> Option<Json> {
+    let FrontMatter::Present { yaml, .. } = find_front_matter(text) else { return None };
+    let members = parse_mapping(text, yaml).ok()?;
+    let mut out = Vec::new();
+    write_members(&mut out, &members);
+    Json::parse(&String::from_utf8(out).ok()?).ok()
 }
 
 /// Collects the diagnostics of one file.

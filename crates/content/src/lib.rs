@@ -31,7 +31,7 @@ pub use backend::{
     ResourceData, TemplateSource,
 };
 pub use folder::{ContentPaths, Folder, Loaded, Watching};
-pub use front_matter::{Annotations, LastModified};
+pub use front_matter::{Annotations, LastModified, front_matter_json};
 pub use limits::ContentLimits;
 pub use provider::ContentProvider;
 pub use resource::{ResourceSettings, TemplateSettings};

@@ -20,5 +20,6 @@ pub mod manager;
 pub mod names;
 pub mod oauth;
 pub mod registry;
+pub mod skills;
 
 mod private_file;

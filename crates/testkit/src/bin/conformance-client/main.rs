@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use json::{Json, Node};
+use servers::skills;
 use spile_core::ClientCapabilities;
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, Target};
 use wire::client::{
@@ -35,6 +36,8 @@ async fn run() -> Result<()> {
     let url = std::env::args().next_back().context("usage: conformance-client URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let speak = match std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
+        // The suite names a version without extensions for these; the client negotiates one that has them.
+        Ok(_) if scenario.starts_with("sep-2640-") => VersionPolicy::Any,
         Ok(date) => VersionPolicy::Only(Version::parse(&date).context("an unknown protocol version")?),
         Err(_) => VersionPolicy::Any,
     };
@@ -110,6 +113,18 @@ async fn run_scenario(server: &Connection, scenario: &str) -> Result<()> {
                 let arguments =
                     doc.root().get("inputSchema").map(sample_arguments).unwrap_or_else(|| "{}".to_owned());
                 call(server, &item_name(&tool), &arguments).await?;
+            }
+            Ok(())
+        }
+        "sep-2640-client-no-prefetch" => skills::list(server).await.map(drop).map_err(Into::into),
+        "sep-2640-client-verify-digest"
+        | "sep-2640-client-verify-size"
+        | "sep-2640-client-verify-frontmatter" => {
+            for skill in skills::list(server).await? {
+                skill.load(server).await?;
+                for file in &skill.files {
+                    skill.read(server, &file.uri).await?;
+                }
             }
             Ok(())
         }
