@@ -31,5 +31,5 @@ pub use effects::{
     Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,
     NetworkFuture, Permissions,
 };
-pub use engine::{Engine, EngineLimits};
+pub use engine::{Engine, EngineLimits, Isolation, run_script_worker_if_requested};
 pub use provider::{ReloadReport, ScriptProvider, ScriptServices};

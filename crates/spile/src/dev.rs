@@ -20,7 +20,7 @@ use crate::reload::{BreakingChangePolicy, ReloadEvent, ReloadListener};
 use crate::report::print_diagnostics;
 use crate::sanitize;
 use crate::serve::{ServeArgs, ServeHooks, Service, StartNotes, serve_with, start_logging};
-use crate::settings;
+use crate::settings::{self, EnvNames};
 
 /// The default port. If it is in use, perhaps by another `spile dev`, the next ones are tried.
 const PORT: u16 = 3333;
@@ -41,7 +41,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     if let Some(watched) = &service.watched {
         sensitive_names.add_contract(watched.build().contract());
     }
-    let args = with_default_address(args)?;
+    let args = with_default_address(args, service.env_names)?;
     // The author sees everything.
     let shown = sanitize::escape_line(&path.display().to_string()).into_owned();
     let about_data = Some(format!("Watching {shown} for changes; every call is printed below."));
@@ -56,11 +56,11 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Without an address on the command line or in the environment: the first free port.
-fn with_default_address(args: ServeArgs) -> anyhow::Result<ServeArgs> {
+fn with_default_address(args: ServeArgs, env_names: EnvNames) -> anyhow::Result<ServeArgs> {
     if args.bind.is_some() || args.http || args.socket().is_some() {
         return Ok(args);
     }
-    if settings::env_text("PORT")?.is_some() || settings::env_text("SPILE_HOST")?.is_some() {
+    if settings::env_text("PORT")?.is_some() || env_names.host()?.is_some() {
         return Ok(ServeArgs { http: true, ..args });
     }
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -275,6 +275,13 @@ pub static PERMISSIONS: Section = Section {
         )
         .default_text("none")
         .example("[\"API_KEY\"]"),
+        Key::new(
+            "sql",
+            ValueType::Names,
+            "Sources of the kind `sqlite` that `ctx.sql` may read, hidden fields included.",
+        )
+        .default_text("none")
+        .example("[\"crm\"]"),
     ],
 };
 
@@ -325,6 +332,15 @@ pub static SERVER: Section = Section {
             .default_text("tools of the data first, then code, by name")
             .example("[\"find_customer\"]")
             .aliases(&["order", "tools_order", "first"]),
+        Key::new(
+            "isolation",
+            ValueType::OneOf(|| vec!["thread", "process"]),
+            "Where the code of the folder runs: on threads of the server, or in processes of their own, under limits that \
+             the system holds, for code that you do not trust.",
+        )
+        .default_text("`thread`")
+        .example("\"process\"")
+        .aliases(&["sandbox", "isolate"]),
     ],
 };
 

@@ -11,6 +11,7 @@ use oxc_resolver::{
 use super::BundleLimits;
 use super::module::{Import, Module, ModuleKind, package_of};
 use crate::diagnostic::Diagnostic;
+use crate::schema::{TypeFile, TypeFiles};
 
 /// Parsed modules of an earlier build, by id: a reload parses only what changed.
 #[derive(Debug, Default)]
@@ -134,6 +135,11 @@ impl<'a> Graph<'a> {
         Ok(Unit { module, links })
     }
 
+    /// Whether the file of the folder still has this text.
+    pub(crate) fn has_source(&self, id: &str, source: &str) -> bool {
+        std::fs::read(self.root.join(id)).is_ok_and(|bytes| bytes == source.as_bytes())
+    }
+
     fn read(&mut self, id: &str, path: &Path) -> Result<String, Box<Diagnostic>> {
         let limits = self.limits;
         let fail =
@@ -216,6 +222,29 @@ impl<'a> Graph<'a> {
             diagnostic.message = format!("{} (imported by {})", diagnostic.message, chain.join(" → "));
         }
         Box::new(diagnostic)
+    }
+}
+
+impl TypeFiles for Graph<'_> {
+    fn read(&self, from: &str, specifier: &str) -> Result<TypeFile, String> {
+        let path = self.root.join(from);
+        let resolved = self.import_resolver.resolve(path.parent().unwrap_or(self.root), specifier);
+        let resolved = resolved.map_err(|_| "which cannot be found".to_owned())?;
+        let file = self.module_id(resolved.path()).ok_or("which is outside the folder")?;
+        if super::module::package_name(&file).is_some() {
+            return Err("which is a package; only types of the folder's own files are read".into());
+        }
+        if !file.ends_with(".ts") && !file.ends_with(".mts") {
+            return Err("which is not TypeScript".into());
+        }
+        let metadata = std::fs::metadata(resolved.path()).map_err(|error| error.kind().to_string())?;
+        let bytes_max = self.limits.module_bytes_max;
+        if !metadata.is_file() || metadata.len() > bytes_max as u64 {
+            return Err(format!("which is not a file of at most {bytes_max} bytes"));
+        }
+        let source = std::fs::read_to_string(resolved.path())
+            .map_err(|error| format!("which cannot be read: {}", error.kind()))?;
+        Ok(TypeFile { file, source })
     }
 }
 

@@ -37,7 +37,7 @@ use crate::reload::{
     self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
 };
 use crate::server_state::ServerState;
-use crate::settings;
+use crate::settings::{self, EnvNames};
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
 pub use logging::start_logging;
@@ -57,6 +57,8 @@ pub struct Service {
     pub(crate) tool_order: Vec<String>,
     /// Names the server in a store that it shares with others.
     store_scope: Option<String>,
+    /// The variables that it reads.
+    pub(crate) env_names: EnvNames,
     /// The sources that are not served.
     pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
@@ -79,6 +81,7 @@ impl Service {
             call_timeout_ms: None,
             tool_order: Vec::new(),
             store_scope: None,
+            env_names: EnvNames::default(),
             health: SourceHealth::default(),
             watched: None,
             state: ServerState::for_this_run(),
@@ -118,7 +121,7 @@ impl Service {
             let build = Build::new(compiled, state);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute.clone()];
-            let current = CurrentContract::new(build.provider.clone());
+            let current = CurrentContract::new(build.served_contract());
             let promised_tools = match &author {
                 // Only a manifest promises anything.
                 Some(author) if has_manifest => PromisedTools::new(lock_state.lock(), author.tools()),
@@ -128,6 +131,7 @@ impl Service {
                 command,
                 promised_tools,
                 store_scope: Some(absolute),
+                env_names: project.env_names,
                 health: health.clone(),
                 author,
                 current_contract: Some(current.clone()),
@@ -183,6 +187,7 @@ impl Service {
             call_timeout_ms,
             tool_order,
             store_scope,
+            env_names,
             health,
             state,
             author,
@@ -194,7 +199,7 @@ impl Service {
             BreakingChangePolicy::KeepOld => promised_tools,
             BreakingChangePolicy::ServeNew => PromisedTools::NONE,
         };
-        let limits = settings::limits()?;
+        let limits = settings::limits(env_names)?;
         let platform = Arc::new(SystemPlatform::default());
         let ServerState { keyring, store } = state;
         let store_scope = store_scope.unwrap_or_else(|| name.clone());
@@ -299,7 +304,8 @@ pub(crate) fn serve_with(
     args: &ServeArgs,
     hooks: ServeHooks,
 ) -> anyhow::Result<()> {
-    let address = args.listen_address()?;
+    let env_names = services.iter().map(|service| service.env_names).max().unwrap_or_default();
+    let address = args.listen_address(env_names)?;
     let (guard, token_warnings) = access::build_guard(args, address)?;
     let (tls, tls_warnings) = access::load_tls(args, address)?;
     notes.diagnostics.extend(token_warnings.into_iter().chain(tls_warnings));
@@ -333,7 +339,7 @@ pub(crate) fn serve_with(
             failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
             page,
         };
-        return serve_network(address, args.socket(), service, &announcement, requester);
+        return serve_network(address, args.socket(), service, &announcement, requester, env_names);
     }
     match servers.pop() {
         Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
@@ -370,11 +376,12 @@ fn serve_network(
     service: HttpService,
     announcement: &Announcement,
     requester: ReloadRequester,
+    env_names: EnvNames,
 ) -> anyhow::Result<()> {
     runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before the banner: its reader may send a signal at once.
         let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
-        let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
+        let (listeners, addresses) = listen(address, socket, &announcement.summaries, env_names).await?;
         let headers = if service.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses =
             ListenAddresses { is_tls: service.tls.is_some(), has_page: service.page.is_some(), ..addresses };
@@ -408,6 +415,7 @@ async fn listen(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
     summaries: &[ServerSummary],
+    env_names: EnvNames,
 ) -> anyhow::Result<(Vec<Listener>, ListenAddresses)> {
     let (mut listeners, mut addresses) = (Vec::new(), ListenAddresses::default());
     #[cfg(unix)]
@@ -427,7 +435,7 @@ async fn listen(
             notice::info(&format!("{}; using a unix socket instead", bind_error(address, &error)));
             if addresses.socket.is_none() {
                 let names: Vec<&str> = summaries.iter().map(|summary| &*summary.name).collect();
-                let path = crate::socket_path::default_path(&names)?;
+                let path = crate::socket_path::default_path(&names, env_names)?;
                 listeners.push(bind_socket(&path)?.into());
                 addresses.socket = Some(std::path::absolute(path)?);
             }
