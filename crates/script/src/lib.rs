@@ -25,7 +25,9 @@ mod provider;
 mod results;
 mod schema;
 
-pub use bundle::{Bundle, BundleLimits, BundleOptions, BundledPrompt, BundledResource, BundledTool};
+pub use bundle::{
+    Bundle, BundleLimits, BundleOptions, BundledPrompt, BundledResource, BundledTool, ModuleLinks,
+};
 pub use diagnostic::{Diagnostic, DiagnosticSink, Severity};
 pub use effects::{
     Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,

@@ -8,8 +8,8 @@ use oxc_resolver::{
     ResolveError, ResolveOptions, Resolver, TsconfigDiscovery, TsconfigOptions, TsconfigReferences,
 };
 
-use super::BundleLimits;
 use super::module::{Import, Module, ModuleKind, package_of};
+use super::{BundleLimits, ModuleLinks};
 use crate::diagnostic::Diagnostic;
 use crate::schema::{TypeFile, TypeFiles};
 
@@ -28,6 +28,8 @@ pub(crate) struct Unit {
 pub(crate) struct Graph<'a> {
     root: &'a Path,
     limits: &'a BundleLimits,
+    /// Where imports lead, if that is known already.
+    known_links: Option<&'a ModuleLinks>,
     cache: &'a mut ModuleCache,
     import_resolver: Resolver,
     require_resolver: Resolver,
@@ -41,12 +43,18 @@ pub(crate) struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     /// `root` is canonical.
-    pub(crate) fn new(root: &'a Path, limits: &'a BundleLimits, cache: &'a mut ModuleCache) -> Self {
+    pub(crate) fn new(
+        root: &'a Path,
+        limits: &'a BundleLimits,
+        known_links: Option<&'a ModuleLinks>,
+        cache: &'a mut ModuleCache,
+    ) -> Self {
         let import_resolver = Resolver::new(resolve_options(root, "import"));
         let require_resolver = import_resolver.clone_with_options(resolve_options(root, "require"));
         Self {
             root,
             limits,
+            known_links,
             cache,
             import_resolver,
             require_resolver,
@@ -118,6 +126,19 @@ impl<'a> Graph<'a> {
         };
         let mut links = BTreeMap::new();
         for import in &module.imports {
+            if let Some(known) = self.known_links {
+                match known.target(id, &import.specifier) {
+                    Some(target) => {
+                        links.insert(import.specifier.clone(), target.to_owned());
+                    }
+                    None if import.is_optional => {}
+                    None => {
+                        let message = format!("`{}` was not packed", import.specifier);
+                        return Err(Box::new(self.import_error(&module, import, message)));
+                    }
+                }
+                continue;
+            }
             match resolver.resolve(&folder, &import.specifier) {
                 Ok(resolution) => {
                     let target = self.module_id(resolution.path()).ok_or_else(|| {

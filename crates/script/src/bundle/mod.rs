@@ -13,6 +13,7 @@
 mod common_js;
 mod entries;
 mod graph;
+mod links;
 mod lint;
 mod module;
 mod positions;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use contract::CompiledSchema;
 pub(crate) use graph::ModuleCache;
+pub use links::ModuleLinks;
 pub(crate) use program::Program;
 
 use crate::diagnostic::Diagnostic;
@@ -69,6 +71,8 @@ pub struct BundleOptions {
     pub engine_limits: EngineLimits,
     /// Where the code runs, also while it is only loaded.
     pub isolation: Isolation,
+    /// Where imports lead, as another build of the same files found it. `None`: they are resolved in the file system.
+    pub links: Option<Arc<ModuleLinks>>,
     /// Tools that may use `eval` and `new Function`, because a package of theirs needs it.
     pub eval_tools: BTreeSet<String>,
     /// Tools whose module state is shared between callers.
@@ -84,6 +88,7 @@ impl Default for BundleOptions {
             limits: BundleLimits::default(),
             engine_limits: EngineLimits::default(),
             isolation: Isolation::default(),
+            links: None,
             eval_tools: BTreeSet::new(),
             shared_state_tools: BTreeSet::new(),
         }
@@ -175,7 +180,7 @@ impl Bundle {
         };
         match root.canonicalize() {
             Ok(root) => {
-                let graph = Graph::new(&root, &options.limits, &mut cache);
+                let graph = Graph::new(&root, &options.limits, options.links.as_deref(), &mut cache);
                 let mut builder = Builder { graph, options, context: None, warnings: &mut bundle.warnings };
                 builder.context = context_file(&root).map(|file| builder.graph.add(file).map(|()| file));
                 let tools = entries::list_tools(&root, options).into_iter();
@@ -222,6 +227,17 @@ impl Bundle {
     /// The files of the folder that are served, packages included.
     pub fn module_files(&self) -> BTreeSet<&str> {
         self.handlers().flat_map(|handler| handler.program.file_ids()).collect()
+    }
+
+    /// The files that must travel with the served code, those that only have types included.
+    pub fn packable_files(&self) -> BTreeSet<String> {
+        let types = self.handlers().flat_map(|handler| handler.type_files.iter().map(|one| one.file.clone()));
+        self.module_files().into_iter().map(ToOwned::to_owned).chain(types).collect()
+    }
+
+    /// Where the imports of these files lead.
+    pub fn links(&self) -> ModuleLinks {
+        ModuleLinks::new(self.handlers().flat_map(|handler| handler.program.links()))
     }
 
     /// The npm packages among them.

@@ -112,6 +112,11 @@ impl Program {
         self.hash() == other.hash() && sources(self) == sources(other)
     }
 
+    /// Where the imports of each file lead.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
+        self.files.iter().map(|(id, unit)| (id.as_str(), &unit.links))
+    }
+
     /// Its files: paths inside the folder.
     pub(crate) fn file_ids(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)

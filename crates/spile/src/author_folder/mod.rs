@@ -10,6 +10,7 @@ mod backend;
 mod collections;
 mod network;
 mod origin;
+mod package;
 mod resources;
 mod server_file;
 mod sql;
@@ -26,12 +27,13 @@ use contract::manifest::{CodeIsolation, Manifest, Permissions, Resource, Source}
 use file_watch::PollThread;
 use host::Server;
 use script::{
-    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, Isolation, ScriptProvider,
+    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, Isolation, ModuleLinks, ScriptProvider,
     ScriptServices,
 };
 use spile_core::Tool;
 
 pub(crate) use collections::{CurrentContract, ServedContract};
+pub(crate) use package::PackedFolder;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
 pub(crate) use watch::PromisedTools;
 use watch::watch_scripts;
@@ -59,6 +61,8 @@ impl Default for Directories {
 pub(crate) struct AuthorFolder {
     root: PathBuf,
     directories: Directories,
+    /// Where imports lead, in a packed folder. Its files do not change.
+    packed_links: Option<Arc<ModuleLinks>>,
 }
 
 /// The author files of a folder, read and compiled.
@@ -82,13 +86,19 @@ impl AuthorFolder {
         let has = |name: &String| root.join(name).is_dir();
         let is_one =
             [prompts, resources, skills, apps].into_iter().any(has) || has_scripts(&root.join(tools));
-        is_one.then(|| Self { root: root.to_owned(), directories })
+        is_one.then(|| Self { root: root.to_owned(), directories, packed_links: None })
     }
 
     /// A folder whose manifest offers more than data, whatever is in it.
     pub(crate) fn at(root: &Path) -> Self {
         let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
-        Self { root: root.to_owned(), directories: Directories::default() }
+        Self { root: root.to_owned(), directories: Directories::default(), packed_links: None }
+    }
+
+    /// The folder of a packed server.
+    pub(crate) fn packed(root: PathBuf, links: ModuleLinks) -> anyhow::Result<Self> {
+        let directories = ServerFile::find(&root)?.as_ref().map(ServerFile::directories).transpose()?;
+        Ok(Self { root, directories: directories.unwrap_or_default(), packed_links: Some(Arc::new(links)) })
     }
 
     fn bundle_options(&self, resources: &[Resource]) -> BundleOptions {
@@ -96,6 +106,7 @@ impl AuthorFolder {
             tools_dir: self.directories.tools.clone(),
             prompts_dir: self.directories.prompts.clone(),
             resource_files: resources::script_files(resources),
+            links: self.packed_links.clone(),
             ..BundleOptions::default()
         }
     }
@@ -247,7 +258,10 @@ impl Author {
         let has_scripts = !bundle.is_empty();
         let watched_scripts = has_scripts.then(|| {
             server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
-            watch_scripts(folder.root.clone(), options, bundle, &scripts, promised)
+            match folder.packed_links {
+                None => watch_scripts(folder.root.clone(), options, bundle, &scripts, promised),
+                Some(_) => None,
+            }
         });
         let backend = backend::FolderBackend { scripts, collections };
         let content = Arc::new(ContentProvider::new(content, Arc::new(backend)));

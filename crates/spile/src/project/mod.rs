@@ -173,11 +173,12 @@ impl Project {
     }
 
     /// The project of a packed server: its manifest, with the files of some sources extracted elsewhere.
-    pub fn from_packed(
+    pub(crate) fn from_packed(
         name: &str,
         folder: PathBuf,
         manifest: PathBuf,
         relocated: BTreeMap<String, SourceLocation>,
+        author: Option<AuthorFolder>,
     ) -> Self {
         let source_failures = SourceFailurePolicy::Skip;
         Self {
@@ -187,7 +188,7 @@ impl Project {
             relocated,
             source_failures,
             irregular: Vec::new(),
-            author: None,
+            author,
             env_names: EnvNames::default(),
         }
     }

@@ -152,10 +152,13 @@ impl Service {
         project: &Project,
         state: &ServerState,
     ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
+        let Scan { compiled, diagnostics, unavailable, source_count, author, .. } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
-        let service =
-            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, state)) });
+        let service = compiled.map(|compiled| {
+            let build = Build::new(compiled, state);
+            let current_contract = Some(CurrentContract::new(build.served_contract()));
+            Self { health, author, current_contract, ..Self::from_build(&build) }
+        });
         Ok((service, diagnostics))
     }
 
