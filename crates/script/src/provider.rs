@@ -23,7 +23,7 @@ pub struct ScriptServices {
     pub permissions: Permissions,
     pub network: Option<Arc<dyn Network>>,
     pub collections: Option<Arc<dyn Collections>>,
-    /// Receives what author code does wrong while it runs. The log has it in any case.
+    /// Receives what author code does wrong while it runs. Without it, the log does.
     pub diagnostics: Option<Arc<dyn DiagnosticSink>>,
 }
 
@@ -82,9 +82,12 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub(crate) fn report(&self, tool: &str, diagnostic: &Diagnostic) {
-        tracing::warn!(%tool, at = diagnostic.location(), reason = diagnostic.message, "a script failed");
-        if let Some(sink) = &self.sink {
-            sink.report(tool, diagnostic);
+        match &self.sink {
+            Some(sink) => sink.report(tool, diagnostic),
+            None => {
+                let (at, reason) = (diagnostic.location(), &diagnostic.message);
+                tracing::warn!(%tool, at, reason, "a script failed");
+            }
         }
     }
 

@@ -35,8 +35,8 @@ use spile_core::Tool;
 pub(crate) use collections::{CurrentContract, ServedContract};
 pub(crate) use package::PackedFolder;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
-pub(crate) use watch::PromisedTools;
 use watch::watch_scripts;
+pub(crate) use watch::{CodeEvent, CodeListener, PromisedTools, log_code_event};
 
 /// The folders of author files. Those that do not exist are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,12 +233,13 @@ impl Author {
     }
 
     /// Adds the providers to a server, and follows the files. `contract` answers `ctx.collection`.
-    /// Changed tools must keep what `promised` says.
+    /// Changed tools must keep what `promised` says. `listener` hears of changes and failures.
     pub(crate) fn serve(
         self,
         server: &Arc<Server>,
         contract: Option<CurrentContract>,
         promised: PromisedTools,
+        listener: CodeListener,
     ) -> ServedAuthor {
         let Self { folder, permissions, options, bundle, content, content_watch, .. } = self;
         let collections = contract.clone().map(collections::for_contract);
@@ -247,7 +248,7 @@ impl Author {
             network: network::for_permissions(&permissions),
             permissions,
             collections: collections.clone().map(|collections| collections as _),
-            diagnostics: None,
+            diagnostics: Some(Arc::new(watch::FailureSink(listener.clone()))),
         };
         let limits = EngineLimits::default();
         let engine = Arc::new(Engine::with_isolation(limits, options.isolation.clone()));
@@ -259,7 +260,7 @@ impl Author {
         let watched_scripts = has_scripts.then(|| {
             server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
             match folder.packed_links {
-                None => watch_scripts(folder.root.clone(), options, bundle, &scripts, promised),
+                None => watch_scripts(folder.root.clone(), options, bundle, &scripts, promised, listener),
                 Some(_) => None,
             }
         });

@@ -29,7 +29,9 @@ use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
 
-use crate::author_folder::{Author, CurrentContract, PromisedTools, ServedAuthor};
+use crate::author_folder::{
+    Author, CodeListener, CurrentContract, PromisedTools, ServedAuthor, log_code_event,
+};
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::notice;
 use crate::project::{Project, Scan, SourceFailurePolicy};
@@ -182,6 +184,7 @@ impl Service {
     pub(crate) fn into_server(
         self,
         breaking: BreakingChangePolicy,
+        on_code: CodeListener,
     ) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
         let Self {
             name,
@@ -210,7 +213,7 @@ impl Service {
         let provider_set = ProviderSet { version, providers, call_timeout_ms, tool_order };
         let server = Server::with_provider_set(config, provider_set);
         server.set_source_health(health);
-        let author = author.map(|author| author.serve(&server, current_contract, promised));
+        let author = author.map(|author| author.serve(&server, current_contract, promised, on_code));
         Ok((server, author))
     }
 
@@ -265,6 +268,7 @@ pub fn serve_rest(
         breaking: BreakingChangePolicy::KeepOld,
         on_reload: reload::log_listener(),
         on_call: log_calls,
+        on_code: Arc::new(log_code_event),
     };
     serve_with(services, failed, notes, args, hooks)
 }
@@ -298,6 +302,7 @@ pub(crate) struct ServeHooks {
     pub(crate) breaking: BreakingChangePolicy,
     pub(crate) on_reload: ReloadListener,
     pub(crate) on_call: Option<Arc<dyn CallObserver>>,
+    pub(crate) on_code: CodeListener,
 }
 
 pub(crate) fn serve_with(
@@ -320,7 +325,7 @@ pub(crate) fn serve_with(
     for mut service in services {
         announcement.summaries.push(service.summary());
         let project = service.watched.take();
-        let (server, author) = service.into_server(hooks.breaking)?;
+        let (server, author) = service.into_server(hooks.breaking, hooks.on_code.clone())?;
         authors.extend(author);
         watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
         servers.push(server);
