@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{HttpServer, TestProject};
+use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
 
 const CONTEXT: &[u8] = br#"
 import type { IncomingMessage } from "http";
@@ -147,4 +147,20 @@ fn health_and_status_are_there() {
         status.contains("tools") && status.contains("resources") && status.contains("prompts"),
         "{status}"
     );
+}
+
+#[test]
+fn a_context_function_that_is_added_while_the_folder_is_served_gets_headers_from_then_on() {
+    let project = TestProject::new(&[
+        ("mcp.json", br#"{"name":"demo"}"#),
+        ("tools/who.ts", b"export default async (args, context) => ({ user: context.userId ?? 'none' });\n"),
+    ]);
+    let server = start(&project, &[]);
+    let who = || call(&server, "X-User-Id: ada\r\n", "who", json!({}))["structuredContent"]["user"].clone();
+    assert_eq!(who(), "none");
+    project.write("context.ts", b"export default (req) => ({ userId: req.headers['x-user-id'] });\n");
+    let started = std::time::Instant::now();
+    while who() != "ada" {
+        assert!(started.elapsed() < TEST_TIMEOUT, "the headers never arrive");
+    }
 }
