@@ -28,8 +28,13 @@ impl Runner {
                 }
                 _ => None,
             };
+            // Before the slice: the time that a process takes to start is not its code's.
+            if let Err(WorkerLost(end)) = self.start_process(slot) {
+                slot.worker_lost(call, end);
+                break;
+            }
             slot.begin_slice(call);
-            let answer = self.handle(slot, message);
+            let answer = self.handle(message);
             slot.end_slice();
             let answer = match answer {
                 Ok(answer) => answer,
@@ -56,19 +61,19 @@ impl Runner {
         }
     }
 
-    fn handle(
-        &mut self,
-        slot: &SlotView,
-        message: Message,
-    ) -> Result<Option<(Sender<Step>, Step)>, WorkerLost> {
+    fn start_process(&mut self, slot: &SlotView) -> Result<(), WorkerLost> {
+        if let Self::Process(worker) = self
+            && !worker.is_started()
+        {
+            slot.set_process(worker.start()?);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, message: Message) -> Result<Option<(Sender<Step>, Step)>, WorkerLost> {
         match self {
             Self::Here(worker) => Ok(worker.handle(message)),
-            Self::Process(worker) => {
-                if !worker.is_started() {
-                    slot.set_process(worker.start()?);
-                }
-                worker.handle(message)
-            }
+            Self::Process(worker) => worker.handle(message),
         }
     }
 

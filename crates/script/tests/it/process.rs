@@ -123,8 +123,9 @@ async fn a_process_is_started_again_but_not_without_end() {
     ]);
     let limits = EngineLimits {
         threads: 1,
-        cpu_ms_max: 50,
-        overstay_ms_max: 50,
+        // Enough to load a context; one conversion of that many digits takes longer.
+        cpu_ms_max: 300,
+        overstay_ms_max: 200,
         process_starts_per_minute_max: 3,
         ..EngineLimits::default()
     };

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal as UnixSignal;
 use tokio::sync::mpsc::Sender;
 
@@ -34,6 +35,9 @@ pub(super) const WORKER_ARG: &str = "__run-scripts";
 
 /// Programs that a worker keeps.
 const PROGRAMS_MAX: usize = 256;
+
+/// How long a worker may take to be ready.
+const START_WAIT_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Where author code runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,9 +87,14 @@ impl WorkerProcess {
             return Err(io::Error::other("the worker has no pipes"));
         };
         let mut worker = Self { child, requests, responses: BufReader::new(responses) };
-        match worker.ask(&Request::Begin(limits))? {
-            Response::Ready => Ok(worker),
-            Response::Described(_) | Response::Step(_) => Err(io::ErrorKind::InvalidData.into()),
+        write_frame(&mut worker.requests, &Request::Begin(limits))?;
+        let mut readable = [PollFd::new(worker.responses.get_ref(), PollFlags::IN)];
+        if rustix::event::poll(&mut readable, Some(&START_WAIT_MAX))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match read_frame(&mut worker.responses, RESPONSE_BYTES_MAX)? {
+            Some(Response::Ready) => Ok(worker),
+            Some(Response::Described(_) | Response::Step(_)) | None => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::channel;
 
@@ -58,8 +58,11 @@ fn run() -> io::Result<()> {
 
 /// What the system holds, whatever the code does.
 fn hold_limits(limits: &EngineLimits) -> io::Result<()> {
-    let at_most =
-        |resource, value: u64| setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
+    let at_most = |resource, value: u64| {
+        // A limit that is lower already cannot be raised, and need not be.
+        let value = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
+        setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+    };
     // stdin, stdout and stderr are open.
     at_most(Resource::Nofile, 3)?;
     at_most(Resource::Nproc, 0)?;
@@ -74,8 +77,10 @@ fn limit_cpu_of_slice(limits: &EngineLimits) {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let slice = Duration::from_millis(limits.cpu_ms_max);
     let seconds = u64::try_from(used.tv_sec).unwrap_or_default() + slice.as_secs() + 2;
+    let maximum = getrlimit(Resource::Cpu).maximum;
+    let current = Some(maximum.map_or(seconds, |maximum| maximum.min(seconds)));
     // The server kills a worker that does not answer, too.
-    let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: None });
+    let _ = setrlimit(Resource::Cpu, Rlimit { current, maximum });
 }
 
 struct Served {
