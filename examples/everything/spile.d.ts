@@ -83,7 +83,13 @@ declare namespace Spile {
     /** Waits. */
     sleep(ms: number, options?: { signal?: AbortSignal }): Promise<void>;
 
+    /** The request that the call came with. */
+    readonly request: Request;
+
     McpError: typeof McpError;
+
+    /** The same object, for code that takes the second argument apart. */
+    readonly ctx: Context;
   }
 
   interface Log {
@@ -226,11 +232,18 @@ declare namespace Spile {
 
   /** What the default export of `context.ts` receives. Its result is part of every tool's second argument. */
   interface Request {
-    method: string;
+    method: "tools/call" | "prompts/get" | "resources/read";
+    /** The name of the tool or the prompt, or the URI of the resource. */
+    tool?: string;
+    prompt?: string;
+    uri?: string;
+    /** Names in lower case, without credentials. Empty where there are none: on stdio, sockets and WebSockets. */
     headers: Record<string, string>;
     principal?: { issuer: string; subject: string; scopes: string[]; claims?: Json };
+    /** Differs for each session or connection. */
     session?: string;
-    trace?: string;
+    /** W3C Trace Context. */
+    trace?: { traceparent?: string; tracestate?: string; baggage?: string };
   }
 }
 

@@ -26,6 +26,8 @@ pub struct Catalog {
     pub instructions: Option<String>,
     /// One rate limit for all tools and all callers together.
     pub rate_limit: Option<RateLimit>,
+    /// Whether its calls look at the headers of the request. The host passes them on only then.
+    pub reads_request_heads: bool,
 }
 
 /// At most `calls` calls per `per_ms`, as a token bucket: a burst of `calls`, then one at a time.

@@ -55,6 +55,41 @@ pub struct CallContext<'a> {
     pub timeout_ms: u64,
     /// Calls other tools of the same server.
     pub tools: &'a dyn ToolCaller,
+    /// What the request said beside its message. `None` if it has no head, or if no provider reads it.
+    pub request_head: Option<&'a RequestHead>,
+    /// Identifies the session or connection that the call belongs to.
+    pub session: Option<[u8; 16]>,
+}
+
+/// The head of an HTTP request, without what identifies its sender.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestHead {
+    /// In the order of the request; names are in lower case.
+    headers: Vec<(Box<str>, Box<str>)>,
+}
+
+impl RequestHead {
+    pub const HEADERS_MAX: usize = 64;
+    pub const BYTES_MAX: usize = 16 << 10;
+    /// Credentials belong to the transport. Who calls is [`Caller::principal`].
+    const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "mcp-session-id"];
+
+    /// Leaves out credentials, and what exceeds the limits.
+    pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Self {
+        let mut bytes = 0;
+        let kept = headers
+            .into_iter()
+            .filter(|(name, _)| !Self::SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret)));
+        let kept = kept.take(Self::HEADERS_MAX).take_while(|(name, value)| {
+            bytes += name.len() + value.len();
+            bytes <= Self::BYTES_MAX
+        });
+        Self { headers: kept.map(|(name, value)| (name.to_ascii_lowercase().into(), value.into())).collect() }
+    }
+
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.iter().map(|(name, value)| (&**name, &**value))
+    }
 }
 
 /// Calls tools of the same server on behalf of the caller of a running call: with the same identity, policy and limits.

@@ -353,3 +353,14 @@ impl ConnectionState {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+impl ReplyChannel {
+    /// Identifies the session or connection; `None` for a request that stands alone.
+    pub(crate) fn session_key(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::NoSession => None,
+            Self::Pipe(connection) => connection.key(),
+            Self::Session(ticket) => Some(ticket.key()),
+        }
+    }
+}

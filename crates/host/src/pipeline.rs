@@ -234,6 +234,8 @@ fn start(
         platform: &server.platform,
         timeout_ms,
         tools: &NestedCalls { server, job },
+        request_head: job.identity.request_head.as_deref(),
+        session: job.reply_channel.session_key(),
     };
     catch_panic(|| provider.run(call, &cx)).unwrap_or_else(|error| Run::Now(Outcome::Failed(error)))
 }

@@ -106,6 +106,7 @@ impl Server {
         let old = self.registry();
         let (slots, config) = change(&old)?;
         let new = Arc::new(Registry::new(slots, config));
+        self.reads_request_heads.store(new.reads_request_heads(), Ordering::Relaxed);
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         drop(guard);
         for item in new.unserved.iter().filter(|item| !old.unserved.contains(item)) {

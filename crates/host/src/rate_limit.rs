@@ -187,11 +187,15 @@ mod tests {
     }
 
     fn named(name: &str) -> CallerIdentity {
-        CallerIdentity { principal: Principal::local(name).expect("a short name"), address: None }
+        CallerIdentity {
+            principal: Principal::local(name).expect("a short name"),
+            address: None,
+            request_head: None,
+        }
     }
 
     fn anonymous(address: impl Into<IpAddr>) -> CallerIdentity {
-        CallerIdentity { principal: Principal::Anonymous, address: Some(address.into()) }
+        CallerIdentity { principal: Principal::Anonymous, address: Some(address.into()), request_head: None }
     }
 
     /// Calls as (caller, milliseconds after noon, expected `retry_after_ms`); 0 means allowed.

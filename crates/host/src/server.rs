@@ -1,13 +1,13 @@
 //! One MCP server: its registry, its limits, and the state it keeps while it serves.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 
 use json::ParseLimits;
 use spile_core::text::{hex, parse_hex};
-use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider};
+use spile_core::{CallError, Limits, Platform, Policy, Principal, Provider, RequestHead};
 use state::keyring::Keyring;
 use state::store::{EncryptedStore, MemoryStore, Store, StoreLimits};
 use wire::encode;
@@ -82,6 +82,8 @@ pub struct Server {
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     pub(crate) policy: OnceLock<Arc<dyn Policy>>,
     started_ms: u64,
+    /// Whether a provider of the current registry reads the heads of requests.
+    pub(crate) reads_request_heads: AtomicBool,
 }
 
 /// The outcome of the last reload.
@@ -160,6 +162,8 @@ pub(crate) struct Counters {
 pub struct CallerIdentity {
     pub principal: Principal,
     pub address: Option<IpAddr>,
+    /// Only where a provider reads it: see [`Server::reads_request_heads`].
+    pub request_head: Option<Arc<RequestHead>>,
 }
 
 /// For logs: `token@127.0.0.1`, an address for a caller without a token, or `local` for a pipe or a unix socket.
@@ -225,6 +229,7 @@ impl Server {
             observer: OnceLock::new(),
             policy: OnceLock::new(),
             started_ms: platform.now_ms(),
+            reads_request_heads: AtomicBool::new(false),
             name,
             limits,
             platform,
@@ -247,6 +252,12 @@ impl Server {
 
     pub fn source_health(&self) -> SourceHealth {
         self.source_health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a transport should pass the head of a request on, in [`CallerIdentity::request_head`].
+    #[inline]
+    pub fn reads_request_heads(&self) -> bool {
+        self.reads_request_heads.load(Ordering::Relaxed)
     }
 
     /// Milliseconds since 1970, by the server's clock.

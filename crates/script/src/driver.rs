@@ -20,7 +20,7 @@ use spile_core::{
     InputRequests, Journal, LogLevel, Outcome, Platform, TaskSupport, ToolCaller, ToolError, ToolErrorCode,
 };
 
-use crate::effects::{EffectFailure, EffectServices, Work, plan};
+use crate::effects::{EffectFailure, EffectServices, Wanted, Work, plan};
 use crate::engine::{End, Engine, IssuedEffect, Limit, Session, Signal, Start, StateOwner, Step, Values};
 use crate::handler::Handler;
 use crate::journal::{AskingTool, Completion, EffectJournal, JournalError};
@@ -53,13 +53,13 @@ const BUSY_RETRY_MS: u64 = 1000;
 
 /// Runs the round to its end.
 pub(crate) async fn drive(round: Round, checkpoints: Checkpoints) -> Outcome {
-    let code = &round.handler.program.hash;
+    let code = round.handler.program.hash();
     let journal = match round.answers.memo() {
         Some(memo) => EffectJournal::from_memo(memo, code),
         None => {
             let mut seed = [0; 32];
             round.platform.fill_random(&mut seed);
-            Ok(EffectJournal::new(*code, round.platform.now_ms(), seed))
+            Ok(EffectJournal::new(*code, round.platform.now_ms(), seed, round.request.clone()))
         }
     };
     match journal {
@@ -202,11 +202,11 @@ impl Driver {
             false => StateOwner::Principal(round.caller.principal.id().into()),
         };
         let start = Start {
-            program: round.handler.program.clone(),
+            program: round.handler.program.code.clone(),
             owner,
             is_replayable: round.handler.is_replayable(),
             arguments: round.arguments.clone(),
-            request: round.request.clone(),
+            request: self.journal.request.clone(),
             journal: Arc::new(self.journal.clone()),
             values: round.values.clone(),
             capabilities: results::capability_names(round.caller.capabilities),
@@ -232,7 +232,7 @@ impl Driver {
             if step.abandoned.contains(&effect.number) {
                 continue;
             }
-            match plan(&self.round.services, &self.round.caller, &effect.kind, &effect.arguments) {
+            match plan(&self.round.services, &effect.kind, &effect.arguments) {
                 Err(refused) => known.push((effect.number, Err(refused))),
                 Ok(Work::Sleep { ms }) => {
                     let due_ms = effect.at_ms.saturating_add(ms);
@@ -247,7 +247,9 @@ impl Driver {
                         self.questions.insert(effect.number, vec![(key, request)]);
                     }
                 },
-                Ok(Work::Tool { name, arguments }) => self.call_tool(&effect, &name, arguments),
+                Ok(Work::Tool { name, arguments, wanted }) => {
+                    self.call_tool(&effect, &name, arguments, wanted);
+                }
                 Ok(Work::Detach) => {
                     self.wants_to_detach |= self.round.handler.task_support != TaskSupport::Forbidden;
                     known.push((effect.number, Ok("null".to_owned())));
@@ -297,7 +299,7 @@ impl Driver {
     }
 
     /// Calls another tool, or continues it if it asked something in an earlier round.
-    fn call_tool(&mut self, effect: &IssuedEffect, name: &str, arguments: Json) {
+    fn call_tool(&mut self, effect: &IssuedEffect, name: &str, arguments: Json, wanted: Wanted) {
         let id = nested_call_id(&self.journal.seed, effect.number);
         let journal = match self.journal.asking_tools.get(&effect.number) {
             None => Journal::for_round(0, id, None),
@@ -323,7 +325,7 @@ impl Driver {
         let asking = AskingTool { round: journal.round, answers, ..AskingTool::default() };
         self.journal.asking_tools.insert(effect.number, asking);
         let called = self.round.tools.call_tool(name, arguments, journal);
-        self.perform(effect.number, false, called_tool(called));
+        self.perform(effect.number, false, called_tool(called, wanted));
     }
 
     /// A called tool needs input: its questions become questions of this call.
@@ -404,14 +406,24 @@ fn send_signal(round: &Round, signal: &Signal) {
     }
 }
 
-async fn called_tool(mut called: CallFuture) -> Done {
+async fn called_tool(mut called: CallFuture, wanted: Wanted) -> Done {
     loop {
         match called.await {
             // A handler waits for the result; it does not become a task of its own.
             Outcome::Detach(work) => called = work.start(Checkpoints::none()),
             Outcome::InputRequired(requests) => return Done::Asks(requests),
-            Outcome::Done(result) => return Done::Result(Ok(results::render_call_result(&result))),
-            Outcome::ToolFailed(error) => return Done::Result(Ok(results::render_tool_error(&error))),
+            Outcome::Done(result) => {
+                return Done::Result(match wanted {
+                    Wanted::Result => Ok(results::render_call_result(&result)),
+                    Wanted::Data => results::structured_content(&result),
+                });
+            }
+            Outcome::ToolFailed(error) => {
+                return Done::Result(match wanted {
+                    Wanted::Result => Ok(results::render_tool_error(&error)),
+                    Wanted::Data => Err(results::tool_failure(&error)),
+                });
+            }
             Outcome::Failed(error) => return Done::Result(Err(results::effect_failure(error))),
         }
     }

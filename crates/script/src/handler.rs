@@ -7,6 +7,7 @@ use spile_core::TaskSupport;
 
 use crate::bundle::{Entry, Program};
 use crate::diagnostic::Diagnostic;
+use crate::schema::TypeFile;
 
 #[derive(Clone)]
 pub(crate) struct Handler {
@@ -23,6 +24,8 @@ pub(crate) struct Handler {
     /// What a tool promises to return.
     pub(crate) output: Option<Arc<CompiledSchema>>,
     pub(crate) task_support: TaskSupport,
+    /// Other files that its schema was read from.
+    pub(crate) type_files: Vec<TypeFile>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +71,7 @@ impl Handler {
             shares_state: false,
             output: None,
             task_support: TaskSupport::Forbidden,
+            type_files: Vec::new(),
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::CodeHash;
 use crate::effects::EffectFailure;
+use crate::engine::CodeHash;
 
 /// The journal of one call. It travels to the client as the memo of a round, sealed.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -15,6 +15,9 @@ pub(crate) struct EffectJournal {
     /// The journal is valid for this code only.
     code: CodeHash,
     pub(crate) started_ms: u64,
+    /// The request of the first round, as JSON text: a later one may have other headers.
+    #[serde(default)]
+    pub(crate) request: String,
     /// All randomness of the call follows from it.
     pub(crate) seed: [u8; 32],
     /// Progress, log messages and events that were sent already.
@@ -59,10 +62,11 @@ pub(crate) enum JournalError {
 }
 
 impl EffectJournal {
-    pub(crate) fn new(code: CodeHash, started_ms: u64, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(code: CodeHash, started_ms: u64, seed: [u8; 32], request: String) -> Self {
         Self {
             code,
             started_ms,
+            request,
             seed,
             signals: 0,
             reads: Vec::new(),
@@ -118,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_memo_is_valid_for_the_code_that_wrote_it() {
-        let mut journal = EffectJournal::new([1; 32], 5, [2; 32]);
+        let mut journal = EffectJournal::new([1; 32], 5, [2; 32], String::new());
         journal.complete(0, 3, Ok("1".into()));
         assert_eq!(journal.now_ms(), 5, "the clock never goes back");
         let memo = journal.to_memo();

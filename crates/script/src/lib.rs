@@ -25,11 +25,13 @@ mod provider;
 mod results;
 mod schema;
 
-pub use bundle::{Bundle, BundleLimits, BundleOptions, BundledPrompt, BundledResource, BundledTool};
+pub use bundle::{
+    Bundle, BundleLimits, BundleOptions, BundledPrompt, BundledResource, BundledTool, ModuleLinks,
+};
 pub use diagnostic::{Diagnostic, DiagnosticSink, Severity};
 pub use effects::{
     Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,
     NetworkFuture, Permissions,
 };
-pub use engine::{Engine, EngineLimits};
+pub use engine::{Engine, EngineLimits, Isolation, run_script_worker_if_requested};
 pub use provider::{ReloadReport, ScriptProvider, ScriptServices};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use json::Json;
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, Catalog, CatalogChange, ChangeListener,
-    Checkpoints, CompletionRef, CompletionResult, DetachedWork, ItemKind, Outcome, Principal, Provider, Run,
+    Checkpoints, CompletionRef, CompletionResult, DetachedWork, ItemKind, Outcome, Principal, Provider,
+    RequestHead, Run,
 };
 
 use crate::bundle::{Bundle, BundledPrompt, BundledResource, BundledTool};
@@ -22,17 +23,23 @@ pub struct ScriptServices {
     pub permissions: Permissions,
     pub network: Option<Arc<dyn Network>>,
     pub collections: Option<Arc<dyn Collections>>,
-    /// Receives what author code does wrong while it runs. The log has it in any case.
+    /// Receives what author code does wrong while it runs. Without it, the log does.
     pub diagnostics: Option<Arc<dyn DiagnosticSink>>,
 }
 
 /// Serves the tools and prompts of a folder that are code, and answers resources for whoever lists them.
 pub struct ScriptProvider {
     engine: Arc<Engine>,
-    services: EffectServices,
-    values: Arc<Values>,
+    granted: RwLock<Granted>,
     reporter: Arc<Reporter>,
     served: RwLock<Arc<Served>>,
+}
+
+/// What code may reach. A call keeps what it began with.
+#[derive(Clone)]
+struct Granted {
+    services: EffectServices,
+    values: Arc<Values>,
 }
 
 /// One bundle, ready to be served.
@@ -75,9 +82,12 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub(crate) fn report(&self, tool: &str, diagnostic: &Diagnostic) {
-        tracing::warn!(%tool, at = diagnostic.location(), reason = diagnostic.message, "a script failed");
-        if let Some(sink) = &self.sink {
-            sink.report(tool, diagnostic);
+        match &self.sink {
+            Some(sink) => sink.report(tool, diagnostic),
+            None => {
+                let (at, reason) = (diagnostic.location(), &diagnostic.message);
+                tracing::warn!(%tool, at, reason, "a script failed");
+            }
         }
     }
 
@@ -92,14 +102,23 @@ impl Reporter {
 impl ScriptProvider {
     pub fn new(engine: Arc<Engine>, bundle: &Bundle, services: ScriptServices) -> Self {
         let ScriptServices { permissions, network, collections, diagnostics } = services;
-        let values = Values { env: permissions.env.clone(), secrets: permissions.secrets.clone() };
         Self {
             engine,
-            values: Arc::new(values),
-            services: EffectServices { permissions: Arc::new(permissions), network, collections },
+            granted: RwLock::new(Granted::new(permissions, network, collections)),
             reporter: Arc::new(Reporter { sink: diagnostics, listener: Mutex::default() }),
             served: RwLock::new(Arc::new(Served::new(bundle))),
         }
+    }
+
+    /// Replaces what calls that begin from now on may reach.
+    pub fn set_permissions(&self, permissions: Permissions, network: Option<Arc<dyn Network>>) {
+        let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        let collections = granted.services.collections.take();
+        *granted = Granted::new(permissions, network, collections);
+    }
+
+    fn granted(&self) -> Granted {
+        self.granted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Serves another version of the folder. Calls that run go on with the code they began with.
@@ -115,7 +134,7 @@ impl ScriptProvider {
             match previous.tool(&name) {
                 None => report.added.push(name),
                 Some(old) if old.definition != tool.definition => report.changed_definition.push(name),
-                Some(old) if old.handler.program.hash != tool.handler.program.hash => {
+                Some(old) if old.handler.program.hash() != tool.handler.program.hash() => {
                     report.changed_code.push(name);
                 }
                 Some(_) => {}
@@ -131,7 +150,9 @@ impl ScriptProvider {
             previous.resources.iter().map(|resource| &*resource.handler),
             next.resources.iter().map(|resource| &*resource.handler),
         );
-        if report.changes_catalog() {
+        // The host passes the heads of requests on only if the catalog says that they are read.
+        let reads = |served: &Served| served.catalog.reads_request_heads;
+        if report.changes_catalog() || reads(&previous) != reads(&next) {
             self.reporter.catalog_changed(CatalogChange::Tools);
         }
         if previous.catalog.prompts != next.catalog.prompts {
@@ -160,17 +181,29 @@ impl ScriptProvider {
                 object.str(name, value);
             }
         });
-        self.start(&resource.handler, uri, arguments.to_string(), cx)
+        self.start(&resource.handler, uri, arguments.to_string(), None, cx)
     }
 
     /// One round of a call of a handler.
-    fn start(&self, handler: &Arc<Handler>, name: &str, arguments: String, cx: &CallContext<'_>) -> Run {
+    fn start(
+        &self,
+        handler: &Arc<Handler>,
+        name: &str,
+        arguments: String,
+        call: Option<&Call>,
+        cx: &CallContext<'_>,
+    ) -> Run {
+        let request = match handler.program.reads_request {
+            true => describe_request(handler, name, call, cx).to_string(),
+            false => "null".to_owned(),
+        };
+        let Granted { services, values } = self.granted();
         let round = Round {
             engine: self.engine.clone(),
-            request: describe_request(handler, name, &cx.caller.principal).to_string(),
+            request,
             handler: handler.clone(),
-            services: self.services.clone(),
-            values: self.values.clone(),
+            services,
+            values,
             reporter: self.reporter.clone(),
             caller: cx.caller.clone(),
             platform: cx.platform.clone(),
@@ -190,7 +223,7 @@ impl ScriptProvider {
     fn run_tool(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         let name = call.name();
         match self.served().tool(&name) {
-            Some(tool) => self.start(&tool.handler, &name, arguments_of(call), cx),
+            Some(tool) => self.start(&tool.handler, &name, arguments_of(call), Some(call), cx),
             None => unknown(ItemKind::Tool, &name),
         }
     }
@@ -207,7 +240,7 @@ impl ScriptProvider {
             };
             return Run::now(CallError::InvalidParams { path, reason: error.message });
         }
-        self.start(&prompt.handler, &name, arguments_of(call), cx)
+        self.start(&prompt.handler, &name, arguments_of(call), Some(call), cx)
     }
 
     fn complete(&self, call: &Call, argument: &str, prefix: &str, cx: &CallContext<'_>) -> Run {
@@ -227,7 +260,7 @@ impl ScriptProvider {
                 Run::now(CallResult::Completion(CompletionResult::from_values(fitting)))
             }
             CompletionValues::Field { collection, field } => {
-                let Some(collections) = &self.services.collections else {
+                let Some(collections) = self.granted().services.collections else {
                     let detail =
                         format!("`{name}` completes from `{collection}`, but there are no collections");
                     return Run::now(CallError::Internal { detail });
@@ -254,6 +287,18 @@ impl ScriptProvider {
 
     fn served(&self) -> Arc<Served> {
         self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Granted {
+    fn new(
+        permissions: Permissions,
+        network: Option<Arc<dyn Network>>,
+        collections: Option<Arc<dyn Collections>>,
+    ) -> Self {
+        let values = Values { env: permissions.env.clone(), secrets: permissions.secrets.clone() };
+        let services = EffectServices { permissions: Arc::new(permissions), network, collections };
+        Self { services, values: Arc::new(values) }
     }
 }
 
@@ -285,6 +330,8 @@ impl Served {
             prompts: prompts.iter().map(|prompt| prompt.definition.clone()).collect(),
             completions: prompts.iter().any(has_completions),
             logging: true,
+            // Only a context function, or `ctx.request`, looks at them.
+            reads_request_heads: bundle.reads_requests(),
             list_changed: true,
             ..Catalog::default()
         };
@@ -342,16 +389,40 @@ impl Provider for ScriptProvider {
     }
 }
 
-/// What the context function receives.
-fn describe_request(handler: &Handler, name: &str, principal: &Principal) -> Json {
+/// What the context function receives: the request, as far as code may know it.
+fn describe_request(handler: &Handler, name: &str, call: Option<&Call>, cx: &CallContext<'_>) -> Json {
+    let trace = find_trace(call, cx.request_head);
     let key = match handler.kind {
         HandlerKind::Tool => "tool",
         HandlerKind::Prompt => "prompt",
         HandlerKind::Resource => "uri",
     };
     Json::object(|object| {
-        object.str("method", handler.kind.method()).str(key, name).object("headers", |_| ());
-        if let Principal::Named(identity) = principal {
+        object.str("method", handler.kind.method()).str(key, name);
+        object.object("headers", |object| {
+            // Node joins repeated headers; the last member of an object would win otherwise.
+            let mut joined: Vec<(&str, String)> = Vec::new();
+            for (name, value) in cx.request_head.iter().flat_map(|head| head.headers()) {
+                match joined.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, all)) => *all = format!("{all}, {value}"),
+                    None => joined.push((name, value.to_owned())),
+                }
+            }
+            for (name, value) in joined {
+                object.str(name, &value);
+            }
+        });
+        if let Some(session) = cx.session {
+            object.str("session", &spile_core::text::hex(&session));
+        }
+        if !trace.is_empty() {
+            object.object("trace", |object| {
+                for (name, value) in &trace {
+                    object.str(name, value);
+                }
+            });
+        }
+        if let Principal::Named(identity) = &cx.caller.principal {
             object.object("principal", |object| {
                 object.str("issuer", identity.issuer()).str("subject", identity.subject());
                 object.array("scopes", identity.scopes(), json::write::string);
@@ -359,4 +430,24 @@ fn describe_request(handler: &Handler, name: &str, principal: &Principal) -> Jso
             });
         }
     })
+}
+
+/// One entry of a trace. W3C Trace Context and Baggage ask for at least 512 and 8192.
+const TRACE_ENTRY_BYTES_MAX: usize = 8192;
+
+/// The trace that a request belongs to: W3C Trace Context, from `_meta` (2026-07-28, tolerated in older versions) or from
+/// the headers.
+fn find_trace(call: Option<&Call>, head: Option<&RequestHead>) -> Vec<(&'static str, String)> {
+    let meta = call.and_then(|call| {
+        let root = call.doc().root();
+        root.get("params").unwrap_or(root).get("_meta")
+    });
+    let of_meta = |name: &str| meta?.get(name)?.str().map(|text| text.into_owned());
+    let of_head =
+        |name: &str| head?.headers().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());
+    let found = ["traceparent", "tracestate", "baggage"].into_iter().filter_map(|name| {
+        let value = of_meta(name).or_else(|| of_head(name))?;
+        (value.len() <= TRACE_ENTRY_BYTES_MAX).then_some((name, value))
+    });
+    found.collect()
 }

@@ -29,6 +29,12 @@ pub(crate) fn capability_names(capabilities: ClientCapabilities) -> Arc<[&'stati
     CAPABILITIES.iter().filter(|(_, bit)| capabilities.has(*bit)).map(|(name, _)| *name).collect()
 }
 
+/// The same names as texts of ours; unknown ones are left out.
+pub(crate) fn static_capability_names(names: &[String]) -> Arc<[&'static str]> {
+    let known = CAPABILITIES.iter().map(|(name, _)| *name);
+    known.filter(|known| names.iter().any(|name| name == known)).collect()
+}
+
 /// How a call ends for its caller. The author hears of everything that is their fault.
 pub(crate) fn outcome(handler: &Handler, limits: &EngineLimits, reporter: &Reporter, end: End) -> Outcome {
     let noun = handler.kind.noun();
@@ -59,6 +65,12 @@ pub(crate) fn outcome(handler: &Handler, limits: &EngineLimits, reporter: &Repor
             Outcome::Failed(CallError::InvalidRequestState(
                 "the call took another path than before; repeat it",
             ))
+        }
+        End::Crashed(reason) => {
+            let message = format!("the process of the {noun} ended: {reason}");
+            reporter.report(&handler.name, &handler.at_handler(handler.program.locate(message, "")));
+            let message = format!("the process of the {noun} ended unexpectedly");
+            ended(handler, ToolError::new(ToolErrorCode::Internal, message))
         }
         End::Lost => Outcome::Failed(CallError::Busy { retry_after_ms: 1000 }),
     }
@@ -234,7 +246,14 @@ fn thrown_outcome(handler: &Handler, reporter: &Reporter, thrown: Thrown) -> Out
     }
     let text = if thrown.message.is_empty() { format!("the {noun} failed") } else { thrown.message };
     match handler.kind {
-        HandlerKind::Tool => ToolResult::text(text).into_error().into(),
+        HandlerKind::Tool => {
+            // `error.code` may be one of the usual codes. The text is the author's own.
+            let known =
+                ToolErrorCode::TABLE.iter().find(|(_, name, _)| thrown.kind.as_deref() == Some(*name));
+            let code = known.map_or(ToolErrorCode::Internal, |(code, ..)| *code);
+            let result = ToolResult::from_tool_error(&ToolError::new(code, text.clone()));
+            ToolResult { content: ToolContent::Text(text), ..result }.into()
+        }
         HandlerKind::Prompt | HandlerKind::Resource => internal_error(text),
     }
 }
@@ -302,6 +321,26 @@ fn write_block(out: &mut Vec<u8>, block: &ContentBlock) {
         }
     }
     object.end();
+}
+
+/// The data of a tool's result; an error of the tool is a failure.
+pub(crate) fn structured_content(result: &CallResult) -> Result<String, EffectFailure> {
+    let rendered = Json::parse(&render_call_result(result)).map(|json| json.to_doc());
+    let Ok(rendered) = rendered else { return Err(EffectFailure::new("the operation returned no data")) };
+    let root = rendered.root();
+    let structured = root.get("structuredContent");
+    if !root.get("isError").is_some_and(|is_error| is_error.kind() == json::NodeKind::True) {
+        let no_data = || EffectFailure::new("the operation returned no data");
+        return structured.map(|json| json.raw().to_owned()).ok_or_else(no_data);
+    }
+    let member = |key: &str| Some(structured?.get(key)?.str()?.into_owned());
+    let text = || Some(root.get("content")?.elements().next()?.get("text")?.str()?.into_owned());
+    let message = member("message").or_else(text).unwrap_or_else(|| "the operation failed".into());
+    Err(EffectFailure { kind: member("code").map(Into::into), ..EffectFailure::new(message) })
+}
+
+pub(crate) fn tool_failure(error: &ToolError) -> EffectFailure {
+    EffectFailure { kind: Some(error.code.as_str().into()), ..EffectFailure::new(error.message.clone()) }
 }
 
 /// Why a called tool gave no result, for the handler that called it.

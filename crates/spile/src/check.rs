@@ -14,6 +14,7 @@ use contract::{ToolOperation, lint};
 use json::Json;
 use json::write::{self, ObjectWriter};
 
+use crate::author_folder::Author;
 use crate::client::output_style::OutputStyle;
 use crate::data_profile::{CollectionProfile, profile};
 use crate::project::{MANIFEST, Project, Scan, SourceFailurePolicy};
@@ -112,6 +113,7 @@ fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
     let sources: Vec<IntrospectedSource<'_>> =
         scan.facts.iter().map(|(name, facts)| IntrospectedSource::new(name, facts)).collect();
     let mut findings = lint::lint(&compiled.contract, manifest, &sources);
+    findings.extend(scan.author.iter().flat_map(Author::lint));
     if !scan.has_manifest {
         // The manifest was generated: its missing descriptions are not the user's, and its locations point nowhere.
         findings.retain(|one| one.code != Some("description_missing"));

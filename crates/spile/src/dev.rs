@@ -12,15 +12,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use contract::Contract;
 use contract::compatibility::{Compatibility, overall_compatibility};
 use host::{CallObserver, CallRecord, CallStatus, Server};
+use script::ReloadReport;
 use spile_core::{CallResult, CallTarget};
 
+use crate::author_folder::CodeEvent;
 use crate::lock::difference_lines;
 use crate::notice;
 use crate::reload::{BreakingChangePolicy, ReloadEvent, ReloadListener};
 use crate::report::print_diagnostics;
 use crate::sanitize;
 use crate::serve::{ServeArgs, ServeHooks, Service, StartNotes, serve_with, start_logging};
-use crate::settings;
+use crate::settings::{self, EnvNames};
 
 /// The default port. If it is in use, perhaps by another `spile dev`, the next ones are tried.
 const PORT: u16 = 3333;
@@ -41,7 +43,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     if let Some(watched) = &service.watched {
         sensitive_names.add_contract(watched.build().contract());
     }
-    let args = with_default_address(args)?;
+    let args = with_default_address(args, service.env_names)?;
     // The author sees everything.
     let shown = sanitize::escape_line(&path.display().to_string()).into_owned();
     let about_data = Some(format!("Watching {shown} for changes; every call is printed below."));
@@ -50,17 +52,22 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let on_reload: ReloadListener = Arc::new(move |server: &Server, event: &ReloadEvent<'_>| {
         report_reload(server, event, &sensitive_names);
     });
-    let hooks = ServeHooks { breaking: BreakingChangePolicy::ServeNew, on_reload, on_call: Some(on_call) };
+    let hooks = ServeHooks {
+        breaking: BreakingChangePolicy::ServeNew,
+        on_reload,
+        on_call: Some(on_call),
+        on_code: Arc::new(report_code),
+    };
     serve_with(vec![service], Vec::new(), notes, &args, hooks)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Without an address on the command line or in the environment: the first free port.
-fn with_default_address(args: ServeArgs) -> anyhow::Result<ServeArgs> {
+fn with_default_address(args: ServeArgs, env_names: EnvNames) -> anyhow::Result<ServeArgs> {
     if args.bind.is_some() || args.http || args.socket().is_some() {
         return Ok(args);
     }
-    if settings::env_text("PORT")?.is_some() || settings::env_text("SPILE_HOST")?.is_some() {
+    if settings::env_text("PORT")?.is_some() || env_names.host()?.is_some() {
         return Ok(ServeArgs { http: true, ..args });
     }
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -110,6 +117,36 @@ fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &Sen
         // Does not happen with `ServeNew`.
         ReloadEvent::Rejected { differences } => notice::info(&difference_lines(differences)),
     }
+}
+
+/// Prints what happens to code, with the line that is at fault.
+fn report_code(event: &CodeEvent<'_>) {
+    let now = utc_time();
+    let text = match event {
+        CodeEvent::Reloaded(report) => {
+            let ReloadReport { added, removed, changed_code, changed_definition, prompts, resources } =
+                report;
+            let lists = [
+                ("added", added),
+                ("removed", removed),
+                ("changed", changed_code),
+                ("changed, with another definition", changed_definition),
+                ("prompts", prompts),
+                ("resources", resources),
+            ];
+            let lists = lists.iter().filter(|(_, names)| !names.is_empty());
+            let parts: Vec<String> =
+                lists.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+            if parts.is_empty() {
+                return;
+            }
+            format!("reloaded the code; {}", parts.join("; "))
+        }
+        CodeEvent::Rejected(difference) => format!("the changed tools are not served: {difference}"),
+        CodeEvent::Problem(problem) => format!("the code has a problem\n{problem}"),
+        CodeEvent::Failed { name, diagnostic } => format!("{name} failed\n{diagnostic}"),
+    };
+    notice::info(&sanitize::lines(&format!("{now}  {text}")));
 }
 
 /// The arguments whose values are not printed.

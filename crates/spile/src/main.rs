@@ -172,8 +172,9 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    // Must come first: the supervisor of a child process runs nothing else of this program.
+    // Must come first: the supervisor of a child process and the worker of scripts run nothing else of this program.
     upstream::process::run_supervisor_if_requested();
+    script::run_script_worker_if_requested();
     if let Some(result) = pack::run_if_packed() {
         return exit_code(result);
     }

@@ -21,11 +21,12 @@ use contract::compatibility::{
 };
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::humanize::pluralize;
+use contract::manifest::Manifest;
 use contract::source::{FileToWatch, SourceLocation};
 use file_watch::{Debounce, FileStamp, ReadStamp, SETTLE_TIME};
 use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SourceHealth, UnavailableSource};
 
-use crate::author_folder::{self, CurrentContract};
+use crate::author_folder::{self, CurrentContract, ServedContract};
 use crate::lock::{self, LockState};
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, SourceFailurePolicy, Sources};
 use crate::server_state::ServerState;
@@ -88,6 +89,11 @@ impl Build {
 
     pub(crate) fn contract(&self) -> &Contract {
         &self.contract
+    }
+
+    /// What author code reads.
+    pub(crate) fn served_contract(&self) -> ServedContract {
+        ServedContract { provider: self.provider.clone(), sources: self.sources.by_name() }
     }
 
     /// Whether callers would notice no difference. The sources count too: another file with the same columns is
@@ -215,6 +221,14 @@ impl WatchedProject {
         false
     }
 
+    /// Code may reach what the manifest says now, and nothing else.
+    fn apply_permissions(&self, manifest: Option<&Manifest>) -> Vec<Diagnostic> {
+        match (&self.current_contract, manifest) {
+            (Some(current), Some(manifest)) => current.apply_permissions(manifest),
+            _ => Vec::new(),
+        }
+    }
+
     /// Reloads without waiting for a change.
     fn reload_now(
         &mut self,
@@ -253,6 +267,7 @@ impl WatchedProject {
             unavailable,
             source_count,
             lock_state,
+            manifest,
             ..
         } = match scan {
             Ok(scan) => scan,
@@ -274,6 +289,9 @@ impl WatchedProject {
         let previous_health = std::mem::replace(&mut self.health, health);
         let build = Build::new(compiled, &self.build.state);
         if build.is_same_as(&self.build) {
+            if !only_data {
+                diagnostics.extend(self.apply_permissions(manifest.as_ref()));
+            }
             self.has_manifest = has_manifest;
             server.set_source_health(self.health.clone());
             let is_new = |one: &&UnavailableSource| !previous_health.unavailable.contains(one);
@@ -315,8 +333,9 @@ impl WatchedProject {
             tool_order: build.tool_order.clone(),
         };
         server.swap(provider_set);
+        diagnostics.extend(self.apply_permissions(manifest.as_ref()));
         if let Some(current) = &self.current_contract {
-            current.set(build.provider.clone());
+            current.set(build.served_contract());
         }
         // After the swap: a client that sees a healthy server finds the tools of all its sources.
         server.set_source_health(self.health.clone());

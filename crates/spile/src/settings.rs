@@ -25,6 +25,41 @@ pub(crate) fn env_text(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
+/// Which variables a server reads beside its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum EnvNames {
+    #[default]
+    Spile,
+    /// A folder with an `mcp.json` comes from another runtime, whose variables count where ours are not set.
+    ServerFile,
+}
+
+impl EnvNames {
+    pub(crate) fn host(self) -> anyhow::Result<Option<String>> {
+        self.either(env_text("SPILE_HOST")?, || env_text("DZX_HOST"))
+    }
+
+    pub(crate) fn socket(self) -> anyhow::Result<Option<String>> {
+        self.either(env_text("SPILE_SOCKET")?, || env_text("DZX_SOCKET"))
+    }
+
+    fn call_timeout_ms(self) -> anyhow::Result<Option<u64>> {
+        self.either(env_positive("SPILE_CALL_TIMEOUT_MS")?, || env_positive("DZX_TOOL_TIMEOUT_MS"))
+    }
+
+    fn either<T>(
+        self,
+        own: Option<T>,
+        other: impl FnOnce() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<Option<T>> {
+        match (own, self) {
+            (Some(own), _) => Ok(Some(own)),
+            (None, Self::Spile) => Ok(None),
+            (None, Self::ServerFile) => other(),
+        }
+    }
+}
+
 /// The port of `--http`. 0 means any free port.
 pub(crate) fn port() -> anyhow::Result<u16> {
     match env_number("PORT")?.map(u16::try_from) {
@@ -42,9 +77,9 @@ fn env_positive(name: &str) -> anyhow::Result<Option<u64>> {
     }
 }
 
-pub(crate) fn limits() -> anyhow::Result<Limits> {
+pub(crate) fn limits(names: EnvNames) -> anyhow::Result<Limits> {
     let mut limits = Limits::default();
-    if let Some(ms) = env_positive("SPILE_CALL_TIMEOUT_MS")? {
+    if let Some(ms) = names.call_timeout_ms()? {
         limits.call_timeout_ms = ms;
     }
     Ok(limits)

@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::settings;
+use crate::settings::{self, EnvNames};
 
-/// `SPILE_SOCKET`, or a file in `XDG_RUNTIME_DIR`, or in a private folder below the temporary one.
-pub(crate) fn default_path(names: &[&str]) -> anyhow::Result<PathBuf> {
-    if let Some(path) = settings::env_text("SPILE_SOCKET")? {
+/// `SPILE_SOCKET`, or a file in `XDG_RUNTIME_DIR`, or in a private folder below the temporary one. Clients of a folder with an
+/// `mcp.json` look for `dzx-NAME.sock` in the temporary folder.
+pub(crate) fn default_path(names: &[&str], env: EnvNames) -> anyhow::Result<PathBuf> {
+    if let Some(path) = env.socket()? {
         return Ok(path.into());
     }
     let file = socket_file_name(names);
+    if let (EnvNames::ServerFile, Some(rest)) = (env, file.strip_prefix("spile-")) {
+        return Ok(std::env::temp_dir().join(format!("dzx-{rest}")));
+    }
     // XDG Base Directory Specification: ignore a path that is not absolute.
     let runtime =
         settings::env_text("XDG_RUNTIME_DIR")?.map(PathBuf::from).filter(|folder| folder.is_absolute());

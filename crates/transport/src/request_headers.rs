@@ -1,6 +1,7 @@
 //! The request headers that the server uses, collected in one pass.
 
 use http::header::{HeaderMap, HeaderName};
+use spile_core::RequestHead;
 use wire::HeaderField;
 
 /// Each header is absent, present once, or repeated.
@@ -66,6 +67,12 @@ impl<'h> RequestHeaders<'h> {
             };
         }
         headers
+    }
+
+    /// What code may know of the head.
+    pub(crate) fn to_request_head(&self) -> RequestHead {
+        let headers = self.map.iter();
+        RequestHead::new(headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))))
     }
 
     /// Any other header, for tools whose schema maps an argument to a header.

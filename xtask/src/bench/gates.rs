@@ -89,6 +89,18 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
             cpu("http rmcp sqlite m26 call", "http spile sqlite m26 call"),
         ),
         gate(
+            "call of a TypeScript tool, CPU over the floor",
+            AtMost(2.5),
+            "x",
+            cpu("http spile code m26 call", "http floor"),
+        ),
+        gate(
+            "call of a TypeScript tool, the TypeScript SDK's CPU over ours",
+            AtLeast(12.0),
+            "x",
+            cpu("http ts-sdk s25 call", "http spile code s25 call"),
+        ),
+        gate(
             "stdio pipelined, rmcp's CPU over ours",
             AtLeast(6.0),
             "x",

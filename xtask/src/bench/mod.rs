@@ -53,7 +53,7 @@ cargo xtask bench aggregate [--quick]
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`,
-               `csv`, `sqlite` (floors always run)
+               `csv`, `sqlite`, `code`, `ts-sdk` (floors always run)
   --rounds N   rounds of the timed rows (default 21)";
 
 /// The command line.

@@ -14,6 +14,7 @@ use super::http;
 use super::machine::{self, Cores};
 use super::request::{Operation, Protocol, RequestTemplate};
 use super::stdio::StdioLoad;
+use crate::cache::Cache;
 use crate::sh;
 
 /// Under valgrind a server needs seconds to come up.
@@ -30,6 +31,10 @@ pub enum Peer {
     SpileCsv,
     /// The product itself on a SQLite database, with no manifest.
     SpileSqlite,
+    /// The product itself on a folder with a tool in TypeScript.
+    SpileCode,
+    /// The same tool on the TypeScript SDK, version 1, in Node.
+    TypescriptSdk,
     Rmcp,
     /// rmcp on its usual stdio transport instead of the tuned one; the same as [`Peer::Rmcp`] on HTTP.
     RmcpPlain,
@@ -46,6 +51,8 @@ impl Peer {
             Peer::Spile => "spile",
             Peer::SpileCsv => "spile csv",
             Peer::SpileSqlite => "spile sqlite",
+            Peer::SpileCode => "spile code",
+            Peer::TypescriptSdk => "ts-sdk",
             Peer::Rmcp => "rmcp",
             Peer::RmcpPlain => "rmcp-plain",
             Peer::RmcpCsv => "rmcp csv",
@@ -60,16 +67,19 @@ impl Peer {
 
     /// The tool that looks up a customer.
     pub fn tool(self) -> &'static str {
-        if self.is_product() { "get_customers" } else { "lookup_customer" }
+        match self {
+            Peer::SpileCsv | Peer::SpileSqlite => "get_customers",
+            _ => "lookup_customer",
+        }
     }
 
     /// Whether the peer is the `spile` binary.
     fn is_product(self) -> bool {
-        matches!(self, Peer::SpileCsv | Peer::SpileSqlite)
+        matches!(self, Peer::SpileCsv | Peer::SpileSqlite | Peer::SpileCode)
     }
 
     fn is_bench_peer(self) -> bool {
-        self != Peer::Spile && !self.is_product()
+        !matches!(self, Peer::Spile | Peer::TypescriptSdk) && !self.is_product()
     }
 
     /// The file it serves, if it serves one.
@@ -77,7 +87,12 @@ impl Peer {
         match self {
             Peer::SpileCsv | Peer::RmcpCsv => Some("customers.csv"),
             Peer::SpileSqlite | Peer::RmcpSqlite => Some("customers.db"),
-            Peer::Floor | Peer::Spile | Peer::Rmcp | Peer::RmcpPlain => None,
+            Peer::Floor
+            | Peer::Spile
+            | Peer::SpileCode
+            | Peer::TypescriptSdk
+            | Peer::Rmcp
+            | Peer::RmcpPlain => None,
         }
     }
 
@@ -89,6 +104,10 @@ impl Peer {
             Peer::Floor => vec![program("peer-floor")],
             Peer::Spile => vec![program("fixture"), "bench".into()],
             Peer::SpileCsv | Peer::SpileSqlite => vec![program("spile"), "serve".into(), file],
+            Peer::SpileCode => {
+                vec![program("spile"), "serve".into(), binaries.data.join(CODE_FOLDER), "--no-page".into()]
+            }
+            Peer::TypescriptSdk => vec![binaries.node.clone(), binaries.data.join(TYPESCRIPT_SERVER)],
             Peer::Rmcp | Peer::RmcpPlain => vec![program("peer-rmcp")],
             Peer::RmcpCsv => vec![program("peer-rmcp"), "--csv".into(), file],
             Peer::RmcpSqlite => vec![program("peer-rmcp"), "--sqlite".into(), file],
@@ -102,7 +121,12 @@ impl Peer {
             Peer::Rmcp | Peer::RmcpPlain | Peer::RmcpCsv | Peer::RmcpSqlite => {
                 command.extend(["--mode".into(), dress.name().into()]);
             }
-            Peer::Floor | Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite => {}
+            Peer::Floor
+            | Peer::Spile
+            | Peer::SpileCsv
+            | Peer::SpileSqlite
+            | Peer::SpileCode
+            | Peer::TypescriptSdk => {}
         }
         command
     }
@@ -112,15 +136,21 @@ impl Peer {
         match self {
             Peer::Floor | Peer::Rmcp | Peer::RmcpCsv | Peer::RmcpSqlite => command.push("--stdio".into()),
             Peer::RmcpPlain => command.extend(["--stdio".into(), "--plain".into()]),
-            Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite => {}
+            Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite | Peer::SpileCode | Peer::TypescriptSdk => {}
         }
         command
     }
 }
 
+/// The folder with the tool in TypeScript, and the server with the same tool on the TypeScript SDK.
+const CODE_FOLDER: &str = "code";
+const TYPESCRIPT_SERVER: &str = "peer_typescript.mjs";
+
 /// The release binaries of this workspace, and the data that they serve.
 pub struct Binaries {
     folder: PathBuf,
+    /// Node, for the TypeScript SDK.
+    node: String,
     pub data: BenchDir,
 }
 
@@ -138,7 +168,22 @@ impl Binaries {
         if needs_data || peers.iter().any(|peer| peer.is_bench_peer()) {
             cargo_build(&["-p", "bench-peers", "--bins"])?;
         }
-        let binaries = Binaries { folder: release_folder()?, data: BenchDir::new()? };
+        let cache = Cache::locate()?;
+        let node = cache.node().display().to_string();
+        let binaries = Binaries { folder: release_folder()?, node, data: BenchDir::new()? };
+        if peers.contains(&Peer::SpileCode) {
+            let tools = binaries.data.path().join(CODE_FOLDER).join("tools");
+            std::fs::create_dir_all(&tools)?;
+            std::fs::write(tools.join("lookup_customer.ts"), include_str!("peer_tool.ts"))?;
+        }
+        if peers.contains(&Peer::TypescriptSdk) {
+            let modules = cache.node_prefix().join("node_modules");
+            ensure!(modules.is_dir(), "the TypeScript SDK is not installed; run `cargo xtask setup`");
+            // Node looks for packages beside the file that imports them.
+            std::os::unix::fs::symlink(modules, binaries.data.path().join("node_modules"))?;
+            let server = binaries.data.path().join(TYPESCRIPT_SERVER);
+            std::fs::write(server, include_str!("peer_typescript.mjs"))?;
+        }
         if needs_data {
             binaries.make_data(&["customers", &binaries.data.path().display().to_string()])?;
         }

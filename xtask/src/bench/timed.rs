@@ -31,7 +31,7 @@ const fn http_row(peer: Peer, dress: Protocol, work: Operation) -> TimedRow {
 
 // The floor gets the plainest request: the Mcp-* headers alone would cost hyper 2,000 instructions and four
 // allocations, and the cost of handling them does not belong into the floor.
-pub const HTTP: [TimedRow; 13] = [
+pub const HTTP: [TimedRow; 16] = [
     http_row(Peer::Floor, Protocol::J25, Operation::Call),
     http_row(Peer::Spile, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::J25, Operation::Call),
@@ -39,6 +39,9 @@ pub const HTTP: [TimedRow; 13] = [
     http_row(Peer::Spile, Protocol::M26, Operation::List),
     http_row(Peer::SpileCsv, Protocol::M26, Operation::Call),
     http_row(Peer::SpileSqlite, Protocol::M26, Operation::Call),
+    http_row(Peer::SpileCode, Protocol::M26, Operation::Call),
+    http_row(Peer::SpileCode, Protocol::S25, Operation::Call),
+    http_row(Peer::TypescriptSdk, Protocol::S25, Operation::Call),
     http_row(Peer::Rmcp, Protocol::M26, Operation::Call),
     http_row(Peer::Rmcp, Protocol::J25, Operation::Call),
     http_row(Peer::Rmcp, Protocol::S25, Operation::Call),

@@ -20,7 +20,7 @@ use testkit::FakePlatform;
 use wire::{Decoded, MessageContext, Peer, Version};
 
 pub(crate) const ANONYMOUS: CallerIdentity =
-    CallerIdentity { principal: Principal::Anonymous, address: None };
+    CallerIdentity { principal: Principal::Anonymous, address: None, request_head: None };
 
 /// The smallest PNG.
 pub(crate) const PNG: &[u8] = &[

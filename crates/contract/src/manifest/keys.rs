@@ -3,6 +3,7 @@
 //! The parser accepts only these keys and takes limits and words from this table. The [JSON Schema](super::schema) for
 //! editors and the [reference](super::reference) are generated from it.
 
+mod permissions;
 mod resource;
 
 use super::{
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::data_type::DataType;
 use crate::names;
+pub use permissions::PERMISSIONS;
 pub use resource::{COMPLETION, RESOURCE};
 
 /// A TOML table of a manifest.
@@ -244,40 +246,6 @@ pub static ROOT: Section = Section {
     ],
 };
 
-pub static PERMISSIONS: Section = Section {
-    header: "[permissions]",
-    description: "What the code in `tools/` may reach. Nothing is permitted unless it is named here.",
-    keys: &[
-        Key::new(
-            "network",
-            ValueType::Names,
-            "Hosts that `ctx.fetch` may reach, over https unless `http://` is written: `api.example.com`, \
-             `*.example.com`, `http://localhost:3000`.",
-        )
-        .default_text("none")
-        .example("[\"api.example.com\"]")
-        .aliases(&["hosts", "net", "fetch"]),
-        Key::new("files", ValueType::Names, "Folders, inside this one, that `ctx.files` may read.")
-            .default_text("none")
-            .example("[\"data\"]")
-            .aliases(&["read"]),
-        Key::new("writable_files", ValueType::Names, "Folders that `ctx.files` may also write to.")
-            .default_text("none")
-            .example("[\"out\"]")
-            .aliases(&["write"]),
-        Key::new("env", ValueType::Names, "Environment variables that `ctx.env` has.")
-            .default_text("none")
-            .example("[\"REGION\"]"),
-        Key::new(
-            "secrets",
-            ValueType::Names,
-            "Environment variables that `ctx.secret` returns. They never appear in logs.",
-        )
-        .default_text("none")
-        .example("[\"API_KEY\"]"),
-    ],
-};
-
 pub static SERVER: Section = Section {
     header: "[server]",
     description: "The server itself. Optional.",
@@ -325,6 +293,15 @@ pub static SERVER: Section = Section {
             .default_text("tools of the data first, then code, by name")
             .example("[\"find_customer\"]")
             .aliases(&["order", "tools_order", "first"]),
+        Key::new(
+            "isolation",
+            ValueType::OneOf(|| vec!["thread", "process"]),
+            "Where the code of the folder runs: on threads of the server, or in processes of their own, under limits that \
+             the system holds, for code that you do not trust.",
+        )
+        .default_text("`thread`")
+        .example("\"process\"")
+        .aliases(&["sandbox", "isolate"]),
     ],
 };
 

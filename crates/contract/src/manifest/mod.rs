@@ -78,6 +78,8 @@ pub struct Permissions {
     pub writable_files: Vec<Located<String>>,
     pub env: Vec<Located<String>>,
     pub secrets: Vec<Located<String>>,
+    /// Names of sources.
+    pub sql: Vec<Located<String>>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -93,6 +95,16 @@ pub struct Server {
     pub backups: Option<bool>,
     /// Tools that are listed first.
     pub tool_order: Vec<Located<String>>,
+    /// `None`: [`CodeIsolation::Thread`].
+    pub isolation: Option<CodeIsolation>,
+}
+
+/// Where the code of a folder runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CodeIsolation {
+    #[default]
+    Thread,
+    Process,
 }
 
 /// `[resources.NAME]`

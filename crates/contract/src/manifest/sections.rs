@@ -5,7 +5,7 @@ use toml::de::DeTable;
 
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, quoted, suggest};
 use super::sources::{DeclaredSources, parse_source};
-use super::{Confirm, Manifest, Permissions, Server, collections, resources, tools};
+use super::{CodeIsolation, Confirm, Manifest, Permissions, Server, collections, resources, tools};
 use crate::diagnostic::Located;
 use crate::names;
 
@@ -48,6 +48,7 @@ fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) 
         writable_files: texts("writable_files"),
         env: texts("env"),
         secrets: texts("secrets"),
+        sql: texts("sql"),
     };
     reader.finish(table);
     permissions
@@ -86,6 +87,10 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         rate_limit: reader.rate_limit(t, "rate_limit"),
         backups: reader.boolean(t, "backups"),
         tool_order: reader.names(t, "tool_order").into_iter().map(located_text).collect(),
+        isolation: reader.one_of(t, "isolation").map(|(_, word)| match word {
+            "process" => CodeIsolation::Process,
+            _ => CodeIsolation::Thread,
+        }),
     };
     reader.finish(table);
     server

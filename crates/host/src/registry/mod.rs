@@ -233,6 +233,10 @@ impl Registry {
         self.fingerprint = foldhash::fast::FixedState::default().hash_one(names) as u32;
     }
 
+    pub(crate) fn reads_request_heads(&self) -> bool {
+        self.slots.iter().any(|slot| slot.compiled.catalog.reads_request_heads)
+    }
+
     pub(crate) fn tool_definitions(&self) -> impl Iterator<Item = &Tool> {
         self.tool_list.iter().map(|tool| &tool.compiled.definition)
     }

@@ -62,7 +62,7 @@ impl TaskCall {
             replaced_call: None,
             peer: self.peer,
             caller: Caller { principal: self.principal.clone(), capabilities: self.peer.capabilities },
-            identity: CallerIdentity { principal: self.principal.clone(), address: None },
+            identity: CallerIdentity { principal: self.principal.clone(), address: None, request_head: None },
             reply_channel: ReplyChannel::NoSession,
             events: spile_core::EventSink::disabled(),
             journal,

@@ -476,8 +476,11 @@ fn get_and_delete_need_a_session_of_this_caller() {
         let field = |text| HeaderField::Single(str::as_bytes(text));
         let stream = Some(AcceptedTypes::STREAM);
         let own = CallerIdentity::default();
-        let other =
-            CallerIdentity { principal: Principal::local("other").expect("a short name"), address: None };
+        let other = CallerIdentity {
+            principal: Principal::local("other").expect("a short name"),
+            address: None,
+            request_head: None,
+        };
         const MALFORMED: &str = "SessionNotFound(Malformed)";
         const OTHER_CALLER: &str = "SessionNotFound(OtherCaller)";
         const ENDED: &str = "SessionNotFound(Ended)";

@@ -184,6 +184,7 @@ async fn an_sse_connection_is_found_only_by_its_own_principal() {
     let named = |name: &str| CallerIdentity {
         principal: Principal::local(name).expect("a short name"),
         address: None,
+        request_head: None,
     };
     let anonymous = CallerIdentity::default();
     for (owner, others) in

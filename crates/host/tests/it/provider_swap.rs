@@ -167,7 +167,8 @@ fn pending_events(connection: &ConnectionState) -> Vec<SubscriptionEvent> {
     .collect()
 }
 
-const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
+const ANONYMOUS: CallerIdentity =
+    CallerIdentity { principal: Principal::Anonymous, address: None, request_head: None };
 
 #[tokio::test]
 async fn a_call_in_flight_finishes_with_the_provider_it_started_with() {
@@ -351,7 +352,11 @@ async fn a_pending_elicitation_of_the_handshake_era_ends_when_the_schema_of_its_
 async fn a_rate_limited_call_says_when_to_try_again() {
     let rate = Some(RateLimit { calls: 2, per_ms: 60_000 });
     let (test, _) = TestServer::new(WordProvider { rate, ..word_provider("word", "a") });
-    let ada = CallerIdentity { principal: Principal::local("ada").expect("a short name"), address: None };
+    let ada = CallerIdentity {
+        principal: Principal::local("ada").expect("a short name"),
+        address: None,
+        request_head: None,
+    };
     for _ in 0..2 {
         assert!(test.call_text("say", &ada).await.contains(r#""text":"word""#));
     }
@@ -384,7 +389,11 @@ async fn a_rate_limited_call_says_when_to_try_again() {
 async fn the_shared_limit_holds_for_all_tools_and_callers() {
     let shared_rate = Some(RateLimit { calls: 2, per_ms: 10_000 });
     let (test, provider) = TestServer::new(WordProvider { shared_rate, ..word_provider("word", "a") });
-    let ada = CallerIdentity { principal: Principal::local("ada").expect("a short name"), address: None };
+    let ada = CallerIdentity {
+        principal: Principal::local("ada").expect("a short name"),
+        address: None,
+        request_head: None,
+    };
     provider.release.notify_one();
     assert!(test.call_text("wait", &ada).await.contains("word"));
     assert!(test.call_text("say", &ANONYMOUS).await.contains("word"));

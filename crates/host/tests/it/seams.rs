@@ -24,7 +24,8 @@ use state::store::Store;
 use testkit::FakePlatform;
 use wire::{Decoded, MessageContext, Peer, Version};
 
-const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
+const ANONYMOUS: CallerIdentity =
+    CallerIdentity { principal: Principal::Anonymous, address: None, request_head: None };
 
 fn object_schema() -> Json {
     Json::parse(r#"{"type":"object"}"#).expect("JSON")

@@ -8,9 +8,10 @@ use oxc_resolver::{
     ResolveError, ResolveOptions, Resolver, TsconfigDiscovery, TsconfigOptions, TsconfigReferences,
 };
 
-use super::BundleLimits;
 use super::module::{Import, Module, ModuleKind, package_of};
+use super::{BundleLimits, ModuleLinks};
 use crate::diagnostic::Diagnostic;
+use crate::schema::{TypeFile, TypeFiles};
 
 /// Parsed modules of an earlier build, by id: a reload parses only what changed.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Unit {
 pub(crate) struct Graph<'a> {
     root: &'a Path,
     limits: &'a BundleLimits,
+    /// Where imports lead, if that is known already.
+    known_links: Option<&'a ModuleLinks>,
     cache: &'a mut ModuleCache,
     import_resolver: Resolver,
     require_resolver: Resolver,
@@ -40,12 +43,18 @@ pub(crate) struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     /// `root` is canonical.
-    pub(crate) fn new(root: &'a Path, limits: &'a BundleLimits, cache: &'a mut ModuleCache) -> Self {
+    pub(crate) fn new(
+        root: &'a Path,
+        limits: &'a BundleLimits,
+        known_links: Option<&'a ModuleLinks>,
+        cache: &'a mut ModuleCache,
+    ) -> Self {
         let import_resolver = Resolver::new(resolve_options(root, "import"));
         let require_resolver = import_resolver.clone_with_options(resolve_options(root, "require"));
         Self {
             root,
             limits,
+            known_links,
             cache,
             import_resolver,
             require_resolver,
@@ -117,6 +126,19 @@ impl<'a> Graph<'a> {
         };
         let mut links = BTreeMap::new();
         for import in &module.imports {
+            if let Some(known) = self.known_links {
+                match known.target(id, &import.specifier) {
+                    Some(target) => {
+                        links.insert(import.specifier.clone(), target.to_owned());
+                    }
+                    None if import.is_optional => {}
+                    None => {
+                        let message = format!("`{}` was not packed", import.specifier);
+                        return Err(Box::new(self.import_error(&module, import, message)));
+                    }
+                }
+                continue;
+            }
             match resolver.resolve(&folder, &import.specifier) {
                 Ok(resolution) => {
                     let target = self.module_id(resolution.path()).ok_or_else(|| {
@@ -132,6 +154,11 @@ impl<'a> Graph<'a> {
             }
         }
         Ok(Unit { module, links })
+    }
+
+    /// Whether the file of the folder still has this text.
+    pub(crate) fn has_source(&self, id: &str, source: &str) -> bool {
+        std::fs::read(self.root.join(id)).is_ok_and(|bytes| bytes == source.as_bytes())
     }
 
     fn read(&mut self, id: &str, path: &Path) -> Result<String, Box<Diagnostic>> {
@@ -216,6 +243,29 @@ impl<'a> Graph<'a> {
             diagnostic.message = format!("{} (imported by {})", diagnostic.message, chain.join(" → "));
         }
         Box::new(diagnostic)
+    }
+}
+
+impl TypeFiles for Graph<'_> {
+    fn read(&self, from: &str, specifier: &str) -> Result<TypeFile, String> {
+        let path = self.root.join(from);
+        let resolved = self.import_resolver.resolve(path.parent().unwrap_or(self.root), specifier);
+        let resolved = resolved.map_err(|_| "which cannot be found".to_owned())?;
+        let file = self.module_id(resolved.path()).ok_or("which is outside the folder")?;
+        if super::module::package_name(&file).is_some() {
+            return Err("which is a package; only types of the folder's own files are read".into());
+        }
+        if !file.ends_with(".ts") && !file.ends_with(".mts") {
+            return Err("which is not TypeScript".into());
+        }
+        let metadata = std::fs::metadata(resolved.path()).map_err(|error| error.kind().to_string())?;
+        let bytes_max = self.limits.module_bytes_max;
+        if !metadata.is_file() || metadata.len() > bytes_max as u64 {
+            return Err(format!("which is not a file of at most {bytes_max} bytes"));
+        }
+        let source = std::fs::read_to_string(resolved.path())
+            .map_err(|error| format!("which cannot be read: {}", error.kind()))?;
+        Ok(TypeFile { file, source })
     }
 }
 

@@ -13,6 +13,7 @@
 mod common_js;
 mod entries;
 mod graph;
+mod links;
 mod lint;
 mod module;
 mod positions;
@@ -24,10 +25,11 @@ use std::sync::Arc;
 
 use contract::CompiledSchema;
 pub(crate) use graph::ModuleCache;
-pub(crate) use program::{CodeHash, Program};
+pub use links::ModuleLinks;
+pub(crate) use program::Program;
 
 use crate::diagnostic::Diagnostic;
-use crate::engine::EngineLimits;
+use crate::engine::{EngineLimits, Isolation};
 use crate::handler::{Handler, HandlerKind};
 use crate::schema::{self, ArgumentCompletion};
 pub(crate) use entries::Entry;
@@ -67,6 +69,10 @@ pub struct BundleOptions {
     pub resource_files: Vec<String>,
     pub limits: BundleLimits,
     pub engine_limits: EngineLimits,
+    /// Where the code runs, also while it is only loaded.
+    pub isolation: Isolation,
+    /// Where imports lead, as another build of the same files found it. `None`: they are resolved in the file system.
+    pub links: Option<Arc<ModuleLinks>>,
     /// Tools that may use `eval` and `new Function`, because a package of theirs needs it.
     pub eval_tools: BTreeSet<String>,
     /// Tools whose module state is shared between callers.
@@ -81,6 +87,8 @@ impl Default for BundleOptions {
             resource_files: Vec::new(),
             limits: BundleLimits::default(),
             engine_limits: EngineLimits::default(),
+            isolation: Isolation::default(),
+            links: None,
             eval_tools: BTreeSet::new(),
             shared_state_tools: BTreeSet::new(),
         }
@@ -172,7 +180,7 @@ impl Bundle {
         };
         match root.canonicalize() {
             Ok(root) => {
-                let graph = Graph::new(&root, &options.limits, &mut cache);
+                let graph = Graph::new(&root, &options.limits, options.links.as_deref(), &mut cache);
                 let mut builder = Builder { graph, options, context: None, warnings: &mut bundle.warnings };
                 builder.context = context_file(&root).map(|file| builder.graph.add(file).map(|()| file));
                 let tools = entries::list_tools(&root, options).into_iter();
@@ -211,6 +219,38 @@ impl Bundle {
         tools.chain(prompts).chain(self.resources.iter().filter_map(|one| one.as_ref().err()))
     }
 
+    /// Whether any code looks at the request: a context function, or `ctx.request`.
+    pub fn reads_requests(&self) -> bool {
+        self.handlers().any(|handler| handler.program.reads_request)
+    }
+
+    /// The files of the folder that are served, packages included.
+    pub fn module_files(&self) -> BTreeSet<&str> {
+        self.handlers().flat_map(|handler| handler.program.file_ids()).collect()
+    }
+
+    /// The files that must travel with the served code, those that only have types included.
+    pub fn packable_files(&self) -> BTreeSet<String> {
+        let types = self.handlers().flat_map(|handler| handler.type_files.iter().map(|one| one.file.clone()));
+        self.module_files().into_iter().map(ToOwned::to_owned).chain(types).collect()
+    }
+
+    /// Where the imports of these files lead.
+    pub fn links(&self) -> ModuleLinks {
+        ModuleLinks::new(self.handlers().flat_map(|handler| handler.program.links()))
+    }
+
+    /// The npm packages among them.
+    pub fn packages(&self) -> BTreeSet<&str> {
+        self.module_files().into_iter().filter_map(module::package_name).collect()
+    }
+
+    fn handlers(&self) -> impl Iterator<Item = &Arc<Handler>> {
+        let tools = self.served().map(|tool| &tool.handler);
+        let prompts = self.served_prompts().map(|prompt| &prompt.handler);
+        tools.chain(prompts).chain(self.served_resources().map(|resource| &resource.handler))
+    }
+
     /// Whether there is no code at all.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty()
@@ -235,11 +275,11 @@ struct Builder<'b> {
 impl Builder<'_> {
     fn tool(&mut self, entry: &Entry, previous: &[BundledTool]) -> Result<BundledTool, Diagnostic> {
         let program = self.program(entry)?;
-        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+        if let Some(same) = previous.iter().find(|one| self.is_same(&one.handler, entry, &program)) {
             return Ok(same.clone());
         }
         let described = self.describe(&program, HandlerKind::Tool)?;
-        let declared = schema::declare_tool(&entry.name, &program, &described)?;
+        let declared = schema::declare_tool(&entry.name, &program, &described, &self.graph)?;
         if program.may_detach && declared.definition.task_support == spile_core::TaskSupport::Forbidden {
             let message = "`ctx.detach` has no effect: the tool never becomes a task";
             let help = "add `task: \"optional\"` or `task: \"required\"` to its metadata";
@@ -254,19 +294,21 @@ impl Builder<'_> {
             shares_state: self.options.shared_state_tools.contains(&entry.name),
             output: declared.output,
             task_support: declared.definition.task_support,
+            type_files: declared.type_files,
         };
         Ok(BundledTool { definition: declared.definition, handler: Arc::new(handler) })
     }
 
     fn prompt(&mut self, entry: &Entry, previous: &[BundledPrompt]) -> Result<BundledPrompt, Diagnostic> {
         let program = self.program(entry)?;
-        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+        if let Some(same) = previous.iter().find(|one| self.is_same(&one.handler, entry, &program)) {
             return Ok(same.clone());
         }
         let described = self.describe(&program, HandlerKind::Prompt)?;
-        let declared = schema::declare_prompt(&entry.name, &program, &described)?;
+        let declared = schema::declare_prompt(&entry.name, &program, &described, &self.graph)?;
         let handler = Handler::plain(HandlerKind::Prompt, entry, program, declared.handler_offset);
-        let schema::DeclaredPrompt { definition, input, completions, .. } = declared;
+        let schema::DeclaredPrompt { definition, input, completions, type_files, .. } = declared;
+        let handler = Handler { type_files, ..handler };
         Ok(BundledPrompt { definition, input, completions, handler: Arc::new(handler) })
     }
 
@@ -276,7 +318,7 @@ impl Builder<'_> {
         previous: &[BundledResource],
     ) -> Result<BundledResource, Diagnostic> {
         let program = self.program(entry)?;
-        if let Some(same) = previous.iter().find(|one| is_same(&one.handler, entry, &program)) {
+        if let Some(same) = previous.iter().find(|one| self.is_same(&one.handler, entry, &program)) {
             return Ok(same.clone());
         }
         self.describe(&program, HandlerKind::Resource)?;
@@ -305,12 +347,18 @@ impl Builder<'_> {
         program: &Arc<Program>,
         kind: HandlerKind,
     ) -> Result<crate::engine::Described, Diagnostic> {
-        crate::engine::describe(program, kind, &self.options.engine_limits, self.options.limits.load_wall_ms)
+        let BundleOptions { limits, engine_limits, isolation, .. } = self.options;
+        crate::engine::describe(program, kind, engine_limits, isolation, limits.load_wall_ms)
     }
-}
 
-fn is_same(handler: &Handler, entry: &Entry, program: &Program) -> bool {
-    handler.name == entry.name && handler.file == entry.file && handler.program.is_same(program)
+    /// Whether an earlier build made the handler from the same files.
+    fn is_same(&self, handler: &Handler, entry: &Entry, program: &Program) -> bool {
+        let is_unchanged = |one: &schema::TypeFile| self.graph.has_source(&one.file, &one.source);
+        handler.name == entry.name
+            && handler.file == entry.file
+            && handler.program.is_same(program)
+            && handler.type_files.iter().all(is_unchanged)
+    }
 }
 
 fn context_file(root: &Path) -> Option<&'static str> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use oxc::allocator::Allocator;
 use oxc::ast::ast::{BindingProperty, MemberExpression};
@@ -33,7 +34,7 @@ pub(crate) struct Module {
     /// The file as its author wrote it.
     pub(crate) source: String,
     /// What the engine compiles. The same as `source` for JavaScript and JSON.
-    pub(crate) code: String,
+    pub(crate) code: Arc<str>,
     pub(crate) map: Option<SourceMap>,
     pub(crate) imports: Vec<Import>,
     /// The names that the module imports, by specifier: a CommonJS module exports what is asked of it.
@@ -45,6 +46,8 @@ pub(crate) struct Module {
     pub(crate) may_ask: bool,
     /// Whether it uses a member named `detach`.
     pub(crate) may_detach: bool,
+    /// Whether it uses a member named `request`.
+    pub(crate) reads_request: bool,
 }
 
 /// A specifier that the module imports or requires.
@@ -62,7 +65,7 @@ impl Module {
         let mut module = Self {
             id: id.to_owned(),
             kind: ModuleKind::EsModule,
-            code: String::new(),
+            code: Arc::from(""),
             source,
             map: None,
             imports: Vec::new(),
@@ -71,6 +74,7 @@ impl Module {
             reexports: Vec::new(),
             may_ask: false,
             may_detach: false,
+            reads_request: false,
         };
         if id.ends_with(".json") {
             module.kind = ModuleKind::Json;
@@ -81,7 +85,7 @@ impl Module {
                 let diagnostic = Diagnostic::error(id, format!("invalid JSON: {reason}"));
                 return Err(Box::new(diagnostic.at(&module.source, position)));
             }
-            module.code = module.source.clone();
+            module.code = module.source.as_str().into();
             return Ok(module);
         }
         let source_type = SourceType::from_path(id).map_err(|_| {
@@ -89,10 +93,10 @@ impl Module {
         })?;
         if source_type.is_typescript() {
             let (code, map) = remove_types(id, &module.source, source_type)?;
-            module.code = code;
+            module.code = code.into();
             module.map = Some(map);
         } else {
-            module.code = module.source.clone();
+            module.code = module.source.as_str().into();
         }
         module.find_imports(source_type)?;
         Ok(module)
@@ -122,7 +126,10 @@ impl Module {
         if package_name(&self.id).is_none() {
             let mut scan = MemberScan::default();
             scan.visit_program(&parsed.program);
-            (self.may_ask, self.may_detach) = (scan.asks, scan.detaches);
+            // The user may have to confirm a write.
+            self.may_ask = scan.asks || (scan.uses_collection && scan.writes_records);
+            self.may_detach = scan.detaches;
+            self.reads_request = scan.reads_request;
         }
         let record = &parsed.module_record;
         for (specifier, requests) in &record.requested_modules {
@@ -172,13 +179,19 @@ impl Module {
 #[derive(Default)]
 struct MemberScan {
     asks: bool,
+    uses_collection: bool,
+    writes_records: bool,
     detaches: bool,
+    reads_request: bool,
 }
 
 impl MemberScan {
     fn see(&mut self, name: &str) {
         self.asks |= matches!(name, "elicit" | "sample" | "roots" | "tool");
+        self.uses_collection |= name == "collection";
+        self.writes_records |= matches!(name, "create" | "update" | "delete");
         self.detaches |= name == "detach";
+        self.reads_request |= name == "request";
     }
 }
 

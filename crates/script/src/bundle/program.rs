@@ -9,46 +9,24 @@ use super::graph::Unit;
 use super::module::{Module, ModuleKind};
 use super::positions::call_start;
 use crate::diagnostic::{Diagnostic, Position};
-
-/// Identifies the code of a tool. A journal is valid for one hash only.
-pub(crate) type CodeHash = [u8; 32];
+use crate::engine::{CodeHash, ProgramCode};
 
 /// Opens the function around a CommonJS file, on its first line, so that line numbers stay.
 const COMMON_JS_HEAD: &str = "export default function (exports, require, module, __filename, __dirname) {";
 const COMMON_JS_PREFIX: &str = "cjs:";
 
-/// One tool: its modules and nothing else. Shared between threads.
+/// One entry file and everything it imports: what the engine runs, and what diagnostics need.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) entry: String,
-    pub(crate) context: Option<String>,
-    pub(crate) hash: CodeHash,
-    pub(crate) allows_eval: bool,
+    pub(crate) code: Arc<ProgramCode>,
     /// Whether the author's files use a function that ends a round. Such a tool begins every round with fresh
     /// module state: a value that an earlier call left behind could not be replayed.
     pub(crate) may_ask: bool,
     /// Whether the author's files use `ctx.detach`.
     pub(crate) may_detach: bool,
-    modules: BTreeMap<String, ProgramModule>,
+    /// Whether the request can make a difference: there is a context function, or code uses `ctx.request`.
+    pub(crate) reads_request: bool,
     files: BTreeMap<String, Unit>,
-}
-
-/// A module of the engine: an ES module, whatever the file was.
-#[derive(Debug)]
-pub(crate) enum ProgramModule {
-    /// The file's own code.
-    File(Arc<Module>),
-    /// Code around a CommonJS or JSON file.
-    Generated(String),
-}
-
-impl ProgramModule {
-    pub(crate) fn code(&self) -> &str {
-        match self {
-            Self::File(module) => &module.code,
-            Self::Generated(code) => code,
-        }
-    }
 }
 
 impl Program {
@@ -58,26 +36,26 @@ impl Program {
         files: BTreeMap<String, Unit>,
         allows_eval: bool,
     ) -> Result<Self, Diagnostic> {
-        let mut modules = BTreeMap::new();
+        let mut modules: BTreeMap<String, Arc<str>> = BTreeMap::new();
         let export_names = ExportNames::new(&files);
         for (id, unit) in &files {
             match unit.module.kind {
                 ModuleKind::EsModule => {
-                    modules.insert(id.clone(), ProgramModule::File(unit.module.clone()));
+                    modules.insert(id.clone(), unit.module.code.clone());
                 }
                 ModuleKind::CommonJs => {
                     let function = format!("{COMMON_JS_HEAD}{}\n}}", unit.module.code);
-                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), ProgramModule::Generated(function));
+                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), function.into());
                     let facade = common_js_facade(id, &files, &export_names.of(id));
-                    modules.insert(id.clone(), ProgramModule::Generated(facade));
+                    modules.insert(id.clone(), facade.into());
                 }
                 ModuleKind::Json => {
                     // Parsed, not pasted: `__proto__` is a key like any other in JSON.
                     let value = format!("JSON.parse({})", quote(&unit.module.code));
                     let function =
                         format!("export default function (e, r, module) {{ module.exports = {value}; }}");
-                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), ProgramModule::Generated(function));
-                    modules.insert(id.clone(), ProgramModule::Generated(format!("export default {value};")));
+                    modules.insert(format!("{COMMON_JS_PREFIX}{id}"), function.into());
+                    modules.insert(id.clone(), format!("export default {value};").into());
                 }
             }
         }
@@ -102,12 +80,26 @@ impl Program {
         hash.copy_from_slice(digest.finish().as_ref());
         let may_ask = files.values().any(|unit| unit.module.may_ask);
         let may_detach = files.values().any(|unit| unit.module.may_detach);
+        let reads_request = context.is_some() || files.values().any(|unit| unit.module.reads_request);
         let (entry, context) = (entry.to_owned(), context.map(ToOwned::to_owned));
-        Ok(Self { entry, context, hash, allows_eval, may_ask, may_detach, modules, files })
+        let own = files.iter().filter(|(_, unit)| unit.module.kind == ModuleKind::EsModule);
+        let links = own.map(|(id, unit)| (id.clone(), unit.links.clone())).collect();
+        let code = Arc::new(ProgramCode { entry, context, hash, allows_eval, modules, links });
+        Ok(Self { code, may_ask, may_detach, reads_request, files })
     }
 
-    pub(crate) fn module(&self, id: &str) -> Option<&ProgramModule> {
-        self.modules.get(id)
+    /// The file that exports the handler.
+    pub(crate) fn entry(&self) -> &str {
+        &self.code.entry
+    }
+
+    /// The file of the context function.
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.code.context.as_deref()
+    }
+
+    pub(crate) fn hash(&self) -> &CodeHash {
+        &self.code.hash
     }
 
     /// Whether it comes from the same files. The hash does not see types and comments, which a schema may
@@ -117,18 +109,17 @@ impl Program {
             program.files.values().map(|unit| Arc::as_ptr(&unit.module)).collect()
         };
         // A file that did not change is the same module: see `ModuleCache`.
-        self.hash == other.hash && sources(self) == sources(other)
+        self.hash() == other.hash() && sources(self) == sources(other)
     }
 
-    /// The module that `specifier` means in the module `base`.
-    pub(crate) fn resolve(&self, base: &str, specifier: &str) -> Option<&str> {
-        if let Some(unit) = self.files.get(base)
-            && unit.module.kind == ModuleKind::EsModule
-        {
-            return unit.links.get(specifier).map(String::as_str);
-        }
-        // Code of ours: the facade of a CommonJS file.
-        self.modules.get_key_value(specifier).map(|(id, _)| id.as_str())
+    /// Where the imports of each file lead.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
+        self.files.iter().map(|(id, unit)| (id.as_str(), &unit.links))
+    }
+
+    /// Its files: paths inside the folder.
+    pub(crate) fn file_ids(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
     }
 
     /// The source of one of the tool's files.
@@ -146,7 +137,7 @@ impl Program {
                 let position = call_start(&module.id, &module.source, *position);
                 Diagnostic::error(&module.id, message).at(&module.source, position)
             }
-            None => Diagnostic::error(&self.entry, message),
+            None => Diagnostic::error(self.entry(), message),
         }
     }
 

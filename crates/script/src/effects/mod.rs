@@ -30,12 +30,15 @@ pub struct Permissions {
     /// Environment variables by declared name; `None` is declared but not set.
     pub env: BTreeMap<String, Option<String>>,
     pub secrets: BTreeMap<String, Option<String>>,
+    /// Sources that `ctx.sql` may read.
+    pub sql: Vec<String>,
 }
 
-/// The server's collections and sources, for `ctx.collection` and `ctx.sql`. The implementation applies the
-/// caller's policy and the limits of a call.
+/// The server's collections and sources, for `ctx.collection` and `ctx.sql`.
 pub trait Collections: Send + Sync {
-    fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture;
+    /// The tool that is this operation of a collection. The call goes through the server like every other one, under the
+    /// caller's policy and limits. `Err` says why there is none.
+    fn tool(&self, collection: &str, operation: &str) -> Result<String, String>;
 
     /// Values of a field that start with `prefix`, at most `values_max`: a list of texts.
     fn complete(
@@ -47,15 +50,8 @@ pub trait Collections: Send + Sync {
         values_max: usize,
     ) -> EffectFuture;
 
-    /// A statement as its text between the values, and the values. `source` is `None` where the author named
-    /// none.
-    fn sql(
-        &self,
-        caller: &Caller,
-        source: Option<&str>,
-        parts: Vec<String>,
-        values: Vec<Json>,
-    ) -> EffectFuture;
+    /// A statement on a permitted source: its text between the values, and the values. The result is a list of rows.
+    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture;
 }
 
 /// The result of an effect: JSON, or why there is none.
@@ -73,11 +69,14 @@ pub struct EffectFailure {
     pub code: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<Value>>,
+    /// The code of a tool error, such as `not_found`: the error's `code`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Box<str>>,
 }
 
 impl EffectFailure {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), name: None, code: None, data: None }
+        Self { message: message.into(), name: None, code: None, data: None, kind: None }
     }
 
     /// Refused by what the folder declares.
@@ -107,18 +106,23 @@ pub(crate) enum Work {
     Tool {
         name: String,
         arguments: Json,
+        wanted: Wanted,
     },
     /// From here on the call may be a task.
     Detach,
 }
 
+/// What the handler gets of a called tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The whole result, also if it is an error.
+    Result,
+    /// Its structured content; an error is thrown.
+    Data,
+}
+
 /// Reads an effect and decides whether it is permitted.
-pub(crate) fn plan(
-    services: &EffectServices,
-    caller: &Caller,
-    kind: &str,
-    arguments: &str,
-) -> Result<Work, EffectFailure> {
+pub(crate) fn plan(services: &EffectServices, kind: &str, arguments: &str) -> Result<Work, EffectFailure> {
     // The text is from `JSON.stringify` in the prelude.
     let value: Value = serde_json::from_str(arguments)
         .map_err(|_| EffectFailure::new("the arguments are too deeply nested"))?;
@@ -132,7 +136,7 @@ pub(crate) fn plan(
             if !arguments.is_object() {
                 return Err(EffectFailure::new("ctx.tool: the arguments must be an object"));
             }
-            Work::Tool { name: text(&value, "name"), arguments }
+            Work::Tool { name: text(&value, "name"), arguments, wanted: Wanted::Result }
         }
         "fetch" => Work::Future(fetch::plan(permissions, services.network.as_ref(), &value)?),
         "collection" => {
@@ -140,12 +144,11 @@ pub(crate) fn plan(
             let collections =
                 collections.ok_or_else(|| EffectFailure::new("this server has no collections"))?;
             let arguments = to_json(value.get("arguments"))?;
-            Work::Future(collections.call(
-                caller,
-                &text(&value, "collection"),
-                &text(&value, "operation"),
-                arguments,
-            ))
+            if !arguments.is_object() {
+                return Err(EffectFailure::new("ctx.collection: the arguments must be an object"));
+            }
+            let name = collections.tool(&text(&value, "collection"), &text(&value, "operation"));
+            Work::Tool { name: name.map_err(EffectFailure::new)?, arguments, wanted: Wanted::Data }
         }
         "sql" => {
             let collections = services.collections.as_ref();
@@ -154,7 +157,8 @@ pub(crate) fn plan(
             let parts =
                 list("parts").iter().map(|part| part.as_str().unwrap_or_default().to_owned()).collect();
             let values = list("values").iter().map(|value| to_json(Some(value))).collect::<Result<_, _>>()?;
-            Work::Future(collections.sql(caller, value["source"].as_str(), parts, values))
+            let source = permitted_source(&permissions.sql, value["source"].as_str())?;
+            Work::Future(collections.sql(source, parts, values))
         }
         _ => match kind.strip_prefix("files.") {
             Some(operation) => Work::Future(files::plan(permissions, operation, &value)?),
@@ -162,6 +166,29 @@ pub(crate) fn plan(
         },
     };
     Ok(work)
+}
+
+/// The source that `ctx.sql` means: the one that is named, or the only one.
+fn permitted_source<'p>(permitted: &'p [String], named: Option<&str>) -> Result<&'p str, EffectFailure> {
+    let found = match (named, permitted) {
+        (Some(name), _) => permitted.iter().find(|one| *one == name),
+        (None, [only]) => Some(only),
+        (None, [_, _, ..]) => {
+            let names = permitted.join("`, `");
+            let message = format!(
+                "ctx.sql: say which source, as in ctx.sql(\"{}\")`…`; there are `{names}`",
+                permitted[0]
+            );
+            return Err(EffectFailure::new(message));
+        }
+        (None, []) => None,
+    };
+    found.map(String::as_str).ok_or_else(|| {
+        EffectFailure::not_permitted(match named {
+            Some(name) => format!("ctx.sql: the source `{name}` is not named in `permissions.sql`"),
+            None => "ctx.sql: `permissions.sql` names no source".to_owned(),
+        })
+    })
 }
 
 fn plan_question(value: &Value) -> Result<Work, EffectFailure> {

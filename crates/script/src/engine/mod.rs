@@ -5,15 +5,20 @@
 //!
 //! ```text
 //! threads.rs    which thread runs a call; a thread that does not come back is given up and replaced
-//! worker.rs     one thread: its sandboxes and the calls that run in them
+//! runner.rs     the loop of one thread
+//! worker.rs     the sandboxes of one thread and the calls that run in them
 //! sandbox.rs    one QuickJS runtime with one program loaded: memory, stack and CPU limits, effects, replay
+//! process/      the same worker in a process of its own, under limits that the system holds
 //! prelude/      the JavaScript around author code: clock, web platform, `ctx`; hardened
 //! ```
 
+mod code;
 mod describe;
 mod meter;
 mod prelude;
+mod process;
 mod random;
+mod runner;
 mod sandbox;
 mod threads;
 mod url_parts;
@@ -22,16 +27,19 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use code::{CodeHash, ProgramCode};
 pub(crate) use describe::{Described, describe};
 pub(crate) use prelude::PRELUDE_VERSION;
+pub use process::{Isolation, run_script_worker_if_requested};
 pub use threads::Engine;
 pub(crate) use threads::Session;
 
-use crate::bundle::Program;
+use serde::{Deserialize, Serialize};
+
 use crate::journal::{Completion, EffectJournal};
 
 /// What author code may use.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EngineLimits {
     /// The heap of one context.
     pub memory_bytes_max: usize,
@@ -51,6 +59,10 @@ pub struct EngineLimits {
     /// Progress, log messages and events in one call.
     pub signals_max: u32,
     pub result_bytes_max: usize,
+    /// All contexts of one worker process together.
+    pub process_bytes_max: usize,
+    /// Worker processes that may be started in one minute. Beyond it, calls are told to come back later.
+    pub process_starts_per_minute_max: usize,
 }
 
 impl Default for EngineLimits {
@@ -68,6 +80,8 @@ impl Default for EngineLimits {
             effects_max: 10_000,
             signals_max: 10_000,
             result_bytes_max: 4 << 20,
+            process_bytes_max: 1 << 30,
+            process_starts_per_minute_max: 120,
         }
     }
 }
@@ -75,7 +89,7 @@ impl Default for EngineLimits {
 /// Begins one round of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
-    pub(crate) program: Arc<Program>,
+    pub(crate) program: Arc<ProgramCode>,
     /// Module state lives as long as the calls come from the same owner.
     pub(crate) owner: StateOwner,
     /// Whether the call begins with fresh module state, because it may be replayed.
@@ -105,7 +119,7 @@ pub(crate) enum StateOwner {
 }
 
 /// What a call did until it had nothing more to do.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) effects: Vec<IssuedEffect>,
     pub(crate) signals: Vec<Signal>,
@@ -116,7 +130,7 @@ pub(crate) struct Step {
 }
 
 /// An effect that the handler started and that has no result in the journal.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct IssuedEffect {
     pub(crate) number: u32,
     pub(crate) kind: String,
@@ -128,7 +142,7 @@ pub(crate) struct IssuedEffect {
 }
 
 /// Something the handler tells its caller: progress, a log message, an event.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Signal {
     pub(crate) kind: String,
     /// JSON text.
@@ -136,7 +150,7 @@ pub(crate) struct Signal {
 }
 
 /// How the handler ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum End {
     Returned(Returned),
     Threw(Box<Thrown>),
@@ -145,9 +159,11 @@ pub(crate) enum End {
     Diverged(String),
     /// The thread was given up because of another call. The call can be replayed elsewhere.
     Lost,
+    /// The process that ran the call ended, for a reason that no limit explains.
+    Crashed(String),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Returned {
     Nothing,
     Text(String),
@@ -156,7 +172,7 @@ pub(crate) enum Returned {
     Bytes(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Limit {
     Cpu,
     Memory,
@@ -166,7 +182,7 @@ pub(crate) enum Limit {
 }
 
 /// A thrown value, as far as it could be described.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Thrown {
     /// `Error`, one of its built-in subclasses, `McpError`, `InvalidArguments`, or `value`.
     pub(crate) class: String,
@@ -174,6 +190,9 @@ pub(crate) struct Thrown {
     #[serde(default)]
     pub(crate) stack: String,
     pub(crate) code: Option<f64>,
+    /// An `error.code` that is a text.
+    #[serde(default)]
+    pub(crate) kind: Option<String>,
     /// JSON text.
     pub(crate) data: Option<String>,
     /// The client capability that is missing.
@@ -181,12 +200,12 @@ pub(crate) struct Thrown {
     #[serde(default)]
     pub(crate) issues: Vec<Issue>,
     /// Whether it is a rejected promise that nobody awaited.
-    #[serde(skip)]
+    #[serde(default)]
     pub(crate) is_unhandled: bool,
 }
 
 /// An argument that the tool's own schema rejects.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Issue {
     pub(crate) field: String,
     pub(crate) message: String,

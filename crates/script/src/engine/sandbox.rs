@@ -24,9 +24,9 @@ use super::meter::CpuMeter;
 use super::prelude;
 use super::random::SeededRandom;
 use super::{
-    End, EngineLimits, IssuedEffect, Limit, Returned, Signal, Start, StateOwner, Step, Thrown, Values,
+    End, EngineLimits, IssuedEffect, Limit, ProgramCode, Returned, Signal, Start, StateOwner, Step, Thrown,
+    Values,
 };
-use crate::bundle::Program;
 use crate::journal::{Completion, EffectJournal, fingerprint};
 
 /// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile
@@ -35,7 +35,7 @@ type Intrinsics =
     (Date, Eval, RegExpCompiler, RegExp, Json, Proxy, MapSet, TypedArrays, PromiseIntrinsic, DOMException);
 
 /// Why a program could not be loaded, or what its call ended with.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) enum LoadError {
     Threw(Box<Thrown>),
     LimitExceeded(Limit),
@@ -43,6 +43,8 @@ pub(super) enum LoadError {
     BadContext(String),
     /// It waits at its top level for something that cannot happen there.
     Waits,
+    /// There is no process to load it in.
+    NoProcess(String),
 }
 
 pub(super) struct Sandbox {
@@ -51,7 +53,7 @@ pub(super) struct Sandbox {
     context: Context,
     runtime: Runtime,
     shared: Rc<Shared>,
-    pub(super) program: Arc<Program>,
+    pub(super) program: Arc<ProgramCode>,
     /// Whose calls it served; `None` if it is only loaded.
     pub(super) owner: Option<StateOwner>,
 }
@@ -96,7 +98,7 @@ struct Replay {
     next_completion: usize,
 }
 
-struct ProgramResolver(Arc<Program>);
+struct ProgramResolver(Arc<ProgramCode>);
 
 impl Resolver for ProgramResolver {
     fn resolve<'js>(
@@ -106,8 +108,7 @@ impl Resolver for ProgramResolver {
         name: &str,
         _: Option<ImportAttributes<'js>>,
     ) -> rquickjs::Result<String> {
-        let is_own_code = self.0.source(base).is_none_or(|_| self.0.resolve(base, name).is_none());
-        if name == prelude::COMMON_JS_ID && is_own_code {
+        if name == prelude::COMMON_JS_ID && self.0.is_generated(base) {
             return Ok(name.to_owned());
         }
         let resolved = self.0.resolve(base, name).map(ToOwned::to_owned);
@@ -115,7 +116,7 @@ impl Resolver for ProgramResolver {
     }
 }
 
-struct ProgramLoader(Arc<Program>);
+struct ProgramLoader(Arc<ProgramCode>);
 
 impl Loader for ProgramLoader {
     fn load<'js>(
@@ -124,8 +125,8 @@ impl Loader for ProgramLoader {
         name: &str,
         _: Option<ImportAttributes<'js>>,
     ) -> rquickjs::Result<Module<'js, Declared>> {
-        let code = match self.0.module(name) {
-            Some(module) => module.code(),
+        let code = match self.0.modules.get(name) {
+            Some(code) => &**code,
             None if name == prelude::COMMON_JS_ID => prelude::COMMON_JS,
             None => return Err(Error::new_loading(name)),
         };
@@ -138,7 +139,7 @@ impl Sandbox {
     ///
     /// `stop` ends whatever runs when it is set.
     pub(super) fn new(
-        program: &Arc<Program>,
+        program: &Arc<ProgramCode>,
         limits: &EngineLimits,
         now_ms: u64,
         stop: &Arc<AtomicBool>,
@@ -201,7 +202,7 @@ impl Sandbox {
 
     fn load_modules(
         &self,
-        program: &Program,
+        program: &ProgramCode,
         register: &Persistent<Function<'static>>,
     ) -> Result<(), LoadError> {
         let mut modules = Vec::new();
@@ -372,7 +373,7 @@ impl Sandbox {
         let ended_well = match end {
             End::Returned(_) => true,
             End::Threw(thrown) => !thrown.is_unhandled && thrown.class != "InternalError",
-            End::LimitExceeded(_) | End::Diverged(_) | End::Lost => false,
+            End::LimitExceeded(_) | End::Diverged(_) | End::Lost | End::Crashed(_) => false,
         };
         // What is left in the queue belongs to the call that ended.
         ended_well && !self.runtime.is_job_pending() && self.shared.unhandled.get() == 0

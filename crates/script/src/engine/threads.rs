@@ -5,7 +5,7 @@
 //! to replay elsewhere, and a new thread takes its place. The old one ends by itself when the built-in
 //! returns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::process::{Isolation, ProcessHandle, RemoteWorker};
+use super::runner::Runner;
 use super::worker::{CallNumber, Message, STACK_HEADROOM_BYTES, Worker};
 use super::{End, EngineLimits, Input, Limit, Start, StateOwner, Step};
 use crate::journal::Completion;
@@ -25,6 +27,9 @@ pub struct Engine {
 
 struct Shared {
     limits: EngineLimits,
+    isolation: Isolation,
+    /// When the processes of the last minute were started.
+    process_starts: Mutex<VecDeque<Instant>>,
     slots: RwLock<Vec<Arc<Slot>>>,
     next_call: AtomicU64,
     abandoned: Arc<AtomicUsize>,
@@ -58,6 +63,10 @@ struct SlotState {
     /// The call whose code is running, since when.
     running: Option<(CallNumber, Instant)>,
     calls: HashMap<CallNumber, Sender<Step>>,
+    /// It takes no more calls: its thread was given up, or its process ended.
+    is_closed: bool,
+    /// The process that runs its calls.
+    process: Option<ProcessHandle>,
 }
 
 /// Steps that wait for their reader: the answer to the last message, and that the thread was given up.
@@ -84,9 +93,15 @@ pub(crate) struct Session {
 
 impl Engine {
     pub fn new(limits: EngineLimits) -> Self {
+        Self::with_isolation(limits, Isolation::Thread)
+    }
+
+    pub fn with_isolation(limits: EngineLimits, isolation: Isolation) -> Self {
         Self {
             shared: Arc::new(Shared {
                 limits,
+                isolation,
+                process_starts: Mutex::default(),
                 slots: RwLock::default(),
                 next_call: AtomicU64::new(0),
                 abandoned: Arc::default(),
@@ -105,11 +120,9 @@ impl Engine {
     }
 
     pub(crate) fn start(&self, start: Start) -> Result<Session, Busy> {
-        let slot = self.shared.choose_slot(&start).ok_or(Busy)?;
         let (sender, steps) = channel(STEPS_PENDING_MAX);
         let call = self.shared.next_call.fetch_add(1, Ordering::Relaxed);
-        slot.lock().calls.insert(call, sender.clone());
-        slot.calls.fetch_add(1, Ordering::Relaxed);
+        let slot = self.shared.reserve_slot(&start, call, &sender).ok_or(Busy)?;
         slot.send(Message { call, input: Input::Start(Box::new(start)), steps: Some(sender) });
         self.shared.watchdog.wake();
         Ok(Session { call, slot, steps, has_ended: false })
@@ -154,7 +167,29 @@ impl Drop for Session {
     }
 }
 
+/// How often a call looks for another thread because the one it chose was closed meanwhile.
+const RESERVE_ATTEMPTS_MAX: usize = 4;
+
 impl Shared {
+    fn reserve_slot(
+        self: &Arc<Self>,
+        start: &Start,
+        call: CallNumber,
+        steps: &Sender<Step>,
+    ) -> Option<Arc<Slot>> {
+        for _ in 0..RESERVE_ATTEMPTS_MAX {
+            let slot = self.choose_slot(start)?;
+            let mut state = slot.lock();
+            if !state.is_closed {
+                state.calls.insert(call, steps.clone());
+                slot.calls.fetch_add(1, Ordering::Relaxed);
+                drop(state);
+                return Some(slot);
+            }
+        }
+        None
+    }
+
     /// The thread that is likely to have a context for the call, unless another one has less to do.
     fn choose_slot(self: &Arc<Self>, start: &Start) -> Option<Arc<Slot>> {
         let slots = self.slots();
@@ -191,9 +226,26 @@ impl Shared {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spawn_worker(&self) -> Option<Arc<Slot>> {
-        let (messages, receiver) = sync_channel(MESSAGES_PER_CALL_MAX * self.limits.calls_per_thread_max);
+    /// Whether another process may be started now: code that ends its process again and again must not keep the machine
+    /// busy.
+    fn may_start_process(&self) -> bool {
+        let mut starts = self.process_starts.lock().unwrap_or_else(PoisonError::into_inner);
+        while starts.front().is_some_and(|start| start.elapsed() >= Duration::from_secs(60)) {
+            starts.pop_front();
+        }
+        let may_start = starts.len() < self.limits.process_starts_per_minute_max;
+        if may_start {
+            starts.push_back(Instant::now());
+        }
+        may_start
+    }
+
+    fn spawn_worker(self: &Arc<Self>) -> Option<Arc<Slot>> {
         let is_given_up = Arc::new(AtomicBool::new(false));
+        if matches!(self.isolation, Isolation::Process(_)) && !self.may_start_process() {
+            return None;
+        }
+        let (messages, receiver) = sync_channel(MESSAGES_PER_CALL_MAX * self.limits.calls_per_thread_max);
         let slot = Arc::new(Slot {
             messages,
             state: Mutex::default(),
@@ -201,13 +253,23 @@ impl Shared {
             is_given_up: is_given_up.clone(),
         });
         // Weak: the thread must not keep its own channel open.
-        let view = SlotView { slot: Arc::downgrade(&slot), is_given_up };
-        let (limits, abandoned) = (self.limits.clone(), self.abandoned.clone());
+        let view = SlotView { slot: Arc::downgrade(&slot), shared: Arc::downgrade(self), is_given_up };
+        let (limits, isolation, abandoned) =
+            (self.limits.clone(), self.isolation.clone(), self.abandoned.clone());
         let spawned = std::thread::Builder::new()
             .name("script".into())
             .stack_size(self.limits.stack_bytes_max + STACK_HEADROOM_BYTES)
             .spawn(move || {
-                Worker::new(limits, view.is_given_up.clone()).run(&view, &receiver);
+                // Here, because an interpreter stays on its thread.
+                let runner = match isolation {
+                    Isolation::Thread => {
+                        Runner::Here(Box::new(Worker::new(limits, view.is_given_up.clone())))
+                    }
+                    Isolation::Process(binary) => {
+                        Runner::Process(Box::new(RemoteWorker::new(binary, limits)))
+                    }
+                };
+                runner.run(&view, &receiver);
                 if view.is_given_up() {
                     abandoned.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -246,7 +308,7 @@ impl Shared {
         slots.iter().any(|slot| slot.calls.load(Ordering::Relaxed) > 0)
     }
 
-    fn give_up_stuck_threads(&self) {
+    fn give_up_stuck_threads(self: &Arc<Self>) {
         let allowed = Duration::from_millis(self.limits.cpu_ms_max + self.limits.overstay_ms_max);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         slots.retain_mut(|slot| {
@@ -315,25 +377,54 @@ impl Slot {
             return false;
         }
         self.is_given_up.store(true, Ordering::Release);
+        if let Some(process) = state.process.take() {
+            process.kill();
+        }
+        self.close(&mut state, culprit, End::LimitExceeded(Limit::Cpu));
+        true
+    }
+
+    /// Ends the culprit's call, and tells all other calls to replay elsewhere.
+    fn close(&self, state: &mut SlotState, culprit: CallNumber, end: End) {
+        state.is_closed = true;
+        let mut end = Some(end);
         for (call, steps) in state.calls.drain() {
-            let end = if call == culprit { End::LimitExceeded(Limit::Cpu) } else { End::Lost };
+            let end = if call == culprit { end.take() } else { None };
             // The caller may be gone.
-            let _ = steps.try_send(Step { end: Some(end), ..Step::default() });
+            let _ = steps.try_send(Step { end: Some(end.unwrap_or(End::Lost)), ..Step::default() });
         }
         self.calls.store(0, Ordering::Relaxed);
-        true
     }
 }
 
 /// What the thread itself knows of its slot.
 pub(super) struct SlotView {
     slot: std::sync::Weak<Slot>,
+    shared: std::sync::Weak<Shared>,
     is_given_up: Arc<AtomicBool>,
 }
 
 impl SlotView {
     pub(super) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// The process that the thread started for its calls.
+    pub(super) fn set_process(&self, process: ProcessHandle) {
+        match self.slot.upgrade() {
+            Some(slot) if !self.is_given_up() => slot.lock().process = Some(process),
+            _ => process.kill(),
+        }
+    }
+
+    /// The process ended while it was busy with `call`. The next call gets another thread.
+    pub(super) fn worker_lost(&self, call: CallNumber, end: End) {
+        let Some(slot) = self.slot.upgrade() else { return };
+        slot.close(&mut slot.lock(), call, end);
+        if let Some(shared) = self.shared.upgrade() {
+            let mut slots = shared.slots.write().unwrap_or_else(PoisonError::into_inner);
+            slots.retain(|one| !Arc::ptr_eq(one, &slot));
+        }
     }
 
     pub(super) fn begin_slice(&self, call: CallNumber) {

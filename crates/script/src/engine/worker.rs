@@ -1,15 +1,13 @@
-//! One thread of the engine: the calls that run on it, and the contexts it keeps for the next ones.
+//! The calls that run on one thread, and the contexts that are kept for the next ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::Sender;
 
 use super::sandbox::{LoadError, Sandbox};
-use super::threads::SlotView;
-use super::{End, EngineLimits, Input, Limit, Start, Step, Thrown};
+use super::{End, EngineLimits, Input, Limit, ProgramCode, Start, Step, Thrown};
 use crate::bundle::Program;
 use crate::diagnostic::Diagnostic;
 
@@ -47,41 +45,11 @@ impl Worker {
         Self { limits, stop, running: HashMap::new(), idle: Vec::new() }
     }
 
-    /// Serves the thread until its engine is dropped or the thread is given up.
-    pub(super) fn run(mut self, slot: &SlotView, messages: &Receiver<Message>) {
-        while let Ok(message) = messages.recv() {
-            if slot.is_given_up() {
-                break;
-            }
-            let call = message.call;
-            let prepares = match &message.input {
-                Input::Start(start) if start.is_replayable => {
-                    Some((start.program.clone(), start.journal.now_ms()))
-                }
-                Input::Start(_) | Input::Deliver(_) | Input::Cancel | Input::Discard => None,
-            };
-            slot.begin_slice(call);
-            let answer = self.handle(message);
-            slot.end_slice();
-            if !self.running.contains_key(&call) {
-                // Before the answer: whoever reads it may start the next call, and this thread is free for
-                // it.
-                slot.call_ended(call);
-            }
-            if slot.is_given_up() {
-                break;
-            }
-            if let Some((steps, step)) = answer {
-                // The caller may be gone; then its cancellation follows.
-                let _ = steps.try_send(step);
-            }
-            if let Some((program, now_ms)) = prepares {
-                self.prepare(&program, now_ms);
-            }
-        }
+    pub(super) fn is_running(&self, call: CallNumber) -> bool {
+        self.running.contains_key(&call)
     }
 
-    fn handle(&mut self, message: Message) -> Option<(Sender<Step>, Step)> {
+    pub(super) fn handle(&mut self, message: Message) -> Option<(Sender<Step>, Step)> {
         let call = message.call;
         let (step, steps) = match message.input {
             Input::Start(start) => {
@@ -138,7 +106,7 @@ impl Worker {
     }
 
     /// Loads a context for the next call of a tool that needs a fresh one. Nobody waits for it.
-    fn prepare(&mut self, program: &Arc<Program>, now_ms: u64) {
+    pub(super) fn prepare(&mut self, program: &Arc<ProgramCode>, now_ms: u64) {
         let is_prepared = |sandbox: &Sandbox| sandbox.program.hash == program.hash && sandbox.owner.is_none();
         if !self.idle.iter().any(is_prepared)
             && let Ok(sandbox) = Sandbox::new(program, &self.limits, now_ms, &self.stop)
@@ -166,11 +134,12 @@ fn load_end(error: LoadError) -> End {
             End::Threw(Box::new(Thrown { class: "InternalError".into(), message, ..Thrown::default() }))
         }
         LoadError::Waits => End::LimitExceeded(Limit::NeverSettles),
+        LoadError::NoProcess(reason) => End::Crashed(reason),
     }
 }
 
 /// What an author reads about a program that does not load.
-pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diagnostic {
+pub(super) fn load_diagnostic(program: &Program, error: &LoadError) -> Diagnostic {
     match error {
         LoadError::Threw(thrown) => {
             let message = match thrown.class.as_str() {
@@ -180,10 +149,14 @@ pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diag
             program.locate(message, &thrown.stack)
         }
         LoadError::BadContext(message) => {
-            let file = program.context.as_ref().unwrap_or(&program.entry);
+            let file = program.context().unwrap_or(program.entry());
             let help =
                 "for example `export default function (request) { return { user: request.principal }; }`";
             Diagnostic::error(file, message.clone()).with_help(help)
+        }
+        LoadError::NoProcess(reason) => {
+            let message = format!("cannot be loaded: a process for it cannot be started: {reason}");
+            Diagnostic::error(program.entry(), message)
         }
         LoadError::LimitExceeded(limit) => {
             let what = match limit {
@@ -193,12 +166,12 @@ pub(super) fn load_diagnostic(program: &Arc<Program>, error: &LoadError) -> Diag
                 Limit::NeverSettles => "time",
             };
             let message = format!("the top level of the tool uses more {what} than a tool may");
-            Diagnostic::error(&program.entry, message).with_help("move the work into the handler")
+            Diagnostic::error(program.entry(), message).with_help("move the work into the handler")
         }
         LoadError::Waits => {
             let message = "the top level of the tool waits for something that never happens";
             let help = "effects and timers are available only while a call runs; move them into the handler";
-            Diagnostic::error(&program.entry, message).with_help(help)
+            Diagnostic::error(program.entry(), message).with_help(help)
         }
     }
 }

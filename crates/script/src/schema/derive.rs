@@ -3,32 +3,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use json::{Json, write};
+use json::Json;
 use oxc::allocator::Allocator;
 use oxc::ast::ast::{
-    Declaration, ExportDefaultDeclarationKind, Expression, FormalParameters, Program, Statement,
-    TSEnumDeclaration, TSInterfaceDeclaration, TSLiteral, TSSignature, TSType, TSTypeAliasDeclaration,
-    TSTypeName, TSTypeOperatorOperator, TSTypeReference,
+    Declaration, ExportDefaultDeclarationKind, Expression, FormalParameters, ImportDeclarationSpecifier,
+    Program, Statement, TSEnumDeclaration, TSInterfaceDeclaration, TSLiteral, TSSignature, TSType,
+    TSTypeAliasDeclaration, TSTypeName, TSTypeOperatorOperator, TSTypeReference,
 };
 use oxc::parser::Parser;
 use oxc::span::{GetSpan, SourceType};
 
 use super::exports::doc_comment;
+use super::json_schema::{ObjectType, Schema, literal_text, number_text, unite};
+use super::{TypeFile, TypeFiles};
 use crate::diagnostic::Diagnostic;
 
-/// The schema of the handler's first parameter. Without a type, every object is accepted.
-pub(super) fn input_schema(file: &str, source: &str) -> Result<Json, Diagnostic> {
-    let any_object = || Schema::new().with_text("type", "object").to_json();
+/// The schema of the handler's first parameter, and the other files that it was read from. Without a type, every object is
+/// accepted.
+pub(super) fn input_schema(
+    file: &str,
+    source: &str,
+    files: &dyn TypeFiles,
+) -> Result<(Json, Vec<TypeFile>), Diagnostic> {
+    let any_object = || (Schema::new().with_text("type", "object").to_json(), Vec::new());
     let Ok(source_type) = SourceType::from_path(file) else { return Ok(any_object()) };
     let arena = Allocator::default();
-    let program = Parser::new(&arena, source, source_type).parse().program;
-    let Some(parameters) = handler_parameters(&program) else { return Ok(any_object()) };
+    let program: &Program<'_> = arena.alloc(Parser::new(&arena, source, source_type).parse().program);
+    let Some(parameters) = handler_parameters(program) else { return Ok(any_object()) };
     let Some(parameter) = parameters.items.first() else {
         let none = Schema::new().with_text("type", "object").with("properties", Schema::new().to_json());
-        return Ok(none.with_bool("additionalProperties", false).to_json());
+        return Ok((none.with_bool("additionalProperties", false).to_json(), Vec::new()));
     };
     let Some(annotation) = &parameter.type_annotation else { return Ok(any_object()) };
-    let mut types = Types::new(file, source, &program);
+    let mut types = Types::new(&arena, files, Scope::new(file, source, program));
     let schema = types.of(&annotation.type_annotation, 0)?;
     // `any` and `unknown` say nothing about the arguments.
     let schema = if schema.members.is_empty() { schema.with_text("type", "object") } else { schema };
@@ -39,116 +46,36 @@ pub(super) fn input_schema(file: &str, source: &str) -> Result<Json, Diagnostic>
             types.refuse(start, "the first parameter must be an object: clients send named arguments")
         );
     }
-    Ok(schema.to_json())
+    Ok((schema.to_json(), types.into_read_files()))
 }
 
-/// A schema under construction: members in order, as JSON texts.
-#[derive(Debug, Clone, Default)]
-struct Schema {
-    members: Vec<(String, String)>,
-}
-
-impl Schema {
-    fn new() -> Self {
-        Self::default()
-    }
-
-    fn set(&mut self, key: &str, json: String) {
-        match self.members.iter_mut().find(|(name, _)| name == key) {
-            Some((_, old)) => *old = json,
-            None => self.members.push((key.to_owned(), json)),
-        }
-    }
-
-    fn with(mut self, key: &str, json: Json) -> Self {
-        self.set(key, json.to_string());
-        self
-    }
-
-    fn with_text(self, key: &str, text: &str) -> Self {
-        self.with(key, Json::string(text))
-    }
-
-    fn with_bool(mut self, key: &str, value: bool) -> Self {
-        self.set(key, value.to_string());
-        self
-    }
-
-    fn with_list(mut self, key: &str, items: impl IntoIterator<Item = String>) -> Self {
-        let items: Vec<String> = items.into_iter().collect();
-        self.set(key, format!("[{}]", items.join(",")));
-        self
-    }
-
-    fn get(&self, key: &str) -> Option<&str> {
-        self.members.iter().find(|(name, _)| name == key).map(|(_, json)| json.as_str())
-    }
-
-    fn to_json(&self) -> Json {
-        let mut out = Vec::new();
-        let mut object = write::ObjectWriter::new(&mut out);
-        for (key, json) in &self.members {
-            object.raw(key, json);
-        }
-        object.end();
-        Json::from_written_bytes(out)
-    }
-
-    fn text(&self) -> String {
-        self.to_json().to_string()
-    }
-}
-
-/// The members of an object type.
-#[derive(Debug, Clone, Default)]
-struct ObjectType {
-    properties: Vec<(String, Schema)>,
-    required: BTreeSet<String>,
-    additional: Option<Schema>,
-}
-
-impl ObjectType {
-    fn merge(&mut self, other: Self) {
-        for (name, schema) in other.properties {
-            self.properties.retain(|(own, _)| *own != name);
-            self.properties.push((name, schema));
-        }
-        self.required.extend(other.required);
-        self.additional = other.additional.or(self.additional.take());
-    }
-
-    fn to_schema(&self) -> Schema {
-        let properties = Json::object(|object| {
-            for (name, schema) in &self.properties {
-                object.raw(name, &schema.text());
-            }
-        });
-        let mut schema = Schema::new().with_text("type", "object").with("properties", properties);
-        let required = self.properties.iter().filter(|(name, _)| self.required.contains(name));
-        let required: Vec<String> = required.map(|(name, _)| Json::string(name).to_string()).collect();
-        if !required.is_empty() {
-            schema = schema.with_list("required", required);
-        }
-        match &self.additional {
-            Some(additional) => schema.set("additionalProperties", additional.text()),
-            None => schema.set("additionalProperties", "false".into()),
-        }
-        schema
-    }
-}
-
+#[derive(Clone, Copy)]
 enum Definition<'a> {
     Alias(&'a TSTypeAliasDeclaration<'a>),
     Interface(&'a TSInterfaceDeclaration<'a>),
     Enum(&'a TSEnumDeclaration<'a>),
-    Imported,
+    /// From another file, under the name that it has there; `None` for a default or a whole module.
+    Imported {
+        specifier: &'a str,
+        name: Option<&'a str>,
+    },
 }
 
-struct Types<'a> {
+/// The types of one file.
+struct Scope<'a> {
     file: &'a str,
     source: &'a str,
     program: &'a Program<'a>,
-    definitions: BTreeMap<String, Definition<'a>>,
+    definitions: BTreeMap<&'a str, Definition<'a>>,
+}
+
+struct Types<'a> {
+    arena: &'a Allocator,
+    files: &'a dyn TypeFiles,
+    /// The tool's own file first.
+    scopes: Vec<Scope<'a>>,
+    /// The file whose types are being read.
+    current: usize,
     /// Names that are being derived, to notice recursion.
     open: Vec<String>,
     recursive: BTreeSet<String>,
@@ -157,16 +84,26 @@ struct Types<'a> {
 
 /// Types inside types: more is a mistake or an attack.
 const DEPTH_MAX: u32 = 32;
+/// Files that the types of one handler come from.
+const FILES_MAX: usize = 64;
 const NEEDS_CHECKER: &str = "this type cannot be read without the TypeScript compiler";
 
-impl<'a> Types<'a> {
+impl<'a> Scope<'a> {
     fn new(file: &'a str, source: &'a str, program: &'a Program<'a>) -> Self {
         let mut definitions = BTreeMap::new();
         for statement in &program.body {
             match statement {
                 Statement::ImportDeclaration(import) => {
+                    let from = import.source.value.as_str();
                     for specifier in import.specifiers.iter().flatten() {
-                        definitions.insert(specifier.local().name.to_string(), Definition::Imported);
+                        let name = match specifier {
+                            ImportDeclarationSpecifier::ImportSpecifier(named) => {
+                                Some(named.imported.name().as_str())
+                            }
+                            _ => None,
+                        };
+                        let imported = Definition::Imported { specifier: from, name };
+                        definitions.insert(specifier.local().name.as_str(), imported);
                     }
                 }
                 Statement::ExportDeclaration(export) => define(&mut definitions, &export.declaration),
@@ -177,13 +114,101 @@ impl<'a> Types<'a> {
                 }
             }
         }
+        Self { file, source, program, definitions }
+    }
+}
+
+impl<'a> Types<'a> {
+    fn new(arena: &'a Allocator, files: &'a dyn TypeFiles, own: Scope<'a>) -> Self {
         let (open, recursive, shared) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
-        Self { file, source, program, definitions, open, recursive, shared }
+        Self { arena, files, scopes: vec![own], current: 0, open, recursive, shared }
+    }
+
+    fn scope(&self) -> &Scope<'a> {
+        &self.scopes[self.current]
+    }
+
+    fn into_read_files(self) -> Vec<TypeFile> {
+        let others = self.scopes.into_iter().skip(1);
+        others.map(|one| TypeFile { file: one.file.to_owned(), source: one.source.to_owned() }).collect()
+    }
+
+    /// The definition that a name has in the current file, and the file that it is in.
+    fn find(
+        &mut self,
+        name: &str,
+        start: u32,
+    ) -> Result<Option<(usize, &'a str, Definition<'a>)>, Diagnostic> {
+        let (mut at, mut wanted) = (self.current, None);
+        // An import of an import, and so on.
+        for _ in 0..DEPTH_MAX {
+            let found = self.scopes[at].definitions.get_key_value(wanted.unwrap_or(name));
+            match found.map(|(key, definition)| (*key, *definition)) {
+                None if at == self.current => return Ok(None),
+                None => {
+                    let (name, file) = (wanted.unwrap_or(name), self.scopes[at].file);
+                    let reason = format!("`{file}` does not declare the type `{name}`");
+                    return Err(self.refuse(start, &reason));
+                }
+                Some((_, Definition::Imported { specifier, name: Some(imported) })) => {
+                    at = self.open_file(at, specifier, imported, start)?;
+                    wanted = Some(imported);
+                }
+                Some((_, Definition::Imported { name: None, .. })) => {
+                    let reason = format!(
+                        "`{name}` is a default import or a whole module; import the type by its name"
+                    );
+                    return Err(self.refuse(start, &reason));
+                }
+                Some((key, definition)) => return Ok(Some((at, key, definition))),
+            }
+        }
+        Err(self.refuse(start, &format!("the imports of `{name}` go round in a circle")))
+    }
+
+    /// The scope of the file that `specifier` means in the file of another scope.
+    fn open_file(
+        &mut self,
+        from: usize,
+        specifier: &str,
+        name: &str,
+        start: u32,
+    ) -> Result<usize, Diagnostic> {
+        let read = self.files.read(self.scopes[from].file, specifier);
+        let read = read.map_err(|reason| {
+            self.refuse(start, &format!("the type `{name}` is imported from `{specifier}`, {reason}"))
+        })?;
+        if let Some(at) = self.scopes.iter().position(|scope| scope.file == read.file) {
+            return Ok(at);
+        }
+        if self.scopes.len() >= FILES_MAX {
+            return Err(self.refuse(start, &format!("its types are in more than {FILES_MAX} files")));
+        }
+        let Ok(source_type) = SourceType::from_path(&read.file) else {
+            return Err(self.refuse(start, &format!("`{}` is not TypeScript", read.file)));
+        };
+        let (file, source) = (self.arena.alloc_str(&read.file), self.arena.alloc_str(&read.source));
+        let parsed = Parser::new(self.arena, source, source_type).parse();
+        if !parsed.diagnostics.is_empty() {
+            return Err(self.refuse(start, &format!("`{file}` has syntax errors")));
+        }
+        let program: &'a Program<'a> = self.arena.alloc(parsed.program);
+        self.scopes.push(Scope::new(file, source, program));
+        Ok(self.scopes.len() - 1)
+    }
+
+    /// Reads types of another file, and comes back.
+    fn within<T>(&mut self, scope: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.current, scope);
+        let result = read(self);
+        self.current = before;
+        result
     }
 
     fn refuse(&self, start: u32, reason: &str) -> Diagnostic {
         let message = format!("the input schema cannot be derived from the handler's types: {reason}");
-        Diagnostic::error(self.file, message).at_offset(self.source, start as usize).with_help(
+        let Scope { file, source, .. } = self.scope();
+        Diagnostic::error(file, message).at_offset(source, start as usize).with_help(
             "use a simpler type, or declare it: `export const schema = { input: { type: \"object\", … } }`",
         )
     }
@@ -274,7 +299,7 @@ impl<'a> Types<'a> {
         let arguments: Vec<&TSType<'a>> =
             reference.type_arguments.iter().flat_map(|arguments| arguments.params.iter()).collect();
         match (name.name.as_str(), &arguments[..]) {
-            (own, []) if self.definitions.contains_key(own) => self.named(own, start, depth),
+            (own, []) if self.scope().definitions.contains_key(own) => self.named(own, start, depth),
             ("Array" | "ReadonlyArray", [item]) => {
                 let items = self.of(item, depth + 1)?;
                 Ok(Schema::new().with_text("type", "array").with("items", items.to_json()))
@@ -291,53 +316,57 @@ impl<'a> Types<'a> {
             }
             ("Map" | "Set", _) => Err(self.refuse(start, &format!("a {} is not JSON", name.name))),
             (other, []) => {
-                Err(self.refuse(start, &format!("the type `{other}` is not declared in this file")))
+                Err(self.refuse(start, &format!("the type `{other}` is neither declared nor imported here")))
             }
             (other, _) => Err(self.refuse(start, &format!("the generic type `{other}` is not supported"))),
         }
     }
 
-    /// A type that this file declares, inlined unless it contains itself.
+    /// A type with a name, inlined unless it contains itself.
     fn named(&mut self, name: &str, start: u32, depth: u32) -> Result<Schema, Diagnostic> {
-        let reference = || Schema::new().with_text("$ref", &format!("#/$defs/{name}"));
-        if self.open.iter().any(|open| open == name) {
-            self.recursive.insert(name.to_owned());
+        let Some((scope, name, definition)) = self.find(name, start)? else {
+            return Err(self.refuse(start, NEEDS_CHECKER));
+        };
+        // Two files may use the same name.
+        let key = if scope == 0 { name.to_owned() } else { format!("{name}_{scope}") };
+        let reference = || Schema::new().with_text("$ref", &format!("#/$defs/{key}"));
+        if self.open.contains(&key) {
+            self.recursive.insert(key.clone());
             return Ok(reference());
         }
-        if self.shared.contains_key(name) {
+        if self.shared.contains_key(&key) {
             return Ok(reference());
         }
-        self.open.push(name.to_owned());
-        let derived = self.definition(name, start, depth);
+        self.open.push(key.clone());
+        let derived = self.within(scope, |types| types.definition(name, definition, start, depth));
         self.open.pop();
         let derived = derived?;
-        if self.recursive.contains(name) {
-            self.shared.insert(name.to_owned(), derived);
-            return Ok(reference());
+        if self.recursive.contains(&key) {
+            let reference = reference();
+            self.shared.insert(key, derived);
+            return Ok(reference);
         }
         Ok(derived)
     }
 
-    fn definition(&mut self, name: &str, start: u32, depth: u32) -> Result<Schema, Diagnostic> {
-        let (schema, declared_at) = match self.definitions.get(name) {
-            Some(Definition::Alias(alias)) if alias.type_parameters.is_none() => {
-                let (annotation, at) = (&alias.type_annotation, alias.span.start);
-                (self.of(annotation, depth + 1)?, at)
+    fn definition(
+        &mut self,
+        name: &str,
+        definition: Definition<'a>,
+        start: u32,
+        depth: u32,
+    ) -> Result<Schema, Diagnostic> {
+        let (schema, declared_at) = match definition {
+            Definition::Alias(alias) if alias.type_parameters.is_none() => {
+                (self.of(&alias.type_annotation, depth + 1)?, alias.span.start)
             }
-            Some(Definition::Interface(interface)) if interface.type_parameters.is_none() => {
-                let interface = *interface;
+            Definition::Interface(interface) if interface.type_parameters.is_none() => {
                 (self.interface(interface, depth)?.to_schema(), interface.span.start)
             }
-            Some(Definition::Enum(declaration)) => {
-                let declaration = *declaration;
-                (self.enumeration(declaration)?, declaration.span.start)
+            Definition::Enum(declaration) => (self.enumeration(declaration)?, declaration.span.start),
+            Definition::Alias(_) | Definition::Interface(_) | Definition::Imported { .. } => {
+                return Err(self.refuse(start, &format!("the generic type `{name}` is not supported")));
             }
-            Some(Definition::Imported) => {
-                let reason =
-                    format!("the type `{name}` is imported; only types of the tool's own file are read");
-                return Err(self.refuse(start, &reason));
-            }
-            _ => return Err(self.refuse(start, &format!("the generic type `{name}` is not supported"))),
         };
         Ok(self.annotate(schema, declared_at))
     }
@@ -394,14 +423,14 @@ impl<'a> Types<'a> {
                         object.properties.retain(|(name, _)| keys.contains(name) == (verb == "Pick"));
                         Ok(object)
                     }
-                    (own, []) => match self.definitions.get(own) {
-                        Some(Definition::Interface(interface)) if interface.type_parameters.is_none() => {
-                            let interface = *interface;
-                            self.interface(interface, depth + 1)
+                    (own, []) => match self.find(own, start)? {
+                        Some((scope, _, Definition::Interface(interface)))
+                            if interface.type_parameters.is_none() =>
+                        {
+                            self.within(scope, |types| types.interface(interface, depth + 1))
                         }
-                        Some(Definition::Alias(alias)) if alias.type_parameters.is_none() => {
-                            let annotation = &alias.type_annotation;
-                            self.object(annotation, depth + 1)
+                        Some((scope, _, Definition::Alias(alias))) if alias.type_parameters.is_none() => {
+                            self.within(scope, |types| types.object(&alias.type_annotation, depth + 1))
                         }
                         _ => self.reference(reference, kind, depth).map(|_| ObjectType::default()),
                     },
@@ -423,21 +452,18 @@ impl<'a> Types<'a> {
             let TSTypeName::IdentifierReference(name) = &parent.type_name else {
                 return Err(self.refuse(start, NEEDS_CHECKER));
             };
-            match self.definitions.get(name.name.as_str()) {
-                Some(Definition::Interface(parent))
+            match self.find(name.name.as_str(), start)? {
+                Some((scope, _, Definition::Interface(parent)))
                     if parent.type_parameters.is_none() && depth < DEPTH_MAX =>
                 {
-                    let parent = *parent;
-                    all.merge(self.interface(parent, depth + 1)?);
+                    all.merge(self.within(scope, |types| types.interface(parent, depth + 1))?);
                 }
-                Some(Definition::Alias(alias)) if alias.type_parameters.is_none() => {
-                    let annotation = &alias.type_annotation;
-                    all.merge(self.object(annotation, depth + 1)?);
+                Some((scope, _, Definition::Alias(alias))) if alias.type_parameters.is_none() => {
+                    all.merge(self.within(scope, |types| types.object(&alias.type_annotation, depth + 1))?);
                 }
                 _ => {
-                    return Err(
-                        self.refuse(start, &format!("`{}` is not an interface of this file", name.name))
-                    );
+                    let reason = format!("`{}` is not an interface that can be read here", name.name);
+                    return Err(self.refuse(start, &reason));
                 }
             }
         }
@@ -494,9 +520,10 @@ impl<'a> Types<'a> {
     /// Adds the JSDoc comment above a declaration: its text, and the tags that are keywords.
     fn annotate(&self, mut schema: Schema, start: u32) -> Schema {
         // A comment above `export interface` is attached to the `export`.
-        let exported = self.source.get(..start as usize).and_then(|before| before.strip_suffix("export "));
-        let doc = doc_comment(self.program, self.source, start)
-            .or_else(|| doc_comment(self.program, self.source, exported?.len() as u32));
+        let Scope { source, program, .. } = self.scope();
+        let exported = source.get(..start as usize).and_then(|before| before.strip_suffix("export "));
+        let doc = doc_comment(program, source, start)
+            .or_else(|| doc_comment(program, source, exported?.len() as u32));
         let Some(doc) = doc else { return schema };
         if !doc.description.is_empty() {
             schema = schema.with_text("description", &doc.description);
@@ -531,43 +558,16 @@ impl<'a> Types<'a> {
     }
 }
 
-/// One schema for several: their values if all are literals, their types if all are plain.
-fn unite(mut parts: Vec<Schema>) -> Schema {
-    if parts.len() == 1
-        && let Some(only) = parts.pop()
-    {
-        return only;
-    }
-    let literal = |part: &Schema| match part.get("const") {
-        Some(text) => Some(text.to_owned()),
-        None if part.get("type") == Some("\"null\"") => Some("null".to_owned()),
-        None => None,
-    };
-    let literals: Option<Vec<String>> = parts.iter().map(literal).collect();
-    if let Some(literals) = literals {
-        let is_text = literals.iter().all(|text| text.starts_with('"'));
-        let schema = if is_text { Schema::new().with_text("type", "string") } else { Schema::new() };
-        return schema.with_list("enum", literals);
-    }
-    let plain =
-        |part: &Schema| (part.members.len() == 1).then(|| part.get("type").map(ToOwned::to_owned)).flatten();
-    let plain: Option<Vec<String>> = parts.iter().map(plain).collect();
-    match plain {
-        Some(types) => Schema::new().with_list("type", types),
-        None => Schema::new().with_list("anyOf", parts.iter().map(Schema::text)),
-    }
-}
-
-fn define<'a>(definitions: &mut BTreeMap<String, Definition<'a>>, declaration: &'a Declaration<'a>) {
+fn define<'a>(definitions: &mut BTreeMap<&'a str, Definition<'a>>, declaration: &'a Declaration<'a>) {
     match declaration {
         Declaration::TSTypeAliasDeclaration(alias) => {
-            definitions.insert(alias.id.name.to_string(), Definition::Alias(alias));
+            definitions.insert(alias.id.name.as_str(), Definition::Alias(alias));
         }
         Declaration::TSInterfaceDeclaration(interface) => {
-            definitions.insert(interface.id.name.to_string(), Definition::Interface(interface));
+            definitions.insert(interface.id.name.as_str(), Definition::Interface(interface));
         }
         Declaration::TSEnumDeclaration(declaration) => {
-            definitions.insert(declaration.id.name.to_string(), Definition::Enum(declaration));
+            definitions.insert(declaration.id.name.as_str(), Definition::Enum(declaration));
         }
         _ => {}
     }
@@ -609,25 +609,6 @@ fn function_parameters<'a>(expression: &'a Expression<'a>) -> Option<&'a FormalP
         Expression::ArrowFunctionExpression(arrow) => Some(&arrow.params),
         Expression::FunctionExpression(function) => Some(&function.params),
         Expression::ParenthesizedExpression(inner) => function_parameters(&inner.expression),
-        _ => None,
-    }
-}
-
-fn number_text(number: f64) -> String {
-    let mut out = Vec::new();
-    write::number(&mut out, number);
-    String::from_utf8(out).unwrap_or_default()
-}
-
-fn literal_text(literal: &TSLiteral<'_>) -> Option<String> {
-    match literal {
-        TSLiteral::StringLiteral(text) => Some(Json::string(&text.value).to_string()),
-        TSLiteral::NumericLiteral(number) => Some(number_text(number.value)),
-        TSLiteral::BooleanLiteral(value) => Some(value.value.to_string()),
-        TSLiteral::UnaryExpression(unary) => match &unary.argument {
-            Expression::NumericLiteral(number) => Some(number_text(-number.value)),
-            _ => None,
-        },
         _ => None,
     }
 }

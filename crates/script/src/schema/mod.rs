@@ -3,6 +3,7 @@
 
 mod derive;
 mod exports;
+mod json_schema;
 mod prompt;
 
 use std::sync::Arc;
@@ -23,25 +24,40 @@ pub(crate) struct Declared {
     pub(crate) output: Option<Arc<CompiledSchema>>,
     /// Where the handler begins in the tool's file.
     pub(crate) handler_offset: Option<usize>,
+    /// Other files that its schema was read from.
+    pub(crate) type_files: Vec<TypeFile>,
+}
+
+/// A file that only its types were read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TypeFile {
+    /// The path inside the folder.
+    pub(crate) file: String,
+    pub(crate) source: String,
+}
+
+/// Finds files of the folder for the types in them.
+pub(crate) trait TypeFiles {
+    /// The file that `specifier` means in the file `from`. `Err` is a clause that says why it cannot be read.
+    fn read(&self, from: &str, specifier: &str) -> Result<TypeFile, String>;
 }
 
 /// Where the handler begins in the file of the program.
 pub(crate) fn handler_offset(program: &Program) -> Option<usize> {
-    Exports::find(&program.entry, program.source(&program.entry).unwrap_or_default()).handler
+    Exports::find(program.entry(), program.source(program.entry()).unwrap_or_default()).handler
 }
 
 pub(crate) fn declare_tool(
     name: &str,
     program: &Program,
     described: &Described,
+    files: &dyn TypeFiles,
 ) -> Result<Declared, Diagnostic> {
-    let file = &program.entry;
+    let file = program.entry();
     let source = program.source(file).unwrap_or_default();
     let exports = Exports::find(file, source);
-    let at = |diagnostic: Diagnostic, offset: Option<usize>| match offset {
-        Some(offset) => diagnostic.at_offset(source, offset),
-        None => diagnostic,
-    };
+    let at = |diagnostic, offset| at_offset(diagnostic, source, offset);
+    let mut type_files = Vec::new();
     let schema_error = |what: &str, reason: String| {
         at(Diagnostic::error(file, format!("`schema.{what}`: {reason}")), exports.schema)
     };
@@ -50,7 +66,11 @@ pub(crate) fn declare_tool(
             check_object_schema(schema).map_err(|reason| schema_error("input", reason))?;
             schema.clone()
         }
-        None => derive::input_schema(file, source)?,
+        None => {
+            let (schema, read) = derive::input_schema(file, source, files)?;
+            type_files = read;
+            schema
+        }
     };
     CompiledSchema::compile(&input).map_err(|error| schema_error("input", error.to_string()))?;
     let output = match &described.output {
@@ -72,7 +92,15 @@ pub(crate) fn declare_tool(
         })?;
     }
     definition.description = definition.description.filter(|description| !description.is_empty());
-    Ok(Declared { definition, output, handler_offset: exports.handler })
+    Ok(Declared { definition, output, handler_offset: exports.handler, type_files })
+}
+
+/// Points a diagnostic at a place in the file, if there is one.
+fn at_offset(diagnostic: Diagnostic, source: &str, offset: Option<usize>) -> Diagnostic {
+    match offset {
+        Some(offset) => diagnostic.at_offset(source, offset),
+        None => diagnostic,
+    }
 }
 
 /// 2025-11-25, Tools: the root type of an input schema is `object`.

@@ -6,8 +6,8 @@ use contract::CompiledSchema;
 use json::{Json, Node, NodeKind, write};
 use spile_core::{Prompt, PromptArgument};
 
-use super::derive;
 use super::exports::Exports;
+use super::{TypeFile, TypeFiles, derive};
 use crate::bundle::Program;
 use crate::diagnostic::Diagnostic;
 use crate::engine::Described;
@@ -20,6 +20,8 @@ pub(crate) struct DeclaredPrompt {
     /// In the order of the arguments.
     pub(crate) completions: Vec<ArgumentCompletion>,
     pub(crate) handler_offset: Option<usize>,
+    /// Other files that its arguments were read from.
+    pub(crate) type_files: Vec<TypeFile>,
 }
 
 /// The suggestions for one argument.
@@ -46,14 +48,13 @@ pub(crate) fn declare_prompt(
     name: &str,
     program: &Program,
     described: &Described,
+    files: &dyn TypeFiles,
 ) -> Result<DeclaredPrompt, Diagnostic> {
-    let file = &program.entry;
+    let file = program.entry();
     let source = program.source(file).unwrap_or_default();
     let exports = Exports::find(file, source);
-    let at = |diagnostic: Diagnostic, offset: Option<usize>| match offset {
-        Some(offset) => diagnostic.at_offset(source, offset),
-        None => diagnostic,
-    };
+    let at = |diagnostic, offset| super::at_offset(diagnostic, source, offset);
+    let mut type_files = Vec::new();
     let mut definition =
         Prompt { name: name.to_owned(), description: exports.handler_comment.clone(), ..Prompt::default() };
     let mut arguments = None;
@@ -67,8 +68,12 @@ pub(crate) fn declare_prompt(
         (None, Some(schema)) => arguments_of_schema(schema).map_err(|reason| {
             at(Diagnostic::error(file, format!("`schema.input`: {reason}")), exports.schema)
         })?,
-        (None, None) => arguments_of_schema(&derive::input_schema(file, source)?)
-            .map_err(|reason| at(Diagnostic::error(file, reason), exports.handler))?,
+        (None, None) => {
+            let (schema, read) = derive::input_schema(file, source, files)?;
+            type_files = read;
+            arguments_of_schema(&schema)
+                .map_err(|reason| at(Diagnostic::error(file, reason), exports.handler))?
+        }
     };
     if arguments.len() > ARGUMENTS_MAX {
         let message = format!("a prompt has at most {ARGUMENTS_MAX} arguments");
@@ -85,7 +90,8 @@ pub(crate) fn declare_prompt(
     }
     definition.arguments = listed;
     definition.description = definition.description.filter(|description| !description.is_empty());
-    Ok(DeclaredPrompt { definition, input: Arc::new(input), completions, handler_offset: exports.handler })
+    let handler_offset = exports.handler;
+    Ok(DeclaredPrompt { definition, input: Arc::new(input), completions, handler_offset, type_files })
 }
 
 struct Argument {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use json::Json;
 use script::{
-    Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,
-    NetworkFuture, Permissions, ScriptServices,
+    Collections, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture,
+    Permissions, ScriptServices,
 };
 use spile_core::Caller;
 
@@ -41,14 +41,12 @@ impl Network for FakeNetwork {
 struct FakeCollections;
 
 impl Collections for FakeCollections {
-    fn call(&self, _: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture {
-        let text = format!("{collection}.{operation}({arguments})");
-        Box::pin(async move {
-            match text.starts_with("orders.") {
-                true => Ok(Json::string(&text)),
-                false => Err(EffectFailure::new("unknown collection")),
-            }
-        })
+    /// The tools of the folder are the operations.
+    fn tool(&self, collection: &str, operation: &str) -> Result<String, String> {
+        match (collection, operation) {
+            ("orders", "list") => Ok("other".into()),
+            _ => Err(format!("the collection `{collection}` has no operation `{operation}`")),
+        }
     }
 
     fn complete(&self, _: &Caller, collection: &str, field: &str, prefix: &str, _: usize) -> EffectFuture {
@@ -56,8 +54,8 @@ impl Collections for FakeCollections {
         Box::pin(std::future::ready(Ok(Json::parse(&values).expect("JSON"))))
     }
 
-    fn sql(&self, _: &Caller, source: Option<&str>, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
-        let text = format!("{source:?} {parts:?} {values:?}");
+    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
+        let text = format!("{source} {parts:?} {values:?}");
         Box::pin(async move { Ok(Json::string(&text)) })
     }
 }
@@ -88,6 +86,7 @@ fn app(body: &str) -> (App, tempfile::TempDir, Arc<FakeNetwork>) {
         files: vec![root("data", false), root("data/out", true)],
         env: BTreeMap::from([("REGION".into(), Some("eu".into())), ("UNSET".into(), None)]),
         secrets: BTreeMap::from([("KEY".into(), Some("k1".into())), ("GONE".into(), None)]),
+        sql: vec!["shop".into()],
     };
     std::fs::create_dir(folder.path().join("data/out")).expect("a folder");
     let services = ScriptServices {
@@ -188,6 +187,9 @@ async fn settings_data_and_tools() {
         r#"ctx.secret("OTHER")"#,
         r#"await ctx.collection("orders").list({ limit: 2 })"#,
         r#"await ctx.collection("nothing").list()"#,
+        r#"await ctx.collection("orders").list({ fail: true }).catch((e) => [e.message, e.code])"#,
+        r#"await ctx.collection("orders").list(7)"#,
+        r#"await ctx.sql("other")`select 1`"#,
         r#"await ctx.sql`select * from t where id = ${1} and name = ${"x'; drop table t"}`"#,
         r#"await ctx.sql("shop")`select ${null}`"#,
         r#"await ctx.sql("select 1")"#,

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use script::{BundleOptions, EngineLimits};
+use script::{BundleOptions, EngineLimits, Isolation};
 
-use crate::harness::{App, AppOptions, folder};
+use crate::harness::{App, AppOptions, folder, isolations};
 
 const NEIGHBOUR: (&str, &str) = ("tools/neighbour.js", "export default (args) => args.n * 2;");
 
-fn app(folder: &Path) -> App {
+fn app(folder: &Path, isolation: Isolation) -> App {
     let limits = EngineLimits {
         cpu_ms_max: 300,
         overstay_ms_max: 500,
         memory_bytes_max: 32 << 20,
         ..EngineLimits::default()
     };
-    let bundle = BundleOptions { engine_limits: limits.clone(), ..BundleOptions::default() };
+    let bundle = BundleOptions { engine_limits: limits.clone(), isolation, ..BundleOptions::default() };
     App::with(folder, AppOptions { limits, bundle, ..AppOptions::default() })
 }
 
@@ -28,18 +28,20 @@ async fn all_are_stopped(attacks: &[(&str, &str)]) {
         "export default async (args, ctx) => {{ switch (args.how) {{ {arms} }} return 'got through'; }};"
     );
     let folder = folder(&[NEIGHBOUR, ("tools/attack.js", &source)]);
-    let app = app(folder.path());
-    for (name, _) in attacks {
-        let arguments = format!(r#"{{"how":{name:?}}}"#);
-        let attack = app.call("attack", &arguments);
-        let neighbours = async {
-            for n in 0..20 {
-                assert_eq!(app.text("neighbour", &format!(r#"{{"n":{n}}}"#)).await, (n * 2).to_string());
-            }
-        };
-        let (result, ()) = tokio::join!(attack, neighbours);
-        assert_eq!(result["isError"], true, "{name}: {result}");
-        assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "{name}");
+    for isolation in isolations() {
+        let app = app(folder.path(), isolation.clone());
+        for (name, _) in attacks {
+            let arguments = format!(r#"{{"how":{name:?}}}"#);
+            let attack = app.call("attack", &arguments);
+            let neighbours = async {
+                for n in 0..20 {
+                    assert_eq!(app.text("neighbour", &format!(r#"{{"n":{n}}}"#)).await, (n * 2).to_string());
+                }
+            };
+            let (result, ()) = tokio::join!(attack, neighbours);
+            assert_eq!(result["isError"], true, "{name} ({isolation:?}): {result}");
+            assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "{name} ({isolation:?})");
+        }
     }
 }
 
@@ -102,7 +104,7 @@ setTimeout("globalThis.x = 1", 1)
 await import(args.none + "/etc/passwd")
 await import(args.none + "file:///etc/passwd")
 await import(args.none + "node:fs")
-await import(args.none + "spile:" + "common-js")
+Object.keys(await import(args.none + "spile:" + "common-js")).join()
 await import(args.none + "../tools/other" + ".js")
 await import(args.none + "data:text/javascript,export default 1")
 Object.prototype.polluted = 1
@@ -144,12 +146,14 @@ async fn every_way_out_is_refused() {
     let source = format!("export default async (args, ctx) => {{ switch (args.n) {{ {arms} }} }};");
     let folder =
         folder(&[("tools/attack.js", &source), ("tools/other.js", "export default () => 'secret';")]);
-    let app = app(folder.path());
     let mut through = Vec::new();
-    for (n, code) in probes.iter().enumerate() {
-        let result = app.call("attack", &format!(r#"{{"n":{n},"none":""}}"#)).await;
-        if result["isError"] != true {
-            through.push(format!("{code}\n  {result}"));
+    for isolation in isolations() {
+        let app = app(folder.path(), isolation.clone());
+        for (n, code) in probes.iter().enumerate() {
+            let result = app.call("attack", &format!(r#"{{"n":{n},"none":""}}"#)).await;
+            if result["isError"] != true {
+                through.push(format!("{code} ({isolation:?})\n  {result}"));
+            }
         }
     }
     assert!(through.is_empty(), "{}", through.join("\n"));
@@ -178,14 +182,17 @@ async fn a_thread_that_does_not_come_back_is_replaced_and_its_other_calls_go_on(
             "export default async (args, ctx) => { const id = crypto.randomUUID(); await ctx.sleep(args.ms); return `${id === crypto.randomUUID()} waited`; };",
         ),
     ]);
-    let limits =
-        EngineLimits { threads: 1, cpu_ms_max: 300, overstay_ms_max: 300, ..EngineLimits::default() };
-    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
-    let waiting = app.text("waits", r#"{"ms":3000}"#);
-    let (waited, stuck) = tokio::join!(waiting, app.call("stuck", "{}"));
-    assert_eq!(stuck["isError"], true, "{stuck}");
-    assert_eq!(waited, "false waited");
-    assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42");
+    for isolation in isolations() {
+        let limits =
+            EngineLimits { threads: 1, cpu_ms_max: 300, overstay_ms_max: 300, ..EngineLimits::default() };
+        let bundle = BundleOptions { isolation, ..BundleOptions::default() };
+        let app = App::with(folder.path(), AppOptions { limits, bundle, ..AppOptions::default() });
+        let waiting = app.text("waits", r#"{"ms":3000}"#);
+        let (waited, stuck) = tokio::join!(waiting, app.call("stuck", "{}"));
+        assert_eq!(stuck["isError"], true, "{stuck}");
+        assert_eq!(waited, "false waited");
+        assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Folders, servers and clients for the tests.
 
 use std::future::poll_fn;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use host::{
@@ -10,7 +10,8 @@ use host::{
 };
 use json::{Doc, Json};
 use script::{
-    Bundle, BundleOptions, Diagnostic, DiagnosticSink, Engine, EngineLimits, ScriptProvider, ScriptServices,
+    Bundle, BundleOptions, Diagnostic, DiagnosticSink, Engine, EngineLimits, Isolation, ScriptProvider,
+    ScriptServices,
 };
 use serde_json::Value;
 use spile_core::{ClientCapabilities, Limits, Principal, Provider};
@@ -18,7 +19,18 @@ use state::store::{MemoryStore, Store, StoreLimits};
 use tempfile::TempDir;
 use wire::{Decoded, MessageContext, Peer, Version};
 
-const ANONYMOUS: CallerIdentity = CallerIdentity { principal: Principal::Anonymous, address: None };
+const ANONYMOUS: CallerIdentity =
+    CallerIdentity { principal: Principal::Anonymous, address: None, request_head: None };
+
+/// Both places where code can run.
+pub fn isolations() -> [Isolation; 2] {
+    [Isolation::Thread, Isolation::Process(helper())]
+}
+
+/// The binary of tests/it/helper.rs.
+pub fn helper() -> PathBuf {
+    env!("CARGO_BIN_EXE_script-helper").into()
+}
 
 /// A folder with these files.
 pub fn folder(files: &[(&str, &str)]) -> TempDir {
@@ -100,7 +112,7 @@ impl App {
         assert!(errors.is_empty(), "{}", errors.join("\n"));
         let reports = Arc::new(Reports::default());
         let services = ScriptServices { diagnostics: Some(reports.clone()), ..options.services };
-        let engine = Arc::new(Engine::new(options.limits));
+        let engine = Arc::new(Engine::with_isolation(options.limits, options.bundle.isolation));
         let provider = Arc::new(ScriptProvider::new(engine, bundle, services));
         let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
         let keyring = options.keyring.unwrap_or_else(|| config.keyring.clone());

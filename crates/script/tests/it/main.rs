@@ -7,6 +7,7 @@ mod effects;
 mod escape;
 mod harness;
 mod packages;
+mod process;
 mod replay;
 mod rounds;
 mod schemas;

@@ -7,8 +7,8 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
-use crate::harness::{App, PipeClient, build, call_stateless, folder};
-use crate::rounds::{CountingNetwork, accept, app_of};
+use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder};
+use crate::rounds::{CountingNetwork, accept, app_of, app_sharing};
 
 /// One step of a handler. Parallel steps run in `Promise.all`.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ enum Step {
     Refused,
     Ask(u8),
     Sample(u8),
+    /// Another tool, which makes a request and asks.
+    Tool(u8),
     Random,
     Clock,
     Sleep,
@@ -34,6 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Refused),
         3 => (0_u8..3).prop_map(Step::Ask),
         1 => (0_u8..3).prop_map(Step::Sample),
+        2 => (0_u8..3).prop_map(Step::Tool),
         1 => Just(Step::Random),
         1 => Just(Step::Clock),
         1 => Just(Step::Sleep),
@@ -64,6 +67,7 @@ impl Step {
             Self::Refused => "await ctx.fetch('https://undeclared.example/').catch((e) => e.name)".into(),
             Self::Ask(n) => format!("(await ctx.elicit('k{n}', form('m{n}'))).content.value"),
             Self::Sample(n) => format!("(await ctx.sample('s{n}', 'p')).content.text"),
+            Self::Tool(n) => format!("(await ctx.tool('nested', {{ n: {n} }})).content[0].text"),
             // A replayed value that differs would change the path of the next request.
             Self::Random => "(await get(`/r/${Math.random()}/${crypto.randomUUID()}`), 'random')".into(),
             Self::Clock => "(await get(`/t/${Date.now()}`), 'clock')".into(),
@@ -100,6 +104,17 @@ fn handler(steps: &[Step]) -> String {
     )
 }
 
+/// What [`Step::Tool`] calls; it fails for 2.
+const NESTED: &str = r#"
+    export default async ({ n }, ctx) => {
+        await ctx.fetch(`https://api.example.com/nested${n}`);
+        if (n === 2) throw new Error("nested failed");
+        const schema = { type: "object", properties: { value: { type: "string" } } };
+        const answer = await ctx.elicit("nested", { message: `nested ${n}`, schema });
+        return `${n} ${answer.content.value}`;
+    };
+"#;
+
 /// The result, and the paths that were requested, without what is random.
 fn summary(result: &Value, network: &CountingNetwork) -> (String, Vec<String>) {
     let requests = network.0.lock().expect("no panic before").clone();
@@ -115,9 +130,10 @@ fn rounds_can_be_cut_anywhere() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
     let property = |steps: Vec<Step>| {
-        let folder = folder(&[("tools/t.js", &handler(&steps))]);
+        let folder = folder(&[("tools/t.js", &handler(&steps)), ("tools/nested.js", NESTED)]);
         let keys = folder.path().join("keys");
-        let bundle = build(folder.path());
+        // Compiled twice: a process that was restarted shares nothing but the store and the keys.
+        let (bundle, rebuilt) = (build(folder.path()), build(folder.path()));
         runtime.block_on(async {
             let network = Arc::new(CountingNetwork::default());
             let app = app_of(&bundle, &network, &keys);
@@ -126,7 +142,10 @@ fn rounds_can_be_cut_anywhere() {
 
             // A stateless client; every round on a new server.
             let network = Arc::new(CountingNetwork::default());
-            let apps: [App; 17] = std::array::from_fn(|_| app_of(&bundle, &network, &keys));
+            let store = AppOptions::default().store();
+            let apps: [App; 33] = std::array::from_fn(|at| {
+                app_sharing(if at % 2 == 0 { &bundle } else { &rebuilt }, &network, &keys, &store)
+            });
             let answer = |_: &str, request: &Value| accept(request);
             let rounds = call_stateless(|round| &apps[round as usize], "t", "{}", answer).await;
             assert_eq!(

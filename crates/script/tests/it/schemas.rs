@@ -105,10 +105,136 @@ fn what_cannot_be_derived_is_refused_where_it_stands() {
             "type Box<T> = { v: T }",
             "tools/t.ts:2:28: PREFIX the generic type `Box` is not supported",
         ),
-        ("Missing", "", "tools/t.ts:2:23: PREFIX the type `Missing` is not declared in this file"),
+        ("Missing", "", "tools/t.ts:2:23: PREFIX the type `Missing` is neither declared nor imported here"),
         ("{ a: bigint }", "", "tools/t.ts:2:28: PREFIX it is not JSON"),
         ("{ run(): void }", "", "tools/t.ts:2:25: PREFIX functions are not JSON"),
     ] {
         check(parameter, declarations, &expected.replace("PREFIX", prefix));
     }
+}
+
+/// Files beside `tools/t.ts` that its types come from.
+const TYPES: &[(&str, &str)] = &[
+    (
+        "lib/types.ts",
+        "import type { Id } from './ids';\n/** A place. */\nexport interface Place { id: Id; name?: string }\nexport type Tree = { left?: Tree };\ntype Hidden = { a: string };\nexport type { Id };",
+    ),
+    (
+        "lib/ids.ts",
+        "/** @pattern ^[a-z]+$ */\nexport type Id = string;\nexport type Broken = { at: Date };\nexport enum Kind { A = 'a', B = 'b' }",
+    ),
+    ("lib/circle.ts", "import { Round } from './circle2';\nexport { Round };"),
+    ("lib/circle2.ts", "import { Round } from './circle';\nexport { Round };"),
+    ("lib/bad.ts", "export type Bad = {;"),
+    ("lib/plain.js", "export const x = 1;"),
+    ("node_modules/pkg/index.js", "export const x = 1;"),
+    ("node_modules/pkg/package.json", r#"{"name":"pkg","main":"index.js"}"#),
+];
+
+fn check_imported(source: &str, expected: &str) {
+    let files: Vec<(&str, &str)> = TYPES.iter().copied().chain([("tools/t.ts", source)]).collect();
+    let folder = folder(&files);
+    let bundle = build(folder.path());
+    let actual = match &bundle.tools[0] {
+        Ok(tool) => tool.definition.input_schema.to_string(),
+        Err(diagnostic) => format!("{}: {}", diagnostic.location(), diagnostic.message),
+    };
+    assert_eq!(actual, expected, "{source}");
+}
+
+#[test]
+fn types_of_other_files_are_read() {
+    let place = concat!(
+        r#"{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"},"name":{"type":"string"}},"#,
+        r#""required":["id"],"additionalProperties":false,"description":"A place."}"#
+    );
+    for import in [
+        "import type { Place } from '../lib/types';",
+        "import { type Place } from '../lib/types';",
+        "import { Place } from '../lib/types.js';",
+        "import { Place as P, Tree } from '../lib/types.ts'; type Place = P;",
+    ] {
+        check_imported(&format!("{import}\nexport default (args: Place) => null;"), place);
+    }
+    check_imported(
+        "import type { Place } from '../lib/types';\nimport { Kind } from '../lib/ids';\ninterface Input extends Omit2 { kind: Kind }\ntype Omit2 = Pick<Place, 'id'>;\nexport default (args: Input) => null;",
+        r#"{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"},"kind":{"enum":["a","b"]}},"required":["id","kind"],"additionalProperties":false}"#,
+    );
+    // The same name in two files.
+    check_imported(
+        "import { Tree as Other } from '../lib/types';\ntype Tree = { right?: Tree; other?: Other };\nexport default (args: { tree: Tree }) => null;",
+        concat!(
+            r##"{"type":"object","properties":{"tree":{"$ref":"#/$defs/Tree"}},"required":["tree"],"additionalProperties":false,"$defs":{"##,
+            r##""Tree":{"type":"object","properties":{"right":{"$ref":"#/$defs/Tree"},"other":{"$ref":"#/$defs/Tree_1"}},"additionalProperties":false},"##,
+            r##""Tree_1":{"type":"object","properties":{"left":{"$ref":"#/$defs/Tree_1"}},"additionalProperties":false}}}"##
+        ),
+    );
+}
+
+#[test]
+fn types_of_other_files_that_cannot_be_read_are_refused_where_they_stand() {
+    let prefix = "the input schema cannot be derived from the handler's types:";
+    for (import, parameter, expected) in [
+        (
+            "import type { X } from 'pkg';",
+            "X",
+            "tools/t.ts:2:23: PREFIX the type `X` is imported from `pkg`, which is a package; only types of the folder's own files are read",
+        ),
+        (
+            "import type { X } from './missing';",
+            "X",
+            "tools/t.ts:2:23: PREFIX the type `X` is imported from `./missing`, which cannot be found",
+        ),
+        (
+            "import type { X } from '../../outside';",
+            "X",
+            "tools/t.ts:2:23: PREFIX the type `X` is imported from `../../outside`, which cannot be found",
+        ),
+        (
+            "import type { X } from '../lib/types';",
+            "{ a: X }",
+            "tools/t.ts:2:28: PREFIX `lib/types.ts` does not declare the type `X`",
+        ),
+        (
+            "import type X from '../lib/types';",
+            "X",
+            "tools/t.ts:2:23: PREFIX `X` is a default import or a whole module; import the type by its name",
+        ),
+        (
+            "import type { Broken } from '../lib/ids';",
+            "Broken",
+            "lib/ids.ts:3:28: PREFIX a Date is not JSON; use a string with `@format date-time`",
+        ),
+        (
+            "import type { Bad } from '../lib/bad';",
+            "Bad",
+            "tools/t.ts:2:23: PREFIX `lib/bad.ts` has syntax errors",
+        ),
+        (
+            "import type { x } from '../lib/plain.js';",
+            "x",
+            "tools/t.ts:2:23: PREFIX the type `x` is imported from `../lib/plain.js`, which is not TypeScript",
+        ),
+        (
+            "import type { Round } from '../lib/circle';",
+            "Round",
+            "tools/t.ts:2:23: PREFIX the imports of `Round` go round in a circle",
+        ),
+    ] {
+        let source = format!("{import}\nexport default (args: {parameter}) => null;");
+        check_imported(&source, &expected.replace("PREFIX", prefix));
+    }
+}
+
+#[test]
+fn a_changed_type_file_changes_the_schema_of_the_tools_that_use_it() {
+    let folder = folder(&[
+        ("types.ts", "export type A = { a: string };"),
+        ("tools/t.ts", "import type { A } from '../types';\nexport default (args: A) => null;"),
+    ]);
+    let mut bundle = build(folder.path());
+    crate::harness::write(folder.path(), "types.ts", "export type A = { b: number };");
+    bundle.rebuild(folder.path(), &script::BundleOptions::default());
+    let tool = bundle.tools[0].as_ref().unwrap_or_else(|error| panic!("{error}"));
+    assert!(tool.definition.input_schema.to_string().contains(r#""b":{"type":"number"}"#));
 }

@@ -1,59 +1,93 @@
-//! `ctx.collection(name)`: the operations of the compiled contract.
+//! `ctx.collection(name)` and `ctx.sql`: the compiled contract and its sources, for author code and resources.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use content::BackendFuture;
-use contract::source::CancelFlag;
+use contract::diagnostic::Diagnostic;
+use contract::manifest::Manifest;
+use contract::source::{CancelFlag, Source};
 use contract::{CompiledSchema, Contract, DataType, ToolOperation};
 use host::{ContractProvider, SystemPlatform};
 use json::Json;
-use script::{Collections, EffectFailure, EffectFuture};
+use script::{Collections, EffectFailure, EffectFuture, ScriptProvider};
 use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, EventSink, ItemKind, Journal, NoTools, Outcome,
     Platform, Provider as _, Run, ToolErrorCode,
 };
 
-/// How long one operation may take.
+use super::{network, sql};
+
+/// How long reading one record for a resource may take.
 const OPERATION_TIMEOUT_MS: u64 = 30_000;
 
 pub(super) fn for_contract(current: CurrentContract) -> Arc<ContractCollections> {
-    Arc::new(ContractCollections { current, platform: Arc::new(SystemPlatform::default()) })
+    let platform = Arc::new(SystemPlatform::default());
+    Arc::new(ContractCollections { current, platform, prepared_sql: Arc::default() })
 }
 
-/// The contract that is served now. A reload replaces it.
+/// The contract that is served now, its sources, and what its manifest permits. A reload replaces all of it.
 #[derive(Clone)]
-pub(crate) struct CurrentContract(Arc<RwLock<Arc<ContractProvider>>>);
+pub(crate) struct CurrentContract(Arc<Current>);
+
+struct Current {
+    served: RwLock<Arc<ServedContract>>,
+    code: Mutex<Option<PermittedCode>>,
+}
+
+/// Code whose permissions follow the manifest.
+struct PermittedCode {
+    root: PathBuf,
+    scripts: Weak<ScriptProvider>,
+}
+
+/// A contract with its open sources by name.
+pub(crate) struct ServedContract {
+    pub(crate) provider: Arc<ContractProvider>,
+    pub(crate) sources: Vec<(String, Arc<dyn Source>)>,
+}
 
 impl CurrentContract {
-    pub(crate) fn new(provider: Arc<ContractProvider>) -> Self {
-        Self(Arc::new(RwLock::new(provider)))
+    pub(crate) fn new(served: ServedContract) -> Self {
+        Self(Arc::new(Current { served: RwLock::new(Arc::new(served)), code: Mutex::default() }))
     }
 
-    pub(crate) fn set(&self, provider: Arc<ContractProvider>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = provider;
+    pub(crate) fn set(&self, served: ServedContract) {
+        *self.0.served.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(served);
     }
 
-    fn get(&self) -> Arc<ContractProvider> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn get(&self) -> Arc<ServedContract> {
+        self.0.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_code(&self, root: &Path, scripts: &Arc<ScriptProvider>) {
+        let code = PermittedCode { root: root.to_owned(), scripts: Arc::downgrade(scripts) };
+        *self.0.code.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+    }
+
+    /// Permits what the manifest says now, and nothing else.
+    pub(crate) fn apply_permissions(&self, manifest: &Manifest) -> Vec<Diagnostic> {
+        let code = self.0.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(code) = &*code else { return Vec::new() };
+        let Some(scripts) = code.scripts.upgrade() else { return Vec::new() };
+        let mut diagnostics = Vec::new();
+        let permissions = super::permissions(&code.root, manifest, &mut diagnostics);
+        scripts.set_permissions(permissions.clone(), network::for_permissions(&permissions));
+        diagnostics
     }
 }
 
 pub(super) struct ContractCollections {
     current: CurrentContract,
     platform: Arc<dyn Platform>,
+    prepared_sql: Arc<sql::PreparedSql>,
 }
 
 impl Collections for ContractCollections {
-    fn call(&self, caller: &Caller, collection: &str, operation: &str, arguments: Json) -> EffectFuture {
-        let provider = self.current.get();
-        let call = match prepare(provider.contract(), collection, operation, &arguments) {
-            Ok(call) => call,
-            Err(message) => return Box::pin(std::future::ready(Err(EffectFailure::new(message)))),
-        };
-        match self.run(&provider, caller, &call) {
-            Run::Now(outcome) => Box::pin(std::future::ready(outcome_value(outcome))),
-            Run::Later(work) => Box::pin(async move { outcome_value(work.await) }),
-        }
+    fn tool(&self, collection: &str, operation: &str) -> Result<String, String> {
+        let served = self.current.get();
+        let tool = operation_tool(served.provider.contract(), collection, operation)?;
+        Ok(tool.name.clone())
     }
 
     fn complete(
@@ -73,10 +107,15 @@ impl Collections for ContractCollections {
         })
     }
 
-    fn sql(&self, _: &Caller, _: Option<&str>, _: Vec<String>, _: Vec<Json>) -> EffectFuture {
-        let message =
-            "ctx.sql is not available; declare the statement as a tool with `sql` and call it with ctx.tool";
-        Box::pin(std::future::ready(Err(EffectFailure::new(message))))
+    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
+        let served = self.current.get();
+        match served.sources.iter().find(|(name, _)| name == source) {
+            Some((_, source)) => sql::run(&self.prepared_sql, source.clone(), parts, values),
+            None => {
+                let message = format!("ctx.sql: the source `{source}` is not available");
+                Box::pin(std::future::ready(Err(EffectFailure::new(message))))
+            }
+        }
     }
 }
 
@@ -89,7 +128,7 @@ impl ContractCollections {
         prefix: &str,
         values_max: usize,
     ) -> BackendFuture<Vec<String>> {
-        let provider = self.current.get();
+        let provider = self.current.get().provider.clone();
         let (collection, field, prefix) = (collection.to_owned(), field.to_owned(), prefix.to_owned());
         let cancelled = CancelFlag::default();
         let stop = StopOnDrop(cancelled.clone());
@@ -111,7 +150,7 @@ impl ContractCollections {
         variables: &[(String, String)],
     ) -> BackendFuture<Json> {
         let unknown = CallError::UnknownItem { kind: ItemKind::Resource, name: uri.to_owned() };
-        let provider = self.current.get();
+        let provider = self.current.get().provider.clone();
         let found = provider.contract().collections.iter().find(|one| one.name == collection);
         let Some(found) = found else {
             let detail = format!("there is no collection `{collection}`");
@@ -159,12 +198,14 @@ impl ContractCollections {
             platform: &self.platform,
             timeout_ms: OPERATION_TIMEOUT_MS,
             tools: &NoTools,
+            request_head: None,
+            session: None,
         };
         provider.run(call, &cx)
     }
 }
 
-struct StopOnDrop(CancelFlag);
+pub(super) struct StopOnDrop(pub(super) CancelFlag);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -180,21 +221,30 @@ pub(super) fn key_names(collection: &contract::Collection) -> Vec<&str> {
 
 /// The call of the tool that is this operation, with valid arguments.
 fn prepare(contract: &Contract, collection: &str, operation: &str, arguments: &Json) -> Result<Call, String> {
+    let tool = operation_tool(contract, collection, operation)?;
+    let schema = CompiledSchema::compile(&tool.input_schema).map_err(|error| error.to_string())?;
+    let call = Call::tool(&tool.name, arguments);
+    schema.validate(call.arguments()).map_err(|error| error.message)?;
+    Ok(call)
+}
+
+/// The tool that is this operation.
+fn operation_tool<'c>(
+    contract: &'c Contract,
+    collection: &str,
+    operation: &str,
+) -> Result<&'c contract::Tool, String> {
     let index = contract.collections.iter().position(|one| one.name == collection);
     let is_it = |tool: &&contract::Tool| {
         index.is_some_and(|index| operation_of(&tool.operation) == Some((index, operation)))
     };
-    let tool = contract.tools.iter().find(is_it).ok_or_else(|| {
+    contract.tools.iter().find(is_it).ok_or_else(|| {
         let known: Vec<&str> = contract.collections.iter().map(|one| one.name.as_str()).collect();
         match index {
             Some(_) => format!("the collection `{collection}` has no operation `{operation}`"),
             None => format!("there is no collection `{collection}`; there are: {}", known.join(", ")),
         }
-    })?;
-    let schema = CompiledSchema::compile(&tool.input_schema).map_err(|error| error.to_string())?;
-    let call = Call::tool(&tool.name, arguments);
-    schema.validate(call.arguments()).map_err(|error| error.message)?;
-    Ok(call)
+    })
 }
 
 /// The collection and the name of an operation; `None` for statements.
@@ -209,22 +259,4 @@ fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
         ToolOperation::Delete { collection, .. } => (*collection, "delete"),
         ToolOperation::Statement { .. } => return None,
     })
-}
-
-/// The structured content of a result.
-fn outcome_value(outcome: Outcome) -> Result<Json, EffectFailure> {
-    let failed = |message: String| Err(EffectFailure::new(message));
-    match outcome {
-        Outcome::Done(CallResult::Tool(result)) if !result.is_error => match result.structured {
-            Some(json) => Ok(json),
-            None => failed("the operation returned no data".into()),
-        },
-        Outcome::Done(_) => failed("the operation failed".into()),
-        Outcome::ToolFailed(error) => failed(error.message),
-        Outcome::Failed(error) => failed(error.to_string()),
-        Outcome::InputRequired(_) => {
-            failed("the operation asks the user; call its tool with ctx.tool instead".into())
-        }
-        Outcome::Detach(_) => failed("the operation takes too long".into()),
-    }
 }

@@ -9,8 +9,11 @@
 mod backend;
 mod collections;
 mod network;
+mod origin;
+mod package;
 mod resources;
 mod server_file;
+mod sql;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -20,18 +23,20 @@ use content::{ContentPaths, ContentProvider, Folder, FolderWatch, Loaded, Watchi
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use contract::humanize::pluralize;
-use contract::manifest::{Manifest, Permissions, Resource};
+use contract::manifest::{CodeIsolation, Manifest, Permissions, Resource, Source};
 use file_watch::PollThread;
 use host::Server;
 use script::{
-    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, ScriptProvider, ScriptServices,
+    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, Isolation, ModuleLinks, ScriptProvider,
+    ScriptServices,
 };
 use spile_core::Tool;
 
-pub(crate) use collections::CurrentContract;
+pub(crate) use collections::{CurrentContract, ServedContract};
+pub(crate) use package::PackedFolder;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
-pub(crate) use watch::PromisedTools;
 use watch::watch_scripts;
+pub(crate) use watch::{CodeEvent, CodeListener, PromisedTools, log_code_event};
 
 /// The folders of author files. Those that do not exist are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +61,8 @@ impl Default for Directories {
 pub(crate) struct AuthorFolder {
     root: PathBuf,
     directories: Directories,
+    /// Where imports lead, in a packed folder. Its files do not change.
+    packed_links: Option<Arc<ModuleLinks>>,
 }
 
 /// The author files of a folder, read and compiled.
@@ -67,6 +74,8 @@ pub(crate) struct Author {
     content: Loaded,
     content_watch: FolderWatch,
     resources: Vec<Resource>,
+    /// Whether the manifest says where code runs.
+    declares_isolation: bool,
 }
 
 impl AuthorFolder {
@@ -77,13 +86,19 @@ impl AuthorFolder {
         let has = |name: &String| root.join(name).is_dir();
         let is_one =
             [prompts, resources, skills, apps].into_iter().any(has) || has_scripts(&root.join(tools));
-        is_one.then(|| Self { root: root.to_owned(), directories })
+        is_one.then(|| Self { root: root.to_owned(), directories, packed_links: None })
     }
 
     /// A folder whose manifest offers more than data, whatever is in it.
     pub(crate) fn at(root: &Path) -> Self {
         let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
-        Self { root: root.to_owned(), directories: Directories::default() }
+        Self { root: root.to_owned(), directories: Directories::default(), packed_links: None }
+    }
+
+    /// The folder of a packed server.
+    pub(crate) fn packed(root: PathBuf, links: ModuleLinks) -> anyhow::Result<Self> {
+        let directories = ServerFile::find(&root)?.as_ref().map(ServerFile::directories).transpose()?;
+        Ok(Self { root, directories: directories.unwrap_or_default(), packed_links: Some(Arc::new(links)) })
     }
 
     fn bundle_options(&self, resources: &[Resource]) -> BundleOptions {
@@ -91,6 +106,7 @@ impl AuthorFolder {
             tools_dir: self.directories.tools.clone(),
             prompts_dir: self.directories.prompts.clone(),
             resource_files: resources::script_files(resources),
+            links: self.packed_links.clone(),
             ..BundleOptions::default()
         }
     }
@@ -116,17 +132,32 @@ impl AuthorFolder {
     /// Reads everything. A file that cannot be used is a diagnostic; the others are served.
     pub(crate) fn load(self, manifest: Option<&Manifest>) -> (Author, Vec<Diagnostic>) {
         let mut diagnostics = Vec::new();
-        let none = Permissions::default();
-        let declared = manifest.map_or(&none, |manifest| &manifest.permissions);
-        let permissions = permissions(&self.root, declared, &mut diagnostics);
+        let permissions = match manifest {
+            Some(manifest) => permissions(&self.root, manifest, &mut diagnostics),
+            None => script::Permissions::default(),
+        };
         let resources = manifest.map(|manifest| manifest.resources.clone()).unwrap_or_default();
-        let options = self.bundle_options(&resources);
+        let declared = manifest.and_then(|manifest| manifest.server.isolation);
+        let isolation = match declared.unwrap_or_default() {
+            CodeIsolation::Thread => Isolation::Thread,
+            CodeIsolation::Process => Isolation::Process(own_binary()),
+        };
+        let options = BundleOptions { isolation, ..self.bundle_options(&resources) };
         let bundle = Bundle::build(&self.root, &options);
         diagnostics.extend(bundle.errors().chain(&bundle.warnings).map(|one| located(&self.root, one)));
         let (content_watch, content, found) =
             FolderWatch::new(self.content_folder(&resources), std::time::SystemTime::now());
         diagnostics.extend(found);
-        let author = Author { folder: self, permissions, options, bundle, content, content_watch, resources };
+        let author = Author {
+            folder: self,
+            permissions,
+            options,
+            bundle,
+            content,
+            content_watch,
+            resources,
+            declares_isolation: declared.is_some(),
+        };
         (author, diagnostics)
     }
 }
@@ -168,34 +199,70 @@ impl Author {
         lines
     }
 
+    /// What works, but could be better: clients choose by descriptions.
+    pub(crate) fn lint(&self) -> Vec<Diagnostic> {
+        let of_files = self.content.catalog().prompts.iter();
+        let prompts = of_files.chain(self.bundle.served_prompts().map(|prompt| &prompt.definition));
+        let prompts = prompts.filter(|prompt| prompt.description.is_none()).map(|prompt| {
+            let message = format!("the prompt `{}` has no description", prompt.name);
+            let help =
+                "say what it is for: `description: …` in the front matter, or a comment above the function";
+            Diagnostic::warning(message).code("prompt_description_missing").help(help)
+        });
+        let tools = self.tools().filter(|tool| tool.description.is_none()).map(|tool| {
+            let message = format!("the tool `{}` has no description", tool.name);
+            let help = "models choose by it: write a comment above the function, or `metadata.description`";
+            Diagnostic::warning(message).code("tool_description_missing").help(help)
+        });
+        let origin = match self.declares_isolation {
+            false => origin::foreign_code(&self.folder.root, &self.bundle),
+            true => None,
+        };
+        let origin = origin.map(|reason| {
+            let message = format!("this folder has code from elsewhere ({reason}), which runs on threads of the server");
+            let help = "write `isolation = \"process\"` below `[server]` to run it in processes of their own, or \
+                        `isolation = \"thread\"` if you trust it";
+            Diagnostic::note(message).code("isolation").help(help)
+        });
+        prompts.chain(tools).chain(origin).collect()
+    }
+
     /// What the files say about collections, held against the contract.
     pub(crate) fn check_references(&self, contract: &Contract) -> Vec<Diagnostic> {
         resources::check_references(&self.resources, &self.content, contract)
     }
 
     /// Adds the providers to a server, and follows the files. `contract` answers `ctx.collection`.
-    /// Changed tools must keep what `promised` says.
+    /// Changed tools must keep what `promised` says. `listener` hears of changes and failures.
     pub(crate) fn serve(
         self,
         server: &Arc<Server>,
         contract: Option<CurrentContract>,
         promised: PromisedTools,
+        listener: CodeListener,
     ) -> ServedAuthor {
         let Self { folder, permissions, options, bundle, content, content_watch, .. } = self;
-        let collections = contract.map(collections::for_contract);
+        let collections = contract.clone().map(collections::for_contract);
         // Code may come while the folder is served; the engine starts no thread before the first call.
         let services = ScriptServices {
             network: network::for_permissions(&permissions),
             permissions,
             collections: collections.clone().map(|collections| collections as _),
-            diagnostics: None,
+            diagnostics: Some(Arc::new(watch::FailureSink(listener.clone()))),
         };
-        let engine = Arc::new(Engine::new(EngineLimits::default()));
+        let limits = EngineLimits::default();
+        let engine = Arc::new(Engine::with_isolation(limits, options.isolation.clone()));
         let scripts = Arc::new(ScriptProvider::new(engine, &bundle, services));
+        if let Some(contract) = &contract {
+            contract.set_code(&folder.root, &scripts);
+        }
         let has_scripts = !bundle.is_empty();
         let watched_scripts = has_scripts.then(|| {
             server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
-            watch_scripts(folder.root.clone(), options, bundle, &scripts, promised)
+            match folder.packed_links {
+                None => watch_scripts(folder.root.clone(), options, bundle, &scripts, promised, listener),
+                Some(_) => None,
+            }
         });
         let backend = backend::FolderBackend { scripts, collections };
         let content = Arc::new(ContentProvider::new(content, Arc::new(backend)));
@@ -209,6 +276,14 @@ impl Author {
         let content = watched.map_err(|error| tracing::warn!(%error, "changes of files are not noticed"));
         ServedAuthor { _scripts: watched_scripts.flatten(), _content: content.ok() }
     }
+}
+
+/// This program, also while its file is being replaced.
+fn own_binary() -> PathBuf {
+    if cfg!(target_os = "linux") {
+        return "/proc/self/exe".into();
+    }
+    std::env::current_exe().unwrap_or_else(|_| "spile".into())
 }
 
 /// How many names a line lists.
@@ -231,11 +306,8 @@ fn has_scripts(tools: &Path) -> bool {
 }
 
 /// What the manifest permits, with values of the environment.
-fn permissions(
-    root: &Path,
-    declared: &Permissions,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> script::Permissions {
+fn permissions(root: &Path, manifest: &Manifest, diagnostics: &mut Vec<Diagnostic>) -> script::Permissions {
+    let declared = &manifest.permissions;
     let mut network = Vec::new();
     for host in &declared.network {
         match HostRule::parse(&host.value) {
@@ -259,7 +331,33 @@ fn permissions(
     let values = |names: &[Located<String>]| {
         names.iter().map(|name| (name.value.clone(), std::env::var(&name.value).ok())).collect()
     };
-    script::Permissions { network, files, env: values(&declared.env), secrets: values(&declared.secrets) }
+    let (env, secrets) = (values(&declared.env), values(&declared.secrets));
+    let sql = permitted_sources(declared, &manifest.sources, diagnostics);
+    script::Permissions { network, files, env, secrets, sql }
+}
+
+/// The sources that `ctx.sql` may read.
+fn permitted_sources(
+    declared: &Permissions,
+    sources: &[Source],
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<String> {
+    let mut permitted = Vec::new();
+    for name in &declared.sql {
+        match sources.iter().any(|source| source.name.value == name.value) {
+            true => permitted.push(name.value.clone()),
+            false => {
+                let names = sources.iter().map(|source| source.name.value.as_str());
+                let help = match contract::nearest(&name.value, names) {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None => "name a source of `[sources]`".to_owned(),
+                };
+                let message = format!("there is no source `{}`", name.value);
+                diagnostics.push(Diagnostic::error(message).at(&name.location).help(help));
+            }
+        }
+    }
+    permitted
 }
 
 fn file_root(root: &Path, folder: &Located<String>, can_write: bool) -> Result<FileRoot, Box<Diagnostic>> {

@@ -26,6 +26,7 @@ pub(super) fn watch_scripts(
     mut bundle: Bundle,
     provider: &Arc<ScriptProvider>,
     promised: PromisedTools,
+    listener: CodeListener,
 ) -> Option<PollThread> {
     let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
     let mut seen = forget_recent(capture_stamps(&root), SystemTime::now());
@@ -47,16 +48,13 @@ pub(super) fn watch_scripts(
             debounce.reset();
             seen = forget_recent(stamps, system_now);
             match promised.broken_by(&bundle) {
-                None => log_changes(&provider.reload(&bundle)),
-                Some(difference) => tracing::warn!(
-                    "the changed tools are not served, because callers rely on the old ones: {difference}; \
-                     run `spile compile` and restart to serve them"
-                ),
+                None => listener(&CodeEvent::Reloaded(&provider.reload(&bundle))),
+                Some(difference) => listener(&CodeEvent::Rejected(&difference)),
             }
             // The same files may be read twice: nobody wants to be told twice.
             let found = problems_of(&bundle);
             if found != problems {
-                found.iter().for_each(|problem| tracing::warn!("{problem}"));
+                found.iter().for_each(|problem| listener(&CodeEvent::Problem(problem)));
                 problems = found;
             }
         }
@@ -99,10 +97,50 @@ fn problems_of(bundle: &Bundle) -> Vec<String> {
     bundle.errors().chain(&bundle.warnings).map(ToString::to_string).collect()
 }
 
-fn log_changes(report: &ReloadReport) {
-    let changed = [report.changed_definition.as_slice(), &report.changed_code].concat();
-    if !report.added.is_empty() || !report.removed.is_empty() || !changed.is_empty() {
-        tracing::info!(added = ?report.added, removed = ?report.removed, ?changed, "reloaded the tools");
+/// What happens to code while it is served.
+pub(crate) enum CodeEvent<'a> {
+    Reloaded(&'a ReloadReport),
+    /// Callers rely on the old tools, which are still served.
+    Rejected(&'a Difference),
+    /// A file that cannot be served, or a warning, with the line it is about.
+    Problem(&'a str),
+    /// A handler failed.
+    Failed {
+        name: &'a str,
+        diagnostic: &'a script::Diagnostic,
+    },
+}
+
+/// Receives every event.
+pub(crate) type CodeListener = Arc<dyn Fn(&CodeEvent<'_>) + Send + Sync>;
+
+/// Writes events to the log.
+pub(crate) fn log_code_event(event: &CodeEvent<'_>) {
+    match event {
+        CodeEvent::Reloaded(report) => {
+            let changed = [report.changed_definition.as_slice(), &report.changed_code].concat();
+            if !report.added.is_empty() || !report.removed.is_empty() || !changed.is_empty() {
+                tracing::info!(added = ?report.added, removed = ?report.removed, ?changed, "reloaded the tools");
+            }
+        }
+        CodeEvent::Rejected(difference) => tracing::warn!(
+            "the changed tools are not served, because callers rely on the old ones: {difference}; run `spile \
+             compile` and restart to serve them"
+        ),
+        CodeEvent::Problem(problem) => tracing::warn!("{problem}"),
+        CodeEvent::Failed { name, diagnostic } => {
+            let (at, reason) = (diagnostic.location(), &diagnostic.message);
+            tracing::warn!(tool = name, at, reason, "a script failed");
+        }
+    }
+}
+
+/// Passes failures of running code on as events.
+pub(super) struct FailureSink(pub(super) CodeListener);
+
+impl script::DiagnosticSink for FailureSink {
+    fn report(&self, name: &str, diagnostic: &script::Diagnostic) {
+        (self.0)(&CodeEvent::Failed { name, diagnostic });
     }
 }
 

@@ -1,5 +1,7 @@
 //! `--from`: the server that `spile serve` would start, in this process, at the other end of a pipe.
 
+use std::sync::Arc;
+
 use std::path::Path;
 
 use contract::diagnostic::Severity;
@@ -9,6 +11,7 @@ use tokio::runtime::Builder;
 
 use super::error::{CommandError, Exit};
 use super::terminal::Terminal;
+use crate::author_folder::log_code_event;
 use crate::project::SourceFailurePolicy;
 use crate::reload::BreakingChangePolicy;
 use crate::report::print_diagnostics;
@@ -41,7 +44,8 @@ pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, Co
         let count = pluralize(count as u64, "warning");
         terminal.print(&format!("{count} about `{path}`; `spile check {path}` lists them"));
     }
-    let (server, author) = service.into_server(BreakingChangePolicy::KeepOld).map_err(failed)?;
+    let (server, author) =
+        service.into_server(BreakingChangePolicy::KeepOld, Arc::new(log_code_event)).map_err(failed)?;
     // The server reads its data on a thread of its own, so that a slow read does not delay timeouts here.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.into()))?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);

@@ -7,6 +7,10 @@ use json::{Json, ParseLimits};
 pub(super) const MEMBER: &str = "metadata.json";
 pub(super) const MANIFEST: &str = "spile.toml";
 pub(super) const LOCK: &str = "spile.lock";
+/// Code and content are below this folder of the archive.
+pub(super) const FOLDER: &str = "folder";
+/// Where the imports of the code lead.
+pub(super) const LINKS: &str = "links.json";
 pub(super) const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

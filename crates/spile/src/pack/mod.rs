@@ -26,6 +26,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::atomic_file::{self, FileMode};
+use crate::author_folder::{Author, PackedFolder};
 use crate::notice;
 use crate::progress::ProgressBar;
 use crate::project::{PackageContents, Project};
@@ -83,14 +84,10 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
-    ensure!(
-        project.author.is_none(),
-        "`{}` has code, prompts or resources, which a packed server cannot hold yet; serve the folder itself",
-        args.path.display()
-    );
     let mut scan = project.scan()?;
     crate::print_diagnostics(&scan.diagnostics);
     let Some(compiled) = scan.compiled.take() else { return Ok(ExitCode::FAILURE) };
+    let folder = scan.author.as_ref().map(Author::package).transpose()?;
     let contents = project.package_contents(scan, args.with_data, compiled.contract.has_write_tools())?;
     if let Some(id_file) = &contents.new_id_file {
         let id_file = id_file.display();
@@ -103,7 +100,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
             source.name
         );
     }
-    let server = PackagedServer::new(&compiled.contract, contents, args.with_data)?;
+    let server = PackagedServer::new(&compiled.contract, contents, folder, args.with_data)?;
     match args.format {
         PackFormat::Executable => {
             atomic_file::write_with(&args.output, FileMode::Executable, |file| {
@@ -135,6 +132,8 @@ struct PackagedServer {
     lock: Option<Vec<u8>>,
     /// The data files, with their paths in the archive.
     files: Vec<PackedFile>,
+    /// Code, prompts, resources, skills and apps.
+    folder: Option<PackedFolder>,
     /// The paths of data files that are not included, as in the manifest.
     external_files: Vec<String>,
 }
@@ -146,7 +145,12 @@ struct PackedFile {
 }
 
 impl PackagedServer {
-    fn new(contract: &Contract, contents: PackageContents, with_data: bool) -> anyhow::Result<Self> {
+    fn new(
+        contract: &Contract,
+        mut contents: PackageContents,
+        folder: Option<PackedFolder>,
+        with_data: bool,
+    ) -> anyhow::Result<Self> {
         let mut files = Vec::new();
         let mut sources = Vec::new();
         let external_files = match with_data {
@@ -165,6 +169,11 @@ impl PackagedServer {
             sources.push((source.name, archive_path.clone()));
             files.push(PackedFile { archive_path, path: path.to_owned(), kind: source.kind });
         }
+        for name in folder.iter().flat_map(|folder| &folder.variables) {
+            if !contents.variables.contains(name) {
+                contents.variables.push(name.clone());
+            }
+        }
         let first_line = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
         let instructions = contract.instructions.as_deref().map(first_line).filter(|line| !line.is_empty());
         // Values from the environment of the person who packs must not be published.
@@ -180,6 +189,7 @@ impl PackagedServer {
                 .tools
                 .iter()
                 .map(|tool| (tool.name.clone(), description(&tool.description)))
+                .chain(folder.iter().flat_map(|folder| folder.tools.clone()))
                 .collect(),
             metadata: PackMetadata {
                 name: contract.name.clone(),
@@ -192,6 +202,7 @@ impl PackagedServer {
             manifest: contents.manifest,
             lock: contents.lock,
             files,
+            folder,
             external_files,
         })
     }
@@ -199,7 +210,7 @@ impl PackagedServer {
     /// What to tell the person who packs.
     fn remarks(&self, args: &PackArgs) -> Vec<String> {
         let mut out = Vec::new();
-        if args.format != PackFormat::ServerJson && self.files.is_empty() {
+        if args.format != PackFormat::ServerJson && self.files.is_empty() && !self.external_files.is_empty() {
             let output = args.output.file_name().unwrap_or_default().to_string_lossy();
             let files = join_truncated(&self.external_files, 3);
             out.push(format!(
@@ -264,6 +275,13 @@ fn write_payload(out: &mut File, server: &PackagedServer, bar: &ProgressBar) -> 
     member(metadata::MANIFEST, server.manifest.as_bytes())?;
     if let Some(lock) = &server.lock {
         member(metadata::LOCK, lock)?;
+    }
+    if let Some(folder) = &server.folder {
+        member(metadata::LINKS, &folder.links)?;
+        for (inside, path) in &folder.files {
+            let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+            member(&format!("{}/{inside}", metadata::FOLDER), &bytes)?;
+        }
     }
     for file in &server.files {
         let shown = file.path.display();

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use contract::diagnostic::Diagnostic;
 use contract::source::SourceLocation;
+use script::ModuleLinks;
 use spile_core::text::hex;
 use zip::ZipArchive;
 
@@ -22,6 +23,7 @@ use super::metadata::{self, PackMetadata};
 use super::trailer::{FileSection, Trailer};
 use super::{read_member, read_metadata, sha256};
 use crate::atomic_file::{self, FileMode};
+use crate::author_folder::AuthorFolder;
 use crate::project::Project;
 use crate::serve::{ServeArgs, Service, serve, start_logging};
 
@@ -122,7 +124,17 @@ fn extract(file: &mut File, trailer: Trailer, packed: &PackMetadata) -> anyhow::
             FileMode::Umask,
         )?;
     }
-    for (_, archive_path) in &packed.sources {
+    if archive.index_for_name(metadata::LINKS).is_some() {
+        let mut links = Vec::new();
+        archive.by_name(metadata::LINKS)?.read_to_end(&mut links)?;
+        std::fs::write(temporary.path().join(metadata::LINKS), links)?;
+    }
+    let prefix = format!("{}/", metadata::FOLDER);
+    let names: Vec<String> =
+        archive.file_names().map(|name| name.map(|name| name.into_owned())).collect::<Result<_, _>>()?;
+    let in_folder: Vec<String> = names.into_iter().filter(|name| name.starts_with(&prefix)).collect();
+    let of_sources = packed.sources.iter().map(|(_, archive_path)| archive_path);
+    for archive_path in of_sources.chain(&in_folder) {
         let to = temporary.path().join(archive_relative_path(archive_path)?);
         std::fs::create_dir_all(to.parent().unwrap_or(temporary.path()))?;
         io::copy(&mut archive.by_name(archive_path)?, &mut File::create(&to)?)?;
@@ -254,7 +266,16 @@ fn packed_project(
         }
     }
     let folder = data.map_or(executable_dir, Path::to_owned);
-    Ok((Project::from_packed(&packed.name, folder, manifest, relocated), existing_data))
+    let links = match std::fs::read(extracted.join(metadata::LINKS)) {
+        Ok(bytes) => {
+            Some(ModuleLinks::from_json(&bytes).context("this file is damaged; download or copy it again")?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let author =
+        links.map(|links| AuthorFolder::packed(extracted.join(metadata::FOLDER), links)).transpose()?;
+    Ok((Project::from_packed(&packed.name, folder, manifest, relocated, author), existing_data))
 }
 
 /// The id keeps apart the data of two projects with the same name.

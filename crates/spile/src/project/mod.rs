@@ -32,6 +32,7 @@ use spile_core::Tool;
 use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
 use crate::lock::LockState;
 use crate::report::SourceSummary;
+use crate::settings::EnvNames;
 use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
 use renamed::renamed_columns;
@@ -64,6 +65,8 @@ pub struct Project {
     irregular: Vec<IrregularFile>,
     /// Code, prompts and resources beside the data.
     pub(crate) author: Option<AuthorFolder>,
+    /// The variables that its server reads.
+    pub(crate) env_names: EnvNames,
 }
 
 #[derive(Debug)]
@@ -92,6 +95,7 @@ impl Project {
         let server_file = ServerFile::find(non_empty_path(folder))?;
         let directories = server_file.as_ref().map(ServerFile::directories).transpose()?;
         let author = AuthorFolder::find(folder, directories.unwrap_or_default());
+        let env_names = if server_file.is_some() { EnvNames::ServerFile } else { EnvNames::Spile };
         let name = server_file.and_then(|file| file.name).unwrap_or(name);
         let DataFiles { files, irregular } = data_files(folder)?;
         match files.len() {
@@ -113,7 +117,7 @@ impl Project {
                  name some of them, or write a {MANIFEST}"
             ),
         }
-        Ok(Self { irregular, author, ..Self::new(name, folder, ProjectInput::Files(files)) })
+        Ok(Self { irregular, author, env_names, ..Self::new(name, folder, ProjectInput::Files(files)) })
     }
 
     fn from_file(path: &Path) -> anyhow::Result<Self> {
@@ -153,6 +157,7 @@ impl Project {
             source_failures,
             irregular: Vec::new(),
             author: None,
+            env_names: EnvNames::default(),
         }
     }
 
@@ -168,11 +173,12 @@ impl Project {
     }
 
     /// The project of a packed server: its manifest, with the files of some sources extracted elsewhere.
-    pub fn from_packed(
+    pub(crate) fn from_packed(
         name: &str,
         folder: PathBuf,
         manifest: PathBuf,
         relocated: BTreeMap<String, SourceLocation>,
+        author: Option<AuthorFolder>,
     ) -> Self {
         let source_failures = SourceFailurePolicy::Skip;
         Self {
@@ -182,7 +188,8 @@ impl Project {
             relocated,
             source_failures,
             irregular: Vec::new(),
-            author: None,
+            author,
+            env_names: EnvNames::default(),
         }
     }
 }

@@ -134,6 +134,11 @@ struct SourceKey {
 }
 
 impl Sources {
+    /// The open sources.
+    pub(crate) fn by_name(&self) -> Vec<(String, Arc<dyn Source>)> {
+        self.open.iter().map(|one| (one.name.clone(), one.source.clone())).collect()
+    }
+
     /// Opens a source, unless it is open already, and introspects the file as it is now.
     pub(super) fn open(&mut self, served: &Self, spec: &SourceSpec<'_>) -> Result<LoadedSource, Diagnostic> {
         let SourceSpec { name, location, display_name, settings, .. } = *spec;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::project::SourceFailurePolicy;
 use crate::server_state::ServerState;
-use crate::settings;
+use crate::settings::{self, EnvNames};
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
 #[derive(Debug, Default, Args)]
@@ -149,11 +149,11 @@ impl ServeArgs {
     }
 
     /// The address to listen on; `None` means stdin and stdout.
-    pub(super) fn listen_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+    pub(super) fn listen_address(&self, env: EnvNames) -> anyhow::Result<Option<SocketAddr>> {
         if self.bind.is_some() || !self.http {
             return Ok(self.bind);
         }
-        let host = settings::env_text("SPILE_HOST")?.unwrap_or_else(|| "127.0.0.1".into());
+        let host = env.host()?.unwrap_or_else(|| "127.0.0.1".into());
         let port = settings::port()?;
         let authority =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };

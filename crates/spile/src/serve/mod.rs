@@ -29,7 +29,9 @@ use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
 
-use crate::author_folder::{Author, CurrentContract, PromisedTools, ServedAuthor};
+use crate::author_folder::{
+    Author, CodeListener, CurrentContract, PromisedTools, ServedAuthor, log_code_event,
+};
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::notice;
 use crate::project::{Project, Scan, SourceFailurePolicy};
@@ -37,7 +39,7 @@ use crate::reload::{
     self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
 };
 use crate::server_state::ServerState;
-use crate::settings;
+use crate::settings::{self, EnvNames};
 pub use args::{LogFormat, ServeArgs};
 pub(crate) use logging::start_client_logging;
 pub use logging::start_logging;
@@ -57,6 +59,8 @@ pub struct Service {
     pub(crate) tool_order: Vec<String>,
     /// Names the server in a store that it shares with others.
     store_scope: Option<String>,
+    /// The variables that it reads.
+    pub(crate) env_names: EnvNames,
     /// The sources that are not served.
     pub health: SourceHealth,
     /// The project behind it, if its files can change while it is served.
@@ -79,6 +83,7 @@ impl Service {
             call_timeout_ms: None,
             tool_order: Vec::new(),
             store_scope: None,
+            env_names: EnvNames::default(),
             health: SourceHealth::default(),
             watched: None,
             state: ServerState::for_this_run(),
@@ -118,7 +123,7 @@ impl Service {
             let build = Build::new(compiled, state);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute.clone()];
-            let current = CurrentContract::new(build.provider.clone());
+            let current = CurrentContract::new(build.served_contract());
             let promised_tools = match &author {
                 // Only a manifest promises anything.
                 Some(author) if has_manifest => PromisedTools::new(lock_state.lock(), author.tools()),
@@ -128,6 +133,7 @@ impl Service {
                 command,
                 promised_tools,
                 store_scope: Some(absolute),
+                env_names: project.env_names,
                 health: health.clone(),
                 author,
                 current_contract: Some(current.clone()),
@@ -148,10 +154,13 @@ impl Service {
         project: &Project,
         state: &ServerState,
     ) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Scan { compiled, diagnostics, unavailable, source_count, .. } = project.scan()?;
+        let Scan { compiled, diagnostics, unavailable, source_count, author, .. } = project.scan()?;
         let health = SourceHealth { source_count, unavailable };
-        let service =
-            compiled.map(|compiled| Self { health, ..Self::from_build(&Build::new(compiled, state)) });
+        let service = compiled.map(|compiled| {
+            let build = Build::new(compiled, state);
+            let current_contract = Some(CurrentContract::new(build.served_contract()));
+            Self { health, author, current_contract, ..Self::from_build(&build) }
+        });
         Ok((service, diagnostics))
     }
 
@@ -175,6 +184,7 @@ impl Service {
     pub(crate) fn into_server(
         self,
         breaking: BreakingChangePolicy,
+        on_code: CodeListener,
     ) -> anyhow::Result<(Arc<Server>, Option<ServedAuthor>)> {
         let Self {
             name,
@@ -183,6 +193,7 @@ impl Service {
             call_timeout_ms,
             tool_order,
             store_scope,
+            env_names,
             health,
             state,
             author,
@@ -194,7 +205,7 @@ impl Service {
             BreakingChangePolicy::KeepOld => promised_tools,
             BreakingChangePolicy::ServeNew => PromisedTools::NONE,
         };
-        let limits = settings::limits()?;
+        let limits = settings::limits(env_names)?;
         let platform = Arc::new(SystemPlatform::default());
         let ServerState { keyring, store } = state;
         let store_scope = store_scope.unwrap_or_else(|| name.clone());
@@ -202,7 +213,7 @@ impl Service {
         let provider_set = ProviderSet { version, providers, call_timeout_ms, tool_order };
         let server = Server::with_provider_set(config, provider_set);
         server.set_source_health(health);
-        let author = author.map(|author| author.serve(&server, current_contract, promised));
+        let author = author.map(|author| author.serve(&server, current_contract, promised, on_code));
         Ok((server, author))
     }
 
@@ -257,6 +268,7 @@ pub fn serve_rest(
         breaking: BreakingChangePolicy::KeepOld,
         on_reload: reload::log_listener(),
         on_call: log_calls,
+        on_code: Arc::new(log_code_event),
     };
     serve_with(services, failed, notes, args, hooks)
 }
@@ -290,6 +302,7 @@ pub(crate) struct ServeHooks {
     pub(crate) breaking: BreakingChangePolicy,
     pub(crate) on_reload: ReloadListener,
     pub(crate) on_call: Option<Arc<dyn CallObserver>>,
+    pub(crate) on_code: CodeListener,
 }
 
 pub(crate) fn serve_with(
@@ -299,7 +312,8 @@ pub(crate) fn serve_with(
     args: &ServeArgs,
     hooks: ServeHooks,
 ) -> anyhow::Result<()> {
-    let address = args.listen_address()?;
+    let env_names = services.iter().map(|service| service.env_names).max().unwrap_or_default();
+    let address = args.listen_address(env_names)?;
     let (guard, token_warnings) = access::build_guard(args, address)?;
     let (tls, tls_warnings) = access::load_tls(args, address)?;
     notes.diagnostics.extend(token_warnings.into_iter().chain(tls_warnings));
@@ -311,7 +325,7 @@ pub(crate) fn serve_with(
     for mut service in services {
         announcement.summaries.push(service.summary());
         let project = service.watched.take();
-        let (server, author) = service.into_server(hooks.breaking)?;
+        let (server, author) = service.into_server(hooks.breaking, hooks.on_code.clone())?;
         authors.extend(author);
         watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
         servers.push(server);
@@ -333,7 +347,7 @@ pub(crate) fn serve_with(
             failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
             page,
         };
-        return serve_network(address, args.socket(), service, &announcement, requester);
+        return serve_network(address, args.socket(), service, &announcement, requester, env_names);
     }
     match servers.pop() {
         Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
@@ -370,11 +384,12 @@ fn serve_network(
     service: HttpService,
     announcement: &Announcement,
     requester: ReloadRequester,
+    env_names: EnvNames,
 ) -> anyhow::Result<()> {
     runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before the banner: its reader may send a signal at once.
         let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
-        let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
+        let (listeners, addresses) = listen(address, socket, &announcement.summaries, env_names).await?;
         let headers = if service.guard.tokens.is_some() { banner::TOKEN_HEADERS } else { &[] };
         let addresses =
             ListenAddresses { is_tls: service.tls.is_some(), has_page: service.page.is_some(), ..addresses };
@@ -408,6 +423,7 @@ async fn listen(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
     summaries: &[ServerSummary],
+    env_names: EnvNames,
 ) -> anyhow::Result<(Vec<Listener>, ListenAddresses)> {
     let (mut listeners, mut addresses) = (Vec::new(), ListenAddresses::default());
     #[cfg(unix)]
@@ -427,7 +443,7 @@ async fn listen(
             notice::info(&format!("{}; using a unix socket instead", bind_error(address, &error)));
             if addresses.socket.is_none() {
                 let names: Vec<&str> = summaries.iter().map(|summary| &*summary.name).collect();
-                let path = crate::socket_path::default_path(&names)?;
+                let path = crate::socket_path::default_path(&names, env_names)?;
                 listeners.push(bind_socket(&path)?.into());
                 addresses.socket = Some(std::path::absolute(path)?);
             }

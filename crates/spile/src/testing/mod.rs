@@ -33,6 +33,7 @@ use self::rewrite::NewExpectation;
 use self::runner::{Response, RunOptions, TestRun, TestedServer};
 use self::working_copy::WorkingCopy;
 use crate::atomic_file::{self, FileMode};
+use crate::author_folder::log_code_event;
 use crate::client::output_style::OutputStyle;
 use crate::reload::BreakingChangePolicy;
 use crate::report::{print, print_diagnostics};
@@ -140,7 +141,7 @@ fn start_server(path: &Path) -> anyhow::Result<Option<ProjectServer>> {
     let Some(service) = service else { return Ok(None) };
     let source_files = service.source_files();
     // A test needs no reloads: the watches end here.
-    let (server, _author) = service.into_server(BreakingChangePolicy::KeepOld)?;
+    let (server, _author) = service.into_server(BreakingChangePolicy::KeepOld, Arc::new(log_code_event))?;
     let server = TestedServer::start(server).context("cannot start the server")?;
     Ok(Some(ProjectServer { server, source_files }))
 }

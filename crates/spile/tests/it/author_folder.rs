@@ -252,3 +252,22 @@ fn check_and_the_banner_count_the_tools_in_code() {
     let output = place.run(&["serve", "--log-format", "json"]);
     assert!(output.stderr.contains(&format!("\"tools\":{listed}")), "{output}");
 }
+
+#[test]
+fn dev_shows_what_happens_to_code_with_the_line_at_fault() {
+    let project = folder();
+    let mut server = HttpServer::start(&mut project.spile(&["dev", ".", "--bind", "127.0.0.1:0"]));
+    let add = |code: &[u8]| project.write("tools/add.ts", code);
+    add(b"export default ({ a }: { a: number }) => {\n  return a.missing.member;\n};\n");
+    server.wait_for("reloaded the code; changed, with another definition: add");
+    let failed = call(&server, "add", &json!({"a": 1}));
+    assert_eq!(failed["result"]["isError"], true, "{failed}");
+    assert!(!failed.to_string().contains("missing"), "the client sees no internals: {failed}");
+    server.wait_for("add failed");
+    server.wait_for("2 |   return a.missing.member;");
+    add(b"export default (");
+    server.wait_for("the code has a problem");
+    server.wait_for("1 | export default (");
+    add(ADD);
+    server.wait_for("reloaded the code; added: add");
+}

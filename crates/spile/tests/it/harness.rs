@@ -267,6 +267,19 @@ impl HttpServer {
     }
 
     /// Returns the head and the body of the response.
+    pub fn get(&self, path: &str) -> (String, String) {
+        let address = self.address;
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it accepts input");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it is closed in time");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// Returns the head and the body of the response.
     pub fn post(&self, path: &str, headers: &str, body: &str) -> (String, String) {
         let (address, length) = (self.address, body.len());
         let mut stream = TcpStream::connect(address).expect("it listens");

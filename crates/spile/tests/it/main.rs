@@ -11,8 +11,10 @@ mod client;
 /// The official clients, shared with the tests of the fixture.
 #[path = "../../../testkit/clients/mod.rs"]
 mod clients;
+mod code_and_data;
 mod commands;
 mod exports;
+mod folder_runtime;
 mod golden;
 mod harness;
 mod history;

@@ -331,3 +331,106 @@ fn extracted_data_is_private_in_the_last_fallback() {
     }
     assert!(found >= 2, "it was extracted there");
 }
+
+/// A folder with everything that an author can write beside data.
+fn folder_with_code() -> TestProject {
+    TestProject::new(&[
+        (
+            "spile.toml",
+            br#"
+[server]
+name = "tutor"
+
+[sources.words]
+path = "words.csv"
+
+[collections.words]
+source = "words"
+key = "id"
+
+[resources.word]
+uri = "words://{id}"
+script = "code/word.ts"
+
+[permissions]
+files = ["notes"]
+"#,
+        ),
+        ("words.csv", b"id,word\n1,go\n2,eat\n"),
+        ("tsconfig.json", br#"{"compilerOptions":{"paths":{"@lib/*":["./lib/*"]}}}"#),
+        ("lib/types.ts", b"export type Args = { id: number };\n"),
+        (
+            "lib/shout.ts",
+            b"import pad from 'pad';\nexport const shout = (text: string) => pad(text).toUpperCase();\n",
+        ),
+        (
+            "tools/shout.ts",
+            br#"
+import { shout } from "@lib/shout";
+import type { Args } from "../lib/types";
+/** Shout a word. */
+export default async ({ id }: Args, ctx: any) => {
+  const { word } = await ctx.collection("words").get({ id });
+  return { shouted: shout(word), note: (await ctx.files.read("notes/a.txt")).trim() };
+};
+"#,
+        ),
+        ("tools/unused.test.ts", b"throw new Error('not part of the server');\n"),
+        ("code/word.ts", b"export default async ({ id }: { id: string }) => `word ${id}`;\n"),
+        ("context.ts", b"export default () => ({});\n"),
+        ("notes/a.txt", b"a note\n"),
+        ("notes/.hidden", b"hidden\n"),
+        ("prompts/ask.md", b"---\ndescription: Ask.\n---\nAsk me.\n"),
+        ("resources/page.md", b"# Page\n"),
+        ("skills/speak/SKILL.md", b"---\nname: speak\ndescription: Speak.\n---\nSpeak.\n"),
+        ("apps/view.html", b"<!doctype html><title>View</title>"),
+        (
+            "node_modules/pad/package.json",
+            br#"{"name":"pad","version":"1.0.0","exports":{"import":"./lib/main.mjs"}}"#,
+        ),
+        (
+            "node_modules/pad/lib/main.mjs",
+            b"import end from './end.cjs';\nexport default (text) => text + end.mark;\n",
+        ),
+        ("node_modules/pad/lib/end.cjs", b"exports.mark = require('bang');\n"),
+        ("node_modules/bang/package.json", br#"{"name":"bang","main":"index.js"}"#),
+        ("node_modules/bang/index.js", b"module.exports = '!';\n"),
+    ])
+}
+
+#[test]
+fn a_folder_with_code_needs_no_folder_and_no_packages_once_it_is_packed() {
+    let place = folder_with_code();
+    let alone = TestProject::new(&[]);
+    let program = alone.folder.join("tutor").to_string_lossy().into_owned();
+    let output = place.run(&["pack", ".", "--output", &program, "--with-data"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    drop(place);
+    for (args, expected) in [
+        (&["call", "shout", "id=2"][..], r#""shouted":"EAT!","note":"a note""#),
+        (&["tools"], "Shout a word."),
+        (&["prompt", "ask"], "Ask me."),
+        (&["read", "resource://page"], "# Page"),
+        (&["read", "words://7"], "word 7"),
+        (&["read", "ui://view"], "<title>View</title>"),
+    ] {
+        let output = alone.run(&[args, &["--json", "--command", &program]].concat());
+        assert_eq!(output.code, Some(0), "{args:?}: {output}");
+        let unescaped = output.stdout.replace("\\\"", "\"");
+        assert!(unescaped.contains(expected), "{args:?}: {output}");
+    }
+    assert_eq!(alone.files().len(), 1, "nothing appears beside it");
+}
+
+#[test]
+fn what_a_packed_server_cannot_do_is_said_before_it_is_packed() {
+    let place = folder_with_code();
+    let manifest = String::from_utf8(
+        place.files().into_iter().find(|(path, _)| path.ends_with("spile.toml")).expect("a manifest").1,
+    );
+    let manifest = manifest.expect("text").replace("files = [", "writable_files = [");
+    place.write("spile.toml", manifest.as_bytes());
+    let output = place.run(&["pack", ".", "--output", "tutor", "--with-data"]);
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("code may write to `notes`"), "{output}");
+}

@@ -100,7 +100,11 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("the example") {
         let path = entry.expect("an entry").path();
-        std::fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("a copy");
+        let target = to.join(path.file_name().expect("a name"));
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(std::fs::copy(&path, target).expect("a copy")),
+        }
     }
 }
 
@@ -136,12 +140,22 @@ fn every_command_does_what_it_says() {
 
 #[test]
 fn the_questions_of_the_sales_example_have_the_answers_on_its_page() {
+    check_example_page("sales", 10);
+}
+
+#[test]
+fn the_commands_of_the_tutor_example_print_what_its_page_says() {
+    check_example_page("tutor", 5);
+}
+
+/// Runs the commands of the README of an example.
+fn check_example_page(name: &str, commands: usize) {
     let clone = tempfile::tempdir().expect("a folder");
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sales");
-    copy(&example, &clone.path().join("examples/sales"));
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    copy(&example, &clone.path().join("examples").join(name));
     let page = std::fs::read_to_string(example.join("README.md")).expect("a page");
     let questions = console_commands(&page);
-    assert_eq!(questions.len(), 10);
+    assert_eq!(questions.len(), commands);
     for ReadmeCommand { command, expected_output } in &questions {
         let done = shell(&format!("({command}) 2>&1"), clone.path()).output().expect("a shell");
         let got = String::from_utf8_lossy(&done.stdout);

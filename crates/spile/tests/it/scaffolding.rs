@@ -101,3 +101,28 @@ fn the_types_describe_what_the_templates_use() {
     let (is_ok, text) = check();
     assert!(!is_ok && text.contains("Did you mean 'elicit'?"), "{text}");
 }
+
+/// The types must name what `ctx` has, and nothing else.
+#[test]
+fn the_types_follow_ctx() {
+    let code = b"export default (_: {}, ctx: any) => Object.getOwnPropertyNames(ctx).sort().join(' ');\n";
+    let project = TestProject::new(&[("tools/names.ts", code)]);
+    let output = project.run(&["call", "names", "--from", "."]);
+    assert_eq!(output.code, Some(0), "{output}");
+    let types = include_str!("../../src/new/templates/spile.d.ts");
+    let context = types.split("interface Context {").nth(1).expect("the interface");
+    let context = context.split("\n  }\n").next().expect("its end");
+    let members = context.lines().filter_map(|line| {
+        let member = line.strip_prefix("    ")?.trim_start_matches("readonly ");
+        let end = member.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        let is_member = end > 0 && matches!(&member[end..=end], "(" | ":" | "<");
+        is_member.then(|| member[..end].to_owned())
+    });
+    let members: std::collections::BTreeSet<String> = members.collect();
+    let expected: Vec<String> = members.into_iter().collect();
+    assert_eq!(output.stdout.split_whitespace().collect::<Vec<_>>(), expected);
+    for example in ["everything", "tutor"] {
+        let copy = std::fs::read_to_string(crate::harness::examples().join(example).join("spile.d.ts"));
+        assert_eq!(copy.expect("the example has the types"), types, "copy it to examples/{example}");
+    }
+}

@@ -91,6 +91,7 @@ impl Default for ConformanceProvider {
             list_changed: true,
             rate_limit: None,
             instructions: None,
+            reads_request_heads: false,
         };
         let handlers = rows().chain([&tools::EXTRA_TOOL]).map(|row| (row.name, row.run)).collect();
         let offer = CatalogState { extra_tool: false, extra_prompt: false, catalog: Arc::new(catalog) };

@@ -66,7 +66,7 @@ fn random_identity(input: &mut FuzzInput<'_>) -> CallerIdentity {
         1 => Principal::local("a").expect("a short name"),
         _ => Principal::local("ab").expect("a short name"),
     };
-    CallerIdentity { principal, address: None }
+    CallerIdentity { principal, address: None, request_head: None }
 }
 
 fn new_session_id(server: &Arc<Server>, identity: &CallerIdentity) -> String {

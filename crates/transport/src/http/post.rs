@@ -41,7 +41,7 @@ impl<'a> PostRequest<'a> {
     #[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
     pub(crate) fn new(
         server: &'a Arc<Server>,
-        identity: CallerIdentity,
+        mut identity: CallerIdentity,
         headers: &'a RequestHeaders<'a>,
         query: Option<&str>,
     ) -> Result<Self, Response<Body>> {
@@ -50,6 +50,9 @@ impl<'a> PostRequest<'a> {
             let reason = "Accept allows neither application/json nor text/event-stream";
             return Err(response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, reason));
         };
+        if server.reads_request_heads() {
+            identity.request_head = Some(Arc::new(headers.to_request_head()));
+        }
         Ok(Self { server, identity, headers, accepted })
     }
 

@@ -221,7 +221,7 @@ fn route<'a>(
     if path == "/status" {
         return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(context))));
     }
-    let identity = CallerIdentity { principal, address: context.remote_ip };
+    let identity = CallerIdentity { principal, address: context.remote_ip, request_head: None };
     let query = parts.uri.query();
     let Some(server) = service.server_at(path) else {
         return match SseEndpoint::from_path(service, path) {

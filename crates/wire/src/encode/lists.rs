@@ -1,7 +1,7 @@
 //! Pages of lists. The host renders the members once per version and reuses them for every request.
 
-use json::Json;
 use json::write::{self, ObjectWriter};
+use json::{Json, NodeKind};
 use spile_core::{Prompt, Resource, ResourceTemplate, Skill, SkillFiles, TaskSupport, Tool, ToolAnnotations};
 
 use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cache_hints};
@@ -179,9 +179,17 @@ fn write_tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
     object.raw("inputSchema", tool.input_schema.as_str());
     if let Some(output) = &tool.output_schema
         && version.has(Feature::StructuredContent)
-        && (version.has(Feature::AnyStructuredContent) || has_object_root(output))
     {
-        object.raw("outputSchema", output.as_str());
+        if version.has(Feature::AnyStructuredContent) || has_object_root(output) {
+            object.raw("outputSchema", output.as_str());
+        } else if can_be_wrapped(output) {
+            object.object("outputSchema", |schema| {
+                schema.str("type", "object").object("properties", |properties| {
+                    properties.raw("result", output.as_str());
+                });
+                schema.raw("required", r#"["result"]"#);
+            });
+        }
     }
     // Before tools had a `title`, their annotations had one.
     let title = tool.title.as_deref().filter(|_| !version.has(Feature::Titles));
@@ -222,6 +230,17 @@ fn write_tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
 /// Before 2026-07-28 the root type of an output schema must be `object`.
 fn has_object_root(schema: &Json) -> bool {
     schema.to_doc().root().get("type").is_some_and(|t| t.eq_str("object"))
+}
+
+/// Whether every value of the schema is sent as `{result}` to such a client, so that the schema can say so.
+fn can_be_wrapped(schema: &Json) -> bool {
+    let doc = schema.to_doc();
+    let excludes_objects = doc.root().get("type").is_some_and(|kind| match kind.kind() {
+        NodeKind::Array => !kind.elements().any(|one| one.eq_str("object")),
+        _ => !kind.eq_str("object"),
+    });
+    // A reference would lead elsewhere inside another schema.
+    excludes_objects && !schema.as_str().contains(r#"$ref""#) && !schema.as_str().contains(r#"$dynamicRef""#)
 }
 
 pub(super) fn write_resource_members(out: &mut ObjectWriter<'_>, version: Version, resource: &Resource) {
@@ -277,4 +296,48 @@ fn write_prompt(out: &mut Vec<u8>, version: Version, prompt: &Prompt) {
     }
     write_icons_and_meta(&mut object, version, prompt.icons.as_ref(), prompt.meta.as_ref());
     object.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+    use spile_core::Tool;
+
+    use super::rendered_tool;
+    use crate::version::Version;
+
+    /// The output schema as a client of the version reads it.
+    fn output_schema(schema: &str, version: Version) -> Option<String> {
+        let parse = |text: &str| Json::parse(text).expect("JSON");
+        let tool = Tool {
+            output_schema: Some(parse(schema)),
+            ..Tool::new("t", "A tool.", parse(r#"{"type":"object"}"#))
+        };
+        let rendered = Json::from_written_bytes(rendered_tool(version, &tool).into_vec()).to_doc();
+        rendered.root().get("outputSchema").map(|schema| schema.raw().to_owned())
+    }
+
+    #[test]
+    fn an_output_schema_says_what_the_client_gets() {
+        let wrapped = |schema: &str| {
+            Some(format!(r#"{{"type":"object","properties":{{"result":{schema}}},"required":["result"]}}"#))
+        };
+        let object = r#"{"type":"object"}"#;
+        for (schema, older) in [
+            (object, Some(object.to_owned())),
+            (
+                r#"{"type":"array","items":{"type":"string"}}"#,
+                wrapped(r#"{"type":"array","items":{"type":"string"}}"#),
+            ),
+            (r#"{"type":["string","null"]}"#, wrapped(r#"{"type":["string","null"]}"#)),
+            // An object passes as it is, and a text does not: no schema says both.
+            (r#"{"type":["object","string"]}"#, None),
+            (r#"{"anyOf":[{"type":"object"},{"type":"string"}]}"#, None),
+            (r##"{"type":"array","items":{"$ref":"#/$defs/a"},"$defs":{"a":true}}"##, None),
+        ] {
+            assert_eq!(output_schema(schema, Version::V2025_11_25), older, "{schema}");
+            assert_eq!(output_schema(schema, Version::V2026_07_28).as_deref(), Some(schema));
+            assert_eq!(output_schema(schema, Version::V2025_03_26), None, "{schema}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use json::{Json, Node, NodeKind, write};
 
-use super::results::write_text_block;
+use super::results::{write_structured, write_text_block};
 use super::{RenderedServerInfo, write_cache_hints};
 use crate::version::{Feature, Version};
 
@@ -30,7 +30,7 @@ pub(super) fn write_relayed_result(
                 continue;
             }
             "ttlMs" | "cacheScope" if !version.has(Feature::CacheHints) => continue,
-            "structuredContent" if !passes_structured(version, &value) => continue,
+            "structuredContent" if !version.has(Feature::StructuredResult) => continue,
             _ => {}
         }
         if !std::mem::take(&mut is_empty) {
@@ -42,6 +42,7 @@ pub(super) fn write_relayed_result(
             "content" if value.kind() == NodeKind::Array => {
                 write_blocks(out, version, &value, root.get("structuredContent"))
             }
+            "structuredContent" => write_structured(out, version, value.raw(), value.is_object()),
             "messages" if value.kind() == NodeKind::Array => write_messages(out, version, &value),
             _ => out.extend_from_slice(value.raw().as_bytes()),
         }
@@ -67,11 +68,6 @@ pub(super) fn write_relayed_result(
     }
 }
 
-fn passes_structured(version: Version, value: &Node<'_>) -> bool {
-    version.has(Feature::StructuredResult)
-        && (value.is_object() || version.has(Feature::AnyStructuredContent))
-}
-
 fn write_blocks(out: &mut Vec<u8>, version: Version, blocks: &Node<'_>, structured: Option<Node<'_>>) {
     out.push(b'[');
     let mut is_first = true;
@@ -82,7 +78,7 @@ fn write_blocks(out: &mut Vec<u8>, version: Version, blocks: &Node<'_>, structur
         write_block(out, version, &block);
     }
     // A client of a version without structured content gets the data as a text, unless it has it already.
-    if let Some(json) = structured.filter(|json| !passes_structured(version, json)) {
+    if let Some(json) = structured.filter(|_| !version.has(Feature::StructuredResult)) {
         let has_text =
             blocks.elements().any(|block| block.get("type").is_some_and(|kind| kind.eq_str("text")));
         if !has_text {
@@ -195,7 +191,9 @@ mod tests {
         let structured = r#"{"content":[],"structuredContent":{"a":1}}"#;
         check(Version::V2024_11_05, structured, r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#);
         let list = r#"{"content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}"#;
-        check(Version::V2025_11_25, list, r#"{"content":[{"type":"text","text":"[1]"}]}"#);
+        let wrapped = list.replace(":[1]}", r#":{"result":[1]}}"#);
+        check(Version::V2025_11_25, list, &wrapped);
+        check(Version::V2024_11_05, list, r#"{"content":[{"type":"text","text":"[1]"}]}"#);
     }
 
     #[test]

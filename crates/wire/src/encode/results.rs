@@ -175,10 +175,9 @@ fn write_tool_result(
     out.push(b']');
     if let Some(json) = &result.structured
         && version.has(Feature::StructuredResult)
-        && (json.is_object() || version.has(Feature::AnyStructuredContent))
     {
         out.extend_from_slice(br#","structuredContent":"#);
-        out.extend_from_slice(json.as_str().as_bytes());
+        write_structured(out, version, json.as_str(), json.is_object());
     }
     let error: &[u8] = if result.is_error { br#","isError":true"# } else { br#","isError":false"# };
     out.extend_from_slice(error);
@@ -194,6 +193,19 @@ fn write_tool_result(
             out.extend_from_slice(meta.as_str().as_bytes());
             out.push(b'}');
         }
+    }
+}
+
+/// Writes structured content. Before 2026-07-28 it is an object: any other value is its member `result`, as the output
+/// schema says to the same client.
+pub(super) fn write_structured(out: &mut Vec<u8>, version: Version, json: &str, is_object: bool) {
+    let is_wrapped = !is_object && !version.has(Feature::AnyStructuredContent);
+    if is_wrapped {
+        out.extend_from_slice(br#"{"result":"#);
+    }
+    out.extend_from_slice(json.as_bytes());
+    if is_wrapped {
+        out.push(b'}');
     }
 }
 
@@ -365,6 +377,23 @@ mod tests {
         let (content, structured) = encode(result(), Version::UNSPECIFIED);
         assert_eq!((&*content.join("|"), structured.as_deref()), (r#"One.|{"a":1}"#, Some(r#"{"a":1}"#)));
     }
+
+    #[test]
+    fn structured_content_that_is_not_an_object_is_wrapped_for_versions_that_take_only_objects() {
+        for json in ["[1,2]", "7", r#""a""#, "null", "true"] {
+            for (version, _) in Version::ALL {
+                let (_, structured) =
+                    encode(ToolResult::structured(Json::parse(json).expect("JSON")), version);
+                let expected = match version {
+                    Version::V2024_11_05 => None,
+                    Version::V2026_07_28 => Some(json.to_owned()),
+                    _ => Some(format!(r#"{{"result":{json}}}"#)),
+                };
+                assert_eq!(structured, expected, "{version:?}");
+            }
+        }
+    }
+
     #[test]
     fn blocks_do_not_hide_the_data_from_versions_without_structured_content() {
         let json = r#"{"rows":[],"nextCursor":"abc"}"#;

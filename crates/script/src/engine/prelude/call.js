@@ -103,6 +103,7 @@ const needsParsing = () => {
   return isStandard(input) || isShape(input);
 };
 const run = async (args, request) => {
+  callRequest = request;
   const input = needsParsing() ? await parseArguments(args) : args;
   let second = ctx;
   if (contextFunction !== undefined) {
@@ -141,6 +142,7 @@ const describeError = (error) => {
         if (data !== undefined) out.data = data;
       }
       if (out.class === "InvalidArguments") out.issues = error.issues;
+      if (out.class !== "McpError" && typeof error.code === "string") out.kind = toWellFormed(error.code);
     } else out.message = toWellFormed(typeof error === "string" ? error : printable(error));
   } catch {
     out.message ||= "an error that cannot be described";

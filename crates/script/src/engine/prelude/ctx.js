@@ -234,7 +234,8 @@ for (const level of LEVELS) log[level] = (data) => log(level, data ?? null);
 log.warn = log.warning;
 
 const EVENTS = ["tools-changed", "prompts-changed", "resources-changed", "resource-updated"];
-let callSignal = undefined;
+let callSignal = undefined,
+  callRequest = null;
 const ctx = {
   progress(progress, total, message) {
     const report =
@@ -256,6 +257,12 @@ const ctx = {
   McpError,
   get signal() {
     return callSignal;
+  },
+  get request() {
+    // The host describes the request only for programs whose own files say `request`.
+    if (callRequest === null)
+      throw new PrimordialTypeError("ctx.request: write `ctx.request` in a file of the folder, not in a package");
+    return callRequest;
   },
   env: (name) => hostRead("env", requireText(name, "ctx.env: the name")),
   secret: (name) => hostRead("secret", requireText(name, "ctx.secret: the name")),

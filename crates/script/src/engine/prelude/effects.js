@@ -43,6 +43,7 @@ const effectError = (failure) => {
       ? new PrimordialError(failure.message)
       : new McpError(failure.code, failure.message, failure.data);
   if (failure.name) install(error, "name", failure.name);
+  if (failure.kind) install(error, "code", failure.kind);
   return error;
 };
 // The host delivers the result of an effect.

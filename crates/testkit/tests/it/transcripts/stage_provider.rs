@@ -302,6 +302,7 @@ fn catalog() -> Catalog {
         resource_subscriptions: true,
         list_changed: true,
         instructions: Some("Mind the step.".into()),
+        reads_request_heads: false,
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn respond(
     if let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) {
         return Some(document(StatusCode::OK, asset.content_type, asset.body.as_bytes().to_vec()));
     }
-    let identity = CallerIdentity { principal, address: context.remote_ip };
+    let identity = CallerIdentity { principal, address: context.remote_ip, request_head: None };
     let snapshot = || ServiceSnapshot::take(&context.service, page, &identity);
     let base_url = base_url(context, parts, headers);
     Some(match path {

@@ -1,0 +1,44 @@
+//! `[permissions]`.
+
+use super::{Key, Section, ValueType};
+
+pub static PERMISSIONS: Section = Section {
+    header: "[permissions]",
+    description: "What the code in `tools/` may reach. Nothing is permitted unless it is named here.",
+    keys: &[
+        Key::new(
+            "network",
+            ValueType::Names,
+            "Hosts that `ctx.fetch` may reach, over https unless `http://` is written: `api.example.com`, \
+             `*.example.com`, `http://localhost:3000`.",
+        )
+        .default_text("none")
+        .example("[\"api.example.com\"]")
+        .aliases(&["hosts", "net", "fetch"]),
+        Key::new("files", ValueType::Names, "Folders, inside this one, that `ctx.files` may read.")
+            .default_text("none")
+            .example("[\"data\"]")
+            .aliases(&["read"]),
+        Key::new("writable_files", ValueType::Names, "Folders that `ctx.files` may also write to.")
+            .default_text("none")
+            .example("[\"out\"]")
+            .aliases(&["write"]),
+        Key::new("env", ValueType::Names, "Environment variables that `ctx.env` has.")
+            .default_text("none")
+            .example("[\"REGION\"]"),
+        Key::new(
+            "secrets",
+            ValueType::Names,
+            "Environment variables that `ctx.secret` returns. They never appear in logs.",
+        )
+        .default_text("none")
+        .example("[\"API_KEY\"]"),
+        Key::new(
+            "sql",
+            ValueType::Names,
+            "Sources of the kind `sqlite` that `ctx.sql` may read, hidden fields included.",
+        )
+        .default_text("none")
+        .example("[\"crm\"]"),
+    ],
+};
