@@ -465,12 +465,12 @@ pub static COLLECTION: Section = Section {
             ValueType::FieldSelection,
             "The fields that rows can be filtered by. Each becomes an argument of `list`, `search` and `aggregate`, alone or with a suffix such as `_min`.",
         )
-        .default_text("the first 20")
+        .default_text("all; tools list the first 20")
         .example("[\"plan\", \"signup_date\"]")
         .aliases(&["where"]),
         Key::new("sort", ValueType::FieldSelection, "The fields that a list can be sorted by.")
-            .default_text("the first 20")
-            .example("true")
+            .default_text("all")
+            .example("[\"signup_date\"]")
             .aliases(&["order_by", "orderby", "sorting"]),
         Key::new("search", ValueType::FieldSelection, "The fields that a search looks into. Only with the operation `search`.")
             .default_text("the fields with a full-text index, else all text fields")

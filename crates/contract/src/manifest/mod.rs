@@ -68,6 +68,8 @@ pub struct Manifest {
     pub permissions: Permissions,
     /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
+    /// How many tables a generated manifest leaves out, because there are too many.
+    pub tables_left_out: usize,
 }
 
 /// `[permissions]`: what the code in `tools/` may reach.

@@ -35,7 +35,16 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
     let permissions = parse_permissions(reader, &mut table);
     reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
-    Manifest { server, sources, collections, tools, resources, permissions, may_be_empty: false }
+    Manifest {
+        server,
+        sources,
+        collections,
+        tools,
+        resources,
+        permissions,
+        may_be_empty: false,
+        tables_left_out: 0,
+    }
 }
 
 fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {

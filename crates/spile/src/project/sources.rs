@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
-use contract::humanize::pluralize;
+use contract::humanize::{join_truncated, pluralize};
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
     ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
@@ -402,6 +402,8 @@ pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
     }
 }
 
+/// The report lists at most this many links of one table.
+const LINKS_SHOWN_MAX: usize = 6;
 /// The report lists at most this many tables of one source.
 const TABLES_SHOWN_MAX: usize = 30;
 
@@ -446,7 +448,13 @@ fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Cont
     };
     let names: Vec<String> = key.iter().map(column_name).collect();
     let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
-    format!("{}: {rows}, {}, {key}", table.name, pluralize(table.columns.len() as u64, "column"))
+    let links: Vec<&str> =
+        served.iter().flat_map(|served| &served.links).map(|link| link.name.as_str()).collect();
+    let links = match links.is_empty() {
+        true => String::new(),
+        false => format!(", links {}", join_truncated(&links, LINKS_SHOWN_MAX)),
+    };
+    format!("{}: {rows}, {}, {key}{links}", table.name, pluralize(table.columns.len() as u64, "column"))
 }
 
 fn without_backups_note(file: &str) -> Diagnostic {

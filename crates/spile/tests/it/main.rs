@@ -42,3 +42,4 @@ mod terminal;
 mod testing;
 mod tls;
 mod trace;
+mod wide;
