@@ -321,6 +321,15 @@ pub static SERVER: Section = Section {
         .default_text("true")
         .example("false")
         .aliases(&["backup", "history", "undo"]),
+        Key::new(
+            "memory_bytes_max",
+            ValueType::Integer { min: 0, max: 1 << 50 },
+            "A larger CSV file is not held in memory: its rows are imported into the cache folder once, and served \
+             from there. Such a file cannot be written.",
+        )
+        .default_text("a quarter of the machine's memory")
+        .example("500000000")
+        .aliases(&["memory", "memory_max", "memory_limit"]),
         Key::new("tool_order", ValueType::Names, "Tools that clients see first, in this order. The others follow.")
             .default_text("tools of the data first, then code, by name")
             .example("[\"find_customer\"]")

@@ -93,6 +93,8 @@ pub struct Server {
     pub rate_limit: Option<RateLimit>,
     /// `None`: on.
     pub backups: Option<bool>,
+    /// `None`: a quarter of the machine's memory.
+    pub memory_bytes_max: Option<u64>,
     /// Tools that are listed first.
     pub tool_order: Vec<Located<String>>,
 }

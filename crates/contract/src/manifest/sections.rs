@@ -94,6 +94,7 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         call_timeout_ms: reader.integer(t, "call_timeout_ms"),
         rate_limit: reader.rate_limit(t, "rate_limit"),
         backups: reader.boolean(t, "backups"),
+        memory_bytes_max: reader.integer(t, "memory_bytes_max"),
         tool_order: reader.names(t, "tool_order").into_iter().map(located_text).collect(),
     };
     reader.finish(table);

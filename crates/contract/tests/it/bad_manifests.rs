@@ -43,7 +43,7 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups` and `tool_order`
+      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups`, `memory_bytes_max` and `tool_order`
     "#);
 }
 

@@ -8,6 +8,8 @@
 //! code path.
 
 mod folder;
+mod left_out;
+mod memory;
 pub(crate) mod not_found;
 mod package;
 mod renamed;
@@ -21,7 +23,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use contract::compile::{DescribedStatement, IntrospectedSource, compile};
 use contract::diagnostic::{Diagnostic, Located, Severity};
-use contract::humanize::join_truncated;
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
 use contract::source::{ColumnFacts, ColumnOptions, SourceError, SourceFacts, SourceLocation, TableOptions};
 use contract::{Contract, DataType, ToolOperation, init, names};
@@ -429,6 +430,7 @@ impl Project {
                     Some(false) => BackupPolicy::Off,
                     Some(true) | None => BackupPolicy::Daily,
                 },
+                memory_bytes_max: manifest.server.memory_bytes_max.unwrap_or_else(memory::default_bytes_max),
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -482,6 +484,7 @@ impl Project {
                     tables: Vec::new(),
                     declared_columns: Vec::new(),
                     backups: BackupPolicy::Daily,
+                    memory_bytes_max: memory::default_bytes_max(),
                 };
                 opener
                     .open(&spec, self.source_failures)
@@ -512,9 +515,9 @@ impl Project {
         scan.manifest_text = render_manifest(&opener.loaded, &names::server_name(&self.name));
         match manifest::parse(MANIFEST, &scan.manifest_text, &|_| None) {
             Ok((mut manifest, _)) => {
-                let left_out = tables_left_out(&manifest, &opener.loaded);
+                let left_out = left_out::tables_left_out(&manifest, &opener.loaded);
                 manifest.tables_left_out = left_out.len();
-                scan.diagnostics.extend(left_out_warning(&left_out));
+                scan.diagnostics.extend(left_out::warning(&left_out));
                 Ok(Some(manifest))
             }
             Err(found) => {
@@ -678,45 +681,6 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
         .collect();
     init::render_manifest(&sources, name)
 }
-
-/// The tables that a generated manifest leaves out.
-fn tables_left_out<'l>(manifest: &Manifest, loaded: &'l [LoadedSource]) -> Vec<&'l str> {
-    let collections = manifest.collections.len();
-    let tables = || loaded.iter().flat_map(|one| one.facts.tables.iter().map(move |table| (one, table)));
-    if tables().count() == collections {
-        return Vec::new();
-    }
-    let is_served = |one: &LoadedSource, table: &str| {
-        manifest.collections.iter().any(|collection| {
-            let name = collection.table.as_ref().map_or("", |table| table.value.as_str());
-            // A file that is one table does not name it.
-            collection.source.value == one.name && (name == table || one.facts.tables.len() == 1)
-        })
-    };
-    let left_out = tables().filter(|(one, table)| !is_served(one, &table.name));
-    left_out.map(|(_, table)| table.name.as_str()).collect()
-}
-
-fn left_out_warning(tables: &[&str]) -> Option<Diagnostic> {
-    if tables.is_empty() {
-        return None;
-    }
-    let names: Vec<String> = tables.iter().map(|name| format!("`{name}`")).collect();
-    let message = format!(
-        "{} not served, because more than {} tables make more tools than some clients accept: {}",
-        match tables.len() {
-            1 => "1 table is".to_owned(),
-            count => format!("{count} tables are"),
-        },
-        init::TABLES_SERVED_MAX,
-        join_truncated(&names, TABLES_NAMED_MAX)
-    );
-    let help = "`spile init` writes a manifest with the lines that choose the tables";
-    Some(Diagnostic::warning(message).code("skipped").help(help))
-}
-
-/// A warning names no more tables than this.
-const TABLES_NAMED_MAX: usize = 12;
 
 /// Asks a source to describe the statements that use it.
 fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec<DescribedStatement<'m>> {

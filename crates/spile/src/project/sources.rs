@@ -16,7 +16,7 @@ use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
-use super::{file_name, is_collection_written, not_found};
+use super::{file_name, is_collection_written, memory, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -75,6 +75,24 @@ pub(super) struct SourceSpec<'a> {
     /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
     pub(super) backups: BackupPolicy,
+    /// A larger file is served from an import, if its kind can be.
+    pub(super) memory_bytes_max: u64,
+}
+
+impl SourceSpec<'_> {
+    /// Whether the file is too large for memory.
+    fn is_large(&self) -> bool {
+        match self.settings {
+            SourceSettings::Csv { .. } => {
+                let bytes_max = self.memory_bytes_max.min(csv::FILE_BYTES_MAX);
+                self.location.size_bytes().is_some_and(|bytes| bytes > bytes_max)
+            }
+            SourceSettings::Sqlite
+            | SourceSettings::Json { .. }
+            | SourceSettings::JsonLines
+            | SourceSettings::Workbook(_) => false,
+        }
+    }
 }
 
 /// A table as a collection declares it to be read.
@@ -131,6 +149,7 @@ struct SourceKey {
     settings: SourceSettings,
     tables: TablesOptions,
     backups: BackupPolicy,
+    is_large: bool,
 }
 
 impl Sources {
@@ -290,6 +309,7 @@ impl SourceKey {
             settings: spec.settings.clone(),
             tables: tables_options(spec),
             backups: spec.backups,
+            is_large: spec.is_large(),
         }
     }
 }
@@ -317,7 +337,10 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
                 backups,
                 ..csv::Options::default()
             };
-            Arc::new(csv::Csv::open(path, options))
+            match spec.is_large() {
+                true => Arc::new(csv::LargeCsv::open(path, options, &memory::import_folder())),
+                false => Arc::new(csv::Csv::open(path, options)),
+            }
         }
         SourceSettings::Sqlite => {
             Arc::new(sqlite::Sqlite::new(path, sqlite::Options { backups, ..sqlite::Options::default() }))

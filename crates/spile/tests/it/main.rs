@@ -23,6 +23,7 @@ mod http_server;
 mod inspector;
 mod install;
 mod keys;
+mod large;
 mod limits;
 mod links;
 mod locking;
