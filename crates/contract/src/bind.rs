@@ -403,8 +403,10 @@ fn parse_projection(collection: &Collection, node: Node<'_>) -> Result<Projectio
         return Err(invalid_argument("fields", ArgumentErrorKind::OutOfRange, message));
     }
     for name in names {
+        let group = collection.columns_in_group(&name).filter(|columns| !columns.is_empty());
         match field_index(collection, &name) {
             Some(at) => projection.fields.push(at),
+            None if let Some(columns) = group => projection.fields.extend(columns),
             None if name == VERSION_FIELD && collection.has_version_field() => {
                 projection.include_version = true;
             }

@@ -19,10 +19,26 @@ pub struct Contract {
     pub instructions: Option<String>,
     /// Generated instructions describe the current data and are not part of the published interface.
     pub instructions_are_generated: bool,
+    /// `None` if no tool is about a collection. Describes the current data, as generated instructions do.
+    pub overview: Option<Overview>,
     pub rate_limit: Option<RateLimit>,
     pub collections: Vec<Collection>,
     pub statements: Vec<Statement>,
     pub tools: Vec<Tool>,
+}
+
+/// What a server has, in Markdown: the resource [`Overview::URI`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overview {
+    pub text: String,
+    /// Collections that do not fit into `text` with all their columns, each with a text of its own: the resource
+    /// [`Overview::URI`], `/` and its name.
+    pub details: Vec<(String, String)>,
+}
+
+impl Overview {
+    pub const URI: &str = "spile://overview";
+    pub const MIME_TYPE: &str = "text/markdown";
 }
 
 /// A typed, usually keyed, set of rows.

@@ -3,15 +3,20 @@
 //! Required settings are written out. Defaults are written as comments, so that the author can change one by removing
 //! its `#`.
 
+mod table_choice;
+
 use std::collections::{HashMap, HashSet};
 
-use crate::compile::{DEFAULT_FIELDS_MAX, null_setting};
+use crate::compile::{LISTED_FILTERS_MAX, null_setting};
 use crate::data_type::DataType;
 use crate::humanize::pluralize;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
 use crate::source::{ColumnFacts, SourceFacts, TableFacts};
 use crate::toml_text::{toml_key, toml_quote};
+
+pub use table_choice::TABLES_SERVED_MAX;
+use table_choice::chosen_tables;
 
 /// Beyond this size, fields are no longer listed: a manifest has a maximum size.
 const FIELDS_LISTED_BYTES_MAX: usize = 1 << 20;
@@ -38,12 +43,17 @@ pub fn render_manifest(found: &[DiscoveredSource<'_>], server_name: &str) -> Str
     out += SERVER_COMMENTS;
     let source_names: Vec<&str> = found.iter().map(|one| one.name).collect();
     let sources = names::collection_names(&source_names);
-    let mut collections = collection_names(found, &sources).into_iter();
+    let mut collections = collection_names(found, &sources).into_iter().zip(chosen_tables(found));
     for (one, source) in found.iter().zip(&sources) {
         render_source(&mut out, one, source);
-        for (table, collection) in tables_with_names(one, &mut collections) {
-            render_collection(&mut out, one.kind, source, table, &collection);
+        let mut left_out = Vec::new();
+        for (table, (collection, is_chosen)) in tables(one).zip(&mut collections) {
+            match is_chosen {
+                true => render_collection(&mut out, one.kind, source, table, &collection),
+                false => left_out.push((table, collection)),
+            }
         }
+        render_left_out(&mut out, one.kind, source, &left_out);
     }
     out += TOOLS_COMMENTS;
     out
@@ -111,13 +121,6 @@ fn tables<'a>(found: &DiscoveredSource<'a>) -> impl Iterator<Item = &'a TableFac
     found.facts.tables.iter()
 }
 
-fn tables_with_names<'a>(
-    found: &DiscoveredSource<'a>,
-    names: &mut impl Iterator<Item = String>,
-) -> Vec<(&'a TableFacts, String)> {
-    tables(found).map(|table| (table, names.next().unwrap_or_default())).collect()
-}
-
 fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
     out.push('\n');
     let skipped = found.facts.skipped_tables.iter().map(ToString::to_string);
@@ -171,6 +174,7 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         SourceKind::Json | SourceKind::JsonLines => {}
     }
     let has_key = render_key(out, table, &columns);
+    render_foreign_keys(out, table, name);
     *out += "# What one row is, in one sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
     *out += "# The operations: get one row by its key, list and search rows in pages, count and add up rows in groups";
@@ -187,11 +191,15 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         _ => true,
     });
     *out += &format!("#operations = {}\n", toml_array(operations.map(|one| one.as_str().to_owned())));
-    let names = || columns.scalar_names().take(DEFAULT_FIELDS_MAX);
+    let names: Vec<String> = columns.scalar_names().collect();
+    let listed = || names.iter().take(LISTED_FILTERS_MAX).cloned();
     *out += "# The fields that rows can be filtered by. `true` is all, `false` is none.\n";
-    *out += &format!("#filters = {}\n", toml_array(names()));
+    *out += &format!("#filters = {}\n", toml_array(listed()));
     *out += "# The fields that a list can be sorted by.\n";
-    *out += &format!("#sort = {}\n", toml_array(names()));
+    *out += &match names.len() {
+        0..=LISTED_FILTERS_MAX => format!("#sort = {}\n", toml_array(listed())),
+        _ => "#sort = true\n".to_owned(),
+    };
     *out += "# The maximum number of rows and bytes on one page.\n";
     *out += &format!("#rows_max = {ROWS_MAX_DEFAULT}\n");
     *out += &format!("#bytes_max = {BYTES_MAX_DEFAULT}\n");
@@ -203,6 +211,34 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
             "#number_format = \"1.234,50\"\n#date_format = \"dd/mm/yyyy\"\n#boolean_format = \"ja/nein\"\n";
     }
     render_fields(out, name, &columns);
+}
+
+/// The tables that are not served because there are too many, as lines to remove the `#` from.
+fn render_left_out(out: &mut String, kind: SourceKind, source: &str, tables: &[(&TableFacts, String)]) {
+    if tables.is_empty() {
+        return;
+    }
+    let count = pluralize(tables.len() as u64, "more table");
+    *out += &format!(
+        "\n# {count}: more tools than {TABLES_SERVED_MAX} tables have do not fit into some clients.\n"
+    );
+    *out += "# To serve one, remove the `#` from its lines; to leave out another, put a `#` before its lines above.\n";
+    for (at, (table, name)) in tables.iter().enumerate() {
+        if out.len() > FIELDS_LISTED_BYTES_MAX {
+            *out += &format!("# and {} more\n", tables.len() - at);
+            return;
+        }
+        let rows = table.row_count.map_or_else(String::new, |rows| format!("{}, ", pluralize(rows, "row")));
+        *out += &format!("# {rows}{}.\n", pluralize(table.columns.len() as u64, "column"));
+        *out += &format!("#[collections.{name}]\n#source = {}\n", toml_string(source));
+        match kind {
+            SourceKind::Sqlite => *out += &format!("#table = {}\n", toml_string(&table.name)),
+            SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
+                *out += &format!("#sheet = {}\n", toml_string(&table.name));
+            }
+            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
+        }
+    }
 }
 
 /// Writes where the table was found, and what else is on the sheet or in the file.
@@ -236,6 +272,22 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) 
         several => *out += &format!("key = {}\n", toml_array(several.iter().cloned())),
     }
     true
+}
+
+/// Foreign keys need no setting; what they mean for callers, and how a link without one is declared.
+fn render_foreign_keys(out: &mut String, table: &TableFacts, collection: &str) {
+    for key in &table.foreign_keys {
+        let columns: Vec<&str> = key.columns.iter().map(|at| table.columns[*at].name.as_str()).collect();
+        *out += &format!(
+            "# A foreign key, which is a link without any setting: {} refers to {} ({}).\n",
+            comment_text(&columns.join(", ")),
+            comment_text(&key.table),
+            comment_text(&key.target_columns.join(", "))
+        );
+    }
+    if !table.foreign_keys.is_empty() {
+        *out += &format!("# Other links are declared: [collections.{collection}.related.NAME]\n");
+    }
 }
 
 fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>) {

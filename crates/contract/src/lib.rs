@@ -45,12 +45,13 @@ mod toml_text;
 mod validate;
 mod validation_budget;
 mod value;
+mod wide;
 
 pub use column_format::ColumnFormat;
 pub use contract::{
     Argument, Cardinality, Collection, Confirm, Contract, INCLUDES_MAX, LINK_DEPTH_MAX, LINK_KEYS_MAX, Link,
-    NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, RateLimit, Returns, Statement, Tool, ToolOperation,
-    VERSION_FIELD, Versioning, WritePolicy,
+    NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, Overview, RateLimit, Returns, Statement, Tool,
+    ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
 };
 pub use data_type::DataType;
 pub use header_params::{HeaderParam, header_params};

@@ -2,6 +2,8 @@
 
 mod links;
 
+use std::borrow::Cow;
+
 use json::Json;
 use json::write::{self, ObjectWriter};
 
@@ -14,6 +16,7 @@ use crate::contract::{
 use crate::data_type::DataType;
 use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};
 use crate::source::{AggregateFunction, WriteCapabilities};
+use crate::wide;
 
 pub(crate) use links::linked_example;
 
@@ -63,26 +66,41 @@ enum FilterDetail {
     Name,
 }
 
-pub(crate) fn list_input_schema(scope: Scope<'_>, filters: &[usize], sorts: &[usize]) -> Json {
+/// The filters of a tool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfferedFilters<'a> {
+    /// Fields with an argument in the schema.
+    pub(crate) listed: &'a [usize],
+    /// Whether callers can filter by other fields too.
+    pub(crate) has_others: bool,
+}
+
+/// Any column is an argument, where not all of them are listed. `bind` checks the names.
+const COLUMN_PATTERN: &str = "^.";
+
+pub(crate) fn list_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, sorts: &[usize]) -> Json {
     let collection = scope.collection();
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
-            filters_schema(properties, collection, filters, FilterDetail::Full);
+            filters_schema(properties, collection, filters.listed, FilterDetail::Full);
             links::include_schema(properties, scope);
             if !sorts.is_empty() {
                 properties.object("sort", |sort| {
                     sort.raw("type", NAMES_TYPE).str("description", &sort_description(collection, sorts));
                 });
             }
-            paging_schema(properties, collection);
+            paging_schema(properties, collection, FilterDetail::Full);
             links::sensitive_schema(properties, scope);
         });
+        if collection.is_wide() {
+            schema.raw("required", r#"["fields"]"#);
+        }
         close_schema(schema, scope, filters);
     })
 }
 
-pub(crate) fn search_input_schema(scope: Scope<'_>, filters: &[usize], has_list: bool) -> Json {
+pub(crate) fn search_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, has_list: bool) -> Json {
     let collection = scope.collection();
     Json::object(|schema| {
         schema.str("type", "object");
@@ -94,16 +112,16 @@ pub(crate) fn search_input_schema(scope: Scope<'_>, filters: &[usize], has_list:
                     .int("maxLength", QUERY_CHARS_MAX as i64);
             });
             let detail = if has_list { FilterDetail::Name } else { FilterDetail::Full };
-            filters_schema(properties, collection, filters, detail);
-            paging_schema(properties, collection);
+            filters_schema(properties, collection, filters.listed, detail);
+            paging_schema(properties, collection, detail);
             links::sensitive_schema(properties, scope);
         });
-        schema.raw("required", r#"["query"]"#);
+        schema.raw("required", if collection.is_wide() { r#"["query","fields"]"# } else { r#"["query"]"# });
         close_schema(schema, scope, filters);
     })
 }
 
-pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: &[usize], has_list: bool) -> Json {
+pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, has_list: bool) -> Json {
     let collection = scope.collection();
     let fields = || collection.fields.iter().filter(|field| bind::is_aggregable(field));
     let number =
@@ -143,7 +161,7 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: &[usize], has_li
             });
             properties.object("limit", |limit| limit_schema(limit, collection));
             let detail = if has_list { FilterDetail::Type } else { FilterDetail::Full };
-            for &column in filters {
+            for &column in filters.listed {
                 let field = &collection.fields[column];
                 filter_schema(properties, &bind::filter_argument(field), field, detail);
             }
@@ -161,10 +179,15 @@ fn is_key(collection: &Collection, field: &Field) -> bool {
 const NAMES_TYPE: &str = r#"["string","array"]"#;
 
 /// `fields`, `limit` and `cursor`.
-fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
+fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, detail: FilterDetail) {
     properties.object("fields", |fields| {
         fields.str("type", "array").raw("items", r#"{"type":"string"}"#);
-        fields.str("description", "columns to return; default: all");
+        let description = match collection.is_wide() {
+            true if detail == FilterDetail::Full => Cow::Owned(wide::fields_description(collection)),
+            true => Cow::Borrowed("columns to return, or groups of them"),
+            false => Cow::Borrowed("columns to return; default: all"),
+        };
+        fields.str("description", &description);
     });
     properties.object("limit", |limit| limit_schema(limit, collection));
     properties.object("cursor", |cursor| {
@@ -173,7 +196,15 @@ fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
 }
 
 /// No other arguments than the properties, fields with a suffix if there are filters, and fields of linked rows.
-fn close_schema(schema: &mut ObjectWriter<'_>, scope: Scope<'_>, filters: &[usize]) {
+fn close_schema(schema: &mut ObjectWriter<'_>, scope: Scope<'_>, filters: OfferedFilters<'_>) {
+    if filters.has_others {
+        schema.object("patternProperties", |patterns| {
+            patterns.raw(COLUMN_PATTERN, "{}");
+        });
+        schema.bool("additionalProperties", false);
+        return;
+    }
+    let filters = filters.listed;
     let has_links = bind::followable(scope.collection()).next().is_some();
     if !filters.is_empty() || has_links {
         schema.object("patternProperties", |patterns| {
@@ -388,6 +419,10 @@ fn filter_type(out: &mut ObjectWriter<'_>, field: &Field) {
 
 pub(crate) fn get_output_schema(collection: &Collection) -> Json {
     or_error(|record| {
+        if collection.is_wide() {
+            record.str("type", "object");
+            return;
+        }
         record.object("properties", |properties| {
             record_members_schema(properties, collection);
             links::output_schema(properties, collection);
@@ -562,6 +597,9 @@ fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whol
             if whole == ItemFields::All {
                 return full_record_schema(item, collection);
             }
+            if collection.is_wide() {
+                return;
+            }
             item.object("properties", |properties| {
                 record_members_schema(properties, collection);
                 links::output_schema(properties, collection);
@@ -587,6 +625,9 @@ fn notices_schema(properties: &mut ObjectWriter<'_>, name: &str) {
 
 /// A row with all its fields, every one of them required.
 fn full_record_schema(record: &mut ObjectWriter<'_>, collection: &Collection) {
+    if collection.is_wide() {
+        return;
+    }
     record.object("properties", |properties| record_members_schema(properties, collection));
     require_fields(record, collection);
 }
@@ -637,7 +678,7 @@ pub(crate) fn plain_text(text: &str) -> String {
 
 /// The author's description, else the column's header where the field's name does not already say it; with the
 /// column's current values for a filter or a new value, where the author asks for them.
-fn field_description(field: &Field, with_values: bool) -> Option<String> {
+pub(crate) fn field_description(field: &Field, with_values: bool) -> Option<String> {
     let description = field.description.clone().or_else(|| header_description(field));
     if !with_values || !field.allowed.is_empty() || field.observed_values.is_empty() {
         return description;

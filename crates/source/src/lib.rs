@@ -8,6 +8,7 @@ mod error_text;
 mod group_table;
 pub mod json;
 mod key_index;
+mod large;
 mod layout;
 mod location;
 mod progress;

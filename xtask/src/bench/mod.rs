@@ -13,6 +13,7 @@ mod count;
 mod data;
 mod gates;
 mod http;
+mod large;
 mod locked;
 mod machine;
 mod memory;
@@ -42,6 +43,7 @@ cargo xtask bench memory [--quick]
 cargo xtask bench scale [--quick]
 cargo xtask bench start [--quick]
 cargo xtask bench aggregate [--quick]
+cargo xtask bench large [--quick]
 
   (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
                a CSV file and of a SQLite database
@@ -50,6 +52,7 @@ cargo xtask bench aggregate [--quick]
                memory at rest and while it is read again, instructions against 10,000 rows
   start        from nothing to the first answer with 10,000 rows, and the size of the binary
   aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
+  large        a CSV file of 1 GB (quick: 50 MB) that is not held in memory: time and peak memory
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`,
@@ -80,6 +83,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "scale" => return scale::run(parse_quick(rest)?),
             "start" => return start::run(parse_quick(rest)?),
             "aggregate" => return aggregate::run(parse_quick(rest)?),
+            "large" => return large::run(parse_quick(rest)?),
             _ => {}
         }
     }

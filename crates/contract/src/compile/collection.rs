@@ -2,7 +2,7 @@
 
 use super::field::ColumnInputs;
 use super::writes::WritableFields;
-use super::{Compiler, DEFAULT_FIELDS_MAX, suggest};
+use super::{Compiler, LISTED_FILTERS_MAX, suggest};
 use crate::column_format::ColumnFormat;
 use crate::contract::{Collection, NoticeSupport};
 use crate::data_type::DataType;
@@ -16,6 +16,8 @@ use crate::source::{ColumnFacts, ColumnShape, SearchFacts, SourceFacts, TableFac
 /// The fields that a collection's tools offer, by index.
 pub(super) struct ToolFields {
     pub(super) filters: Vec<usize>,
+    /// Those of `filters` that the schemas list.
+    pub(super) listed_filters: Vec<usize>,
     pub(super) sorts: Vec<usize>,
     pub(super) search: Vec<usize>,
     pub(super) writable: WritableFields,
@@ -78,8 +80,9 @@ impl<'m> Compiler<'m> {
                 "remove `hidden = true` from one of its columns".into(),
             );
         }
-        let filters = self.resolve_selection(declared, &declared.filters, "filters", &fields);
-        let sorts = self.resolve_selection(declared, &declared.sort, "sort", &fields);
+        let filters = self.resolve_selection(&declared.filters, "filters", &fields);
+        let listed_filters = self.listed_filters(declared, &filters, &fields);
+        let sorts = self.resolve_selection(&declared.sort, "sort", &fields);
         let search = self.resolve_search_fields(declared, table, &shape, &fields);
         let mut collection = Collection {
             name: declared.name.value.clone(),
@@ -96,7 +99,7 @@ impl<'m> Compiler<'m> {
             links: Vec::new(),
         };
         let writable = self.compile_writes(declared, table, &mut collection);
-        let tool_fields = ToolFields { filters, sorts, search, writable, missing_key_reason };
+        let tool_fields = ToolFields { filters, listed_filters, sorts, search, writable, missing_key_reason };
         (self.error_count() == errors).then_some((collection, tool_fields))
     }
 
@@ -189,7 +192,6 @@ impl<'m> Compiler<'m> {
     /// The fields that a list can be filtered or sorted by, as indexes into `fields`.
     fn resolve_selection(
         &mut self,
-        declared: &manifest::Collection,
         selection: &FieldSelection,
         setting: &str,
         fields: &[Field],
@@ -197,30 +199,40 @@ impl<'m> Compiler<'m> {
         let scalar = || fields.iter().enumerate().filter(|(_, field)| field.data_type.is_scalar());
         match selection {
             FieldSelection::None => Vec::new(),
-            FieldSelection::All => scalar().map(|(at, _)| at).collect(),
-            FieldSelection::Default => {
-                let rest: Vec<&str> =
-                    scalar().skip(DEFAULT_FIELDS_MAX).map(|(_, field)| field.name.as_str()).collect();
-                if !rest.is_empty() && setting == "filters" {
-                    let name = &declared.name.value;
-                    let columns = pluralize(rest.len() as u64, "column");
-                    let quoted: Vec<String> = rest.iter().map(|field| format!("`{field}`")).collect();
-                    let message = format!(
-                        "`{name}` has no filter for {columns}: {}",
-                        join_truncated(&quoted, FIELDS_NAMED_MAX)
-                    );
-                    let help = format!(
-                        "only the first {DEFAULT_FIELDS_MAX} columns become filters; list the ones you want: \
-                         `filters = [\"…\"]`"
-                    );
-                    self.diagnostics.push(Diagnostic::note(message).at(&declared.name.location).help(help));
-                }
-                scalar().take(DEFAULT_FIELDS_MAX).map(|(at, _)| at).collect()
-            }
+            FieldSelection::All | FieldSelection::Default => scalar().map(|(at, _)| at).collect(),
             FieldSelection::Only(names) => {
                 names.iter().filter_map(|name| self.resolve_scalar_field(name, setting, fields)).collect()
             }
         }
+    }
+
+    /// The filters that schemas list: all that the author chooses, else the first ones and those that must not be logged.
+    fn listed_filters(
+        &mut self,
+        declared: &manifest::Collection,
+        filters: &[usize],
+        fields: &[Field],
+    ) -> Vec<usize> {
+        if declared.filters != FieldSelection::Default || filters.len() <= LISTED_FILTERS_MAX {
+            return filters.to_vec();
+        }
+        let is_listed =
+            |(position, at): &(usize, &usize)| *position < LISTED_FILTERS_MAX || fields[**at].sensitive;
+        let listed: Vec<usize> = filters.iter().enumerate().filter(is_listed).map(|(_, at)| *at).collect();
+        let rest: Vec<String> = filters
+            .iter()
+            .filter(|at| !listed.contains(at))
+            .map(|at| format!("`{}`", fields[*at].name))
+            .collect();
+        let message = format!(
+            "the tools of `{}` do not list {} as filters: {}",
+            declared.name.value,
+            pluralize(rest.len() as u64, "column"),
+            join_truncated(&rest, FIELDS_NAMED_MAX)
+        );
+        let help = "rows can be filtered by them all the same; to choose what is listed: `filters = [\"…\"]`";
+        self.diagnostics.push(Diagnostic::note(message).at(&declared.name.location).help(help));
+        listed
     }
 
     fn resolve_scalar_field(

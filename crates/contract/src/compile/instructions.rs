@@ -6,14 +6,14 @@
 
 use super::IntrospectedSource;
 use super::tools::CollectionLabels;
-use crate::contract::{Collection, Tool};
-use crate::humanize::{group_digits, join_truncated};
+use crate::contract::{Collection, Overview, Tool};
+use crate::humanize::{group_digits, join_truncated, pluralize};
 use crate::manifest::Manifest;
 
 /// The maximum size of generated instructions.
 const BYTES_MAX: usize = 1000;
-/// Room for the line that counts the tables without a line of their own.
-const REST_BYTES: usize = 60;
+/// Room for the lines that count the collections without a line of their own, and that name the overview.
+const REST_BYTES: usize = 120;
 const FILES_NAMED_MAX: usize = 4;
 const COLUMNS_NAMED_MAX: usize = 8;
 
@@ -39,16 +39,24 @@ pub(super) fn generate(
             files.push(file);
         }
     }
+    let mut is_whole = collections.iter().all(|one| one.fields.len() <= COLUMNS_NAMED_MAX);
     let mut out = format!("Data from {}.", join_truncated(&files, FILES_NAMED_MAX));
     for (index, line) in lines.iter().enumerate() {
-        let is_last = index + 1 == lines.len();
-        if out.len() + line.len() + 1 > BYTES_MAX - if is_last { 0 } else { REST_BYTES } {
-            let rest = lines.len() - index;
-            out.push_str(&format!("\nand {rest} more; the tools list them all."));
+        if out.len() + line.len() + 1 > BYTES_MAX - REST_BYTES {
+            let rest = (lines.len() - index) as u64;
+            out.push_str(&format!("\nand {}.", pluralize(rest, "more collection")));
+            is_whole = false;
             break;
         }
         out.push('\n');
         out.push_str(line);
+    }
+    if manifest.tables_left_out > 0 {
+        let tables = pluralize(manifest.tables_left_out as u64, "more table");
+        out.push_str(&format!("\n{tables} not served."));
+    }
+    if !is_whole {
+        out.push_str(&format!("\nAll columns, types and links: resource {}.", Overview::URI));
     }
     Some(out)
 }
@@ -90,13 +98,13 @@ fn collection_line(
     Some(format!("- {label}: {rows}{row}.{links} Tools: {}.", join_truncated(&names, COLUMNS_NAMED_MAX)))
 }
 
-fn row_count(known: &[IntrospectedSource<'_>], collection: &Collection) -> Option<u64> {
+pub(super) fn row_count(known: &[IntrospectedSource<'_>], collection: &Collection) -> Option<u64> {
     let facts = known.iter().find(|one| one.name == collection.source)?.facts;
     facts.tables.iter().find(|table| table.name == collection.shape.table)?.row_count
 }
 
 /// Two significant digits from 100 on, one from 20 on. A new row in a small table must not change the text.
-fn approximate_rows(rows: u64) -> String {
+pub(super) fn approximate_rows(rows: u64) -> String {
     let unit = match rows {
         0..20 => return "fewer than 20 rows".to_owned(),
         20..100 => 10,

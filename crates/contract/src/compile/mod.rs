@@ -6,6 +6,7 @@ mod field;
 mod instructions;
 mod links;
 mod near_miss;
+mod overview;
 mod reading;
 mod statement;
 mod tools;
@@ -13,6 +14,7 @@ mod writes;
 
 use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
+use overview::OverviewInputs;
 use ring::digest;
 use spile_core::text::hex;
 
@@ -25,9 +27,9 @@ use crate::nearest::did_you_mean;
 use crate::source::{SourceFacts, StatementError, StatementFacts};
 use crate::text_template::{TemplateError, TextTemplate};
 
-/// How many columns a list can be filtered and sorted by unless the author chooses: more arguments than this cost
-/// every conversation more tokens than they are worth.
-pub const DEFAULT_FIELDS_MAX: usize = 20;
+/// How many columns the schemas list as filters unless the author chooses: more arguments than this cost every
+/// conversation more tokens than they are worth. Callers can filter by the others too.
+pub const LISTED_FILTERS_MAX: usize = 20;
 
 /// A source of the manifest that could be opened, and its facts.
 pub struct IntrospectedSource<'a> {
@@ -99,6 +101,15 @@ fn build_contract(
         instructions::generate(manifest, known, &parts.collections, &tools)
     };
     let instructions = manifest.server.instructions.clone().or_else(generated);
+    let name = manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned());
+    let overview = overview::render(&OverviewInputs {
+        title: manifest.server.title.as_deref().unwrap_or(&name),
+        manifest,
+        known,
+        collections: &parts.collections,
+        statements: &parts.statements,
+        tools: &tools,
+    });
     let mut collections = parts.collections;
     for tool in tools.iter().filter(|tool| matches!(tool.operation, ToolOperation::Update { .. })) {
         let collection = tool.operation.collection().and_then(|index| collections.get_mut(index));
@@ -107,11 +118,12 @@ fn build_contract(
         }
     }
     let mut contract = Contract {
-        name: manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned()),
+        name,
         title: manifest.server.title.clone(),
         version: String::new(),
         instructions,
         instructions_are_generated: manifest.server.instructions.is_none(),
+        overview,
         rate_limit: manifest.server.rate_limit,
         collections,
         statements: parts.statements,

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Located};
 use crate::humanize::{capitalize, join_or_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
-use crate::schemas;
+use crate::schemas::{self, OfferedFilters};
 use crate::source::{AggregateFunction, WriteCapabilities};
 
 impl<'m> Compiler<'m> {
@@ -352,6 +352,11 @@ impl ToolBuilder<'_> {
         names::tool_name("list", &self.collection.name)
     }
 
+    fn offered_filters(&self) -> OfferedFilters<'_> {
+        let ToolFields { filters, listed_filters, .. } = self.tool_fields;
+        OfferedFilters { listed: listed_filters, has_others: listed_filters.len() < filters.len() }
+    }
+
     fn has_list(&self) -> bool {
         has_operation(self.declared, Operation::List)
     }
@@ -378,19 +383,21 @@ impl ToolBuilder<'_> {
             }
             Operation::List => {
                 let (filters, sorts) = (tool_fields.filters.clone(), tool_fields.sorts.clone());
-                let input = schemas::list_input_schema(self.scope(), &filters, &sorts);
+                let input = schemas::list_input_schema(self.scope(), self.offered_filters(), &sorts);
                 let operation = ToolOperation::List { collection: index, filters, sorts };
                 ((input, schemas::list_output_schema(collection)), operation)
             }
             Operation::Aggregate => {
                 let filters = tool_fields.filters.clone();
-                let input = schemas::aggregate_input_schema(self.scope(), &filters, self.has_list());
+                let input =
+                    schemas::aggregate_input_schema(self.scope(), self.offered_filters(), self.has_list());
                 let output = schemas::aggregate_output_schema(collection);
                 ((input, output), ToolOperation::Aggregate { collection: index, filters })
             }
             Operation::Search => {
                 let (fields, filters) = (tool_fields.search.clone(), tool_fields.filters.clone());
-                let input = schemas::search_input_schema(self.scope(), &filters, self.has_list());
+                let input =
+                    schemas::search_input_schema(self.scope(), self.offered_filters(), self.has_list());
                 let output = schemas::search_output_schema(collection);
                 let scan_rows_max = self.declared.search_rows_max as usize;
                 ((input, output), ToolOperation::Search { collection: index, fields, filters, scan_rows_max })

@@ -289,6 +289,15 @@ pub static SERVER: Section = Section {
         .default_text("true")
         .example("false")
         .aliases(&["backup", "history", "undo"]),
+        Key::new(
+            "memory_bytes_max",
+            ValueType::Integer { min: 0, max: 1 << 50 },
+            "A larger CSV file is not held in memory: its rows are imported into the cache folder once, and served \
+             from there. Such a file cannot be written.",
+        )
+        .default_text("a quarter of the machine's memory")
+        .example("500000000")
+        .aliases(&["memory", "memory_max", "memory_limit"]),
         Key::new("tool_order", ValueType::Names, "Tools that clients see first, in this order. The others follow.")
             .default_text("tools of the data first, then code, by name")
             .example("[\"find_customer\"]")
@@ -442,12 +451,12 @@ pub static COLLECTION: Section = Section {
             ValueType::FieldSelection,
             "The fields that rows can be filtered by. Each becomes an argument of `list`, `search` and `aggregate`, alone or with a suffix such as `_min`.",
         )
-        .default_text("the first 20")
+        .default_text("all; tools list the first 20")
         .example("[\"plan\", \"signup_date\"]")
         .aliases(&["where"]),
         Key::new("sort", ValueType::FieldSelection, "The fields that a list can be sorted by.")
-            .default_text("the first 20")
-            .example("true")
+            .default_text("all")
+            .example("[\"signup_date\"]")
             .aliases(&["order_by", "orderby", "sorting"]),
         Key::new("search", ValueType::FieldSelection, "The fields that a search looks into. Only with the operation `search`.")
             .default_text("the fields with a full-text index, else all text fields")

@@ -68,6 +68,8 @@ pub struct Manifest {
     pub permissions: Permissions,
     /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
+    /// How many tables a generated manifest leaves out, because there are too many.
+    pub tables_left_out: usize,
 }
 
 /// `[permissions]`: what the code in `tools/` may reach.
@@ -93,6 +95,8 @@ pub struct Server {
     pub rate_limit: Option<RateLimit>,
     /// `None`: on.
     pub backups: Option<bool>,
+    /// `None`: a quarter of the machine's memory.
+    pub memory_bytes_max: Option<u64>,
     /// Tools that are listed first.
     pub tool_order: Vec<Located<String>>,
     /// `None`: [`CodeIsolation::Thread`].

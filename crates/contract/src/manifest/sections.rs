@@ -35,7 +35,16 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
     let permissions = parse_permissions(reader, &mut table);
     reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
-    Manifest { server, sources, collections, tools, resources, permissions, may_be_empty: false }
+    Manifest {
+        server,
+        sources,
+        collections,
+        tools,
+        resources,
+        permissions,
+        may_be_empty: false,
+        tables_left_out: 0,
+    }
 }
 
 fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {
@@ -86,6 +95,7 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         call_timeout_ms: reader.integer(t, "call_timeout_ms"),
         rate_limit: reader.rate_limit(t, "rate_limit"),
         backups: reader.boolean(t, "backups"),
+        memory_bytes_max: reader.integer(t, "memory_bytes_max"),
         tool_order: reader.names(t, "tool_order").into_iter().map(located_text).collect(),
         isolation: reader.one_of(t, "isolation").map(|(_, word)| match word {
             "process" => CodeIsolation::Process,

@@ -43,7 +43,7 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups`, `tool_order` and `isolation`
+      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups`, `memory_bytes_max`, `tool_order` and `isolation`
     "#);
 }
 

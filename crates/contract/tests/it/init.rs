@@ -2,9 +2,9 @@
 
 use contract::DataType;
 use contract::compile::{IntrospectedSource, compile};
-use contract::init::{DiscoveredSource, render_manifest};
+use contract::init::{DiscoveredSource, TABLES_SERVED_MAX, render_manifest};
 use contract::manifest::{SourceKind, SourceSettings};
-use contract::source::{ColumnFacts, SourceFacts, TableFacts};
+use contract::source::{ColumnFacts, ForeignKey, SourceFacts, TableFacts};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
@@ -109,8 +109,31 @@ fn a_database_with_thousands_of_columns_gives_a_valid_manifest() {
         }],
         "a",
     );
-    assert_eq!(parse_manifest(&text).collections.len(), 200);
+    assert_eq!(parse_manifest(&text).collections.len(), TABLES_SERVED_MAX);
     assert!(text.contains("\n# and 2000 more\n"));
+}
+
+#[test]
+fn foreign_keys_are_named_as_links() {
+    let orders = TableFacts {
+        foreign_keys: vec![ForeignKey {
+            columns: vec![1],
+            table: "customers".into(),
+            target_columns: vec!["id".into()],
+        }],
+        ..TableFacts::new(
+            "orders",
+            vec![column("id", DataType::Integer), column("buyer\n", DataType::Integer)],
+        )
+    };
+    let facts = SourceFacts { tables: vec![orders], ..SourceFacts::default() };
+    let found =
+        DiscoveredSource { name: "a", path: "a.db", kind: SourceKind::Sqlite, pointer: None, facts: &facts };
+    let text = render_manifest(&[found], "a");
+    parse_manifest(&text);
+    let lines = "# A foreign key, which is a link without any setting: buyer  refers to customers (id).\n\
+                 # Other links are declared: [collections.orders.related.NAME]\n";
+    assert!(text.contains(lines), "{text}");
 }
 
 /// Ordinary names and hostile ones.

@@ -18,12 +18,14 @@ mod lint;
 mod lock;
 mod manifest;
 mod operations;
+mod overview;
 mod pages;
 mod questions;
 mod schema_budget;
 mod token_budget;
 mod toml_errors;
 mod truncation;
+mod wide;
 
 use contract::{CompiledSchema, header_params};
 use json::{Json, ParseLimits, parse};

@@ -9,6 +9,7 @@ mod confirm;
 mod error;
 mod export;
 mod links;
+mod overview;
 mod progress;
 mod read;
 mod statement;
@@ -61,8 +62,10 @@ impl ContractProvider {
             contract.tools.iter().enumerate().map(|(index, tool)| (tool.name.as_str().into(), index));
         let has_lists =
             contract.tools.iter().any(|tool| matches!(tool.operation, ToolOperation::List { .. }));
+        let templates = overview::resource_template(&contract).into_iter();
         let catalog = Catalog {
-            resource_templates: has_lists.then(export::resource_template).into_iter().collect(),
+            resources: overview::resource(&contract).into_iter().collect(),
+            resource_templates: templates.chain(has_lists.then(export::resource_template)).collect(),
             tools: contract.tools.iter().map(|tool| tool.to_catalog_tool(&contract)).collect(),
             list_changed: true,
             instructions: contract.instructions.clone(),
@@ -97,7 +100,7 @@ impl Provider for ContractProvider {
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         if call.target == CallTarget::Resource {
-            return self.read_export(call, cx);
+            return self.0.read_overview(&call.name()).map_or_else(|| self.read_export(call, cx), Run::Now);
         }
         let name = call.name();
         let Some(index) = self.0.tool_index.get(&*name).copied() else {

@@ -11,11 +11,12 @@ use contract::{ColumnFormat, DataType};
 
 use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
-use super::error::{CsvError, RaggedCause};
+use super::error::CsvError;
 use super::formula_guard::LeadingSigns;
 use super::header::{Header, find_header, sketch_record};
 use super::index::{CsvKeyIndex, KeyField};
 use super::location::{TextLocation, line_at};
+use super::ragged::ragged_row_error;
 use super::sniff::{self, FileExtension};
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 use super::table::{CsvColumnProfile, CsvTable};
@@ -51,7 +52,8 @@ impl FileLoader for CsvLoader {
         if bytes > FILE_BYTES_MAX {
             return Err(FileError::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
         }
-        parse(decoded, self.extension, &self.options).map(CsvSnapshot::new)
+        let parsed = parse(decoded, self.extension, &self.options, SkippedLines::NONE)?;
+        Ok(CsvSnapshot::new(parsed.table))
     }
 
     fn is_snapshot_of(&self, snapshot: &CsvSnapshot, bytes: &[u8]) -> bool {
@@ -141,12 +143,43 @@ impl CsvSnapshot {
     }
 }
 
-fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> Result<CsvTable, CsvError> {
-    let DecodedText { text, mut start, encoding, note } = decoded;
-    let declared = sniff::declared_delimiter(&text.as_bytes()[start..]);
-    if let Some((_, length)) = declared {
-        start += length;
+/// A table, and which of the records are its rows.
+pub(super) struct ParsedCsv {
+    pub(super) table: CsvTable,
+    /// The byte at which the first record below the header starts.
+    pub(super) rows_start: usize,
+    /// The bytes at which records below the header start that are not rows.
+    pub(super) left_out: Vec<u32>,
+    /// Whether the names of columns look like data.
+    pub(super) is_header_doubtful: bool,
+}
+
+/// Lines of a file that a text lacks: it is the start and the end of a file that is too large.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SkippedLines {
+    /// The byte of the text before which they were.
+    pub(super) at: usize,
+    pub(super) count: usize,
+}
+
+impl SkippedLines {
+    pub(super) const NONE: Self = Self { at: usize::MAX, count: 0 };
+
+    /// The line of the file, from 1, that contains a byte of the text.
+    fn line_at(self, text: &str, at: usize) -> usize {
+        line_at(text.as_bytes(), at) + if at >= self.at { self.count } else { 0 }
     }
+}
+
+/// The delimiter, and where the text begins after a line that declares it.
+pub(super) fn find_delimiter(
+    text: &str,
+    start: usize,
+    extension: FileExtension,
+    options: &Options,
+) -> Result<(u8, usize), CsvError> {
+    let declared = sniff::declared_delimiter(&text.as_bytes()[start..]);
+    let start = start + declared.map_or(0, |(_, length)| length);
     let delimiter = match (options.delimiter, declared) {
         (Some(delimiter), _) if !sniff::is_valid_delimiter(delimiter) => {
             return Err(CsvError::InvalidDelimiter(delimiter));
@@ -154,6 +187,17 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         (Some(delimiter), _) | (None, Some((delimiter, _))) => delimiter,
         (None, None) => sniff::sniff(&text.as_bytes()[start..], extension),
     };
+    Ok((delimiter, start))
+}
+
+pub(super) fn parse(
+    decoded: DecodedText,
+    extension: FileExtension,
+    options: &Options,
+    skipped_lines: SkippedLines,
+) -> Result<ParsedCsv, CsvError> {
+    let DecodedText { text, start, encoding, note } = decoded;
+    let (delimiter, start) = find_delimiter(&text, start, extension, options)?;
     let mut notes: Vec<String> = note.into_iter().map(str::to_owned).collect();
     match delimiter {
         b',' => {}
@@ -186,10 +230,11 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         header: &header,
         is_header_doubtful: is_doubtful,
         options: &options.table,
+        skipped_lines,
     };
     let rows = scanner.scan()?;
     layout_notes.extend(rows.notes);
-    Ok(CsvTable {
+    let table = CsvTable {
         row_starts: rows.starts,
         profiles: rows.profiles,
         read_only_reason: rows.read_only_reason,
@@ -202,15 +247,16 @@ fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> R
         likely_header_row: likely_row,
         layout_notes,
         notes,
-    })
+    };
+    Ok(ParsedCsv { table, rows_start, left_out: rows.left_out, is_header_doubtful: is_doubtful })
 }
 
 /// A column's profile while its fields are read.
 #[derive(Clone, Default)]
-struct ColumnProfiler {
-    null_texts: Vec<String>,
-    inference: TypeInference,
-    has_values: bool,
+pub(super) struct ColumnProfiler {
+    pub(super) null_texts: Vec<String>,
+    pub(super) inference: TypeInference,
+    pub(super) has_values: bool,
     has_empty: bool,
     /// Some field has blanks only, which is no value in a column with a format.
     has_blanks: bool,
@@ -226,10 +272,12 @@ struct RowScanner<'a> {
     header: &'a [String],
     is_header_doubtful: bool,
     options: &'a TableOptions,
+    skipped_lines: SkippedLines,
 }
 
 struct ScannedRows {
     starts: Vec<u32>,
+    left_out: Vec<u32>,
     profiles: Vec<CsvColumnProfile>,
     notes: Vec<LayoutNote>,
     read_only_reason: Option<String>,
@@ -253,10 +301,10 @@ impl RowScanner<'_> {
     fn scan(&self) -> Result<ScannedRows, CsvError> {
         let first = self.pass(&[])?;
         let left_out = self.find_left_out(&first)?;
-        let pass = match left_out.rows.is_empty() {
+        let excluded: Vec<u32> = left_out.rows.iter().map(|row| first.starts[*row]).collect();
+        let pass = match excluded.is_empty() {
             true => first,
             false => {
-                let excluded: Vec<u32> = left_out.rows.iter().map(|row| first.starts[*row]).collect();
                 drop(first);
                 self.pass(&excluded)?
             }
@@ -266,21 +314,23 @@ impl RowScanner<'_> {
         let formats = self.infer_formats(&starts, &columns);
         let mut notes = left_out.notes;
         notes.extend(self.doubt_years(&starts, &formats));
-        let bytes = self.text.as_bytes();
-        let locate = |row: u64| format!("line {}", line_at(bytes, starts[row as usize] as usize));
+        let locate = |row: u64| format!("line {}", self.line(starts[row as usize]));
         let columns = columns.into_iter().zip(formats);
         let profiles = columns.map(|(column, format)| column.finish(format, locate)).collect();
-        Ok(ScannedRows { profiles, starts, notes, read_only_reason: left_out.read_only_reason })
+        let read_only_reason = left_out.read_only_reason;
+        Ok(ScannedRows { profiles, starts, left_out: excluded, notes, read_only_reason })
+    }
+
+    /// The line of the file on which a record starts.
+    fn line(&self, start: u32) -> usize {
+        self.skipped_lines.line_at(self.text, start as usize)
     }
 
     /// Reads all rows but those that start at `excluded`.
     fn pass(&self, excluded: &[u32]) -> Result<RowPass, CsvError> {
         let (text, splitter, header) = (self.text, self.splitter, self.header.len());
         let bytes = text.as_bytes();
-        let profiler = |name: &String| ColumnProfiler {
-            null_texts: self.options.null_texts(name).to_vec(),
-            ..ColumnProfiler::default()
-        };
+        let profiler = |name: &String| ColumnProfiler::new(self.options.null_texts(name));
         let mut pass = RowPass {
             starts: Vec::new(),
             columns: self.header.iter().map(profiler).collect(),
@@ -372,7 +422,13 @@ impl RowScanner<'_> {
     fn ragged_error(&self, pass: &RowPass, at: usize) -> CsvError {
         let (row, fields) = pass.ragged[at];
         let from = pass.starts.get(row).map_or(self.text.len(), |start| *start as usize);
-        ragged_row_error(self.text, from, self.splitter, fields, self.header.len())
+        let mut error = ragged_row_error(self.text, from, self.splitter, fields, self.header.len());
+        if let CsvError::Ragged { location, .. } = &mut error
+            && from >= self.skipped_lines.at
+        {
+            location.line += self.skipped_lines.count;
+        }
+        error
     }
 
     /// Which rows are not data. A row with another number of fields must be among them.
@@ -476,7 +532,7 @@ impl RowScanner<'_> {
             let late = starts.iter().take(ROWS_MAX).find_map(|start| {
                 let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
                 let date = format.parse(&cell.text).filter(|date| &date[..4] >= DOUBTFUL_FROM)?;
-                Some((line_at(self.text.as_bytes(), *start as usize), cell.text, date))
+                Some((self.line(*start), cell.text, date))
             });
             if let Some((line, text, date)) = late {
                 let name = &self.header[column];
@@ -531,7 +587,7 @@ impl RowScanner<'_> {
         let first_value = |column: usize| {
             let find = |start: &u32| {
                 let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
-                Some((line_at(self.text.as_bytes(), *start as usize), cell.text))
+                Some((self.line(*start), cell.text))
             };
             starts.iter().find_map(find)
         };
@@ -579,7 +635,7 @@ impl DataRows for CsvRows<'_> {
     }
 
     fn number(&self, at: usize) -> u32 {
-        let line = line_at(self.scanner.text.as_bytes(), self.pass.starts[at] as usize);
+        let line = self.scanner.line(self.pass.starts[at]);
         u32::try_from(line).unwrap_or(u32::MAX)
     }
 
@@ -601,84 +657,20 @@ impl DataRows for CsvRows<'_> {
 
 /// What a second look at a column found out.
 #[derive(Clone, Default)]
-enum InferredFormat {
+pub(super) enum InferredFormat {
     #[default]
     None,
     Format(ColumnFormat, DataType),
     Ambiguous(AmbiguousFormat),
 }
 
-/// Points at the first surplus field, or after the last field if fields are missing.
-fn ragged_row_error(
-    text: &str,
-    from: usize,
-    splitter: &FieldSplitter,
-    fields: usize,
-    header: usize,
-) -> CsvError {
-    let bytes = text.as_bytes();
-    let mut at = from;
-    for _ in 0..header.min(fields - 1) {
-        at = splitter.field_at(bytes, at).next;
-    }
-    let last = splitter.field_at(bytes, at).raw_span(at);
-    let span = if fields > header { last } else { last.end..last.end };
-    let first = text.trim_start_matches(['\u{feff}', '\n', '\r']);
-    let cause = match () {
-        () if bytes[from] == b'#' => Some(RaggedCause::IsComment),
-        () if first.starts_with('#') => Some(RaggedCause::FirstIsComment),
-        () => lines_around_table(text, splitter),
-    };
-    CsvError::Ragged {
-        location: TextLocation::new(text, span),
-        fields,
-        header,
-        delimiter: splitter.delimiter,
-        cause,
-    }
-}
-
-/// Finds the table in a file with other lines before or after it: the longest run of records with the same number of
-/// fields.
-fn lines_around_table(text: &str, splitter: &FieldSplitter) -> Option<RaggedCause> {
-    const RECORDS_MAX: usize = 10_000;
-    const TABLE_RECORDS_MIN: usize = 3;
-    let bytes = text.as_bytes();
-    // Where each record begins, and its number of fields.
-    let mut records: Vec<(usize, usize)> = Vec::new();
-    let mut at = skip_blank_lines(bytes, if text.starts_with('\u{feff}') { 3 } else { 0 });
-    while at < bytes.len() && records.len() < RECORDS_MAX {
-        let from = at;
-        let mut fields = 1;
-        loop {
-            let field = splitter.field_at(bytes, at);
-            at = field.next;
-            match field.terminator {
-                Terminator::Delimiter => fields += 1,
-                Terminator::RecordEnd => break,
-                Terminator::UnclosedQuote => return None,
-            }
-        }
-        records.push((from, fields));
-        at = skip_blank_lines(bytes, at);
-    }
-    let runs = records.chunk_by(|(_, a), (_, b)| a == b).filter(|run| run[0].1 > 1);
-    let table = runs.max_by_key(|run| run.len()).filter(|run| run.len() >= TABLE_RECORDS_MIN)?;
-    let line = |at: usize| line_at(bytes, at);
-    let start = records.iter().position(|record| *record == table[0])?;
-    let after = &records[start + table.len()..];
-    // One bad line in a table is not where it begins.
-    let is_other = |record: &(usize, usize)| record.1 != table[0].1;
-    if start > 0 && table.len() * 2 > records.len() && records[..start].iter().all(is_other) {
-        return Some(RaggedCause::LinesBefore { first: line(table[0].0) });
-    }
-    let is_footer = start == 0 && after.len() < table.len() && after.iter().all(|(_, fields)| *fields == 1);
-    is_footer.then(|| RaggedCause::LinesAfter { last: line(table[table.len() - 1].0) })
-}
-
 impl ColumnProfiler {
+    pub(super) fn new(null_texts: &[String]) -> Self {
+        Self { null_texts: null_texts.to_vec(), ..Self::default() }
+    }
+
     #[inline]
-    fn observe(&mut self, row: u64, text: &str) {
+    pub(super) fn observe(&mut self, row: u64, text: &str) {
         if self.null_texts.iter().any(|null| null == text) {
             self.has_null = true;
         } else if text.is_empty() {
@@ -692,7 +684,7 @@ impl ColumnProfiler {
     }
 
     /// `locate` names the line of a row.
-    fn finish(self, format: InferredFormat, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
+    pub(super) fn finish(self, format: InferredFormat, locate: impl Fn(u64) -> String) -> CsvColumnProfile {
         let (format, ambiguous_format) = match format {
             InferredFormat::None => (None, None),
             InferredFormat::Format(format, data_type) => (Some((format, data_type)), None),

@@ -16,7 +16,9 @@ mod formula_guard;
 mod guess;
 mod header;
 mod index;
+mod large;
 mod load;
+mod ragged;
 mod read;
 mod render;
 mod sniff;
@@ -41,12 +43,13 @@ use crate::backups::BackupPolicy;
 use crate::location;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
-use load::{CsvLoader, CsvSnapshot};
+pub use large::LargeCsv;
+use load::CsvLoader;
 use table::CsvTable;
 use writer::CsvWriter;
 
-/// Positions in a file have 32 bits.
-const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
+/// A larger file cannot be held in memory: positions in it have 32 bits.
+pub const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
 const COLUMNS_MAX: usize = 1024;
 
 /// How to read a file, where the file itself does not tell.
@@ -99,7 +102,9 @@ impl Source for Csv {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
         let snapshot = self.0.load_current().map_err(|error| self.0.source_error(&error))?;
         let name = self.0.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(facts(name, &snapshot, self.0.atomic_file.read_only_reason()))
+        let rows = u64::from(snapshot.table.len());
+        let read_only = self.0.atomic_file.read_only_reason();
+        Ok(facts(name, &snapshot.table, &snapshot.key_columns(), rows, read_only))
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
@@ -122,8 +127,8 @@ impl Source for Csv {
     }
 }
 
-fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> SourceFacts {
-    let table = &snapshot.table;
+/// `key` are positions in the file.
+fn facts(name: String, table: &CsvTable, key: &[usize], rows: u64, read_only: Option<String>) -> SourceFacts {
     let shown = shown_columns(table);
     let columns = shown.iter().map(|at| (&table.header[*at], &table.profiles[*at]));
     let columns = columns.map(|(name, profile)| ColumnFacts {
@@ -136,11 +141,11 @@ fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> Sou
         has_default: profile.has_empty && !profile.empty_is_null(),
         ..ColumnFacts::new(name, profile.data_type)
     });
-    let key =
-        snapshot.key_columns().iter().filter_map(|field| shown.iter().position(|at| at == field)).collect();
+    let key = key.iter().filter_map(|field| shown.iter().position(|at| at == field)).collect();
+    let (notes, delimiter) = (table.notes.clone(), Some(table.splitter.delimiter));
     let table = TableFacts {
         key,
-        row_count: Some(u64::from(table.len())),
+        row_count: Some(rows),
         write_support: WriteSupport::transactional_unless(
             read_only.or_else(|| table.read_only_reason.clone()),
         ),
@@ -149,7 +154,6 @@ fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> Sou
         layout_notes: table.layout_notes.clone(),
         ..TableFacts::new(name, columns.collect())
     };
-    let (notes, delimiter) = (snapshot.table.notes.clone(), Some(snapshot.table.splitter.delimiter));
     SourceFacts { tables: vec![table], notes, delimiter, reads_texts: true, ..SourceFacts::default() }
 }
 

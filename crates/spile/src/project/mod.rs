@@ -8,6 +8,8 @@
 //! code path.
 
 mod folder;
+mod left_out;
+mod memory;
 pub(crate) mod not_found;
 mod package;
 mod renamed;
@@ -435,6 +437,7 @@ impl Project {
                     Some(false) => BackupPolicy::Off,
                     Some(true) | None => BackupPolicy::Daily,
                 },
+                memory_bytes_max: manifest.server.memory_bytes_max.unwrap_or_else(memory::default_bytes_max),
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -488,6 +491,7 @@ impl Project {
                     tables: Vec::new(),
                     declared_columns: Vec::new(),
                     backups: BackupPolicy::Daily,
+                    memory_bytes_max: memory::default_bytes_max(),
                 };
                 opener
                     .open(&spec, self.source_failures)
@@ -517,7 +521,12 @@ impl Project {
         }
         scan.manifest_text = render_manifest(&opener.loaded, &names::server_name(&self.name));
         match manifest::parse(MANIFEST, &scan.manifest_text, &|_| None) {
-            Ok((manifest, _)) => Ok(Some(manifest)),
+            Ok((mut manifest, _)) => {
+                let left_out = left_out::tables_left_out(&manifest, &opener.loaded);
+                manifest.tables_left_out = left_out.len();
+                scan.diagnostics.extend(left_out::warning(&left_out));
+                Ok(Some(manifest))
+            }
             Err(found) => {
                 let errors = contract::diagnostic::render_all(&found, false);
                 bail!("the manifest generated for this data is invalid; please report this bug:\n{errors}")

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
-use contract::humanize::pluralize;
+use contract::humanize::{join_truncated, pluralize};
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
     ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
@@ -16,7 +16,7 @@ use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
-use super::{file_name, is_collection_written, not_found};
+use super::{file_name, is_collection_written, memory, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -75,6 +75,24 @@ pub(super) struct SourceSpec<'a> {
     /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
     pub(super) backups: BackupPolicy,
+    /// A larger file is served from an import, if its kind can be.
+    pub(super) memory_bytes_max: u64,
+}
+
+impl SourceSpec<'_> {
+    /// Whether the file is too large for memory.
+    fn is_large(&self) -> bool {
+        match self.settings {
+            SourceSettings::Csv { .. } => {
+                let bytes_max = self.memory_bytes_max.min(csv::FILE_BYTES_MAX);
+                self.location.size_bytes().is_some_and(|bytes| bytes > bytes_max)
+            }
+            SourceSettings::Sqlite
+            | SourceSettings::Json { .. }
+            | SourceSettings::JsonLines
+            | SourceSettings::Workbook(_) => false,
+        }
+    }
 }
 
 /// A table as a collection declares it to be read.
@@ -131,6 +149,7 @@ struct SourceKey {
     settings: SourceSettings,
     tables: TablesOptions,
     backups: BackupPolicy,
+    is_large: bool,
 }
 
 impl Sources {
@@ -295,6 +314,7 @@ impl SourceKey {
             settings: spec.settings.clone(),
             tables: tables_options(spec),
             backups: spec.backups,
+            is_large: spec.is_large(),
         }
     }
 }
@@ -322,7 +342,10 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
                 backups,
                 ..csv::Options::default()
             };
-            Arc::new(csv::Csv::open(path, options))
+            match spec.is_large() {
+                true => Arc::new(csv::LargeCsv::open(path, options, &memory::import_folder())),
+                false => Arc::new(csv::Csv::open(path, options)),
+            }
         }
         SourceSettings::Sqlite => {
             Arc::new(sqlite::Sqlite::new(path, sqlite::Options { backups, ..sqlite::Options::default() }))
@@ -407,6 +430,8 @@ pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
     }
 }
 
+/// The report lists at most this many links of one table.
+const LINKS_SHOWN_MAX: usize = 6;
 /// The report lists at most this many tables of one source.
 const TABLES_SHOWN_MAX: usize = 30;
 
@@ -451,7 +476,13 @@ fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Cont
     };
     let names: Vec<String> = key.iter().map(column_name).collect();
     let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
-    format!("{}: {rows}, {}, {key}", table.name, pluralize(table.columns.len() as u64, "column"))
+    let links: Vec<&str> =
+        served.iter().flat_map(|served| &served.links).map(|link| link.name.as_str()).collect();
+    let links = match links.is_empty() {
+        true => String::new(),
+        false => format!(", links {}", join_truncated(&links, LINKS_SHOWN_MAX)),
+    };
+    format!("{}: {rows}, {}, {key}{links}", table.name, pluralize(table.columns.len() as u64, "column"))
 }
 
 fn without_backups_note(file: &str) -> Diagnostic {

@@ -122,9 +122,13 @@ impl Answers {
     }
 
     pub fn call(&mut self, tool: &str, arguments: &Json) -> Json {
+        self.request("tools/call", &json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The result of any request.
+    pub fn request(&mut self, method: &str, params: &Json) -> Json {
         self.calls += 1;
-        let params = json!({"name": tool, "arguments": arguments});
-        let request = json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params});
+        let request = json!({"jsonrpc": "2.0", "id": self.calls, "method": method, "params": params});
         self.server.send(&request.to_string());
         let response: Json = serde_json::from_str(&self.server.next()).expect("JSON");
         assert_eq!(response["id"], self.calls, "{response}");

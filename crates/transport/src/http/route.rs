@@ -127,7 +127,7 @@ fn log_refused(
     tracing::info!(
         method = %parts.method,
         path = ?parts.uri.path(),
-        caller = %CallerIdentity { principal, address: context.remote_ip },
+        caller = %CallerIdentity { principal, address: context.remote_ip, ..CallerIdentity::default() },
         status = response.status().as_u16(),
         reason = reason.map(|reason| &*reason.0),
         response_bytes = response.body().size_hint().lower(),

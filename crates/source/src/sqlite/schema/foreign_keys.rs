@@ -72,3 +72,74 @@ pub(crate) fn resolve(table: &Table, tables: &[Table]) -> Vec<ForeignKey> {
     };
     table.references.iter().filter_map(resolve).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::resolve;
+    use crate::sqlite::schema;
+
+    /// The foreign keys of all tables: `orders(customer_id) -> customers(id)`.
+    fn check(sql: &str, expected: &[&str]) {
+        let connection = Connection::open_in_memory().expect("a database");
+        connection.execute_batch(sql).expect("valid SQL");
+        let tables = schema::read(&connection).expect("a schema").tables;
+        let mut found = Vec::new();
+        for table in &tables {
+            for key in resolve(table, &tables) {
+                let columns: Vec<&str> =
+                    key.columns.iter().map(|at| table.columns[*at].name.as_str()).collect();
+                let targets = key.target_columns.join(", ");
+                found.push(format!("{}({}) -> {}({targets})", table.name, columns.join(", "), key.table));
+            }
+        }
+        assert_eq!(found, expected, "{sql}");
+    }
+
+    #[test]
+    fn a_foreign_key_without_columns_refers_to_the_primary_key() {
+        check(
+            "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a_id INTEGER REFERENCES a)",
+            &["b(a_id) -> a(id)"],
+        );
+        check(
+            "CREATE TABLE a (x, y, PRIMARY KEY (y, x)); CREATE TABLE b (p, q, FOREIGN KEY (p, q) REFERENCES a)",
+            &["b(p, q) -> a(y, x)"],
+        );
+    }
+
+    #[test]
+    fn composite_keys_keep_the_order_of_their_columns() {
+        check(
+            "CREATE TABLE a (x, y, UNIQUE (x, y));
+             CREATE TABLE b (q, p, FOREIGN KEY (p, q) REFERENCES a (x, y))",
+            &["b(p, q) -> a(x, y)"],
+        );
+    }
+
+    #[test]
+    fn a_table_may_refer_to_itself_and_names_ignore_case() {
+        check(
+            "CREATE TABLE Staff (Id INTEGER PRIMARY KEY, Boss INTEGER REFERENCES STAFF (ID))",
+            &["Staff(Boss) -> Staff(ID)"],
+        );
+    }
+
+    #[test]
+    fn several_keys_are_in_the_order_of_their_columns() {
+        check(
+            "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE c (id INTEGER PRIMARY KEY);
+             CREATE TABLE b (first REFERENCES c (id), second REFERENCES a (id), third REFERENCES a (id))",
+            &["b(first) -> c(id)", "b(second) -> a(id)", "b(third) -> a(id)"],
+        );
+    }
+
+    #[test]
+    fn a_key_that_leads_nowhere_is_left_out() {
+        check("CREATE TABLE b (a_id INTEGER REFERENCES missing (id), x)", &[]);
+        // The target has no primary key, or one with another number of columns.
+        check("CREATE TABLE a (id); CREATE TABLE b (a_id REFERENCES a)", &[]);
+        check("CREATE TABLE a (x, y, PRIMARY KEY (x, y)); CREATE TABLE b (a_id REFERENCES a)", &[]);
+    }
+}

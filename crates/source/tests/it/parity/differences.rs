@@ -17,7 +17,7 @@ enum DifferenceKind {
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        sources: &["csv"],
+        sources: &["csv", "csv, imported"],
         kind: DifferenceKind::ColumnKind("score", DataType::Decimal),
         reason: "who cannot tell a binary fraction from a decimal one says the latter",
     },

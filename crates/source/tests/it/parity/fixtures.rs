@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use contract::DataType;
 use contract::manifest::WorkbookFormat;
-use source::csv::{self, Csv};
+use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
@@ -18,7 +18,7 @@ use crate::sheets::kit::{self, CellContent};
 const INDEXED: &str = "sqlite, indexed";
 
 pub fn all() -> Vec<TestSource> {
-    vec![csv(), sqlite("sqlite"), sqlite(INDEXED), json_lines(), json_document(), xlsx()]
+    vec![csv(), imported_csv(), sqlite("sqlite"), sqlite(INDEXED), json_lines(), json_document(), xlsx()]
 }
 
 fn folder(ending: &str) -> (TempDir, PathBuf) {
@@ -28,6 +28,20 @@ fn folder(ending: &str) -> (TempDir, PathBuf) {
 }
 
 fn csv() -> TestSource {
+    let (folder, path) = write_csv();
+    let source = Csv::open(&path, csv::Options::default());
+    TestSource { name: "csv", source: Box::new(source), _folder: folder }
+}
+
+/// As a file that is too large for memory.
+fn imported_csv() -> TestSource {
+    let (folder, path) = write_csv();
+    let cache = folder.path().join("cache");
+    let source = LargeCsv::open(&path, csv::Options::default(), &cache);
+    TestSource { name: "csv, imported", source: Box::new(source), _folder: folder }
+}
+
+fn write_csv() -> (TempDir, PathBuf) {
     let (folder, path) = folder("csv");
     let mut writer = ::csv::Writer::from_path(&path).unwrap();
     writer.write_record(COLUMNS.map(|column| column.name)).unwrap();
@@ -36,8 +50,7 @@ fn csv() -> TestSource {
     }
     writer.flush().unwrap();
     drop(writer);
-    let source = Csv::open(&path, csv::Options::default());
-    TestSource { name: "csv", source: Box::new(source), _folder: folder }
+    (folder, path)
 }
 
 fn sqlite(name: &'static str) -> TestSource {
