@@ -224,8 +224,10 @@ impl ToolBuilder<'_> {
             Operation::Get => format!("Get one row of {data} by {}.", self.key_names()),
             Operation::List => format!("List rows of {data}, one page at a time.{}", self.filter_sentence()),
             Operation::Aggregate => {
-                let functions =
-                    if self.has_numbers() { "counts, sums, averages, minima and maxima" } else { "counts" };
+                let functions = match self.has_numbers() {
+                    true => "counts, sums, averages, minima and maxima",
+                    false => "counts, minima and maxima",
+                };
                 let list = match self.has_list() {
                     true => format!(" Use it instead of paging through {}.", self.list_name()),
                     false => String::new(),

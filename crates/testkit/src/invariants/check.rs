@@ -32,6 +32,8 @@ pub fn check(data: &[u8]) {
         {
             return;
         }
+        // The reference implementation divides in floating point.
+        (Err(SchemaError(reason)), Ok(_)) if reason.contains("exceeds the limit of 18 digits") => return,
         (compiled, reference) => panic!("{schema}: {:?} but {:?}", compiled.err(), reference.err()),
     };
     for _ in 0..3 {
