@@ -16,6 +16,7 @@ mod record;
 mod render;
 mod schema;
 mod server_args;
+mod skills;
 mod steps;
 pub(crate) mod terminal;
 mod trace;
@@ -32,6 +33,7 @@ use error::{CommandError, EXIT_CODES, Exit};
 use interrupt::Interrupt;
 pub(crate) use server_args::parse_version;
 use server_args::{Endpoint, NamedServer, ServerArgs};
+use skills::SkillArgs;
 use steps::{
     CallArgs, ClientSession, CompleteArgs, NoArgs, PromptArgs, ReadArgs, ResultDisplay, Step, ToolsArgs,
 };
@@ -58,6 +60,12 @@ pub enum Command {
     /// Get a prompt with its arguments filled in
     #[command(after_help = EXIT_CODES)]
     Prompt(ClientArgs<PromptArgs>),
+    /// List a server's skills
+    #[command(after_help = EXIT_CODES)]
+    Skills(ClientArgs<NoArgs>),
+    /// Read a skill, if it is what the server listed
+    #[command(after_help = EXIT_CODES)]
+    Skill(ClientArgs<SkillArgs>),
     /// Ask a server to complete an argument of a prompt or resource template
     #[command(after_help = EXIT_CODES)]
     Complete(ClientArgs<CompleteArgs>),
@@ -87,6 +95,8 @@ pub fn run(command: Command) -> ExitCode {
         Command::Read(ClientArgs { server, request }) => (server, Step::Read(request)),
         Command::Prompts(ClientArgs { server, request }) => (server, Step::Prompts(request)),
         Command::Prompt(ClientArgs { server, request }) => (server, Step::Prompt(request)),
+        Command::Skills(ClientArgs { server, request }) => (server, Step::Skills(request)),
+        Command::Skill(ClientArgs { server, request }) => (server, Step::Skill(request)),
         Command::Complete(ClientArgs { server, request }) => (server, Step::Complete(request)),
         Command::Ping(ClientArgs { server, request }) => (server, Step::Ping(request)),
         Command::Trace(args) => return trace::run(&args),

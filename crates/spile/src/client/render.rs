@@ -286,7 +286,7 @@ pub(crate) fn resource_contents(contents: Node<'_>) -> String {
     )
 }
 
-fn with_newline(text: &str) -> String {
+pub(super) fn with_newline(text: &str) -> String {
     if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 

@@ -22,6 +22,7 @@ use super::record::TestRecorder;
 use super::render;
 use super::schema::Schema;
 use super::server_args::{NamedServer, OutputFormat};
+use super::skills::SkillArgs;
 use super::terminal::Terminal;
 use crate::atomic_file::{self, FileMode};
 use crate::layout::hanging;
@@ -42,6 +43,10 @@ pub(crate) enum Step {
     Prompts(NoArgs),
     /// Get a prompt with its arguments filled in
     Prompt(PromptArgs),
+    /// List the server's skills
+    Skills(NoArgs),
+    /// Read a skill, if it is what the server listed
+    Skill(SkillArgs),
     /// Ask a server to complete an argument of a prompt or resource template
     Complete(CompleteArgs),
     /// Check that the server responds: print its name, its version and the round-trip time
@@ -58,6 +63,8 @@ impl Step {
             | Self::Read(_)
             | Self::Prompts(_)
             | Self::Prompt(_)
+            | Self::Skills(_)
+            | Self::Skill(_)
             | Self::Complete(_)
             | Self::Ping(_) => None,
         }
@@ -66,8 +73,15 @@ impl Step {
     /// Whether a word that can only be a server is given: `spile ping customers.csv`.
     pub(crate) fn has_server_word(&self) -> bool {
         match self {
-            Self::Resources(args) | Self::Prompts(args) | Self::Ping(args) => args.server_word.is_some(),
-            Self::Tools(_) | Self::Call(_) | Self::Read(_) | Self::Prompt(_) | Self::Complete(_) => false,
+            Self::Resources(args) | Self::Prompts(args) | Self::Skills(args) | Self::Ping(args) => {
+                args.server_word.is_some()
+            }
+            Self::Tools(_)
+            | Self::Call(_)
+            | Self::Read(_)
+            | Self::Prompt(_)
+            | Self::Skill(_)
+            | Self::Complete(_) => false,
         }
     }
 
@@ -99,8 +113,9 @@ impl Step {
             }
             Self::Resources(args) => (Self::Resources(NoArgs::default()), only(args)?),
             Self::Prompts(args) => (Self::Prompts(NoArgs::default()), only(args)?),
+            Self::Skills(args) => (Self::Skills(NoArgs::default()), only(args)?),
             Self::Ping(args) => (Self::Ping(NoArgs::default()), only(args)?),
-            step @ (Self::Read(_) | Self::Complete(_)) => (step, None),
+            step @ (Self::Read(_) | Self::Skill(_) | Self::Complete(_)) => (step, None),
         })
     }
 }
@@ -227,7 +242,7 @@ pub(crate) enum ResultDisplay {
     Hidden,
 }
 
-type CommandResult = Result<Exit, CommandError>;
+pub(super) type CommandResult = Result<Exit, CommandError>;
 
 impl ClientSession {
     pub(crate) async fn run(&self, step: &Step) -> CommandResult {
@@ -238,6 +253,8 @@ impl ClientSession {
             Step::Read(args) => self.read(args).await,
             Step::Prompts(_) => self.list_prompts().await,
             Step::Prompt(args) => self.get_prompt(args).await,
+            Step::Skills(_) => self.list_skills().await,
+            Step::Skill(args) => self.read_skill(args).await,
             Step::Complete(args) => self.complete(args).await,
             Step::Ping(_) => self.ping().await,
         }
@@ -467,7 +484,7 @@ impl ClientSession {
         format!("{} {rest}\n", style.bold(&name))
     }
 
-    fn list_heading(&self, count: usize, kind: &str, style: &OutputStyle) -> String {
+    pub(super) fn list_heading(&self, count: usize, kind: &str, style: &OutputStyle) -> String {
         match count {
             0 => self.server_line(&format!("no {kind}s"), style),
             _ => self.server_line(&pluralize(count as u64, kind), style) + "\n",
@@ -524,7 +541,7 @@ impl ClientSession {
         }
     }
 
-    fn command_error(&self, error: ClientError) -> CommandError {
+    pub(super) fn command_error(&self, error: ClientError) -> CommandError {
         CommandError::from_client_error(error, Phase::Requesting, &self.label)
     }
 
@@ -551,7 +568,7 @@ impl ClientSession {
         })
     }
 
-    fn print_result(&self, result: Node<'_>, text: impl FnOnce(&OutputStyle) -> String) -> CommandResult {
+    pub(super) fn print_result(&self, result: Node<'_>, text: impl FnOnce(&OutputStyle) -> String) -> CommandResult {
         let style = OutputStyle::stdout();
         match self.display {
             ResultDisplay::Hidden => {}
@@ -563,7 +580,7 @@ impl ClientSession {
         Ok(Exit::Success)
     }
 
-    fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>, reason: &str) -> Result<(), CommandError> {
+    pub(super) fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>, reason: &str) -> Result<(), CommandError> {
         let Some(bytes) = bytes else {
             let message = format!("--save: {reason}; `{}` was not written", file.display());
             return Err(CommandError::new(Exit::Failed, message));

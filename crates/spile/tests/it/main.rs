@@ -40,6 +40,7 @@ mod reloading;
 mod replicas;
 mod scaffolding;
 mod serving;
+mod skills;
 mod sockets;
 mod terminal;
 mod testing;
