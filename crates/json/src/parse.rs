@@ -182,20 +182,22 @@ impl Parser<'_> {
     /// Scans a string including both quotes. Returns whether it has escapes.
     #[inline]
     fn string(&mut self) -> Result<bool, JsonError> {
-        self.position += 1;
+        let mut from = self.position + 1;
         let mut escaped = false;
         loop {
-            self.position += plain_prefix_len(&self.bytes[self.position..]);
-            match self.bytes.get(self.position) {
-                Some(b'"') => {
+            let (at, byte) = find_special(self.bytes, from);
+            self.position = at;
+            match byte {
+                b'"' => {
                     self.position += 1;
                     return Ok(escaped);
                 }
-                Some(b'\\') => {
+                b'\\' => {
                     escaped = true;
                     self.escape()?;
+                    from = self.position;
                 }
-                Some(_) | None => return self.error(JsonErrorKind::Syntax),
+                _ => return self.error(JsonErrorKind::Syntax),
             }
         }
     }
@@ -406,22 +408,25 @@ pub(crate) fn special_byte_mask(x: u64) -> u64 {
     quote | backslash | control
 }
 
-/// The number of leading bytes that need no escape: no quote, no backslash, no control character.
+/// The first byte from `at` on that needs an escape, and its place: a quote, a backslash or a control character. At the
+/// end of the text it is NUL, which no string may contain.
 #[inline]
-fn plain_prefix_len(bytes: &[u8]) -> usize {
-    let mut i = 0;
-    while let Some(eight) = bytes[i..].first_chunk::<8>() {
-        let special = special_byte_mask(u64::from_le_bytes(*eight));
+fn find_special(bytes: &[u8], mut at: usize) -> (usize, u8) {
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*eight);
+        let special = special_byte_mask(word);
         if special != 0 {
-            return i + (special.trailing_zeros() / 8) as usize;
+            // The lowest set bit is the highest of its byte.
+            let bits = special.trailing_zeros() & !7;
+            return (at + (bits / 8) as usize, (word >> bits) as u8);
         }
-        i += 8;
+        at += 8;
     }
-    while let Some(&c) = bytes.get(i) {
-        if c == b'"' || c == b'\\' || c < 0x20 {
-            break;
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'"' || byte == b'\\' || byte < 0x20 {
+            return (at, byte);
         }
-        i += 1;
+        at += 1;
     }
-    i
+    (at, 0)
 }

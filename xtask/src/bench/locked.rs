@@ -73,7 +73,7 @@ fn locked_addresses(object: &str) -> anyhow::Result<HashSet<u64>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(locked_address).collect())
 }
 
-/// `  40a1:	lock cmpxchg %edx,(%rdi)`
+/// `  40a1:  lock cmpxchg %edx,(%rdi)`, with a tab after the colon.
 fn locked_address(line: &str) -> Option<u64> {
     let (address, instruction) = line.split_once(":\t")?;
     let instruction = instruction.trim_start();

@@ -31,7 +31,7 @@ pub enum AuthorizerClient {
     /// The user, in a browser. The secret is that of a client in the settings.
     User { client_secret: Option<String> },
     /// This program itself.
-    Machine(MachineClient),
+    Machine(Box<MachineClient>),
 }
 
 impl Authorizer {

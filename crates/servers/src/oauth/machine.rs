@@ -25,7 +25,7 @@ pub enum ClientProof {
     None,
     Secret(String),
     /// Signed assertions (RFC 7523).
-    PrivateKey(SigningKey),
+    PrivateKey(Box<SigningKey>),
 }
 
 pub enum MachineGrant {

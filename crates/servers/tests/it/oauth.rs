@@ -418,11 +418,11 @@ async fn a_program_gets_a_token_without_a_user() {
     let setup = Setup::new().await;
     let machine = |assertion: &str| {
         let grant = MachineGrant::WorkloadIdentity { assertion: assertion.to_owned() };
-        AuthorizerClient::Machine(MachineClient {
+        AuthorizerClient::Machine(Box::new(MachineClient {
             client_id: "job".to_owned(),
             proof: ClientProof::None,
             grant,
-        })
+        }))
     };
     let authorizer = async |client| {
         let (server, store) = (setup.authority.server(), setup.store());

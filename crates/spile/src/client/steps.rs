@@ -568,7 +568,11 @@ impl ClientSession {
         })
     }
 
-    pub(super) fn print_result(&self, result: Node<'_>, text: impl FnOnce(&OutputStyle) -> String) -> CommandResult {
+    pub(super) fn print_result(
+        &self,
+        result: Node<'_>,
+        text: impl FnOnce(&OutputStyle) -> String,
+    ) -> CommandResult {
         let style = OutputStyle::stdout();
         match self.display {
             ResultDisplay::Hidden => {}
@@ -580,7 +584,12 @@ impl ClientSession {
         Ok(Exit::Success)
     }
 
-    pub(super) fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>, reason: &str) -> Result<(), CommandError> {
+    pub(super) fn save(
+        &self,
+        file: &std::path::Path,
+        bytes: Option<Vec<u8>>,
+        reason: &str,
+    ) -> Result<(), CommandError> {
         let Some(bytes) = bytes else {
             let message = format!("--save: {reason}; `{}` was not written", file.display());
             return Err(CommandError::new(Exit::Failed, message));

@@ -46,7 +46,7 @@ fn registration(scenario: &str) -> Result<(OAuthSettings, AuthorizerClient)> {
     };
     let machine = |proof: ClientProof, grant: MachineGrant| -> Result<_> {
         let client = MachineClient { client_id: text("client_id")?, proof, grant };
-        Ok((OAuthSettings::default(), AuthorizerClient::Machine(client)))
+        Ok((OAuthSettings::default(), AuthorizerClient::Machine(Box::new(client))))
     };
     let with_id =
         |client_id: String| OAuthSettings { client_id: Some(client_id), ..OAuthSettings::default() };
@@ -60,7 +60,7 @@ fn registration(scenario: &str) -> Result<(OAuthSettings, AuthorizerClient)> {
         }
         "auth/client-credentials-jwt" => {
             let key = SigningKey::from_pem(&text("private_key_pem")?)?;
-            machine(ClientProof::PrivateKey(key), MachineGrant::ClientCredentials)
+            machine(ClientProof::PrivateKey(Box::new(key)), MachineGrant::ClientCredentials)
         }
         "auth/wif-jwt-bearer" => {
             machine(ClientProof::None, MachineGrant::WorkloadIdentity { assertion: text("valid_jwt")? })
