@@ -57,7 +57,7 @@ impl Step {
     /// The tool that the step is about.
     pub(crate) fn tool_name(&self) -> Option<&str> {
         match self {
-            Self::Tools(args) => args.name.as_deref(),
+            Self::Tools(args) => args.words.last().map(String::as_str),
             Self::Call(args) => Some(&args.tool),
             Self::Resources(_)
             | Self::Read(_)
@@ -76,12 +76,8 @@ impl Step {
             Self::Resources(args) | Self::Prompts(args) | Self::Skills(args) | Self::Ping(args) => {
                 args.server_word.is_some()
             }
-            Self::Tools(_)
-            | Self::Call(_)
-            | Self::Read(_)
-            | Self::Prompt(_)
-            | Self::Skill(_)
-            | Self::Complete(_) => false,
+            Self::Tools(args) => args.words.len() > 1,
+            Self::Call(_) | Self::Read(_) | Self::Prompt(_) | Self::Skill(_) | Self::Complete(_) => false,
         }
     }
 
@@ -99,10 +95,19 @@ impl Step {
             None => Ok(None),
         };
         Ok(match self {
-            Self::Tools(ToolsArgs { name }) => match name.as_deref().and_then(parse) {
-                Some(named) => (Self::Tools(ToolsArgs { name: None }), Some(named)),
-                None => (Self::Tools(ToolsArgs { name }), None),
-            },
+            Self::Tools(ToolsArgs { mut words }) => {
+                let found = words.iter().enumerate().find_map(|(at, word)| Some((at, parse(word)?)));
+                let named = found.map(|(at, named)| {
+                    words.remove(at);
+                    named
+                });
+                if let [first, _, ..] = &words[..] {
+                    return Err(CommandError::usage(format!(
+                        "`{first}` is not an address, and there is no such file or folder"
+                    )));
+                }
+                (Self::Tools(ToolsArgs { words }), named)
+            }
             Self::Call(args) => {
                 let (tool, arguments, named) = split_server(args.tool, args.arguments, "tool", parse)?;
                 (Self::Call(CallArgs { tool, arguments, ..args }), named)
@@ -150,8 +155,9 @@ pub struct NoArgs {
 
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
-    /// The tool to describe; or the server, a file, a folder or an address
-    name: Option<String>,
+    /// The server, a file, a folder or an address, as with --from or --url; and the tool to describe
+    #[arg(value_name = "SERVER|TOOL", num_args = 0..=2)]
+    words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -262,7 +268,7 @@ impl ClientSession {
 
     async fn list_tools(&self, args: &ToolsArgs) -> CommandResult {
         let tools = self.tools().await?;
-        if let Some(name) = &args.name {
+        if let Some(name) = args.words.first() {
             let tool = self.find_tool(tools, &self.own_tool_name(name).await?)?;
             return self.print_result(tool.to_doc().root(), |style| render::tool(tool, style));
         }

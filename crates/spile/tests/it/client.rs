@@ -638,6 +638,9 @@ fn a_server_can_be_named_by_its_path_or_address_alone() {
     let project = TestProject::customers();
     for args in [
         &["tools", "customers.csv"][..],
+        &["tools", "customers.csv", "get_customers"],
+        &["tools", "get_customers", "customers.csv"],
+        &["skills", "customers.csv"],
         &["ping", "customers.csv"],
         &["prompts", "./"],
         &["resources", "customers.csv"],
@@ -657,6 +660,11 @@ fn a_server_can_be_named_by_its_path_or_address_alone() {
             "`nothing.csv` is not an address, and there is no such file or folder",
         ),
         (&["ping", "customers.csv", "--from", "."], "the server is named twice"),
+        (&["tools", "customers.csv", "get_customers", "--from", "."], "the server is named twice"),
+        (
+            &["tools", "nothing.csv", "get_customers"],
+            "`nothing.csv` is not an address, and there is no such file or folder",
+        ),
         (&["call", "customers.csv", "email=x"], "name a tool of `customers.csv`"),
         (&["trace", "ping customers.csv"], "a step cannot name a server"),
     ] {
