@@ -50,12 +50,18 @@ const RUNS: &[(Suite, Selection, usize)] = &[
     (Suite::Alpha, Selection::Version("2025-11-25"), 19),
     (Suite::Alpha, Selection::Version("2026-07-28"), 33),
     (Suite::Alpha, Selection::Extensions, 8),
-    (Suite::Stable, Selection::All, 26),
+    (Suite::Stable, Selection::All, 25),
 ];
 
 /// An extension that this client does not support: tokens that are bound to a key.
 fn is_out_of_scope(scenario: &str) -> bool {
     scenario.starts_with("auth/dpop")
+}
+
+/// A scenario that a right client cannot pass: its metadata names another issuer than the one that it is found at, which
+/// RFC 8414, 3.3 forbids. `auth/metadata-issuer-mismatch` of the newer suite demands that clients refuse it.
+fn is_defective(suite: Suite, scenario: &str) -> bool {
+    suite == Suite::Stable && scenario == "auth/2025-03-26-oauth-metadata-backcompat"
 }
 
 pub(super) fn run_client_suites(cache: &Cache, client: &Path) -> Result<()> {
@@ -66,8 +72,10 @@ pub(super) fn run_client_suites(cache: &Cache, client: &Path) -> Result<()> {
         let args = selection.args();
         let listed = sh::output(suite_command(cache, *which).args(["list", "--client"]).args(&args))?;
         let selected = listed_scenarios(&listed).filter(|(_, tags)| selection.selects(tags));
-        let scenarios: Vec<&str> =
-            selected.map(|(name, _)| name).filter(|name| !is_out_of_scope(name)).collect();
+        let scenarios: Vec<&str> = selected
+            .map(|(name, _)| name)
+            .filter(|name| !is_out_of_scope(name) && !is_defective(*which, name))
+            .collect();
         if scenarios.len() != *expected {
             problems.push(format!(
                 "{} {title}: {} scenarios for a client, expected {expected}",
