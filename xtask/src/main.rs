@@ -26,7 +26,7 @@ cargo xtask <command>
                             doctests, docs, conformance, a sample of sqlmap
   setup                     make the development cache (Node, the official clients and suites, the
                             MCP schemas) in $SPILE_DEV_CACHE, default ~/.cache/spile-dev
-  conformance [--url URL]   the official conformance suites against examples/everything and
+  conformance [--url URL]   the official conformance suites against examples/everything, alone and behind a gateway, and
                             the fixture server, or against a server that already runs
   tidy                      rules that no compiler checks: the dependency table, protocol dates,
                             file sizes, words
@@ -34,7 +34,7 @@ cargo xtask <command>
                             only compare them
   fuzz [TARGET] [--seconds N]
                             run one fuzz target, or all of them, N seconds each (default 600)
-  judges [kill|reload|sqlmap|page|tables] [--rounds N] [--seed N]
+  judges [kill|reload|refresh|sqlmap|page|tables] [--rounds N] [--seed N]
                             checks that take too long for CI: kill -9 while writing, reloads under load,
                             sqlmap on every argument of the examples, the page in a browser, Excel
                             tables that grew as openpyxl reads them

@@ -32,6 +32,15 @@ const PYTHON_SDK: &str = "mcp==2.3.0";
 const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 /// Carries the official JSON Schemas of all protocol versions.
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
+/// Servers that people use, for a test of our client, and a proxy that the benchmark compares with.
+const NPM_SERVERS: [(&str, &str); 4] = [
+    ("@modelcontextprotocol/server-everything", "2026.8.31"),
+    ("@modelcontextprotocol/server-filesystem", "2026.8.31"),
+    ("@modelcontextprotocol/server-memory", "2026.8.31"),
+    ("mcp-proxy", "6.7.19"),
+];
+const PYTHON_SERVERS: [&str; 3] =
+    ["mcp-server-fetch==2026.10.24", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19"];
 /// For `cargo xtask judges sqlmap`.
 const SQLMAP: &str = "sqlmap==1.10.10";
 /// For `cargo xtask judges tables`.
@@ -48,6 +57,22 @@ const PACKAGES: &[Package] = &[
         probe: &["npm", "--version"],
     },
     Package { name: "curl", reason: "is used by the README's tour", probe: &["curl", "--version"] },
+    Package { name: "git", reason: "is what a server that is tested shows", probe: &["git", "--version"] },
+    Package {
+        name: "dbus",
+        reason: "starts a desktop session for the test of the keyring",
+        probe: &["dbus-run-session", "--version"],
+    },
+    Package {
+        name: "gnome-keyring",
+        reason: "is the keyring that is tested",
+        probe: &["gnome-keyring-daemon", "--version"],
+    },
+    Package {
+        name: "libsecret-tools",
+        reason: "is how Spile uses a keyring",
+        probe: &["sh", "-c", "command -v secret-tool"],
+    },
     Package { name: "python3", reason: "runs the Python SDK", probe: &["python3", "--version"] },
     Package {
         name: "python3-venv",
@@ -79,11 +104,14 @@ pub fn run() -> Result<()> {
         CachePart { name: "venv", stamp: PYTHON_SDK.to_owned(), make: make_venv },
         CachePart { name: "ts2-servers", stamp: ts2_servers_package_json(), make: make_ts2_servers },
         CachePart { name: "venv-1", stamp: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
+        CachePart { name: "npm-servers", stamp: package_json(&NPM_SERVERS), make: make_npm_servers },
+        CachePart { name: "python-servers", stamp: PYTHON_SERVERS.join(" "), make: make_python_servers },
         CachePart { name: "sqlmap", stamp: SQLMAP.to_owned(), make: make_sqlmap },
         CachePart { name: "openpyxl", stamp: OPENPYXL.to_owned(), make: make_openpyxl },
         CachePart { name: "duckdb", stamp: DUCKDB.to_owned(), make: make_duckdb },
         CachePart { name: "schemas", stamp: SCHEMAS.to_owned(), make: make_schemas },
     ];
+    debian::ensure_installed(PACKAGES)?;
     let stale: Vec<&CachePart> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
     if stale.is_empty() {
         println!("development cache is complete: {}", cache.root().display());
@@ -91,7 +119,6 @@ pub fn run() -> Result<()> {
     }
 
     println!("development cache: {}", cache.root().display());
-    debian::ensure_installed(PACKAGES)?;
     for part in stale {
         make_part(&cache, part).with_context(|| format!("setting up `{}`", part.name))?;
     }
@@ -146,6 +173,11 @@ fn make_ts2_servers(cache: &Cache, folder: &Path) -> Result<()> {
     npm_install(cache, folder, "servers with the TypeScript SDK 2")
 }
 
+fn make_npm_servers(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(folder.join("package.json"), package_json(&NPM_SERVERS))?;
+    npm_install(cache, folder, "servers that people use")
+}
+
 fn make_typescript(cache: &Cache, folder: &Path) -> Result<()> {
     fs::write(folder.join("package.json"), package_json(&[("typescript", TYPESCRIPT)]))?;
     npm_install(cache, folder, "the TypeScript compiler")
@@ -193,31 +225,35 @@ fn npm_install(cache: &Cache, folder: &Path, what: &str) -> Result<()> {
 }
 
 fn make_venv(cache: &Cache, folder: &Path) -> Result<()> {
-    venv_with(cache, folder, PYTHON_SDK, "the Python SDK")
+    venv_with(cache, folder, &[PYTHON_SDK], "the Python SDK")
 }
 
 fn make_venv_1(cache: &Cache, folder: &Path) -> Result<()> {
-    venv_with(cache, folder, PYTHON_SDK_1, "the Python SDK 1")
+    venv_with(cache, folder, &[PYTHON_SDK_1], "the Python SDK 1")
 }
 
 fn make_sqlmap(cache: &Cache, folder: &Path) -> Result<()> {
-    venv_with(cache, folder, SQLMAP, "sqlmap")
+    venv_with(cache, folder, &[SQLMAP], "sqlmap")
 }
 
 fn make_openpyxl(cache: &Cache, folder: &Path) -> Result<()> {
-    venv_with(cache, folder, OPENPYXL, "openpyxl")
+    venv_with(cache, folder, &[OPENPYXL], "openpyxl")
 }
 
 fn make_duckdb(cache: &Cache, folder: &Path) -> Result<()> {
-    venv_with(cache, folder, DUCKDB, "DuckDB")
+    venv_with(cache, folder, &[DUCKDB], "DuckDB")
 }
 
-fn venv_with(cache: &Cache, folder: &Path, package: &str, what: &str) -> Result<()> {
+fn make_python_servers(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, &PYTHON_SERVERS, "servers that people use")
+}
+
+fn venv_with(cache: &Cache, folder: &Path, packages: &[&str], what: &str) -> Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(folder);
     sh::run_logged("python: a virtual environment", &mut venv, &cache.log("venv"))?;
     let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", package]);
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(packages);
     sh::run_logged(&format!("pip: {what}"), &mut pip, &cache.log("pip"))
 }
 
@@ -248,4 +284,30 @@ fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {
     fs::remove_dir_all(unpacked)?;
     fs::remove_dir_all(wheel_folder)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INSPECTOR, NPM_SERVERS, PYTHON_SDK, PYTHON_SERVERS, TYPESCRIPT_SDK_1, TYPESCRIPT_SDK_2};
+    use crate::cache::Suite;
+
+    #[test]
+    fn the_documents_name_the_versions_that_are_tested() {
+        let clients = include_str!("../../docs/clients.md");
+        let python = PYTHON_SDK.replace("==", " ");
+        let suites = [Suite::Alpha.version(), Suite::Stable.version()];
+        for version in [INSPECTOR, &python, TYPESCRIPT_SDK_1, TYPESCRIPT_SDK_2].into_iter().chain(suites) {
+            assert!(clients.contains(version), "docs/clients.md: {version}");
+        }
+        let servers = include_str!("../../docs/servers.md");
+        let python = PYTHON_SERVERS.iter().filter_map(|package| package.split_once("=="));
+        // The benchmark compares with this one.
+        let servers_of_npm = NPM_SERVERS.into_iter().filter(|(name, _)| *name != "mcp-proxy");
+        for (name, version) in servers_of_npm.chain(python) {
+            assert!(
+                servers.contains(&format!("| `{name}` | {version} |")),
+                "docs/servers.md: {name} {version}"
+            );
+        }
+    }
 }

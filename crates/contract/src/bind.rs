@@ -25,8 +25,8 @@ use crate::source::Sort;
 use crate::value::{Value, ValueRef};
 
 pub use aggregate::{
-    AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, COUNT, accepts, aggregate, filter_argument,
-    has_date_units, is_aggregable,
+    AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, BoundMeasure, COUNT, accepts, aggregate,
+    filter_argument, has_date_units, is_aggregable, split_measure,
 };
 pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix, LinkedFilter};
 pub use links::Scope;
@@ -111,12 +111,21 @@ pub const SORT_FIELDS_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub struct ListArguments<'a> {
     pub filters: BoundFilters<'a>,
-    pub sort: Vec<Sort>,
+    pub sort: Vec<BoundSort>,
     pub limit: Option<usize>,
     pub projection: Option<Projection>,
     pub cursor: Option<Cow<'a, str>>,
     /// The links whose rows are included, by index.
     pub include: Vec<usize>,
+}
+
+/// A field to sort by: of the collection, or behind links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundSort {
+    /// The links to follow, by index: of the collection, then of the one that it leads to.
+    pub path: Vec<usize>,
+    /// By a field of the last collection.
+    pub sort: Sort,
 }
 
 /// The fields that a caller selects, as sorted indexes.
@@ -134,7 +143,7 @@ impl ListArguments<'_> {
     }
 }
 
-fn order_bytes(filters: &BoundFilters<'_>, sort: &[Sort], query: Option<&str>) -> Vec<u8> {
+fn order_bytes(filters: &BoundFilters<'_>, sort: &[BoundSort], query: Option<&str>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     let mut field = |tag: u8, bytes: &[u8]| {
         out.push(tag);
@@ -142,7 +151,8 @@ fn order_bytes(filters: &BoundFilters<'_>, sort: &[Sort], query: Option<&str>) -
         out.extend_from_slice(bytes);
     };
     filters.write_bytes(&mut field);
-    for sort in sort {
+    for BoundSort { path, sort } in sort {
+        path.iter().for_each(|link| field(b'l', &(*link as u64).to_be_bytes()));
         field(if sort.descending { b'd' } else { b'a' }, &(sort.column as u64).to_be_bytes());
     }
     if let Some(query) = query {
@@ -165,7 +175,7 @@ pub fn list<'a>(
         match &*name {
             "cursor" => bound.cursor = node.str(),
             "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
-            "sort" => bound.sort = parse_sort(collection, sorts, node)?,
+            "sort" => bound.sort = parse_sort(scope, sorts, node)?,
             "fields" => bound.projection = Some(parse_projection(collection, node)?),
             "include" => bound.include = links::bind_include(collection, node)?,
             _ => bound.filters.bind(scope, filters, &name, node)?,
@@ -182,6 +192,8 @@ pub struct SearchArguments<'a> {
     pub limit: Option<usize>,
     pub projection: Option<Projection>,
     pub cursor: Option<Cow<'a, str>>,
+    /// The links whose rows are included, by index.
+    pub include: Vec<usize>,
 }
 
 impl SearchArguments<'_> {
@@ -215,6 +227,7 @@ pub fn search<'a>(
         limit: None,
         projection: None,
         cursor: None,
+        include: Vec::new(),
     };
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
@@ -223,6 +236,9 @@ pub fn search<'a>(
             "cursor" => bound.cursor = node.str(),
             "limit" => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
             "fields" => bound.projection = Some(parse_projection(collection, node)?),
+            "include" if !collection.links.is_empty() => {
+                bound.include = links::bind_include(collection, node)?;
+            }
             _ => bound.filters.bind(scope, filters, &name, node)?,
         }
     }
@@ -449,29 +465,26 @@ fn unknown_field<'n>(argument: &str, name: &str, known: impl Iterator<Item = &'n
     invalid_argument(argument, ArgumentErrorKind::NotAllowed, message)
 }
 
-/// `plan`, `-plan` for descending, or an array of them.
-fn parse_sort(collection: &Collection, sorts: &[usize], node: Node<'_>) -> Result<Vec<Sort>, Box<ToolError>> {
-    let mut parsed: Vec<Sort> = Vec::new();
+/// `plan`, `-plan` for descending, `customer.country` behind a link, or an array of them.
+fn parse_sort(scope: Scope<'_>, sorts: &[usize], node: Node<'_>) -> Result<Vec<BoundSort>, Box<ToolError>> {
+    let mut parsed: Vec<BoundSort> = Vec::new();
     for by in text_list("sort", node)? {
         let (name, descending) = match by.strip_prefix('-') {
             Some(name) => (name, true),
             None => (&*by, false),
         };
-        let found = field_index(collection, name);
-        let Some(column) = found.filter(|column| sorts.contains(column)) else {
-            if found.is_some() {
-                let names: Vec<&str> = sorts.iter().map(|at| &*collection.fields[*at].name).collect();
-                let message = format!(
-                    "`{name}` cannot be sorted by; the {} that can are {}",
-                    pluralize(names.len() as u64, "column"),
-                    join_truncated(&names, filters::SHOWN_MAX)
-                );
-                return Err(invalid_argument("sort", ArgumentErrorKind::NotAllowed, message));
+        let (path, column) = match name.contains('.') {
+            false => (Vec::new(), sorted_field(scope.collection(), sorts, name)?),
+            true => {
+                let at = links::follow(scope, "sort", name)?;
+                let target = at.scope.collection();
+                let fields: Vec<usize> =
+                    (0..target.fields.len()).filter(|field| is_aggregable(&target.fields[*field])).collect();
+                (at.path, sorted_field(target, &fields, at.rest)?)
             }
-            return Err(unknown_field("sort", name, sorts.iter().map(|at| &*collection.fields[*at].name)));
         };
-        if parsed.iter().all(|sort| sort.column != column) {
-            parsed.push(Sort { column, descending });
+        if parsed.iter().all(|known| (&known.path, known.sort.column) != (&path, column)) {
+            parsed.push(BoundSort { path, sort: Sort { column, descending } });
         }
     }
     if parsed.len() > SORT_FIELDS_MAX {
@@ -479,6 +492,24 @@ fn parse_sort(collection: &Collection, sorts: &[usize], node: Node<'_>) -> Resul
         return Err(invalid_argument("sort", ArgumentErrorKind::TooLong, message));
     }
     Ok(parsed)
+}
+
+/// One of these fields, by its name.
+fn sorted_field(collection: &Collection, sorts: &[usize], name: &str) -> Result<usize, Box<ToolError>> {
+    let found = field_index(collection, name);
+    if let Some(column) = found.filter(|column| sorts.contains(column)) {
+        return Ok(column);
+    }
+    let names: Vec<&str> = sorts.iter().map(|at| &*collection.fields[*at].name).collect();
+    if found.is_none() {
+        return Err(unknown_field("sort", name, names.into_iter()));
+    }
+    let message = format!(
+        "`{name}` cannot be sorted by; the {} that can are {}",
+        pluralize(names.len() as u64, "column"),
+        join_truncated(&names, filters::SHOWN_MAX)
+    );
+    Err(invalid_argument("sort", ArgumentErrorKind::NotAllowed, message))
 }
 
 fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {

@@ -12,7 +12,7 @@ use std::fmt;
 use ring::digest;
 use serde_json::Value;
 use spile_core::text::hex;
-use spile_core::{Tool, ToolAnnotations};
+use spile_core::{TaskSupport, Tool, ToolAnnotations};
 
 use crate::contract::{Confirm, Contract};
 use schema::{SchemaSide, canonical, compare_side};
@@ -77,6 +77,8 @@ pub struct ToolInterface {
     pub annotations: ToolAnnotations,
     /// Whether the user must confirm; a client without elicitation is refused then.
     pub confirm: Confirm,
+    /// Whether calls may or must become tasks; a client without tasks is refused where they must.
+    pub task_support: TaskSupport,
     /// Schemas are without descriptions and titles.
     pub input_schema: Value,
     pub output_schema: Value,
@@ -119,6 +121,7 @@ impl ToolInterface {
             text_digest: digest([title, description, &input_text, &output_text]),
             annotations: tool.annotations,
             confirm: if tool.requires_confirmation { Confirm::Ask } else { Confirm::Never },
+            task_support: tool.task_support,
             input_schema,
             output_schema,
         }
@@ -139,12 +142,23 @@ impl ToolInterface {
             Confirm::Never => "never",
             Confirm::Ask => "ask",
         };
-        sha256([&*hints, confirm, &sorted_text(&self.input_schema), &sorted_text(&self.output_schema)])
+        let schemas = [sorted_text(&self.input_schema), sorted_text(&self.output_schema)];
+        let pieces = [&*hints, confirm, &schemas[0], &schemas[1]];
+        sha256(pieces.into_iter().chain(task_support_name(self.task_support)))
     }
 
     /// Identifies the interface and its text, so that the lock file shows when somebody edited it.
     pub fn hash(&self) -> String {
         digest([&*hex(&self.structural_digest()), &self.text_digest])
+    }
+}
+
+/// `None` for tools without tasks, which most are.
+pub(crate) fn task_support_name(of: TaskSupport) -> Option<&'static str> {
+    match of {
+        TaskSupport::Forbidden => None,
+        TaskSupport::Optional => Some("optional"),
+        TaskSupport::Required => Some("required"),
     }
 }
 
@@ -244,6 +258,9 @@ fn compare_tools(name: &str, was: &ToolInterface, is: &ToolInterface, found: &mu
         }
         (Confirm::Never, Confirm::Never) | (Confirm::Ask, Confirm::Ask) => {}
     }
+    if let Some((compatibility, reason)) = compare_task_support(was.task_support, is.task_support) {
+        add(compatibility, "task".to_owned(), reason.to_owned());
+    }
     for (side, was, is) in [
         (SchemaSide::Input, &was.input_schema, &is.input_schema),
         (SchemaSide::Output, &was.output_schema, &is.output_schema),
@@ -254,6 +271,27 @@ fn compare_tools(name: &str, was: &ToolInterface, is: &ToolInterface, found: &mu
     if found.len() == before && was.text_digest != is.text_digest {
         let (tool, path, reason) = (name.to_owned(), String::new(), "a description changed".into());
         found.push(Difference { compatibility: Compatibility::TextOnly, tool, path, reason });
+    }
+}
+
+fn compare_task_support(was: TaskSupport, is: TaskSupport) -> Option<(Compatibility, &'static str)> {
+    match (was, is) {
+        (TaskSupport::Forbidden, TaskSupport::Optional) => {
+            Some((Compatibility::Compatible, "calls may become tasks now"))
+        }
+        (TaskSupport::Required, TaskSupport::Optional) => {
+            Some((Compatibility::Compatible, "calls no longer have to become tasks"))
+        }
+        (TaskSupport::Forbidden | TaskSupport::Optional, TaskSupport::Required) => {
+            Some((Compatibility::Breaking, "calls must become tasks now; a client without tasks is refused"))
+        }
+        (TaskSupport::Optional | TaskSupport::Required, TaskSupport::Forbidden) => Some((
+            Compatibility::Breaking,
+            "calls cannot become tasks any more; a client that asks for one is refused",
+        )),
+        (TaskSupport::Forbidden, TaskSupport::Forbidden)
+        | (TaskSupport::Optional, TaskSupport::Optional)
+        | (TaskSupport::Required, TaskSupport::Required) => None,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::field::Field;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
 use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
+use crate::time_zone::TimeZone;
 use crate::value::Value;
 
 /// A compiled server.
@@ -57,6 +58,8 @@ pub struct Collection {
     pub notices: NoticeSupport,
     /// Links to other collections that have a list.
     pub links: Vec<Link>,
+    /// Where days begin, for timestamps with a time zone. `None`: in UTC.
+    pub time_zone: Option<TimeZone>,
 }
 
 /// A link from the rows of one collection to the rows of another: those with equal values in some fields.

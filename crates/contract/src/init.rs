@@ -153,7 +153,11 @@ fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
                 None => "#at = \"/data/customers\"\n".to_owned(),
             };
         }
-        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::JsonLines => {}
+        SourceKind::Xlsx
+        | SourceKind::Xls
+        | SourceKind::Ods
+        | SourceKind::JsonLines
+        | SourceKind::Parquet => {}
     }
 }
 
@@ -171,7 +175,7 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         }
         SourceKind::Csv => render_layout(out, table, "line"),
         // Such a file is one table.
-        SourceKind::Json | SourceKind::JsonLines => {}
+        SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {}
     }
     let has_key = render_key(out, table, &columns);
     render_foreign_keys(out, table, name);
@@ -236,7 +240,7 @@ fn render_left_out(out: &mut String, kind: SourceKind, source: &str, tables: &[(
             SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
                 *out += &format!("#sheet = {}\n", toml_string(&table.name));
             }
-            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
+            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {}
         }
     }
 }

@@ -10,11 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
-use spile_core::ToolAnnotations;
+use spile_core::{TaskSupport, ToolAnnotations};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::compatibility::{Compatibility, ContractInterface, ToolInterface, annotation_hints};
+use crate::compatibility::{
+    Compatibility, ContractInterface, ToolInterface, annotation_hints, task_support_name,
+};
 use crate::contract::Confirm;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText};
 use crate::toml_text::toml_key;
@@ -96,6 +98,9 @@ impl Lock {
             let _ = writeln!(out, "hints = {{ {} }}", hints.collect::<Vec<_>>().join(", "));
             if interface.confirm == Confirm::Ask {
                 let _ = writeln!(out, "confirm = \"ask\"");
+            }
+            if let Some(task) = task_support_name(interface.task_support) {
+                let _ = writeln!(out, "task = \"{task}\"");
             }
             for (side, schema) in [("input", &interface.input_schema), ("output", &interface.output_schema)] {
                 let _ = writeln!(out, "{side} = '''\n{}'''", pretty_schema(schema));
@@ -221,6 +226,7 @@ impl LockParser {
             text_digest: self.string(tool, "text_digest", at.clone())?.0.to_owned(),
             annotations,
             confirm: self.confirm(tool, at.clone())?,
+            task_support: self.task_support(tool, at.clone())?,
             input_schema: schema("input")?,
             output_schema: schema("output")?,
         })
@@ -235,6 +241,17 @@ impl LockParser {
             ("ask", _) => Ok(Confirm::Ask),
             (_, at) => Err(self.error(at, "expected \"ask\"")),
         }
+    }
+
+    /// Absent means that calls do not become tasks.
+    fn task_support(&self, tool: &DeTable<'_>, at: Range<usize>) -> Result<TaskSupport, Diagnostic> {
+        if !tool.contains_key("task") {
+            return Ok(TaskSupport::Forbidden);
+        }
+        let (name, at) = self.string(tool, "task", at)?;
+        let known = [TaskSupport::Optional, TaskSupport::Required];
+        let found = known.into_iter().find(|support| task_support_name(*support) == Some(name));
+        found.ok_or_else(|| self.error(at, "expected \"optional\" or \"required\""))
     }
 
     fn string<'t>(

@@ -76,8 +76,12 @@ pub fn timestamp_sort_key(text: &str) -> Option<(i64, u32)> {
     Temporal::parse(text.as_bytes()).map(Temporal::sort_key)
 }
 
-/// The first and the last sort key that a filter's timestamp stands for: a date is its whole day.
+/// The first and the last sort key that a filter's timestamp stands for: a date is its whole day, and two timestamps
+/// with a `/` between are all of the time from one to the other.
 pub fn timestamp_range(text: &str) -> Option<((i64, u32), (i64, u32))> {
+    if let Some((from, to)) = text.split_once('/') {
+        return Some((timestamp_sort_key(from)?, timestamp_sort_key(to)?));
+    }
     const LAST_SECOND: i64 = 86_399;
     const LAST_NANOS: u32 = 999_999_999;
     let at = Temporal::parse(text.as_bytes())?;

@@ -113,6 +113,10 @@ pub(crate) fn search_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>,
             });
             let detail = if has_list { FilterDetail::Name } else { FilterDetail::Full };
             filters_schema(properties, collection, filters.listed, detail);
+            match detail {
+                FilterDetail::Full => links::include_schema(properties, scope),
+                FilterDetail::Type | FilterDetail::Name => links::include_name(properties, scope),
+            }
             paging_schema(properties, collection, detail);
             links::sensitive_schema(properties, scope);
         });
@@ -144,12 +148,15 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
                 group.raw("type", NAMES_TYPE).str("description", &description);
             });
             properties.object("measures", |measures| {
-                let description = match number {
+                let mut description = match number {
                     Some(number) => {
                         format!("count (default), or sum_, avg_, min_, max_ or distinct_ before a column: sum_{}", number.name)
                     }
                     None => "count (default), or min_, max_ or distinct_ before a column".to_owned(),
                 };
+                if let Some(example) = links::linked_number(scope) {
+                    description += &format!("; a column of a linked row: avg_{example}");
+                }
                 measures.raw("type", NAMES_TYPE).str("description", &description);
             });
             properties.object("having", |having| {

@@ -26,9 +26,9 @@ pub use aggregate::{
     Measure, SortTarget,
 };
 pub use capabilities::{WriteCapabilities, WriteSupport};
-pub use keys::{AmbiguousKey, KeyMap, KeySet, are_linkable};
+pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
-pub use query::{Comparison, CursorPosition, Filter, Query, ReadRequest, Sort};
+pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort};
 pub use transaction::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
     StatementTransaction, Transaction, TransactionOptions, Verdict, WriteError, WriteOutcome, Writer,
@@ -167,6 +167,8 @@ pub enum LayoutNoteKind {
     DoubtfulHeader,
     /// Two-digit years are read as years in the future, and perhaps are in the past.
     DoubtfulYears,
+    /// A column has few values, each of which perhaps counts for the rows below it.
+    Gaps,
 }
 
 /// How to read one table of a file, where its author knows more than the file tells.
@@ -187,6 +189,8 @@ pub struct ColumnOptions {
     /// The texts that mean NULL. `None`: those of the table.
     pub null_texts: Option<Vec<String>>,
     pub formats: DeclaredFormats,
+    /// A JSON pointer: the column is a part of nested JSON. The first name is that of the column which has it.
+    pub path: Option<String>,
 }
 
 impl TableOptions {

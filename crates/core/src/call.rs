@@ -51,6 +51,50 @@ impl Call {
         Self::new(CallTarget::Tool, doc, name_index, arguments_index)
     }
 
+    /// A read of a resource that no message asked for.
+    pub fn resource(uri: &str) -> Self {
+        let doc = Json::object(|call| {
+            call.str("uri", uri);
+        })
+        .to_doc();
+        let uri_index = doc.root().get("uri").map(|node| node.index()).unwrap_or_default();
+        Self::new(CallTarget::Resource, doc, uri_index, None)
+    }
+
+    /// The same call of a tool or prompt that has another name elsewhere.
+    #[must_use]
+    pub fn renamed(&self, name: &str) -> Self {
+        let json = Json::object(|call| {
+            call.str("name", name);
+            call.maybe_raw("arguments", self.arguments().map(|arguments| arguments.raw()));
+            if let CallTarget::Completion { argument_index, value_index, context_index, .. } = self.target {
+                call.raw("argument", self.doc.node(argument_index).raw());
+                call.raw("value", self.doc.node(value_index).raw());
+                call.maybe_raw("context", context_index.map(|index| self.doc.node(index).raw()));
+            }
+            let params = self.doc.root().get("params");
+            let meta = params.and_then(|params| params.get("_meta")).filter(Node::is_object);
+            if let Some(meta) = meta {
+                call.object("params", |params| {
+                    params.raw("_meta", meta.raw());
+                });
+            }
+        });
+        let doc = json.to_doc();
+        let index = |key: &str| doc.root().get(key).map(|node| node.index());
+        let target = match self.target {
+            CallTarget::Completion { reference, context_index, .. } => CallTarget::Completion {
+                reference,
+                argument_index: index("argument").unwrap_or_default(),
+                value_index: index("value").unwrap_or_default(),
+                context_index: context_index.and_then(|_| index("context")),
+            },
+            target => target,
+        };
+        let (name_index, arguments_index) = (index("name").unwrap_or_default(), index("arguments"));
+        Self::new(target, doc, name_index, arguments_index)
+    }
+
     /// The tool's or prompt's name, or the resource's URI.
     #[inline]
     pub fn name(&self) -> Cow<'_, str> {

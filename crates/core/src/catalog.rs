@@ -22,6 +22,9 @@ pub struct Catalog {
     pub resource_subscriptions: bool,
     /// Whether its lists can change while the server runs.
     pub list_changed: bool,
+    /// Whether it may come to offer tools, prompts and resources of which it has none now: a server that is not connected
+    /// yet. Clients are told at once that there are such lists.
+    pub is_open_ended: bool,
     /// Instructions for the model about the provider as a whole.
     pub instructions: Option<String>,
     /// One rate limit for all tools and all callers together.

@@ -127,6 +127,11 @@ impl EventSink {
         self.0.as_ref().and_then(|shared| shared.filter.log_level).is_some_and(|min| level >= min)
     }
 
+    /// The least severe level that the caller wants; `None` for no log messages.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        self.0.as_ref().and_then(|shared| shared.filter.log_level)
+    }
+
     /// Reports progress. Ignored if the caller sent no progress token, or if the value does not increase.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(shared) = self.0.as_ref().filter(|shared| shared.filter.progress) else { return };

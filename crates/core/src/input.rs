@@ -54,11 +54,25 @@ impl InputRequest {
 pub struct InputRequests {
     requests: Vec<(String, InputRequest)>,
     memo: Option<Box<[u8]>>,
+    is_consent: bool,
 }
 
 impl InputRequests {
     pub fn single(key: impl Into<String>, request: InputRequest) -> Self {
-        Self { requests: vec![(key.into(), request)], memo: None }
+        Self { requests: vec![(key.into(), request)], ..Self::default() }
+    }
+
+    /// The answers decide whether the call may do something, so they count only if the client was really asked: an answer
+    /// that it volunteered is ignored.
+    #[must_use]
+    pub fn as_consent(mut self) -> Self {
+        self.is_consent = true;
+        self
+    }
+
+    /// See [`InputRequests::as_consent`].
+    pub fn is_consent(&self) -> bool {
+        self.is_consent
     }
 
     #[must_use]
@@ -99,6 +113,15 @@ impl InputRequests {
 
     pub fn contains_key(&self, key: &str) -> bool {
         self.requests.iter().any(|(k, _)| k == key)
+    }
+
+    /// A key that two requests have. The client would see only one of them, and its answer would count for both.
+    pub fn repeated_key(&self) -> Option<&str> {
+        let keys = self.requests.iter().enumerate();
+        let repeated = |(index, (key, _)): &(usize, &(String, InputRequest))| {
+            self.requests[..*index].iter().any(|(earlier, _)| earlier == key)
+        };
+        keys.into_iter().find(repeated).map(|(_, (key, _))| key.as_str())
     }
 
     pub fn required_capabilities(&self) -> ClientCapabilities {
@@ -174,6 +197,22 @@ pub struct Journal {
 pub type CallId = [u8; 16];
 
 impl Journal {
+    /// The key of the policy's note among the entries. No provider may request input under it.
+    pub const POLICY_KEY: &str = "spile/policy";
+
+    /// What the policy left in an earlier round, or at the start of this one.
+    pub fn policy_note(&self) -> Option<&Json> {
+        self.entries.iter().find(|(key, _)| key == Self::POLICY_KEY).map(|(_, note)| note)
+    }
+
+    /// The same for a call that this one passes on, about which the policy decides anew.
+    #[must_use]
+    pub fn without_policy_note(&self) -> Self {
+        let mut journal = self.clone();
+        journal.entries.retain(|(key, _)| key != Self::POLICY_KEY);
+        journal
+    }
+
     /// A journal without answers for a later round of a call.
     pub fn for_round(round: u32, call_id: CallId, memo: Option<Box<[u8]>>) -> Self {
         Self { round, call_id: call_id.into(), entries: Vec::new(), memo }
@@ -206,6 +245,11 @@ impl Journal {
     /// Begins the next round: keeps the memo, and removes the answers to requests that are sent again.
     pub fn next_round(&mut self, requests: &mut InputRequests) {
         self.round += 1;
+        self.repeat_round(requests);
+    }
+
+    /// Asks the same round again, because it brought no answer.
+    pub fn repeat_round(&mut self, requests: &mut InputRequests) {
         self.memo = requests.take_memo();
         self.entries.retain(|(key, _)| !requests.contains_key(key));
     }

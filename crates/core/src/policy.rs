@@ -43,6 +43,10 @@ pub struct PolicyContext<'a> {
     pub tool: Option<&'a Tool>,
     pub journal: &'a Journal,
     pub platform: &'a Arc<dyn Platform>,
+    /// Identifies the session or connection that the call belongs to.
+    pub session: Option<[u8; 16]>,
+    /// How long the decision may take. After that the host drops its future, and the call fails.
+    pub timeout_ms: u64,
 }
 
 /// A decision that is ready, or that must wait for something.
@@ -60,11 +64,15 @@ impl<T> PolicyRun<T> {
     }
 }
 
-/// What happens to a call, and why. The reason goes into the call record.
+/// What happens to a call, and why. Reason and hook go into the call record.
 #[derive(Debug, Clone)]
 pub struct PolicyDecision {
     pub decision: Decision,
     pub reason: Option<Box<str>>,
+    /// The program outside of the server that decided, or had a part in it.
+    pub hook: Option<Box<str>>,
+    /// What the policy wants to find again as [`Journal::policy_note`]: in later rounds, and when the call has run.
+    pub note: Option<Json>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,12 +99,21 @@ impl Decision {
 }
 
 impl PolicyDecision {
+    pub fn new(decision: Decision) -> Self {
+        Self { decision, reason: None, hook: None, note: None }
+    }
+
     pub fn allow() -> Self {
-        Self { decision: Decision::Allow, reason: None }
+        Self::new(Decision::Allow)
     }
 
     pub fn refuse(reason: impl Into<Box<str>>) -> Self {
-        Self { decision: Decision::Refuse, reason: Some(reason.into()) }
+        Self::new(Decision::Refuse).because(reason)
+    }
+
+    #[must_use]
+    pub fn because(self, reason: impl Into<Box<str>>) -> Self {
+        Self { reason: Some(reason.into()), ..self }
     }
 }
 
@@ -105,9 +122,15 @@ impl PolicyDecision {
 pub enum ResultDecision {
     Keep,
     /// This is sent instead. It must match the tool's output schema.
-    Replace(Box<CallResult>),
+    Replace {
+        result: Box<CallResult>,
+        hook: Option<Box<str>>,
+    },
     /// The caller gets `forbidden` with this reason.
-    Withhold(Box<str>),
+    Withhold {
+        reason: Box<str>,
+        hook: Option<Box<str>>,
+    },
 }
 
 /// The part of a catalog that some callers may see. Callers with equal keys see the same, so that lists are rendered once

@@ -1,6 +1,7 @@
 //! The interface between the host and the providers that run calls.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub struct CallContext<'a> {
     pub request_head: Option<&'a RequestHead>,
     /// Identifies the session or connection that the call belongs to.
     pub session: Option<[u8; 16]>,
+    /// Where the caller calls from, if it came over a network.
+    pub address: Option<IpAddr>,
 }
 
 /// The head of an HTTP request, without what identifies its sender.
@@ -98,6 +101,14 @@ pub trait ToolCaller: Send + Sync {
     /// [`Outcome::InputRequired`], the calling provider decides whether to ask its own caller.
     fn call_tool(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture;
 
+    /// The same for a call that is only passed on: the called tool reports progress and logs in place of the calling one.
+    fn pass_on(&self, name: &str, arguments: Json, journal: Journal) -> CallFuture {
+        self.call_tool(name, arguments, journal)
+    }
+
+    /// Reads a resource of the same server, in the same way.
+    fn read_resource(&self, uri: &str, journal: Journal) -> CallFuture;
+
     /// The same for work that outlives [`CallContext`]: a future that calls tools later.
     fn shared(&self) -> Arc<dyn ToolCaller>;
 }
@@ -108,6 +119,11 @@ pub struct NoTools;
 impl ToolCaller for NoTools {
     fn call_tool(&self, name: &str, _arguments: Json, _journal: Journal) -> CallFuture {
         let unknown = CallError::UnknownItem { kind: ItemKind::Tool, name: name.to_owned() };
+        Box::pin(std::future::ready(Outcome::Failed(unknown)))
+    }
+
+    fn read_resource(&self, uri: &str, _journal: Journal) -> CallFuture {
+        let unknown = CallError::UnknownItem { kind: ItemKind::Resource, name: uri.to_owned() };
         Box::pin(std::future::ready(Outcome::Failed(unknown)))
     }
 

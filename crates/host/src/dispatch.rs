@@ -347,7 +347,7 @@ impl Server {
         let CallRequest { call, resume, task_metadata: task } = request;
         if self.counters.calls_active.load(Ordering::Relaxed) >= self.limits.calls_max {
             let error = CallError::Busy { retry_after_ms: BUSY_RETRY_MS };
-            CallObservation::report_refusal(self, &call, identity, error);
+            CallObservation::report_refusal(self, &call, identity, &reply_channel, error);
             return busy_response(503, &to, "too many calls are in progress; try again shortly");
         }
         let connection = self.existing_connection_state(&reply_channel);
@@ -355,7 +355,7 @@ impl Server {
         if let Some(connection) = &connection {
             if let Some(response) = self.check_admission(connection, &to) {
                 let error = CallError::Busy { retry_after_ms: BUSY_RETRY_MS };
-                CallObservation::report_refusal(self, &call, identity, error);
+                CallObservation::report_refusal(self, &call, identity, &reply_channel, error);
                 return response;
             }
             if peer.version.has(Feature::SetLevel) {
@@ -369,7 +369,7 @@ impl Server {
                     Ok(resumed) => resumed,
                     Err(error) => {
                         let response = error_response(&RpcError::from_call_error(&error, to.version), &to);
-                        CallObservation::report_refusal(self, &call, identity, error);
+                        CallObservation::report_refusal(self, &call, identity, &reply_channel, error);
                         return response;
                     }
                 }
@@ -383,7 +383,7 @@ impl Server {
         let has_listener = filter.progress || filter.log_level.is_some() || can_be_asked;
         let events = if has_listener { EventSink::new(filter) } else { EventSink::disabled() };
         let caller = Caller { principal: identity.principal.clone(), capabilities: peer.capabilities };
-        let observation = CallObservation::new(self, &call, identity, journal.round, 0);
+        let observation = CallObservation::new(self, &call, identity, &reply_channel, &journal, 0);
         let job = CallJob {
             call,
             replaced_call: None,
@@ -469,7 +469,6 @@ impl Server {
             return busy_response(503, &to, "too many subscriptions are open; try again later");
         }
         let capabilities = &registry.capabilities;
-        let now_ms = self.platform.now_ms();
         let owner = TaskOwner::new(&identity.principal, reply_channel);
         let granted = NotificationFilter {
             tools_list_changed: filter.tools_list_changed && capabilities.tools && capabilities.list_changed,
@@ -487,7 +486,7 @@ impl Server {
             task_ids: filter
                 .task_ids
                 .into_iter()
-                .filter(|id| self.tasks.find(id, &owner, now_ms).is_ok())
+                .filter(|id| self.tasks.find(self, id, &owner).is_ok())
                 .collect(),
         };
         let subscription = self.subscriptions.subscribe(&granted);
@@ -530,7 +529,7 @@ impl Server {
                 return self.dispatch_task_future(registry, to, EventSink::disabled(), listed);
             }
         };
-        let known = self.tasks.find(id, &owner, self.platform.now_ms());
+        let known = self.tasks.find(self, id, &owner);
         if let (TaskRequest::Result(id), true) = (&request, known.is_ok() || !uses_task_extension) {
             let events = EventSink::new(EventFilter::default());
             let connection = match &reply_channel {

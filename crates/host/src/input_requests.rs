@@ -14,11 +14,12 @@ use state::store::{Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl}
 use wire::{Feature, Resume};
 
 use crate::byte_fields::{FieldReader, FieldWriter};
+use crate::caller_key::network_of;
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, RequestStateId, ResponseChecks, ResumedState};
 use crate::pipeline::{CONTRACT_CHANGED, CallJob, CallStage, input_refused_error, invalid_response_error};
 use crate::registry::{CallRoute, Registry};
-use crate::server::Server;
+use crate::server::{CallerIdentity, Server};
 
 /// The outcome of one round of input requests.
 pub(crate) enum InputOutcome {
@@ -58,9 +59,13 @@ pub(crate) async fn request_input(
     if requests.is_empty() {
         return Err(CallError::Internal { detail: "a handler needs input but has no input requests".into() });
     }
-    job.journal.next_round(&mut requests);
+    let attempts = job.checks.as_ref().and_then(|checks| checks.repeated_attempts());
+    match attempts {
+        Some(_) => job.journal.repeat_round(&mut requests),
+        None => job.journal.next_round(&mut requests),
+    }
     job.journal.call_id(&*server.platform);
-    if job.journal.round > server.limits.input_rounds_max {
+    if job.journal.round.saturating_add(attempts.unwrap_or(0)) > server.limits.input_rounds_max {
         if let Some(reason) = job.checks.as_ref().and_then(|checks| checks.first_rejection()) {
             return Ok(InputOutcome::Refused(invalid_response_error(reason)));
         }
@@ -82,7 +87,7 @@ pub(crate) async fn request_input(
         };
     }
     if job.peer.version.has(Feature::InputRequired) {
-        let state = seal_journal(server, registry, job, &requests).await?;
+        let state = seal_journal(server, registry, job, &requests, attempts.unwrap_or(0)).await?;
         return Ok(InputOutcome::Sealed { requests, state });
     }
     // 2025-06-18 forms have strings, numbers, booleans and single choices; a multi-select cannot be shown.
@@ -149,8 +154,9 @@ async fn request_over_connection(
     outcome
 }
 
-/// What a seal is bound to: the caller, and the call with its arguments.
-fn seal_binding(principal: &Principal, call: &Call) -> [u8; 32] {
+/// What a seal is bound to: the server, the caller, and the call with its arguments. If the store that knows which
+/// states were used ends with this process, so do the states.
+fn seal_binding(server: &Server, principal: &Principal, call: &Call) -> [u8; 32] {
     let target: &[u8] = match call.target {
         CallTarget::Tool => b"tool",
         CallTarget::Prompt => b"prompt",
@@ -161,7 +167,15 @@ fn seal_binding(principal: &Principal, call: &Call) -> [u8; 32] {
     if let Some(node) = call.arguments() {
         node.write_canonical(&mut arguments);
     }
-    digest_parts(&[principal.id().as_bytes(), target, call.name().as_bytes(), &arguments])
+    let run_id = server.store.run_id().unwrap_or_default();
+    digest_parts(&[
+        server.store_scope.as_bytes(),
+        &run_id,
+        principal.id().as_bytes(),
+        target,
+        call.name().as_bytes(),
+        &arguments,
+    ])
 }
 
 /// A `requestState`: a header, and the journal itself or the promise that it is in the store.
@@ -170,6 +184,7 @@ async fn seal_journal(
     registry: &Registry,
     job: &CallJob,
     requests: &InputRequests,
+    attempts: u32,
 ) -> Result<String, CallError> {
     let now_ms = server.platform.now_ms();
     let expires_ms = now_ms.saturating_add(server.limits.input_timeout_ms);
@@ -179,30 +194,44 @@ async fn seal_journal(
     write_pairs(&mut fields, job.journal.entries().map(|(key, response)| (key, response.as_str())));
     let expected: Vec<_> =
         requests.iter().map(|(key, request)| (key, ExpectedResponse::new(request))).collect();
-    let expected = expected.iter().filter_map(|(key, expected)| Some((*key, expected.as_sealed()?)));
-    write_pairs(&mut fields, expected);
+    write_pairs(&mut fields, expected.iter().map(|(key, expected)| (*key, expected.as_sealed())));
     let body = fields.into_bytes();
 
     let is_stored = body.len() > CARRIED_JOURNAL_BYTES_MAX;
     let mut plain = Vec::with_capacity(HEADER_BYTES + if is_stored { 0 } else { body.len() });
+    let owner = store_owner(server, &job.identity);
     plain.push(u8::from(is_stored));
     plain.extend_from_slice(&expires_ms.to_be_bytes());
     plain.extend_from_slice(&job.journal.round.to_be_bytes());
+    plain.extend_from_slice(&attempts.to_be_bytes());
     plain.extend_from_slice(&call_id);
+    plain.extend_from_slice(&owner);
     plain.extend_from_slice(&registry.contract_digest(&job.call));
     if is_stored {
         let id = state_id(&call_id, job.journal.round);
-        store_journal(server, &job.caller.principal, &id, &body, expires_ms - now_ms).await?;
+        store_journal(server, &owner, &id, &body, expires_ms - now_ms).await?;
     } else {
         plain.extend_from_slice(&body);
     }
-    let binding = seal_binding(&job.caller.principal, &job.call);
+    let binding = seal_binding(server, &job.caller.principal, &job.call);
     Ok(server.keyring.seal(Purpose::RequestState, &binding, &plain, &*server.platform))
+}
+
+/// Whose records a call leaves in the store. A limit for each owner keeps one caller from filling it for all, so callers
+/// without a name are told apart by their addresses. The address may change before the client comes back, so the state
+/// says which owner it was.
+fn store_owner(server: &Server, identity: &CallerIdentity) -> [u8; 32] {
+    let address = match identity.principal {
+        Principal::Anonymous => identity.address.map(|address| network_of(address).to_string()),
+        Principal::Named(_) => None,
+    };
+    let (scope, principal) = (server.store_scope.as_bytes(), identity.principal.id());
+    digest_parts(&[b"caller", scope, principal.as_bytes(), address.unwrap_or_default().as_bytes()])
 }
 
 async fn store_journal(
     server: &Server,
-    principal: &Principal,
+    owner: &[u8; 32],
     id: &RequestStateId,
     body: &[u8],
     ttl_ms: u64,
@@ -211,9 +240,11 @@ async fn store_journal(
         let reason = format!("the responses so far exceed the limit of {STORED_JOURNAL_BYTES_MAX} bytes");
         return Err(CallError::InvalidParams { path: "params.inputResponses".into(), reason });
     }
-    let owner = digest_parts(&[principal.id().as_bytes()]);
-    let key = StoreKey { namespace: Namespace::Journals, owner: &owner, name: id };
-    let stored = server.store.put_once(key, body, Ttl { ms: ttl_ms }, server.platform.now_ms()).await;
+    let key = StoreKey { namespace: Namespace::Journals, owner, name: id };
+    let now_ms = server.platform.now_ms();
+    // A round that is repeated has the same name, and perhaps other questions.
+    server.store.delete(key, now_ms).await.map_err(store_failure)?;
+    let stored = server.store.put_once(key, body, Ttl { ms: ttl_ms }, now_ms).await;
     stored.map(drop).map_err(store_failure)
 }
 
@@ -226,20 +257,27 @@ pub(crate) async fn use_state(
     job: &mut CallJob,
     state: ResumedState,
 ) -> Result<(), CallError> {
-    let owner = digest_parts(&[job.caller.principal.id().as_bytes()]);
     let now_ms = server.platform.now_ms();
-    let key = |namespace| StoreKey { namespace, owner: &owner, name: &state.id };
+    let key = |namespace| StoreKey { namespace, owner: &state.owner, name: &state.id };
     let repeats_safely = match route {
         CallRoute::Tool(tool) => tool.provider.repeats_rounds_safely(),
         CallRoute::Provider(provider) => provider.repeats_rounds_safely(),
         CallRoute::ResourceProviders(_) => false,
     };
+    let is_stored = state.unread.is_some();
     let body = match &state.unread {
         Some(_) => {
-            let body = server.store.get(key(Namespace::Journals), now_ms).await;
-            let gone =
-                CallError::InvalidRequestState("the server no longer has it; repeat the call without it");
-            body.map_err(store_failure)?.ok_or(gone)?
+            let body = server.store.get(key(Namespace::Journals), now_ms).await.map_err(store_failure)?;
+            match body {
+                Some(body) => body,
+                None => {
+                    let used = server.store.get(key(Namespace::UsedRequestStates), now_ms).await;
+                    return Err(CallError::InvalidRequestState(match used.map_err(store_failure)? {
+                        Some(_) => ALREADY_USED,
+                        None => "the server no longer has it; repeat the call without it",
+                    }));
+                }
+            }
         }
         None => Vec::new(),
     };
@@ -256,7 +294,13 @@ pub(crate) async fn use_state(
     let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
     let used = key(Namespace::UsedRequestStates);
     match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(store_failure)? {
-        PutOutcome::Stored => return Ok(()),
+        PutOutcome::Stored => {
+            // Nobody needs it again, and it counts against the limits of its owner.
+            if is_stored && !repeats_safely {
+                server.store.delete(key(Namespace::Journals), now_ms).await.map_err(store_failure)?;
+            }
+            return Ok(());
+        }
         PutOutcome::AlreadyThere if repeats_safely => {
             let first = server.store.get(used, now_ms).await.map_err(store_failure)?;
             if first.is_some_and(|first| first == answer) {
@@ -265,8 +309,10 @@ pub(crate) async fn use_state(
         }
         PutOutcome::AlreadyThere => {}
     }
-    Err(CallError::InvalidRequestState("already used; repeat the call without it"))
+    Err(CallError::InvalidRequestState(ALREADY_USED))
 }
+
+const ALREADY_USED: &str = "already used; repeat the call without it";
 
 /// Tells two answers to the same input requests apart.
 fn responses_digest(journal: &Journal) -> [u8; 32] {
@@ -317,20 +363,20 @@ pub(crate) fn resume_journal(
     let (mut journal, mut checks, expected) = match resume.request_state {
         None => (Journal::default(), ResponseChecks::default(), Vec::new()),
         Some(state) => {
-            let binding = seal_binding(principal, call);
+            let binding = seal_binding(server, principal, call);
             let now_ms = server.platform.now_ms();
             let plain = server.keyring.open(Purpose::RequestState, &binding, &state, now_ms);
             let plain = plain.map_err(|error| CallError::InvalidRequestState(open_error_text(error)))?;
             let (header, body) = StateHeader::decode(&plain, now_ms, &registry.contract_digest(call))?;
-            let StateHeader { is_stored, expires_ms, round, call_id } = header;
+            let StateHeader { is_stored, expires_ms, round, attempts, call_id, owner } = header;
             let journal = Journal::for_round(round, call_id, None);
-            let mut state = ResumedState { id: state_id(&call_id, round), expires_ms, unread: None };
+            let mut state = ResumedState { id: state_id(&call_id, round), owner, expires_ms, unread: None };
             if is_stored {
                 state.unread = Some(resume.input_responses);
-                return Ok((journal, Some(Box::new(ResponseChecks::for_state(state)))));
+                return Ok((journal, Some(Box::new(ResponseChecks::for_state(state, attempts)))));
             }
             let (journal, expected) = decode_body(journal, body)?;
-            (journal, ResponseChecks::for_state(state), expected)
+            (journal, ResponseChecks::for_state(state, attempts), expected)
         }
     };
     checks.accept_all(&mut journal, &expected, resume.input_responses);
@@ -346,7 +392,7 @@ fn open_error_text(error: OpenError) -> &'static str {
         }
         OpenError::KeyExpired(_) => "the server's keys have changed since; repeat the call without it",
         OpenError::Mismatch => {
-            "it was changed, or issued for another call, other arguments or another caller; repeat the call without it"
+            "it was changed, or issued by another server, for another call, other arguments or another caller; repeat the call without it"
         }
     }
 }
@@ -356,10 +402,14 @@ struct StateHeader {
     is_stored: bool,
     expires_ms: u64,
     round: u32,
+    /// How often the client came back without an answer that was accepted.
+    attempts: u32,
     call_id: CallId,
+    /// Whose records in the store belong to it.
+    owner: [u8; 32],
 }
 
-const HEADER_BYTES: usize = 1 + 8 + 4 + 16 + 32;
+const HEADER_BYTES: usize = 1 + 8 + 4 + 4 + 16 + 32 + 32;
 
 /// The seal opened, so this server wrote it; still, nothing here may panic.
 fn corrupt() -> CallError {
@@ -380,13 +430,16 @@ impl StateHeader {
             return Err(CallError::InvalidRequestState("expired; repeat the call without it"));
         }
         let (round, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let (attempts, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
         let (call_id, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let (owner, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
         let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
         if digest != contract_digest {
             return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
         }
         let (is_stored, round) = (*is_stored == 1, u32::from_be_bytes(*round));
-        Ok((Self { is_stored, expires_ms, round, call_id: *call_id }, rest))
+        let attempts = u32::from_be_bytes(*attempts);
+        Ok((Self { is_stored, expires_ms, round, attempts, call_id: *call_id, owner: *owner }, rest))
     }
 }
 

@@ -10,8 +10,8 @@ use spile_core::{InputRequest, InputRequests, Journal};
 /// What the responses of a call are checked with, beside its journal.
 #[derive(Default)]
 pub(crate) struct ResponseChecks {
-    /// Responses that the client sent before this server requested them. They wait here, unchecked and invisible to the
-    /// handler, until it requests them.
+    /// Responses that the client sent with a new call, before this server requested them. They wait here, unchecked and
+    /// invisible to the handler, until it requests them.
     offered: Vec<(String, Json)>,
     /// Why responses of the last round were not accepted, by key.
     rejected: Vec<(String, String)>,
@@ -19,11 +19,16 @@ pub(crate) struct ResponseChecks {
     resumed_state: Option<ResumedState>,
     /// Whether a response of this round is in the journal.
     has_accepted: bool,
+    /// How often the client came back with the state of this round and without an answer that was accepted. `None` unless
+    /// it came back with a state.
+    attempts: Option<u32>,
 }
 
 /// A `requestState` that came back from a client.
 pub(crate) struct ResumedState {
     pub(crate) id: RequestStateId,
+    /// Whose records in the store belong to it.
+    pub(crate) owner: [u8; 32],
     pub(crate) expires_ms: u64,
     /// The responses that came with it, if the journal is in the store and must be read first.
     pub(crate) unread: Option<Vec<(String, Json)>>,
@@ -33,8 +38,14 @@ pub(crate) struct ResumedState {
 pub(crate) type RequestStateId = [u8; 20];
 
 impl ResponseChecks {
-    pub(crate) fn for_state(state: ResumedState) -> Self {
-        Self { resumed_state: Some(state), ..Self::default() }
+    pub(crate) fn for_state(state: ResumedState, attempts: u32) -> Self {
+        Self { resumed_state: Some(state), attempts: Some(attempts), ..Self::default() }
+    }
+
+    /// For a state that brought no answer: how often that happened now. The round is not over, so the next state is one
+    /// for the same round, and of all its states one is used.
+    pub(crate) fn repeated_attempts(&self) -> Option<u32> {
+        self.attempts.filter(|_| !self.has_accepted).map(|attempts| attempts.saturating_add(1))
     }
 
     /// Whether a response came that the handler will see. Without one, it asks the same again.
@@ -82,8 +93,8 @@ impl ResponseChecks {
         for (key, response) in responses {
             match expected.iter().find(|(requested, _)| *requested == key) {
                 Some((_, expected)) => self.accept(journal, &key, expected, response),
-                // A response that was accepted in an earlier round stays.
-                None if journal.response(&key).is_some() => {}
+                // A client that comes back answers what it was asked; what was accepted in an earlier round stays.
+                None if self.attempts.is_some() => {}
                 None => self.offer(key, response),
             }
         }
@@ -92,6 +103,9 @@ impl ResponseChecks {
     /// Moves offered responses to these requests into the journal. `true` if there were any: the handler should run
     /// again before the client is asked.
     pub(crate) fn accept_offered(&mut self, journal: &mut Journal, requests: &InputRequests) -> bool {
+        if requests.is_consent() {
+            return false;
+        }
         let mut accepted = false;
         for (key, request) in requests.iter() {
             if let Some(index) = self.offered.iter().position(|(offered, _)| offered == key) {
@@ -161,18 +175,19 @@ impl ExpectedResponse {
         }
     }
 
-    /// Its text form in a sealed state: a schema, or nothing for a URL. `None` if there is nothing to check.
-    pub(crate) fn as_sealed(&self) -> Option<&str> {
+    /// Its text form in a sealed state: a schema, or what no schema is.
+    pub(crate) fn as_sealed(&self) -> &str {
         match self {
-            Self::Form(schema) => Some(schema.as_str()),
-            Self::Url => Some(""),
-            Self::Any => None,
+            Self::Form(schema) => schema.as_str(),
+            Self::Url => "",
+            Self::Any => "*",
         }
     }
 
     pub(crate) fn from_sealed(text: &str) -> Option<Self> {
         match text {
             "" => Some(Self::Url),
+            "*" => Some(Self::Any),
             schema => Json::parse(schema).ok().map(Self::Form),
         }
     }
@@ -251,11 +266,13 @@ mod tests {
     #[test]
     fn a_sealed_expectation_is_the_same() {
         let form = ExpectedResponse::Form(Json::parse(SCHEMA).expect("JSON"));
-        let sealed = form.as_sealed().expect("a form is checked");
+        let sealed = form.as_sealed();
         assert!(
             matches!(ExpectedResponse::from_sealed(sealed), Some(ExpectedResponse::Form(schema)) if schema.as_str() == sealed)
         );
-        assert!(matches!(ExpectedResponse::from_sealed(""), Some(ExpectedResponse::Url)));
-        assert!(ExpectedResponse::Any.as_sealed().is_none());
+        for expected in [ExpectedResponse::Url, ExpectedResponse::Any] {
+            let opened = ExpectedResponse::from_sealed(expected.as_sealed()).expect("sealed");
+            assert_eq!(std::mem::discriminant(&opened), std::mem::discriminant(&expected));
+        }
     }
 }

@@ -13,6 +13,7 @@ mod caller_key;
 mod connection_state;
 mod contract_provider;
 mod dispatch;
+mod ended_sessions;
 mod http_reply;
 mod in_flight;
 mod input_requests;
@@ -29,6 +30,7 @@ mod providers;
 mod rate_limit;
 mod registry;
 mod server;
+mod server_provider;
 mod session_streams;
 mod sessions;
 mod subscriptions;
@@ -53,6 +55,7 @@ pub use server::{
     CallerIdentity, Config, ProviderSet, RegistrySnapshot, ReloadOutcome, ReloadReport, Server, SourceHealth,
     SseConnection, Status, UnavailableSource, early_error_response,
 };
+pub use server_provider::{Rename, ServerProvider};
 pub use session_streams::{GET_STREAM, SessionStreamReader, SessionStreams, StreamItem};
 pub use sessions::SessionTicket;
 pub use state::keyring::Keyring;

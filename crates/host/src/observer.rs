@@ -3,18 +3,24 @@
 //! Without an observer a call keeps nothing for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use json::ParseLimits;
-use spile_core::{Call, CallError, CallResult};
+use spile_core::{Call, CallError, CallId, CallResult, Journal};
 use wire::ErrorResponse;
 
+use crate::connection_state::ReplyChannel;
 use crate::pipeline::CallResponse;
 use crate::server::{CallerIdentity, Server};
 
 /// Receives each call when it ends. It runs on the call's own task, so it must be quick.
 pub trait CallObserver: Send + Sync {
     fn on_call_finished(&self, record: &CallRecord<'_>);
+
+    /// Whether it reads [`CallRecord::call_id`]. Choosing one for each call costs random bytes.
+    fn needs_call_id(&self) -> bool {
+        false
+    }
 }
 
 /// Several observers of one server, in this order.
@@ -24,13 +30,24 @@ impl CallObserver for CallObservers {
     fn on_call_finished(&self, record: &CallRecord<'_>) {
         self.0.iter().for_each(|observer| observer.on_call_finished(record));
     }
+
+    fn needs_call_id(&self) -> bool {
+        self.0.iter().any(|observer| observer.needs_call_id())
+    }
 }
 
 /// A finished call. A call that asks for input in several requests has one record for each, with its `round`; a call that
 /// continues as a task has one when the task starts, and one when it ends.
 pub struct CallRecord<'a> {
+    /// What ran, or would have run.
     pub call: &'a Call,
+    /// What the client called, if the policy replaced its arguments.
+    pub requested: Option<&'a Call>,
+    /// The same for all rounds of a call. `None` if no observer needs it.
+    pub call_id: Option<CallId>,
     pub identity: &'a CallerIdentity,
+    /// Identifies the session or connection; `None` for a request that stands alone.
+    pub session: Option<[u8; 16]>,
     pub status: CallStatus<'a>,
     /// Milliseconds since 1970.
     pub started_ms: u64,
@@ -50,6 +67,19 @@ pub struct CallRecord<'a> {
 pub struct PolicyRecord {
     pub decision: &'static str,
     pub reason: Option<Box<str>>,
+    /// The program outside of the server that decided, or had a part in it.
+    pub hook: Option<Box<str>>,
+}
+
+impl PolicyRecord {
+    pub fn new(decision: &'static str) -> Self {
+        Self { decision, reason: None, hook: None }
+    }
+
+    #[must_use]
+    pub fn because(self, reason: &str) -> Self {
+        Self { reason: Some(reason.into()), ..self }
+    }
 }
 
 /// How a call ended.
@@ -68,11 +98,15 @@ pub enum CallStatus<'a> {
 pub(crate) struct CallObservation {
     observer: Arc<dyn CallObserver>,
     call: Call,
+    call_id: Option<CallId>,
     identity: CallerIdentity,
+    session: Option<[u8; 16]>,
     started_ms: u64,
     round: u32,
     depth: u8,
     policy: Mutex<Vec<PolicyRecord>>,
+    /// What runs instead of `call`.
+    replacement: OnceLock<Call>,
     is_reported: AtomicBool,
 }
 
@@ -86,19 +120,24 @@ impl CallObservation {
         server: &Server,
         call: &Call,
         identity: &CallerIdentity,
-        round: u32,
+        reply_channel: &ReplyChannel,
+        journal: &Journal,
         depth: u8,
     ) -> Option<Arc<Self>> {
         let observer = server.observer.get()?.clone();
+        let call_id = observer.needs_call_id().then(|| journal.call_id(&*server.platform));
         let started_ms = server.platform.now_ms();
         Some(Arc::new(Self {
             observer,
             call: call.clone(),
+            call_id,
             identity: identity.clone(),
+            session: reply_channel.session_key(),
             started_ms,
-            round,
+            round: journal.round,
             depth,
             policy: Mutex::default(),
+            replacement: OnceLock::new(),
             is_reported: AtomicBool::new(false),
         }))
     }
@@ -110,10 +149,21 @@ impl CallObservation {
         }
     }
 
+    /// The policy decides the same in every round of a request, so the first replacement stays.
+    pub(crate) fn record_replacement(&self, call: &Call) {
+        self.replacement.get_or_init(|| call.clone());
+    }
+
     /// Reports a call that is refused before it starts.
     #[cold]
-    pub(crate) fn report_refusal(server: &Server, call: &Call, identity: &CallerIdentity, error: CallError) {
-        if let Some(observation) = Self::new(server, call, identity, 0, 0) {
+    pub(crate) fn report_refusal(
+        server: &Server,
+        call: &Call,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
+        error: CallError,
+    ) {
+        if let Some(observation) = Self::new(server, call, identity, reply_channel, &Journal::default(), 0) {
             observation.report(server, Some(&CallResponse::Error(error)), 0);
         }
     }
@@ -137,8 +187,11 @@ impl CallObservation {
         }
         let duration_ms = server.platform.now_ms().saturating_sub(self.started_ms);
         self.observer.on_call_finished(&CallRecord {
-            call: &self.call,
+            call: self.replacement.get().unwrap_or(&self.call),
+            requested: self.replacement.get().map(|_| &self.call),
+            call_id: self.call_id,
             identity: &self.identity,
+            session: self.session,
             status,
             started_ms: self.started_ms,
             duration_ms,

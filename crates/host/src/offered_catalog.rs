@@ -40,6 +40,11 @@ impl OfferedCatalog {
         self.registry.tool_definitions().filter(|tool| self.is_visible(ItemKind::Tool, &tool.name))
     }
 
+    /// Tools that the caller may call and finds in no list.
+    pub fn unlisted_tools(&self) -> impl Iterator<Item = &Tool> {
+        self.registry.unlisted_tools().filter(|tool| self.is_visible(ItemKind::Tool, &tool.name))
+    }
+
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         self.registry.resource_list().filter(|resource| self.is_visible(ItemKind::Resource, &resource.uri))
     }

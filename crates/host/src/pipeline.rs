@@ -7,8 +7,8 @@ use std::time::Duration;
 use json::Json;
 use spile_core::{
     Call, CallContext, CallError, CallFuture, CallResult, Caller, Checkpoints, EventSink, InputRequests,
-    ItemKind, Journal, Outcome, Platform, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
-    ToolResult,
+    ItemKind, Journal, Outcome, Platform, Policy, Provider, Run, TaskSupport, ToolContent, ToolError,
+    ToolErrorCode, ToolResult,
 };
 use tokio::time::timeout;
 use wire::encode::{TaskAnswer, TaskSnapshot};
@@ -20,7 +20,7 @@ use crate::input_responses::ResponseChecks;
 use crate::nested_calls::NestedCalls;
 use crate::observer::CallObservation;
 use crate::panic_guard::{CatchPanic, catch_panic};
-use crate::policy::{PolicyOutcome, apply_policy, apply_policy_to_result, check_visible};
+use crate::policy::{PolicyOutcome, apply_policy, apply_policy_to_result, check_keys, check_visible};
 use crate::rate_limit::RateLimited;
 use crate::registry::{CallRoute, Registry, ToolEntry};
 use crate::server::{CallerIdentity, Server};
@@ -50,8 +50,8 @@ pub(crate) enum CallStage {
     Request,
     /// It continues as a task.
     Task(Arc<Task>),
-    /// Another tool called it, at this depth.
-    Nested { depth: u8 },
+    /// Another tool called it, at this depth; or another server passed it on, which has asked its own policy.
+    Nested { depth: u8, is_decided: bool },
 }
 
 /// How a request for a call is answered.
@@ -80,12 +80,13 @@ pub(crate) fn execute_call(
     async move {
         loop {
             let route = registry.route(&job.call)?;
-            if let Some(policy) = server.policy.get() {
+            if let Some(policy) = policy_of(&server, &job) {
                 check_visible(policy, &job)?;
             }
             let outcome = match work.take() {
                 Some(work) => {
-                    await_with_timeout(call_timeout_ms(&registry, &route, &job), Run::Later(work)).await
+                    let after_ms = call_timeout_ms(&registry, &route, &job);
+                    check_keys(await_with_timeout(after_ms, Run::Later(work)).await)
                 }
                 None => match start_round(&server, &route, &mut job) {
                     Ok(()) => run_round(&server, &registry, &route, &mut job).await,
@@ -94,14 +95,20 @@ pub(crate) fn execute_call(
             };
             match outcome {
                 Outcome::Done(result) => return finish(&server, &route, &job, result).await,
-                Outcome::ToolFailed(error) if server.policy.get().is_none() => {
+                Outcome::ToolFailed(error) if policy_of(&server, &job).is_none() => {
                     return tool_error_response(&server, &route, *error);
                 }
                 // Boxed: inline it would make every call's future larger.
                 Outcome::ToolFailed(error) => {
                     return Box::pin(finish_with_error(&server, &route, &job, error)).await;
                 }
-                Outcome::Failed(error) => return error_response(&server, &route, error),
+                Outcome::Failed(error) if policy_of(&server, &job).is_none() => {
+                    return error_response(&server, &route, error);
+                }
+                Outcome::Failed(error) => {
+                    let response = error_response(&server, &route, error);
+                    return Box::pin(finish_with_response(&server, &route, &job, response)).await;
+                }
                 Outcome::Detach(detached) => match &job.stage {
                     CallStage::Request if continues_as_task(&route, &job) => {
                         let started = Box::pin(server.tasks.start(&server, &registry, job, detached)).await;
@@ -141,13 +148,14 @@ fn start_round(server: &Server, route: &CallRoute<'_>, job: &mut CallJob) -> Res
     }
     check_task_support(tool, job).map_err(|error| Box::new(Outcome::Failed(error)))?;
     // Answers to input requests belong to a call that was counted already.
-    if job.journal.round == 0
-        && let Some(rate_limiter) = &tool.rate_limiter
-        && let Err(limited) = rate_limiter.try_acquire(&job.identity, server.platform.now_ms())
-    {
-        return Err(Box::new(rate_limit_error(limited).into()));
-    }
-    Ok(())
+    if job.journal.round == 0 { check_rate_limit(server, tool, job) } else { Ok(()) }
+}
+
+#[inline]
+fn check_rate_limit(server: &Server, tool: &ToolEntry, job: &CallJob) -> Result<(), Box<Outcome>> {
+    let Some(rate_limiter) = &tool.rate_limiter else { return Ok(()) };
+    let acquired = rate_limiter.try_acquire(&job.identity, server.platform.now_ms());
+    acquired.map_err(|limited| Box::new(rate_limit_error(limited).into()))
 }
 
 /// The registry for the next round. A round runs on the registry that is current when it begins, as it does where the
@@ -166,6 +174,13 @@ fn next_registry(
 
 pub(crate) const CONTRACT_CHANGED: &str = "the tool changed while it waited for input; repeat the call";
 
+/// The policy that decides about a call.
+#[inline]
+fn policy_of<'s>(server: &'s Server, job: &CallJob) -> Option<&'s Arc<dyn Policy>> {
+    let policy = server.policy.get()?;
+    (!matches!(job.stage, CallStage::Nested { is_decided: true, .. })).then_some(policy)
+}
+
 /// Runs the provider once, with the call's time limit and with panics caught.
 async fn run_round(
     server: &Arc<Server>,
@@ -178,13 +193,25 @@ async fn run_round(
         if let Err(error) = Box::pin(use_state(server, route, job, state)).await {
             return Outcome::Failed(error);
         }
+        // A client that comes back without an answer runs the tool again, as a new call would.
+        if let CallRoute::Tool(tool) = route
+            && job.checks.as_ref().is_some_and(|checks| !checks.has_accepted())
+            && let Err(limited) = check_rate_limit(server, tool, job)
+        {
+            return *limited;
+        }
     }
     let after_ms = call_timeout_ms(registry, route, job);
-    if let Some(policy) = server.policy.get() {
+    if let Some(policy) = policy_of(server, job) {
         job.replaced_call = None;
-        match Box::pin(apply_policy(server, policy, route, job, after_ms)).await {
+        match Box::pin(apply_policy(server, policy, route, job)).await {
             PolicyOutcome::Allowed => {}
-            PolicyOutcome::ReplacedArguments(call) => job.replaced_call = Some(call),
+            PolicyOutcome::ReplacedArguments(call) => {
+                if let Some(observation) = &job.observation {
+                    observation.record_replacement(&call);
+                }
+                job.replaced_call = Some(call);
+            }
             PolicyOutcome::Ended(outcome) => return *outcome,
         }
     }
@@ -198,7 +225,7 @@ async fn run_round(
         }
     };
     let run = start(server, provider, call, job, after_ms);
-    await_with_timeout(after_ms, run).await
+    check_keys(await_with_timeout(after_ms, run).await)
 }
 
 /// Asks each provider for a resource that no catalog lists, until one knows it.
@@ -236,6 +263,7 @@ fn start(
         tools: &NestedCalls { server, job },
         request_head: job.identity.request_head.as_deref(),
         session: job.reply_channel.session_key(),
+        address: job.identity.address,
     };
     catch_panic(|| provider.run(call, &cx)).unwrap_or_else(|error| Run::Now(Outcome::Failed(error)))
 }
@@ -378,7 +406,7 @@ async fn finish(
     mut result: CallResult,
 ) -> Result<CallResponse, CallError> {
     let mut is_replaced = false;
-    if let Some(policy) = server.policy.get() {
+    if let Some(policy) = policy_of(server, job) {
         match Box::pin(apply_policy_to_result(server, policy, route, job, result)).await {
             Ok(decided) => (result, is_replaced) = decided,
             Err(error) => return tool_error_response(server, route, *error),
@@ -400,7 +428,18 @@ async fn finish_with_error(
     job: &CallJob,
     error: Box<ToolError>,
 ) -> Result<CallResponse, CallError> {
-    match tool_error_response(server, route, *error)? {
+    let response = tool_error_response(server, route, *error);
+    finish_with_response(server, route, job, response).await
+}
+
+/// The policy decides about a failure that the caller would get as a result.
+async fn finish_with_response(
+    server: &Server,
+    route: &CallRoute<'_>,
+    job: &CallJob,
+    response: Result<CallResponse, CallError>,
+) -> Result<CallResponse, CallError> {
+    match response? {
         CallResponse::Result(result) => finish(server, route, job, result).await,
         response => Ok(response),
     }

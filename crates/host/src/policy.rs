@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spile_core::{
-    Call, CallError, CallResult, CallTarget, CompletionRef, Decision, InputRequests, ItemKind, Outcome,
-    Policy, PolicyContext, PolicyRun, ResultDecision, ToolError, ToolErrorCode,
+    Call, CallError, CallResult, CallTarget, CompletionRef, Decision, InputRequests, ItemKind, Journal,
+    Outcome, Policy, PolicyContext, PolicyRun, ResultDecision, ToolError, ToolErrorCode,
 };
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ pub(crate) fn check_visible(policy: &Arc<dyn Policy>, job: &CallJob) -> Result<(
     if view.visibility.is_visible(kind, &name) {
         return Ok(());
     }
-    record_decision(job, "hide", None);
+    record_decision(job, PolicyRecord::new("hide"));
     Err(CallError::UnknownItem { kind, name: name.into_owned() })
 }
 
@@ -62,18 +62,24 @@ pub(crate) async fn apply_policy(
     server: &Server,
     policy: &Arc<dyn Policy>,
     route: &CallRoute<'_>,
-    job: &CallJob,
-    after_ms: u64,
+    job: &mut CallJob,
 ) -> PolicyOutcome {
-    let cx = policy_context(server, route, job);
+    // A person may have to be asked, wherever they are.
+    let after_ms = server.limits.input_timeout_ms;
+    let cx = policy_context(server, route, job, after_ms);
     let decided = match decide(after_ms, || policy.before(&job.call, &cx)).await {
         Ok(decided) => decided,
         Err(error) => {
-            record_decision(job, "none", Some(&error.to_string()));
+            record_decision(job, PolicyRecord::new("none").because(&error.to_string()));
             return PolicyOutcome::Ended(Box::new(Outcome::Failed(error)));
         }
     };
-    record_decision(job, decided.decision.as_str(), decided.reason.as_deref());
+    let decision = decided.decision.as_str();
+    let (reason, hook) = (decided.reason.clone(), decided.hook);
+    record_decision(job, PolicyRecord { decision, reason, hook });
+    if let Some(note) = decided.note {
+        job.journal.record(Journal::POLICY_KEY, note);
+    }
     let reason = decided.reason.as_deref().unwrap_or("the server's policy does not allow this call");
     match decided.decision {
         Decision::Allow => PolicyOutcome::Allowed,
@@ -103,6 +109,7 @@ pub(crate) async fn apply_policy(
 
 /// The provider's memo must survive a round in which only the policy asks.
 fn ask(requests: InputRequests, job: &CallJob) -> Outcome {
+    let requests = requests.as_consent();
     Outcome::InputRequired(match job.journal.memo() {
         Some(memo) => requests.with_memo(memo),
         None => requests,
@@ -118,38 +125,73 @@ pub(crate) async fn apply_policy_to_result(
     result: CallResult,
 ) -> Result<(CallResult, bool), Box<ToolError>> {
     let call = job.replaced_call.as_deref().unwrap_or(&job.call);
-    let cx = policy_context(server, route, job);
-    let decided = decide(server.limits.call_timeout_ms, || policy.after(call, &result, &cx)).await;
+    let after_ms = server.limits.call_timeout_ms;
+    let cx = policy_context(server, route, job, after_ms);
+    let decided = decide(after_ms, || policy.after(call, &result, &cx)).await;
     match decided {
         Ok(ResultDecision::Keep) => Ok((result, false)),
-        Ok(ResultDecision::Replace(replacement)) => {
-            record_decision(job, "replace_result", None);
-            Ok((*replacement, true))
+        Ok(ResultDecision::Replace { result, hook }) => {
+            record_decision(job, PolicyRecord { hook, ..PolicyRecord::new("replace_result") });
+            Ok((*result, true))
         }
-        Ok(ResultDecision::Withhold(reason)) => {
-            record_decision(job, "withhold_result", Some(&reason));
+        Ok(ResultDecision::Withhold { reason, hook }) => {
+            let record = PolicyRecord::new("withhold_result").because(&reason);
+            record_decision(job, PolicyRecord { hook, ..record });
             Err(Box::new(forbidden(&reason)))
         }
         Err(error) => {
             log_internal_error(&error);
-            record_decision(job, "withhold_result", Some(&error.to_string()));
+            record_decision(job, PolicyRecord::new("withhold_result").because(&error.to_string()));
             Err(Box::new(forbidden("the server's policy could not decide about the result")))
         }
     }
 }
 
-fn record_decision(job: &CallJob, decision: &'static str, reason: Option<&str>) {
+fn record_decision(job: &CallJob, record: PolicyRecord) {
     if let Some(observation) = &job.observation {
-        observation.record_decision(PolicyRecord { decision, reason: reason.map(Into::into) });
+        observation.record_decision(record);
     }
 }
 
-fn policy_context<'a>(server: &'a Server, route: &'a CallRoute<'_>, job: &'a CallJob) -> PolicyContext<'a> {
+/// Refuses input requests of a provider whose answers would count for something else: for the note of the policy, or for
+/// another question of the same round.
+#[inline]
+pub(crate) fn check_keys(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::InputRequired(requests) => match misleading_key(&requests) {
+            Some(detail) => Outcome::Failed(CallError::Internal { detail }),
+            None => Outcome::InputRequired(requests),
+        },
+        outcome => outcome,
+    }
+}
+
+#[cold]
+fn misleading_key(requests: &InputRequests) -> Option<String> {
+    if requests.contains_key(Journal::POLICY_KEY) {
+        return Some(format!("a provider requests input under the reserved key `{}`", Journal::POLICY_KEY));
+    }
+    requests.repeated_key().map(|key| format!("a provider requests input twice under the key `{key}`"))
+}
+
+fn policy_context<'a>(
+    server: &'a Server,
+    route: &'a CallRoute<'_>,
+    job: &'a CallJob,
+    timeout_ms: u64,
+) -> PolicyContext<'a> {
     let tool = match route {
         CallRoute::Tool(tool) => Some(&tool.compiled.definition),
         CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => None,
     };
-    PolicyContext { caller: &job.caller, tool, journal: &job.journal, platform: &server.platform }
+    PolicyContext {
+        caller: &job.caller,
+        tool,
+        journal: &job.journal,
+        platform: &server.platform,
+        session: job.reply_channel.session_key(),
+        timeout_ms,
+    }
 }
 
 fn forbidden(reason: &str) -> ToolError {

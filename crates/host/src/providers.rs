@@ -6,10 +6,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use spile_core::{Catalog, CatalogChange, ChangeListener, Provider};
+use spile_core::{Catalog, CatalogChange, ChangeListener, ItemKind, Provider};
 use wire::ListKind;
 
-use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig};
+use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig, UnservedItem};
 use crate::server::{ProviderSet, ReloadOutcome, Server};
 
 impl Server {
@@ -24,6 +24,34 @@ impl Server {
 
     /// Adds or replaces the provider with this name, or removes it. Other providers are not touched.
     pub fn set_provider(self: &Arc<Self>, name: &str, provider: Option<Arc<dyn Provider>>) {
+        self.change_provider(name, provider, |slots| slots.len());
+    }
+
+    /// The same, where a new provider comes before those with later names: lists do not depend on who was added first.
+    pub fn set_provider_by_name(self: &Arc<Self>, name: &str, provider: Option<Arc<dyn Provider>>) {
+        self.change_provider(name, provider, |slots| {
+            slots.iter().position(|slot| !slot.is_base && *slot.name > *name).unwrap_or(slots.len())
+        });
+    }
+
+    /// Lists only the tools of these providers from now on. The others can still be called, and searched.
+    pub fn list_tools_of(self: &Arc<Self>, providers: &[&str]) {
+        let listed: Arc<[Box<str>]> = providers.iter().map(|name| (*name).into()).collect();
+        let replaced = self.replace_registry(|current| {
+            let config = RegistryConfig { listed_providers: Some(listed.clone()), ..current.config.clone() };
+            Some((current.slots.clone(), config))
+        });
+        if let Some((old, new)) = replaced {
+            self.notify_differences(&old, &new);
+        }
+    }
+
+    fn change_provider(
+        self: &Arc<Self>,
+        name: &str,
+        provider: Option<Arc<dyn Provider>>,
+        new_position: impl Fn(&[ProviderSlot]) -> usize,
+    ) {
         let current = self.registry();
         let previous = current.slots.iter().find(|slot| !slot.is_base && *slot.name == *name);
         let slot = provider.map(|provider| {
@@ -37,7 +65,7 @@ impl Server {
                 (Some(position), None) => {
                     slots.remove(position);
                 }
-                (None, Some(slot)) => slots.push(slot),
+                (None, Some(slot)) => slots.insert(new_position(&slots), slot),
                 (None, None) => return None,
             }
             Some((slots, current.config.clone()))
@@ -109,14 +137,17 @@ impl Server {
         self.reads_request_heads.store(new.reads_request_heads(), Ordering::Relaxed);
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         drop(guard);
-        for item in new.unserved.iter().filter(|item| !old.unserved.contains(item)) {
-            tracing::warn!(
-                provider = &*item.provider,
-                name = &*item.name,
-                reason = &*item.reason,
-                "a {} is not served",
-                item.kind
-            );
+        for UnservedItem { provider, kind, name, reason } in
+            new.unserved.iter().filter(|item| !old.unserved.contains(item))
+        {
+            let is_added = new.slots.iter().any(|slot| !slot.is_base && slot.name == *provider);
+            match kind {
+                // Servers that were made apart from each other have resources with the same URI; `/status` names them.
+                ItemKind::Resource if is_added => {
+                    tracing::debug!(provider = &**provider, name, reason, "a resource is not served");
+                }
+                kind => tracing::warn!(provider = &**provider, name, reason, "a {kind} is not served"),
+            }
         }
         let is_new = |slot: &&ProviderSlot| old.slots.iter().all(|known| known.id != slot.id);
         for slot in new.slots.iter().filter(is_new) {

@@ -81,10 +81,16 @@ pub struct Server {
     source_health: Mutex<SourceHealth>,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     pub(crate) policy: OnceLock<Arc<dyn Policy>>,
+    known_principals: OnceLock<KnownPrincipals>,
     started_ms: u64,
     /// Whether a provider of the current registry reads the heads of requests.
     pub(crate) reads_request_heads: AtomicBool,
+    /// Whether other processes learn which sessions end here.
+    pub(crate) shares_ended_sessions: AtomicBool,
 }
+
+/// Whether a caller still has access.
+pub type KnownPrincipals = Box<dyn Fn(&Principal) -> bool + Send + Sync>;
 
 /// The outcome of the last reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,6 +218,7 @@ impl Server {
             call_timeout_ms: limits.call_timeout_ms,
             page_items_max: limits.page_items_max,
             tool_order: Arc::default(),
+            listed_providers: None,
         };
         let server = Arc::new(Self {
             scan_limits: ParseLimits { depth_max: limits.json_depth_max, values_max: limits.json_values_max },
@@ -228,8 +235,10 @@ impl Server {
             source_health: Mutex::default(),
             observer: OnceLock::new(),
             policy: OnceLock::new(),
+            known_principals: OnceLock::new(),
             started_ms: platform.now_ms(),
             reads_request_heads: AtomicBool::new(false),
+            shares_ended_sessions: AtomicBool::new(false),
             name,
             limits,
             platform,
@@ -277,6 +286,17 @@ impl Server {
         if self.policy.set(policy).is_err() {
             tracing::warn!("a policy is already set; the new one is ignored");
         }
+    }
+
+    /// Says whose tasks are continued. Without it, everybody's are.
+    pub fn set_known_principals(&self, known: KnownPrincipals) {
+        if self.known_principals.set(known).is_err() {
+            tracing::warn!("the known callers are already set; the new ones are ignored");
+        }
+    }
+
+    pub(crate) fn is_known_principal(&self, principal: &Principal) -> bool {
+        self.known_principals.get().is_none_or(|is_known| is_known(principal))
     }
 
     /// Items of the providers' catalogs that are not served, and why.
@@ -388,8 +408,9 @@ impl Server {
         self.sessions.get(ticket)
     }
 
-    pub fn end_session(&self, ticket: &SessionTicket) {
+    pub fn end_session(self: &Arc<Self>, ticket: &SessionTicket) {
         self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_ttl_ms);
+        self.publish_ended_session(ticket);
     }
 
     pub fn status(&self) -> Status {

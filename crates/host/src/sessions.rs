@@ -211,6 +211,18 @@ impl Sessions {
         }
     }
 
+    /// A session ended at another process.
+    pub(crate) fn end_elsewhere(&self, key: [u8; 16], now_ms: u64, expires_ms: u64) {
+        let mut table = self.lock();
+        if table.ended.contains_key(&key) {
+            return;
+        }
+        table.mark_ended(key, now_ms, expires_ms);
+        if let Some(connection) = table.remove(&key) {
+            connection.close();
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.lock().active.len()
     }

@@ -130,7 +130,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => {

@@ -8,6 +8,7 @@ mod guarded;
 mod verifier;
 
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use url::{Host, Url};
 pub use failure::ConnectFailure;
 use failure::NameResolutionError;
 pub use guarded::{GuardedClient, GuardedError, GuardedRequest, GuardedResponse, is_public};
+pub use reqwest::header::{HeaderMap, HeaderValue};
 pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
 
 /// The default `User-Agent`.
@@ -35,13 +37,44 @@ pub struct OutboundOptions {
     /// Certificates to trust in addition to the operating system's.
     pub ca_file: Option<PathBuf>,
     pub connect_timeout_ms: u64,
+    pub reach: Reach,
 }
 
 impl Default for OutboundOptions {
     fn default() -> Self {
-        Self { ca_file: None, connect_timeout_ms: 10_000 }
+        Self { ca_file: None, connect_timeout_ms: 10_000, reach: Reach::Anywhere }
     }
 }
+
+/// Which addresses may be connected to. It is judged where the connection is made, after the name was resolved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reach {
+    #[default]
+    Anywhere,
+    /// Not link-local ones, where clouds have their metadata service.
+    NotLinkLocal,
+    /// Only addresses that anybody on the internet can reach.
+    Public,
+}
+
+impl Reach {
+    pub fn allows(self, address: IpAddr) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::NotLinkLocal => !guarded::is_link_local(address),
+            Self::Public => is_public(address),
+        }
+    }
+
+    fn check(self, address: IpAddr) -> Result<(), ForbiddenAddress> {
+        if self.allows(address) { Ok(()) } else { Err(ForbiddenAddress(address.to_canonical())) }
+    }
+}
+
+/// An address that must not be connected to.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not an address that this server may be at")]
+struct ForbiddenAddress(IpAddr);
 
 /// Why a connection cannot be made, for the person who gave the address.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +91,24 @@ pub enum OutboundError {
 
 /// An HTTP client for one address.
 pub fn client(to: &Url, options: &OutboundOptions) -> Result<Client, OutboundError> {
-    build(builder(options)?, is_loopback(to))
+    // A proxy would resolve the name itself.
+    let direct = is_loopback(to) || options.reach != Reach::Anywhere;
+    check_literal_address(to, options.reach)?;
+    build(builder(options)?, direct)
+}
+
+/// The resolver sees names only.
+fn check_literal_address(to: &Url, reach: Reach) -> Result<(), OutboundError> {
+    let address = match to.host() {
+        Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
+        Some(Host::Ipv6(ip)) => IpAddr::V6(ip),
+        Some(Host::Domain(_)) | None => return Ok(()),
+    };
+    reach.check(address).map_err(|error| OutboundError::Connect {
+        address: address.to_string(),
+        reason: error.to_string(),
+        failure: ConnectFailure::Other,
+    })
 }
 
 /// An HTTP client whose requests all go to a unix socket.
@@ -72,7 +122,7 @@ fn builder(options: &OutboundOptions) -> Result<reqwest::ClientBuilder, Outbound
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Client::builder()
         .tls_backend_preconfigured(config)
-        .dns_resolver(Arc::new(SystemResolver))
+        .dns_resolver(Arc::new(SystemResolver(options.reach)))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
         .pool_idle_timeout(Duration::from_secs(60))
@@ -81,13 +131,16 @@ fn builder(options: &OutboundOptions) -> Result<reqwest::ClientBuilder, Outbound
 }
 
 /// The operating system's resolver, with an error type of its own.
-struct SystemResolver;
+struct SystemResolver(Reach);
 
 impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NameResolutionError)?;
             let addresses: Vec<_> = found.collect();
+            // One forbidden address among others is a trick, not a coincidence.
+            addresses.iter().try_for_each(|address| reach.check(address.ip()))?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
@@ -151,6 +204,8 @@ pub async fn connect(to: &Url, options: &OutboundOptions) -> Result<Stream, Outb
     let connecting = async {
         let found = tokio::net::lookup_host((host, port)).await;
         let addresses: Vec<_> = found.map_err(|error| failed(&NameResolutionError(error)))?.collect();
+        let forbidden = addresses.iter().try_for_each(|address| options.reach.check(address.ip()));
+        forbidden.map_err(|error| failed(&error))?;
         let tcp = TcpStream::connect(&*addresses).await.map_err(|error| failed(&error))?;
         let _ = tcp.set_nodelay(true);
         if !matches!(to.scheme(), "wss" | "https") {

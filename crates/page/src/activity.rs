@@ -3,13 +3,16 @@
 use json::Json;
 use json::write::ObjectWriter;
 
-use crate::render::clock_time;
-use crate::view::{CallView, PageView, ServerView, SourceView};
+use crate::render::{clock_time, upstream_detail};
+use crate::view::{CallView, PageView, ServerView, SourceView, UpstreamView};
 
 /// What changes while the page is open: the state of sources, counters and recent calls.
 pub fn activity_json(view: &PageView<'_>) -> Vec<u8> {
     object(|out| {
         out.array("servers", &view.servers, |out, server| extend(out, &server_activity(server)));
+        if !view.upstreams.is_empty() {
+            out.array("upstreams", &view.upstreams, |out, upstream| extend(out, &upstream_json(upstream)));
+        }
     })
 }
 
@@ -38,6 +41,17 @@ fn server_activity(server: &ServerView<'_>) -> Json {
         o.int("calls", server.calls_total.min(i64::MAX as u64) as i64);
         o.int("callsActive", server.calls_active as i64).int("sessions", server.sessions as i64);
         o.array("recentCalls", &server.recent_calls, |out, call| extend(out, &call_json(call)));
+    })
+}
+
+fn upstream_json(upstream: &UpstreamView) -> Json {
+    let number = |count: usize| count as i64;
+    Json::object(|o| {
+        o.str("name", &upstream.name).str("url", &upstream.url).str("state", upstream.state);
+        o.str("class", upstream.health.class()).str("detail", &upstream_detail(upstream));
+        o.int("reconnects", upstream.reconnects.min(i64::MAX as u64) as i64);
+        o.int("tools", number(upstream.tools)).int("tokens", number(upstream.tokens));
+        o.array("unapproved", &upstream.unapproved, |out, tool| json::write::string(out, tool));
     })
 }
 

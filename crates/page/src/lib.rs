@@ -15,6 +15,7 @@ pub use activity::{activity_json, overview_json};
 pub use render::{render, render_unauthorized};
 pub use view::{
     CallOutcome, CallView, ConnectSnippet, PageView, ReloadView, ServerView, SourceView, UnservedView,
+    UpstreamHealth, UpstreamView,
 };
 
 /// A file that the page refers to.

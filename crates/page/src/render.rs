@@ -6,7 +6,7 @@ use spile_core::{Prompt, Resource, ResourceTemplate, TaskSupport, Tool};
 
 use crate::html::HtmlWriter;
 use crate::schema::{self, PropertyRow};
-use crate::view::{CallView, PageView, ReloadView, ServerView, SourceView, UnservedView};
+use crate::view::{CallView, PageView, ReloadView, ServerView, SourceView, UnservedView, UpstreamView};
 
 /// A list shows at most this many items; clients get all of them.
 const ITEMS_SHOWN_MAX: usize = 500;
@@ -31,6 +31,7 @@ pub fn render(view: &PageView<'_>) -> Vec<u8> {
     }
     html.markup("</div></header>\n<main id=\"main\" class=\"wrap\">\n");
     failed_servers(&mut html, &view.failed_servers);
+    upstreams(&mut html, &view.upstreams);
     let is_single = view.servers.len() == 1;
     for (index, server) in view.servers.iter().enumerate() {
         let id = format!("server-{index}");
@@ -142,6 +143,63 @@ fn failed_servers(html: &mut HtmlWriter, failed: &[SourceView<'_>]) {
             .markup("</li>\n");
     }
     html.markup("</ul></section>\n");
+}
+
+/// The servers behind a gateway: one row each.
+fn upstreams(html: &mut HtmlWriter, upstreams: &[UpstreamView]) {
+    if upstreams.is_empty() {
+        return;
+    }
+    let tokens: usize = upstreams.iter().map(|one| one.tokens).sum();
+    html.markup("<section class=\"upstreams\" aria-labelledby=\"upstreams\">");
+    html.markup("<h2 id=\"upstreams\">Servers behind this gateway ");
+    html.element("span", &[("class", "count")], upstreams.len()).markup("</h2>\n");
+    html.markup("<p class=\"hint\">Their tools and instructions cost about ");
+    html.element("span", &[("data-live", "tokens")], tokens).markup(" tokens in every conversation.</p>\n");
+    html.markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Servers behind this gateway\"><table>\n");
+    html.markup("<thead><tr><th scope=\"col\">Server</th><th scope=\"col\">State</th>");
+    html.markup(
+        "<th scope=\"col\" class=\"number\">Tools</th><th scope=\"col\" class=\"number\">Tokens</th>",
+    );
+    html.markup("<th scope=\"col\" class=\"number\">Reconnects</th><th scope=\"col\" class=\"after\">Details</th></tr></thead>\n");
+    html.markup("<tbody data-live=\"upstreams\">\n");
+    upstreams.iter().take(ITEMS_SHOWN_MAX).for_each(|upstream| upstream_row(html, upstream));
+    html.markup("</tbody></table></div>\n");
+    more(html, upstreams.len());
+    html.markup("</section>\n");
+}
+
+fn upstream_row(html: &mut HtmlWriter, upstream: &UpstreamView) {
+    let UpstreamView { name, url, state, health, reconnects, tools, tokens, .. } = upstream;
+    html.open("tr", &[]).open("th", &[("scope", "row"), ("title", url)]);
+    html.element("code", &[], cut(name)).markup("</th><td>");
+    html.element("span", &[("class", &format!("label {}", health.class()))], *state).markup("</td>");
+    for number in [*tools as u64, *tokens as u64, *reconnects] {
+        html.element("td", &[("class", "number")], number);
+    }
+    html.element("td", &[("class", "after"), ("dir", "auto")], cut(&upstream_detail(upstream)));
+    html.markup("</tr>\n");
+}
+
+/// What a person should know or do about it.
+pub(crate) fn upstream_detail(upstream: &UpstreamView) -> String {
+    let UpstreamView { name, detail, unapproved, .. } = upstream;
+    match &**unapproved {
+        [] => detail.clone(),
+        tools => {
+            let names: Vec<&str> = tools.iter().take(5).map(String::as_str).collect();
+            let rest = if tools.len() > names.len() { ", …" } else { "" };
+            let waiting = format!(
+                "{} for approval: {}{rest}. Review with: spile mcp approve {name} --definitions",
+                match tools.len() {
+                    1 => "1 definition waits".to_owned(),
+                    count => format!("{count} definitions wait"),
+                },
+                names.join(", ")
+            );
+            if detail.is_empty() { waiting } else { format!("{waiting}. {detail}") }
+        }
+    }
 }
 
 fn server_sections(html: &mut HtmlWriter, server: &ServerView<'_>, section: &Section, requires_token: bool) {

@@ -6,6 +6,7 @@ use spile_core::{Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolA
 use super::{bytes, clock_time, duration, render, render_unauthorized};
 use crate::view::{
     CallOutcome, CallView, ConnectSnippet, PageView, ReloadView, ServerView, SourceView, UnservedView,
+    UpstreamHealth, UpstreamView,
 };
 use crate::{ASSETS, SECURITY_HEADERS, activity_json, overview_json};
 
@@ -50,7 +51,7 @@ fn server<'a>(name: &'a str, tools: Vec<&'a Tool>) -> ServerView<'a> {
 }
 
 fn page(servers: Vec<ServerView<'_>>) -> PageView<'_> {
-    PageView { servers, failed_servers: Vec::new(), requires_token: false }
+    PageView { servers, upstreams: Vec::new(), failed_servers: Vec::new(), requires_token: false }
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -113,12 +114,38 @@ fn everything_that_a_page_can_show() {
     };
     let view = PageView {
         servers: vec![server("customers", Vec::new()), full],
+        upstreams: Vec::new(),
         failed_servers: vec![SourceView { name: "stock.xlsx", reason: "not a workbook", is_readable: false }],
         requires_token: true,
     };
     insta::assert_snapshot!("everything", text(render(&view)));
     insta::assert_snapshot!("activity", text(activity_json(&view)));
     insta::assert_snapshot!("overview", text(overview_json(&view)));
+}
+
+#[test]
+fn the_servers_behind_a_gateway() {
+    let connected = UpstreamView {
+        name: "github".into(),
+        url: "http://127.0.0.1:3333/mcp/github".into(),
+        state: "connected",
+        health: UpstreamHealth::Good,
+        detail: "github-mcp 2.1.0 · protocol 2025-11-25".into(),
+        reconnects: 2,
+        tools: 41,
+        tokens: 8_120,
+        unapproved: vec!["create_issue".into()],
+    };
+    let waiting = UpstreamView {
+        name: "jira".into(),
+        state: "needs-auth",
+        health: UpstreamHealth::Bad,
+        detail: "sign in with: spile login jira".into(),
+        ..UpstreamView::default()
+    };
+    let view = PageView { upstreams: vec![connected, waiting], ..page(vec![server("gateway", Vec::new())]) };
+    insta::assert_snapshot!("gateway", text(render(&view)));
+    insta::assert_snapshot!("gateway_activity", text(activity_json(&view)));
 }
 
 #[test]
@@ -154,7 +181,14 @@ fn hostile_texts_stay_texts() {
         recent_calls: vec![call(Some(EVIL), CallOutcome::Ok)],
         ..server(EVIL, vec![&tool])
     };
-    let html = text(render(&page(vec![hostile])));
+    let upstream = UpstreamView {
+        name: EVIL.into(),
+        url: EVIL.into(),
+        detail: EVIL.into(),
+        unapproved: vec![EVIL.into()],
+        ..UpstreamView::default()
+    };
+    let html = text(render(&PageView { upstreams: vec![upstream], ..page(vec![hostile]) }));
     assert_eq!(html.matches("<script").count(), 1, "only the page's own script");
     assert!(!html.contains("<img") && !html.contains('\u{202e}') && !html.contains('\0'));
     // Nothing in the document is code: no inline script, style or handler, no address elsewhere.

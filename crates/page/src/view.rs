@@ -5,6 +5,8 @@ use spile_core::{Prompt, Resource, ResourceTemplate, Tool};
 /// Everything on the page.
 pub struct PageView<'a> {
     pub servers: Vec<ServerView<'a>>,
+    /// The servers behind a gateway; empty for other servers.
+    pub upstreams: Vec<UpstreamView>,
     /// Servers that should be here and could not be started.
     pub failed_servers: Vec<SourceView<'a>>,
     /// Whether clients must send a token.
@@ -37,6 +39,45 @@ pub struct ServerView<'a> {
     pub recent_calls: Vec<CallView<'a>>,
     /// Since when calls are recorded.
     pub recorded_since_ms: u64,
+}
+
+/// A server behind a gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamView {
+    pub name: String,
+    /// The address that clients use for this server alone.
+    pub url: String,
+    /// `connected`, `reconnecting` and so on.
+    pub state: &'static str,
+    pub health: UpstreamHealth,
+    /// What it says it is, or why it is not connected. Empty if the viewer may not see it.
+    pub detail: String,
+    pub reconnects: u64,
+    pub tools: usize,
+    /// What its tools and instructions cost every conversation.
+    pub tokens: usize,
+    /// Tools whose definitions nobody has approved.
+    pub unapproved: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UpstreamHealth {
+    Good,
+    /// It may come back by itself.
+    #[default]
+    Waiting,
+    Bad,
+}
+
+impl UpstreamHealth {
+    /// The class of its colour; the state says the same.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Waiting => "warn",
+            Self::Bad => "bad",
+        }
+    }
 }
 
 /// How one client connects to a server.

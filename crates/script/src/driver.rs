@@ -79,6 +79,8 @@ struct Driver {
     in_flight: HashMap<u32, InFlight>,
     /// Questions without an answer, by effect. Tools that the handler called may ask several.
     questions: BTreeMap<u32, Vec<(String, InputRequest)>>,
+    /// Whether a called tool asks for consent: see [`InputRequests::as_consent`].
+    asks_for_consent: bool,
     /// Results that are known already and wait to be delivered.
     ready: Vec<Completion>,
     checkpoints: Checkpoints,
@@ -109,6 +111,7 @@ impl Driver {
             performing: FuturesUnordered::new(),
             in_flight: HashMap::new(),
             questions: BTreeMap::new(),
+            asks_for_consent: false,
             ready: Vec::new(),
             checkpoints,
             wants_to_detach: false,
@@ -209,6 +212,7 @@ impl Driver {
             request: self.journal.request.clone(),
             journal: Arc::new(self.journal.clone()),
             values: round.values.clone(),
+            pace: round.handler.program.pace.clone(),
             capabilities: results::capability_names(round.caller.capabilities),
         };
         round.engine.start(start).ok()
@@ -332,6 +336,7 @@ impl Driver {
     fn tool_asks(&mut self, number: u32, mut requests: InputRequests) {
         let asking = self.journal.asking_tools.entry(number).or_default();
         asking.round += 1;
+        self.asks_for_consent |= requests.is_consent();
         asking.memo = requests.take_memo().map(Vec::from);
         asking.open_keys = requests.iter().map(|(key, _)| key.to_owned()).collect();
         // It asks these again: an earlier answer was not what it needs.
@@ -357,6 +362,14 @@ impl Driver {
         }
         let requests = self.questions.into_values().flatten();
         let requests = requests.fold(InputRequests::default(), |all, (key, request)| all.with(key, request));
+        if let Some(key) = requests.repeated_key() {
+            let handler = &self.round.handler;
+            let diagnostic = handler.program.locate(format!("two questions have the key `{key}`"), "");
+            let help = "give each question of a call a key of its own; keys that begin with `tool-` and a number belong to called tools";
+            self.round.reporter.report(&handler.name, &diagnostic.with_help(help));
+            return CallError::Internal { detail: format!("two questions have the key `{key}`") }.into();
+        }
+        let requests = if self.asks_for_consent { requests.as_consent() } else { requests };
         Outcome::InputRequired(requests.with_memo(memo))
     }
 
@@ -368,28 +381,29 @@ impl Driver {
     fn take_signals(&mut self, signals: Vec<Signal>) {
         self.journal.signals = self.journal.signals.saturating_add(signals.len() as u32);
         for signal in signals {
-            send_signal(&self.round, &signal);
+            let Round { handler, events, reporter, .. } = &self.round;
+            send_signal(handler, events, reporter, &signal);
         }
     }
 }
 
 /// Tells the caller, or everyone, what the handler has to say.
-fn send_signal(round: &Round, signal: &Signal) {
+pub(crate) fn send_signal(handler: &Handler, events: &EventSink, reporter: &Reporter, signal: &Signal) {
     // The text is from `JSON.stringify` in the prelude.
     let value: Value = serde_json::from_str(&signal.arguments).unwrap_or_default();
-    let tool = &round.handler.name;
+    let tool = &handler.name;
     match signal.kind.as_str() {
         "progress" => {
             let progress = value["progress"].as_f64().unwrap_or_default();
-            round.events.progress(progress, value["total"].as_f64(), value["message"].as_str());
+            events.progress(progress, value["total"].as_f64(), value["message"].as_str());
         }
         "log" => {
             let level = value["level"].as_str().and_then(LogLevel::parse).unwrap_or(LogLevel::Info);
             tracing::debug!(%tool, level = level.as_str(), data = %value["data"], "log message of a script");
-            if round.events.wants_log(level)
+            if events.wants_log(level)
                 && let Ok(data) = Json::parse(&value["data"].to_string())
             {
-                round.events.log(level, Some(tool), data);
+                events.log(level, Some(tool), data);
             }
         }
         "emit" => {
@@ -399,9 +413,9 @@ fn send_signal(round: &Round, signal: &Signal) {
                 "resources-changed" => CatalogChange::Resources,
                 _ => CatalogChange::Resource(value["uri"].as_str().unwrap_or_default().into()),
             };
-            round.reporter.catalog_changed(change);
+            reporter.catalog_changed(change);
         }
-        "closeStream" => round.events.pause_stream(value["retryMs"].as_f64().unwrap_or(1000.0) as u64),
+        "closeStream" => events.pause_stream(value["retryMs"].as_f64().unwrap_or(1000.0) as u64),
         _ => {}
     }
 }

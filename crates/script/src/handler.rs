@@ -81,6 +81,12 @@ impl Handler {
         self.program.may_ask || self.task_support != TaskSupport::Forbidden
     }
 
+    /// Whether a call of it may run on the thread of its connection: it needs no fresh module state, and shares none with
+    /// calls on other threads.
+    pub(crate) fn may_be_quick(&self) -> bool {
+        !self.is_replayable() && !self.shares_state
+    }
+
     /// Points a diagnostic without a position at the handler.
     pub(crate) fn at_handler(&self, diagnostic: Diagnostic) -> Diagnostic {
         match (diagnostic.position, self.offset, self.program.source(&self.file)) {

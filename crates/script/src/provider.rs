@@ -1,5 +1,6 @@
 //! A bundle as a provider: its catalog, its calls, its reloads.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use json::Json;
@@ -11,10 +12,11 @@ use spile_core::{
 
 use crate::bundle::{Bundle, BundledPrompt, BundledResource, BundledTool};
 use crate::diagnostic::{Diagnostic, DiagnosticSink};
-use crate::driver::{Round, drive};
+use crate::driver::{Round, drive, send_signal};
 use crate::effects::{Collections, EffectServices, Network, Permissions};
-use crate::engine::{Engine, Values};
+use crate::engine::{Engine, QuickCall, QuickOwner, Values};
 use crate::handler::{Handler, HandlerKind};
+use crate::results;
 use crate::schema::CompletionValues;
 
 /// What scripts reach beyond themselves. By default nothing.
@@ -29,15 +31,15 @@ pub struct ScriptServices {
 
 /// Serves the tools and prompts of a folder that are code, and answers resources for whoever lists them.
 pub struct ScriptProvider {
-    engine: Arc<Engine>,
     granted: RwLock<Granted>,
     reporter: Arc<Reporter>,
     served: RwLock<Arc<Served>>,
 }
 
-/// What code may reach. A call keeps what it began with.
+/// Where code runs, and what it may reach. A call keeps what it began with.
 #[derive(Clone)]
 struct Granted {
+    engine: Arc<Engine>,
     services: EffectServices,
     values: Arc<Values>,
 }
@@ -103,8 +105,7 @@ impl ScriptProvider {
     pub fn new(engine: Arc<Engine>, bundle: &Bundle, services: ScriptServices) -> Self {
         let ScriptServices { permissions, network, collections, diagnostics } = services;
         Self {
-            engine,
-            granted: RwLock::new(Granted::new(permissions, network, collections)),
+            granted: RwLock::new(Granted::new(engine, permissions, network, collections)),
             reporter: Arc::new(Reporter { sink: diagnostics, listener: Mutex::default() }),
             served: RwLock::new(Arc::new(Served::new(bundle))),
         }
@@ -113,8 +114,13 @@ impl ScriptProvider {
     /// Replaces what calls that begin from now on may reach.
     pub fn set_permissions(&self, permissions: Permissions, network: Option<Arc<dyn Network>>) {
         let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
-        let collections = granted.services.collections.take();
-        *granted = Granted::new(permissions, network, collections);
+        let (engine, collections) = (granted.engine.clone(), granted.services.collections.take());
+        *granted = Granted::new(engine, permissions, network, collections);
+    }
+
+    /// Runs calls that begin from now on elsewhere.
+    pub fn set_engine(&self, engine: Arc<Engine>) {
+        self.granted.write().unwrap_or_else(PoisonError::into_inner).engine = engine;
     }
 
     fn granted(&self) -> Granted {
@@ -181,7 +187,7 @@ impl ScriptProvider {
                 object.str(name, value);
             }
         });
-        self.start(&resource.handler, uri, arguments.to_string(), None, cx)
+        self.start(&resource.handler, uri, arguments.as_str(), None, cx)
     }
 
     /// One round of a call of a handler.
@@ -189,18 +195,30 @@ impl ScriptProvider {
         &self,
         handler: &Arc<Handler>,
         name: &str,
-        arguments: String,
+        arguments: &str,
         call: Option<&Call>,
         cx: &CallContext<'_>,
     ) -> Run {
-        let request = match handler.program.reads_request {
-            true => describe_request(handler, name, call, cx).to_string(),
-            false => "null".to_owned(),
+        let request: Cow<'_, str> = match handler.program.reads_request {
+            true => describe_request(handler, name, call, cx).to_string().into(),
+            false => "null".into(),
         };
-        let Granted { services, values } = self.granted();
+        let Granted { engine, services, values } = self.granted();
+        if handler.may_be_quick() && cx.journal.round == 0 && cx.journal.memo().is_none() {
+            let call = QuickCall {
+                arguments,
+                request: &request,
+                platform: cx.platform,
+                values: &values,
+                capabilities: results::capability_names(cx.caller.capabilities),
+            };
+            if let Some(outcome) = self.run_quickly(&engine, handler, &call, cx) {
+                return Run::Now(outcome);
+            }
+        }
         let round = Round {
-            engine: self.engine.clone(),
-            request,
+            engine,
+            request: request.into_owned(),
             handler: handler.clone(),
             services,
             values,
@@ -210,7 +228,7 @@ impl ScriptProvider {
             events: cx.events.clone(),
             answers: cx.journal.clone(),
             tools: cx.tools.shared(),
-            arguments,
+            arguments: arguments.to_owned(),
         };
         if handler.detaches_at_once() {
             return Run::Now(Outcome::Detach(DetachedWork::new(|checkpoints| {
@@ -218,6 +236,24 @@ impl ScriptProvider {
             })));
         }
         Run::later(drive(round, Checkpoints::none()))
+    }
+
+    /// Runs a call here if it is likely to end at once.
+    fn run_quickly(
+        &self,
+        engine: &Engine,
+        handler: &Handler,
+        call: &QuickCall<'_>,
+        cx: &CallContext<'_>,
+    ) -> Option<Outcome> {
+        let program = &handler.program;
+        let owner = QuickOwner(cx.caller.principal.id());
+        let mut step = engine.run_quickly(&program.code, &program.pace, owner, call)?;
+        for signal in step.signals {
+            send_signal(handler, cx.events, &self.reporter, &signal);
+        }
+        let end = step.end.take()?;
+        Some(results::outcome(handler, engine.limits(), &self.reporter, end))
     }
 
     fn run_tool(&self, call: &Call, cx: &CallContext<'_>) -> Run {
@@ -292,13 +328,14 @@ impl ScriptProvider {
 
 impl Granted {
     fn new(
+        engine: Arc<Engine>,
         permissions: Permissions,
         network: Option<Arc<dyn Network>>,
         collections: Option<Arc<dyn Collections>>,
     ) -> Self {
         let values = Values { env: permissions.env.clone(), secrets: permissions.secrets.clone() };
         let services = EffectServices { permissions: Arc::new(permissions), network, collections };
-        Self { services, values: Arc::new(values) }
+        Self { engine, services, values: Arc::new(values) }
     }
 }
 
@@ -353,8 +390,8 @@ fn unknown(kind: ItemKind, name: &str) -> Run {
     Run::now(CallError::UnknownItem { kind, name: name.to_owned() })
 }
 
-fn arguments_of(call: &Call) -> String {
-    call.arguments().map_or_else(|| "{}".to_owned(), |node| node.raw().to_owned())
+fn arguments_of(call: &Call) -> &str {
+    call.arguments().map_or("{}", |node| node.raw())
 }
 
 impl Provider for ScriptProvider {

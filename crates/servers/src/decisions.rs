@@ -13,6 +13,7 @@ use json::Json;
 use ring::digest;
 
 use crate::config::{ConfiguredServer, EntryTransport, ServerEntry, Template, Trust, VariableSyntax};
+use crate::definitions::DefinitionPolicy;
 use crate::{jsonc, private_file};
 
 /// Whether a server may be started.
@@ -154,8 +155,20 @@ fn entry_digest(server: &ConfiguredServer, entry: &ServerEntry) -> String {
                 hash.list(part.iter().collect::<Vec<_>>(), |hash, part| hash.text(part));
             }
             hash.list(oauth.client_secret.iter().collect::<Vec<_>>(), PartsDigest::template);
+            // Without a grant nothing is added, so that earlier approvals stay valid.
+            let grant = oauth.facts();
+            if !grant.is_empty() {
+                hash.list(&grant, |hash, (name, value)| {
+                    hash.text(name);
+                    hash.text(value);
+                });
+            }
             hash.list(oauth.scopes.iter().flatten().collect::<Vec<_>>(), |hash, scope| hash.text(scope));
         }
+    }
+    // A file cannot weaken what the user relies on without a new approval.
+    if entry.definitions == DefinitionPolicy::Warn {
+        hash.text("definitions: warn");
     }
     hash.finish()
 }

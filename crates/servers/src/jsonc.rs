@@ -32,7 +32,7 @@ pub fn set_member(text: &str, path: &[&str], value: &Json, replace: bool) -> Res
     let edited = edit(text, path, value, replace)?;
     if let SetOutcome::Changed(new) = &edited {
         // Proves that the result parses: a settings file that its program cannot read is worse than no edit.
-        let whole = strip_comments(new)
+        let whole = blank_comments(new)
             .and_then(|plain| Json::parse(&plain).map_err(|_| error_at(new, 0, NOT_JSON)))?;
         let doc = whole.to_doc();
         let found = path.iter().try_fold(doc.root(), |node, key| node.get(key));
@@ -57,9 +57,9 @@ pub fn remove_member(text: &str, path: &[&str]) -> Result<Option<String>, JsoncE
         }
         let new = object.without_member(text, index)?;
         // Proves that nothing else was removed.
-        let expected = strip_comments(text)
+        let expected = blank_comments(text)
             .and_then(|plain| Json::parse(&plain).map_err(|_| error_at(text, 0, NOT_JSON)))?;
-        let found = strip_comments(&new).ok().and_then(|plain| Json::parse(&plain).ok());
+        let found = blank_comments(&new).ok().and_then(|plain| Json::parse(&plain).ok());
         let is_right = found.is_some_and(|found| {
             let (found, expected) = (found.to_doc(), expected.to_doc());
             path.iter().try_fold(found.root(), |node, key| node.get(key)).is_none()
@@ -75,7 +75,7 @@ pub fn parse(text: &str) -> Result<Json, JsoncError> {
     let Some(position) = value_start(text)? else { return Ok(Json::object(|_| {})) };
     // For the line of an error.
     JsoncParser { text, position, depth: 0 }.parse_object()?;
-    Json::parse(&strip_comments(text)?).map_err(|error| {
+    Json::parse(&blank_comments(text)?).map_err(|error| {
         let message = match error.kind {
             json::JsonErrorKind::DuplicateKey => "a key occurs twice in one object",
             json::JsonErrorKind::TooManyValues | json::JsonErrorKind::TooLong => "the file is too large",
@@ -90,7 +90,7 @@ pub fn members(text: &str, key: &str) -> Result<Vec<(String, Json)>, JsoncError>
     let Some(position) = value_start(text)? else { return Ok(Vec::new()) };
     // For the line of an error.
     JsoncParser { text, position, depth: 0 }.parse_object()?;
-    let plain = strip_comments(text)?;
+    let plain = blank_comments(text)?;
     let json = Json::parse(&plain).map_err(|_| error_at(text, 0, NOT_JSON))?;
     let doc = json.to_doc();
     let members = doc.root().get(key).into_iter().flat_map(|object| object.members());
@@ -128,7 +128,7 @@ fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOut
             position = member.value.start;
             continue;
         }
-        let current = strip_comments(&text[member.value.clone()])?;
+        let current = blank_comments(&text[member.value.clone()])?;
         let current = Json::parse(&current).map_err(|_| error_at(text, member.value.start, NOT_JSON))?;
         if compact_bytes(current.to_doc().root()) == compact_bytes(value.to_doc().root()) {
             return Ok(SetOutcome::Unchanged);
@@ -170,33 +170,31 @@ fn compact_without(node: Node<'_>, path: &[&str]) -> Vec<u8> {
     out
 }
 
-/// The text without comments and trailing commas.
-fn strip_comments(text: &str) -> Result<String, JsoncError> {
+/// The text with blanks in place of comments and trailing commas: JSON, with every value where it was.
+pub fn blank_comments(text: &str) -> Result<String, JsoncError> {
     let mut out = String::with_capacity(text.len());
     let mut reader =
         JsoncParser { text, position: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
+    // Where a comma is that follows a value, and that no value follows yet.
+    let mut comma = None;
+    let mut previous = b'{';
     loop {
         reader.skip_whitespace()?;
+        let skipped = &text[out.len()..reader.position];
+        skipped.bytes().for_each(|byte| out.push(if byte == b'\n' { '\n' } else { ' ' }));
+        let from = reader.position;
         match reader.peek() {
             None => return Ok(out),
-            Some(b'"') => {
-                let from = reader.position;
-                reader.parse_string()?;
-                out.push_str(&text[from..reader.position]);
-            }
-            Some(b'}' | b']') if out.trim_end().ends_with(',') => {
-                out.truncate(out.trim_end().len() - 1);
-            }
-            Some(_) => {
-                let c = text[reader.position..].chars().next().unwrap_or_default();
-                out.push(c);
-                reader.position += c.len_utf8();
-                // `1 2` must not become `12`.
-                if text[reader.position..].starts_with(|c: char| c.is_whitespace() || c == '/') {
-                    out.push(' ');
-                }
-            }
+            Some(b'"') => drop(reader.parse_string()?),
+            Some(_) => reader.position += text[from..].chars().next().map_or(0, char::len_utf8),
         }
+        let byte = text.as_bytes()[from];
+        if let (b'}' | b']', Some(at)) = (byte, comma) {
+            out.replace_range(at..at + 1, " ");
+        }
+        comma = (byte == b',' && !b"{[,:".contains(&previous)).then_some(from);
+        previous = byte;
+        out.push_str(&text[from..reader.position]);
     }
 }
 
@@ -559,7 +557,23 @@ impl Style {
 mod tests {
     use json::Json;
 
-    use super::{JsoncError, SetOutcome, remove_member, set_member};
+    use super::{JsoncError, SetOutcome, blank_comments, remove_member, set_member};
+
+    #[test]
+    fn comments_and_trailing_commas_become_blanks_and_nothing_moves() {
+        for (before, after) in [
+            ("{\"a\": 1, // é\n}", "{\"a\": 1       \n}"),
+            ("/* x\ny */{\"a\": [1, 2,],}", "    \n    {\"a\": [1, 2 ] }"),
+            ("{\"//\": \"/* , } */\"}", "{\"//\": \"/* , } */\"}"),
+            ("\u{feff}{}", "   {}"),
+            // These are errors, and stay so.
+            ("{,}", "{,}"),
+            ("[1,,]", "[1,,]"),
+            ("{\"a\":,}", "{\"a\":,}"),
+        ] {
+            assert_eq!(blank_comments(before).as_deref(), Ok(after), "{before}");
+        }
+    }
 
     fn entry() -> Json {
         Json::parse(r#"{"command":"/bin/spile","args":["serve","/data/crm"]}"#).expect("valid JSON")

@@ -3,18 +3,22 @@
 //! ```text
 //! config/       files of many clients → scopes → one list of servers, each with the file that won
 //! decisions     which servers the user approved or disabled, bound to exactly what would be started
+//! definitions   what tools said they do when the user approved them; a change is suspended
 //! names         mcp__server__tool: public names that are short, safe and collision-free
 //! manager/      a connection to every server: a state machine each, healing, waiting calls
 //! registry      all servers' tools, prompts and resources in one list
 //! oauth/        signing in, and tokens that are never lost
+//! doctor        why a server does not work, step by step
 //! jsonc         reads and edits settings files that people write by hand
 //! ```
 //!
-//! Parsing, merging, naming and deciding are pure; only `config::files` and `decisions::DecisionFile` touch the file
-//! system.
+//! Parsing, merging, naming and deciding are pure; only `config::files`, the files of `decisions` and `definitions`, and the
+//! credentials touch the file system.
 
 pub mod config;
 pub mod decisions;
+pub mod definitions;
+pub mod doctor;
 pub mod jsonc;
 pub mod manager;
 pub mod names;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use json::{Json, Node};
 
 use crate::config::ToolFilter;
+use crate::definitions::UnapprovedTool;
 use crate::names;
 
 /// What one server offers, as it listed it.
@@ -18,6 +19,14 @@ pub struct ServerLists {
     pub prompts: Vec<Json>,
     pub resources: Vec<Json>,
     pub templates: Vec<Json>,
+    /// Tools whose definitions the user has not approved. Suspended ones are not offered.
+    pub unapproved: Vec<UnapprovedTool>,
+}
+
+impl ServerLists {
+    fn is_suspended(&self, tool: &str) -> bool {
+        self.unapproved.iter().any(|one| one.is_suspended && one.tool == tool)
+    }
 }
 
 /// A tool or prompt under its public name.
@@ -53,7 +62,9 @@ impl ServerRegistry {
         let mut registry = Self::default();
         for (name, lists, filter) in servers {
             let server: Arc<str> = name.into();
-            add_items(&mut registry.tools, &server, &lists.tools, |own| filter.offers(own));
+            add_items(&mut registry.tools, &server, &lists.tools, |own| {
+                filter.offers(own) && !lists.is_suspended(own)
+            });
             add_items(&mut registry.prompts, &server, &lists.prompts, |_| true);
             let resource = |definition: &Json| RegistryResource {
                 server: server.clone(),

@@ -29,7 +29,7 @@ const COLUMNS: [(&str, DataType); 7] = [
 ];
 
 /// What it is called, and its parts.
-type Question<'q> = (&'static str, Vec<Filter<'q>>, Vec<GroupColumn<'q>>, Vec<Measure>);
+type Question<'q> = (&'static str, Vec<Filter<'q>>, Vec<GroupColumn<'q>>, Vec<Measure<'q>>);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows: u64 = std::env::args().nth(1).map_or(Ok(1_000_000), |rows| rows.parse())?;

@@ -14,9 +14,11 @@ const BYTES_MAX: usize = 256 << 20;
 /// The groups of an aggregate so far.
 pub(crate) struct GroupTable<'a> {
     question: &'a Aggregate<'a>,
-    /// The type of the column of each group and of each measure.
+    /// The type of the column of each group, and of the values of each measure.
     group_kinds: Vec<DataType>,
     measure_kinds: Vec<DataType>,
+    /// The type of the column of each measure: of the keys, for a measure behind a link.
+    key_kinds: Vec<DataType>,
     index: HashTable<u32>,
     hasher: RandomState,
     /// The keys of all groups, one after the other, and where each ends.
@@ -32,14 +34,17 @@ pub(crate) struct GroupTable<'a> {
 impl<'a> GroupTable<'a> {
     /// `kind` returns the type of a column.
     pub(crate) fn new(question: &'a Aggregate<'a>, kind: impl Fn(usize) -> DataType) -> Self {
-        let measure_kind = |measure: &Measure| match measure {
+        let measure_kind = |measure: &Measure<'_>| match measure {
             Measure::Count => DataType::Integer,
             Measure::Of { column, .. } => kind(*column),
+            Measure::Linked { values, .. } => values.kind,
         };
+        let key_kind = |measure: &Measure<'_>| measure.column().map_or(DataType::Integer, &kind);
         Self {
             question,
             group_kinds: question.groups.iter().map(|group| kind(group.column)).collect(),
             measure_kinds: question.measures.iter().map(measure_kind).collect(),
+            key_kinds: question.measures.iter().map(key_kind).collect(),
             index: HashTable::new(),
             hasher: RandomState::default(),
             keys: Vec::new(),
@@ -66,13 +71,18 @@ impl<'a> GroupTable<'a> {
         };
         let width = self.measure_kinds.len();
         let accumulators = &mut self.accumulators[group * width..(group + 1) * width];
-        for (accumulator, measure) in accumulators.iter_mut().zip(&self.question.measures) {
-            let pushed = match measure {
-                Measure::Count => accumulator.count(1),
-                Measure::Of { column, .. } => accumulator
-                    .push(value(*column))
-                    .map_err(|NotANumber| GroupError::NotANumber { column: *column })?,
+        let measures = self.question.measures.iter().zip(&self.key_kinds);
+        for (accumulator, (measure, key_kind)) in accumulators.iter_mut().zip(measures) {
+            let (measured, column) = match measure {
+                Measure::Count => {
+                    accumulator.count(1);
+                    continue;
+                }
+                Measure::Of { column, .. } => (value(*column), *column),
+                Measure::Linked { column, values, .. } => (values.get(*key_kind, value(*column)), *column),
             };
+            let pushed =
+                accumulator.push(measured).map_err(|NotANumber| GroupError::NotANumber { column })?;
             self.bytes += pushed;
         }
         if self.bytes > BYTES_MAX {

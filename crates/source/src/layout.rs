@@ -487,6 +487,7 @@ pub(crate) fn find_left_out(
             find_last_row_sum(rows, end, unit, &mut found);
         }
     }
+    found.notes.extend(find_gaps(rows, end, header, unit));
     found.rows.extend(end..rows.len());
     found.rows.sort_unstable();
     found.rows.dedup();
@@ -523,6 +524,39 @@ fn find_second_table(rows: &impl DataRows, header: &[String], unit: &str, found:
         }
     }
     len
+}
+
+/// A first column with few values, each of which may count for the rows below it: a report that names each group once.
+fn find_gaps(rows: &impl DataRows, end: usize, header: &[String], unit: &str) -> Option<LayoutNote> {
+    const ROWS_MAX: usize = 500;
+    let name = header.first().filter(|name| !name.trim().is_empty() && header.len() > 2)?;
+    let (mut values, mut blanks, mut second) = (Vec::<String>::new(), 0, None);
+    for at in 0..end.min(ROWS_MAX) {
+        let cells = rows.cells(at);
+        match cells.first() {
+            Some(cell) if cell.column == 0 => {
+                // A value that occurs twice is not the name of a group of rows.
+                if cell.class != TextClass::Other || values.contains(&cell.text) {
+                    return None;
+                }
+                values.push(cell.text.clone());
+                second = second.or((at > 0).then_some(at));
+            }
+            // Every other column has a value, so it is not the rest of a row above, nor a note.
+            Some(_) if cells.len() + 1 >= header.len() && at > 0 => blanks += 1,
+            Some(_) | None => return None,
+        }
+    }
+    let is_grouped = values.len() >= 2 && blanks >= values.len();
+    let second = second.filter(|_| is_grouped)?;
+    Some(LayoutNote {
+        kind: LayoutNoteKind::Gaps,
+        message: format!(
+            "has a value of `{name}` only in some rows (the second in {unit} {})",
+            rows.number(second)
+        ),
+        setting: format!("{} = {{ fill_down = true }}", contract::toml_key(name)),
+    })
 }
 
 /// A file with more rows than this is not searched for gaps.

@@ -11,6 +11,7 @@ mod key_index;
 mod large;
 mod layout;
 mod location;
+pub mod parquet;
 mod progress;
 pub mod sheets;
 mod snapshot_reader;
@@ -21,4 +22,4 @@ mod test_write;
 mod text_search;
 mod watch;
 
-pub use tables::{TableFile, TablesOptions};
+pub use tables::{LargeTableFile, TableFile, TablesOptions};

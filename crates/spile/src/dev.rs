@@ -57,6 +57,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
         on_reload,
         on_call: Some(on_call),
         on_code: Arc::new(report_code),
+        ..ServeHooks::for_serving(&args)
     };
     serve_with(vec![service], Vec::new(), notes, &args, hooks)?;
     Ok(ExitCode::SUCCESS)

@@ -141,7 +141,7 @@ fn print_keys(path: &Path, keys: &[KeyInfo], now_ms: u64) -> anyhow::Result<()> 
 }
 
 /// `90s`, `15m`, `8h`, `2d`.
-fn parse_duration_ms(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let expected = || format!("`{text}` is not a time; expected a number with s, m, h or d, e.g. 8h");
     let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(expected)?;
     let (number, unit) = text.split_at(at);

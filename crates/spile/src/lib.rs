@@ -1,6 +1,7 @@
 //! Arguments, wiring and diagnostics: everything between the command line and a serving process.
 
 mod atomic_file;
+pub mod audit;
 mod author_folder;
 mod banner;
 pub mod check;
@@ -8,6 +9,8 @@ pub mod client;
 mod data_profile;
 pub mod dev;
 pub mod diff;
+pub mod doctor;
+pub mod gateway;
 pub mod history;
 pub mod init;
 pub mod install;

@@ -7,9 +7,12 @@ use anyhow::bail;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
+use spile::audit::{self, AuditArgs};
 use spile::check::{CheckArgs, check};
 use spile::dev::dev;
 use spile::diff::{DiffArgs, diff};
+use spile::doctor::{DoctorArgs, doctor};
+use spile::gateway::{self, GatewayArgs};
 use spile::history::{HistoryArgs, RestoreArgs, history, restore};
 use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
@@ -36,7 +39,7 @@ enum Command {
     /// Serve data files or a manifest over stdio, HTTP, WebSocket or a unix socket
     #[command(after_help = SERVE_EXIT_CODES)]
     Serve {
-        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3), a spile.toml, or a folder with either; each path becomes one server
+        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .parquet .db .sqlite .sqlite3), a spile.toml, or a folder with either; each path becomes one server
         #[arg(default_value = ".")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
@@ -87,6 +90,9 @@ enum Command {
     History(HistoryArgs),
     /// Restore a data file from a backup
     Restore(RestoreArgs),
+    /// Offer all configured servers at one endpoint, over stdio, HTTP, WebSocket or a unix socket
+    #[command(after_help = SERVE_EXIT_CODES)]
+    Gateway(GatewayArgs),
     /// Manage the MCP servers that you configured: list, add, remove, approve, enable, disable
     #[command(subcommand, disable_help_subcommand = true)]
     Mcp(McpCommand),
@@ -94,6 +100,11 @@ enum Command {
     Login(LoginArgs),
     /// Sign out of a configured server: delete its tokens
     Logout(LogoutArgs),
+    /// Print the audit log of a gateway: who called what, and what was decided
+    Audit(AuditArgs),
+    /// Find out why a server does not work, step by step
+    #[command(after_help = DOCTOR_EXIT_CODES)]
+    Doctor(DoctorArgs),
     /// Show or rotate the keys that encrypt session ids, cursors and pending elicitations
     #[command(subcommand, disable_help_subcommand = true)]
     Keys(KeysCommand),
@@ -127,7 +138,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("Backups", &["history", "restore"]),
-    ("Other servers", &["mcp", "login", "logout"]),
+    ("Other servers", &["mcp", "login", "logout", "doctor", "gateway", "audit"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -152,6 +163,11 @@ const TEST_EXIT_CODES: &str = "Exit codes:
   0  all tests passed, or were updated
   1  a test failed
   2  the tests cannot be run: no tests, an invalid test file, a project that cannot be served, or invalid usage";
+
+const DOCTOR_EXIT_CODES: &str = "Exit codes:
+  0  all is well, whatever the warnings say
+  1  a step failed, or a settings file has a problem
+  2  invalid usage";
 
 const COMPILE_EXIT_CODES: &str = "Exit codes:
   0  spile.lock is up to date
@@ -208,9 +224,12 @@ fn main() -> ExitCode {
         Command::Uninstall(args) => install::uninstall(&args),
         Command::History(args) => history(&args),
         Command::Restore(args) => restore(&args),
+        Command::Gateway(args) => gateway::run(&args),
         Command::Mcp(command) => mcp::run(&command),
         Command::Login(args) => mcp::login(&args),
         Command::Logout(args) => mcp::logout(&args),
+        Command::Audit(args) => audit::run(&args),
+        Command::Doctor(args) => doctor(&args),
         Command::Keys(command) => keys::run(&command),
         Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),

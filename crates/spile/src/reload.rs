@@ -221,10 +221,10 @@ impl WatchedProject {
         false
     }
 
-    /// Code may reach what the manifest says now, and nothing else.
-    fn apply_permissions(&self, manifest: Option<&Manifest>) -> Vec<Diagnostic> {
+    /// Author files are served as the manifest says now.
+    fn apply_manifest(&self, manifest: Option<&Manifest>) -> Vec<Diagnostic> {
         match (&self.current_contract, manifest) {
-            (Some(current), Some(manifest)) => current.apply_permissions(manifest),
+            (Some(current), Some(manifest)) => current.apply_manifest(manifest),
             _ => Vec::new(),
         }
     }
@@ -290,7 +290,7 @@ impl WatchedProject {
         let build = Build::new(compiled, &self.build.state);
         if build.is_same_as(&self.build) {
             if !only_data {
-                diagnostics.extend(self.apply_permissions(manifest.as_ref()));
+                diagnostics.extend(self.apply_manifest(manifest.as_ref()));
             }
             self.has_manifest = has_manifest;
             server.set_source_health(self.health.clone());
@@ -333,7 +333,7 @@ impl WatchedProject {
             tool_order: build.tool_order.clone(),
         };
         server.swap(provider_set);
-        diagnostics.extend(self.apply_permissions(manifest.as_ref()));
+        diagnostics.extend(self.apply_manifest(manifest.as_ref()));
         if let Some(current) = &self.current_contract {
             current.set(build.served_contract());
         }

@@ -7,9 +7,11 @@ Each file is what some program really exports, made small. Beside it, as JSON, i
 - `fix` and `fixed`: for a file that is not read right by itself, the lines for the manifest that `check` proposes,
   under `collection` or under `fields`, and the tables that result.
 
-The files are committed, so that tests need no Python. Needs openpyxl, xlsxwriter and pandas to run.
+The files are committed, so that tests need no Python. Needs openpyxl, xlsxwriter, pandas and pyarrow to run.
 """
 
+import datetime
+import decimal
 import io
 import json
 import pathlib
@@ -1029,6 +1031,53 @@ case(
         [["x", 1, 2, 3, 4, 5], ["y", 6, 7, 8, 9, 10]],
     ),
     named=["names of columns in two rows"],
+)
+
+case(
+    "r_write_table.csv",
+    lines('"mpg","cyl"', '"Mazda RX4",21,6', '"Datsun 710",22.8,4', '"Hornet 4 Drive",21.4,6'),
+    table(":text|mpg:decimal|cyl:integer", [["Mazda RX4", "21", 6], ["Datsun 710", "22.8", 4], ["Hornet 4 Drive", "21.4", 6]]),
+    named=["there is one column more than names, as in tables of R"],
+)
+
+case(
+    "report_by_group.csv",
+    lines("Region,Product,Units", "North,A,1", ",B,2", ",C,3", "South,A,4", ",B,5"),
+    table(
+        "Region:text Product:text Units:integer",
+        [["North", "A", 1], ["", "B", 2], ["", "C", 3], ["South", "A", 4], ["", "B", 5]],
+    ),
+    named=["has a value of `Region` only in some rows (the second in line 5)"],
+    fix={"fields": ["Region = { fill_down = true }"]},
+    fixed=table(
+        "Region:text Product:text Units:integer",
+        [["North", "A", 1], ["North", "B", 2], ["North", "C", 3], ["South", "A", 4], ["South", "B", 5]],
+    ),
+)
+
+parquet = io.BytesIO()
+pandas.DataFrame(
+    {
+        "order": [9007199254740993, 2],
+        "placed": pandas.to_datetime(["2026-02-11T10:00:00.123456Z", None]),
+        "day": [datetime.date(2026, 2, 11), datetime.date(2026, 2, 12)],
+        "total": [decimal.Decimal("1234567890123456.78"), decimal.Decimal("-0.05")],
+        "paid": [True, None],
+        "weight": [0.1, None],
+        "tags": [["a", "b"], None],
+        "local": pandas.to_datetime(["2026-02-11 10:00:00", "2026-02-11 10:00:00.000000001"], format="ISO8601"),
+    }
+).to_parquet(parquet)
+case(
+    "orders.parquet",
+    parquet.getvalue(),
+    table(
+        "order:int64 placed:timestamp day:date total:decimal paid:boolean weight:number tags:json local:local_timestamp",
+        [
+            ["9007199254740993", "2026-02-11T10:00:00.123456Z", "2026-02-11", "1234567890123456.78", True, 0.1, ["a", "b"], "2026-02-11T10:00:00"],
+            ["2", None, "2026-02-12", "-0.05", None, None, None, "2026-02-11T10:00:00.000000001"],
+        ],
+    ),
 )
 
 print(f"{len(CASES)} files")

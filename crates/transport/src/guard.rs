@@ -182,6 +182,16 @@ impl Guard {
         address: Option<IpAddr>,
     ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
         let Some(tokens) = &self.tokens else { return Ok((Principal::Anonymous, None)) };
+        self.authenticate_with(tokens, headers, address)
+    }
+
+    /// The same with other tokens than those of callers.
+    pub(crate) fn authenticate_with(
+        &self,
+        tokens: &AccessTokens,
+        headers: &RequestHeaders<'_>,
+        address: Option<IpAddr>,
+    ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
         match authorization(headers)?.split_at_checked(7) {
             Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
                 self.check_token(tokens, given.trim_ascii(), address)

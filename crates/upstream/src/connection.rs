@@ -19,6 +19,7 @@ use wire::client::{
 use wire::frame::Framing;
 use wire::{ListKind, NotificationFilter};
 
+use crate::access_token::{AccessToken, TokenSlot, headers_of};
 use crate::process;
 use crate::redact;
 use crate::server_process::{ProcessEnd, ServerProcess};
@@ -39,7 +40,7 @@ pub struct ConnectionOptions {
     /// How a server's process is started and ended.
     pub process: process::ProcessOptions,
     /// Sent with every HTTP request, and when a WebSocket is opened. It may be replaced while the connection is open.
-    pub bearer: Option<BearerToken>,
+    pub token: Option<TokenSlot>,
     pub trace: Option<Arc<dyn TraceSink>>,
 }
 
@@ -52,34 +53,20 @@ impl Default for ConnectionOptions {
             message_bytes_max: 16 << 20,
             framing: Framing::Lines,
             process: process::ProcessOptions::default(),
-            bearer: None,
+            token: None,
             trace: None,
         }
     }
 }
 
-/// An access token that its owner can replace.
-#[derive(Clone, Default)]
-pub struct BearerToken(Arc<Mutex<Option<String>>>);
-
-impl BearerToken {
-    pub fn set(&self, token: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
-    }
-
-    pub fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 impl ConnectionOptions {
     /// The headers of the next request.
-    pub(crate) fn request_headers(&self) -> Vec<(String, String)> {
-        let mut headers = self.headers.clone();
-        if let Some(token) = self.bearer.as_ref().and_then(BearerToken::get) {
-            headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
-        }
-        headers
+    pub(crate) fn request_headers(&self, method: &str, url: &Url) -> Vec<(String, String)> {
+        headers_of(&self.headers, self.current_token().as_ref(), method, url)
+    }
+
+    pub(crate) fn current_token(&self) -> Option<AccessToken> {
+        self.token.as_ref().and_then(TokenSlot::get)
     }
 }
 
@@ -119,6 +106,8 @@ pub enum ConnectionEvent {
     /// The session was lost and initialized again; the catalog may have changed.
     Reinitialized(ServerInfo),
     Log {
+        /// The call that it belongs to, if known.
+        call: Option<CallId>,
         level: String,
         logger: Option<String>,
         data: Json,
@@ -386,14 +375,13 @@ impl Connection {
         call: ClientCall,
         follow: Option<ProgressCallback>,
     ) -> Result<Json, ClientError> {
+        self.start_call(call, follow).result().await
+    }
+
+    /// Sends a call.
+    pub fn start_call(&self, call: ClientCall, follow: Option<ProgressCallback>) -> RunningCall {
         let call = ClientCall { wants_progress: call.wants_progress || follow.is_some(), ..call };
-        match self.shared.start_and_wait(follow, |client, now| client.call(call, now)).await {
-            CallCompletion::Done(result) => Ok(result),
-            CallCompletion::List(_) => {
-                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a result" }))
-            }
-            CallCompletion::Failed(why) => Err(why),
-        }
+        self.shared.start_call(follow, |client, now| client.call(call, now))
     }
 
     /// Reads all pages of a list.
@@ -477,6 +465,37 @@ impl Subscription {
             Ok(CallCompletion::Failed(why)) => Some(why),
             Ok(CallCompletion::Done(_) | CallCompletion::List(_)) | Err(_) => None,
         }
+    }
+}
+
+/// A call that was sent. Dropping it cancels the call.
+pub struct RunningCall {
+    completion: oneshot::Receiver<CallCompletion>,
+    guard: CancelOnDrop,
+    id: CallId,
+}
+
+impl RunningCall {
+    /// The id by which events of the connection name the call.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Waits for the result. It can be dropped and called again until it has returned.
+    pub async fn result(&mut self) -> Result<Json, ClientError> {
+        match self.wait().await {
+            CallCompletion::Done(result) => Ok(result),
+            CallCompletion::List(_) => {
+                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a result" }))
+            }
+            CallCompletion::Failed(why) => Err(why),
+        }
+    }
+
+    async fn wait(&mut self) -> CallCompletion {
+        let end = (&mut self.completion).await.unwrap_or(CallCompletion::Failed(ClientError::Cancelled));
+        self.guard.call_id = None;
+        end
     }
 }
 
@@ -574,8 +593,8 @@ impl ConnectionShared {
                         task.abort();
                     }
                 }
-                ClientEvent::Log { level, logger, data } => {
-                    deliveries.push(Delivery::Event(ConnectionEvent::Log { level, logger, data }));
+                ClientEvent::Log { call, level, logger, data } => {
+                    deliveries.push(Delivery::Event(ConnectionEvent::Log { call, level, logger, data }));
                 }
                 ClientEvent::CatalogChanged(change) => {
                     deliveries.push(Delivery::Event(ConnectionEvent::CatalogChanged(change)))
@@ -625,13 +644,19 @@ impl ConnectionShared {
         follow: Option<ProgressCallback>,
         act: impl FnOnce(&mut Client, u64) -> CallId,
     ) -> CallCompletion {
-        let (ended, over) = oneshot::channel();
-        let call_id =
+        self.start_call(follow, act).wait().await
+    }
+
+    fn start_call(
+        self: &Arc<Self>,
+        follow: Option<ProgressCallback>,
+        act: impl FnOnce(&mut Client, u64) -> CallId,
+    ) -> RunningCall {
+        let (ended, completion) = oneshot::channel();
+        let id =
             self.register_call(PendingCall { completion: ended, on_progress: follow, subscribed: None }, act);
-        let mut guard = CancelOnDrop { shared: self.clone(), call_id: Some(call_id) };
-        let end = over.await.unwrap_or(CallCompletion::Failed(ClientError::Cancelled));
-        guard.call_id = None;
-        end
+        let guard = CancelOnDrop { shared: self.clone(), call_id: Some(id) };
+        RunningCall { completion, guard, id }
     }
 
     /// Waits for the next action of the transport; `None` after the connection is closed.

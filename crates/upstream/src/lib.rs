@@ -6,6 +6,7 @@
 //!
 //! [`process`] knows nothing of the protocol: a child is three pipes and an exit status.
 
+mod access_token;
 mod connection;
 pub mod process;
 pub mod redact;
@@ -14,9 +15,10 @@ mod target;
 mod trace;
 mod transport;
 
+pub use access_token::{AccessToken, TokenProof, TokenSlot};
 pub use connection::{
-    BearerToken, ClientHandler, Connection, ConnectionEvent, ConnectionOptions, NoopClientHandler, OpenError,
-    Progress, ProgressCallback, Subscription,
+    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, NoopClientHandler, OpenError, Progress,
+    ProgressCallback, RunningCall, Subscription,
 };
 pub use server_process::ProcessEnd;
 pub use target::{Target, TargetError};

@@ -41,7 +41,7 @@ pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// Reads `clientCapabilities`. Unknown or malformed declarations are ignored.
-pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities {
+pub fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities {
     let mut capabilities = ClientCapabilities::NONE;
     let mut add = |declared: bool, capability: ClientCapabilities| {
         if declared {
@@ -70,15 +70,24 @@ pub(crate) fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapab
     capabilities
 }
 
+pub(crate) fn write_sampling(out: &mut write::ObjectWriter<'_>, capabilities: ClientCapabilities) {
+    let tools = capabilities.has(ClientCapabilities::SAMPLING_TOOLS);
+    let context = capabilities.has(ClientCapabilities::SAMPLING_CONTEXT);
+    if capabilities.has(ClientCapabilities::SAMPLING) || tools || context {
+        out.object("sampling", |out| {
+            for (_, name) in [(tools, "tools"), (context, "context")].iter().filter(|(has, _)| *has) {
+                out.raw(name, "{}");
+            }
+        });
+    }
+}
+
 /// Writes the members of a capabilities object.
 pub(crate) fn write_capabilities(out: &mut write::ObjectWriter<'_>, capabilities: ClientCapabilities) {
     if capabilities.has(ClientCapabilities::ROOTS) {
         out.raw("roots", "{}");
     }
-    let sampling_tools = capabilities.has(ClientCapabilities::SAMPLING_TOOLS);
-    if capabilities.has(ClientCapabilities::SAMPLING) || sampling_tools {
-        out.raw("sampling", if sampling_tools { r#"{"tools":{}}"# } else { "{}" });
-    }
+    write_sampling(out, capabilities);
     match (
         capabilities.has(ClientCapabilities::ELICITATION_FORM),
         capabilities.has(ClientCapabilities::ELICITATION_URL),

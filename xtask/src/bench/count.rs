@@ -43,7 +43,7 @@ const fn call_row(peer: Peer) -> CountRow {
     CountRow { peer, protocol: Protocol::M26, operation: Operation::Call, tools: None }
 }
 
-pub const ROWS: [CountRow; 11] = [
+pub const ROWS: [CountRow; 12] = [
     CountRow { peer: Peer::Floor, protocol: Protocol::J25, operation: Operation::Call, tools: None },
     CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: None },
     CountRow { peer: Peer::Spile, protocol: Protocol::J25, operation: Operation::Call, tools: None },
@@ -52,6 +52,7 @@ pub const ROWS: [CountRow; 11] = [
     CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: Some("1000") },
     call_row(Peer::SpileCsv),
     call_row(Peer::SpileSqlite),
+    call_row(Peer::SpileCode),
     call_row(Peer::Rmcp),
     call_row(Peer::RmcpCsv),
     call_row(Peer::RmcpSqlite),

@@ -12,6 +12,7 @@ mod chart;
 mod count;
 mod data;
 mod gates;
+mod gateway;
 mod http;
 mod large;
 mod locked;
@@ -44,6 +45,7 @@ cargo xtask bench scale [--quick]
 cargo xtask bench start [--quick]
 cargo xtask bench aggregate [--quick]
 cargo xtask bench large [--quick]
+cargo xtask bench gateway [--quick]
 
   (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
                a CSV file and of a SQLite database
@@ -52,6 +54,8 @@ cargo xtask bench large [--quick]
                memory at rest and while it is read again, instructions against 10,000 rows
   start        from nothing to the first answer with 10,000 rows, and the size of the binary
   aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
+  gateway      what a gateway adds to a call over HTTP and to a process, against the floor, the direct
+               call and npm's mcp-proxy; the list of 20 servers with 50 tools each
   large        a CSV file of 1 GB (quick: 50 MB) that is not held in memory: time and peak memory
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
@@ -84,6 +88,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "start" => return start::run(parse_quick(rest)?),
             "aggregate" => return aggregate::run(parse_quick(rest)?),
             "large" => return large::run(parse_quick(rest)?),
+            "gateway" => return gateway::run(parse_quick(rest)?),
             _ => {}
         }
     }

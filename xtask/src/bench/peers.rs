@@ -284,7 +284,7 @@ impl HttpPeer {
         HttpPeer::spawn_and_wait(command, at, Peer::Spile, Instrumentation::Uninstrumented(None), settings)
     }
 
-    fn spawn_and_wait(
+    pub fn spawn_and_wait(
         command: Vec<String>,
         at: SocketAddr,
         peer: Peer,
@@ -428,7 +428,7 @@ fn drain(mut from: impl Read + Send + 'static) {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> anyhow::Result<SocketAddr> {
+pub fn free_port() -> anyhow::Result<SocketAddr> {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(probe.local_addr()?)
 }

@@ -49,14 +49,9 @@ const RUNS: &[(Suite, Selection, usize)] = &[
     (Suite::Alpha, Selection::Version("2025-06-18"), 5),
     (Suite::Alpha, Selection::Version("2025-11-25"), 19),
     (Suite::Alpha, Selection::Version("2026-07-28"), 33),
-    (Suite::Alpha, Selection::Extensions, 8),
+    (Suite::Alpha, Selection::Extensions, 10),
     (Suite::Stable, Selection::All, 25),
 ];
-
-/// An extension that this client does not support: tokens that are bound to a key.
-fn is_out_of_scope(scenario: &str) -> bool {
-    scenario.starts_with("auth/dpop")
-}
 
 /// A scenario that a right client cannot pass: its metadata names another issuer than the one that it is found at, which
 /// RFC 8414, 3.3 forbids. `auth/metadata-issuer-mismatch` of the newer suite demands that clients refuse it.
@@ -72,10 +67,8 @@ pub(super) fn run_client_suites(cache: &Cache, client: &Path) -> Result<()> {
         let args = selection.args();
         let listed = sh::output(suite_command(cache, *which).args(["list", "--client"]).args(&args))?;
         let selected = listed_scenarios(&listed).filter(|(_, tags)| selection.selects(tags));
-        let scenarios: Vec<&str> = selected
-            .map(|(name, _)| name)
-            .filter(|name| !is_out_of_scope(name) && !is_defective(*which, name))
-            .collect();
+        let scenarios: Vec<&str> =
+            selected.map(|(name, _)| name).filter(|name| !is_defective(*which, name)).collect();
         if scenarios.len() != *expected {
             problems.push(format!(
                 "{} {title}: {} scenarios for a client, expected {expected}",
@@ -141,7 +134,7 @@ fn listed_scenarios(listed: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Selection, is_out_of_scope, listed_scenarios};
+    use super::{Selection, listed_scenarios};
 
     #[test]
     fn scenarios_are_found_in_a_listing() {
@@ -154,6 +147,5 @@ mod tests {
         assert!(
             Selection::All.selects("[extension]") && Selection::Version("2025-06-18").selects("[2025-06-18]")
         );
-        assert!(!is_out_of_scope("auth/basic-cimd") && is_out_of_scope("auth/dpop-nonce"));
     }
 }

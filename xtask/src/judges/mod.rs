@@ -14,12 +14,13 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap|page|tables] [--rounds N] [--seed N]";
+const USAGE: &str =
+    "usage: cargo xtask judges [kill|reload|refresh|gateway|sqlmap|page|tables] [--rounds N] [--seed N]";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
     judge: Option<String>,
-    /// Rounds of `kill`; `reload` scales its own from it.
+    /// Rounds of `kill` and `refresh`; `reload` and `gateway` scale their own from it.
     rounds: u32,
     seed: u64,
 }
@@ -48,6 +49,16 @@ pub fn run(args: &[String]) -> Result<()> {
         let mut tests = sh::cargo();
         tests.args(["test", "--release", "-p", "spile", "--test", "it", "no_call_fails"]);
         sh::run(tests.env("SPILE_RELOADS", reloads))?;
+    }
+    if wanted("refresh") {
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "servers", "--test", "it", "three_processes"]);
+        sh::run(tests.env("SPILE_REFRESHES", request.rounds.to_string()))?;
+    }
+    if wanted("gateway") {
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "gateway", "--test", "it", "every_call_gets_one_reply"]);
+        sh::run(tests.env("SPILE_GATEWAY_SEEDS", (request.rounds * 10).to_string()))?;
     }
     if wanted("sqlmap") {
         sqlmap::run(&Cache::locate()?, &release_binary("spile")?, Extent::All)?;
@@ -102,7 +113,9 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "sqlmap" | "page" | "tables") if request.judge.is_none() => {
+            name @ ("kill" | "reload" | "refresh" | "gateway" | "sqlmap" | "page" | "tables")
+                if request.judge.is_none() =>
+            {
                 request.judge = Some(name.to_owned());
             }
             other => bail!("unexpected `{other}`; {USAGE}"),

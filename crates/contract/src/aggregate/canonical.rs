@@ -10,6 +10,7 @@ use crate::data_type::DataType;
 use crate::infer::SAFE_INTEGER_MAX;
 use crate::order::decimal_parts;
 use crate::source::DateUnit;
+use crate::time_zone::TimeZone;
 use crate::value::{Value, ValueRef};
 
 /// A value in its canonical form, borrowed where the source already has it.
@@ -104,9 +105,14 @@ pub fn canonical(kind: DataType, value: ValueRef<'_>) -> Canonical<'_> {
 }
 
 /// The value by which a row is grouped: its canonical form, or the part of the calendar that it falls into.
-pub fn group_value<'a>(kind: DataType, unit: Option<DateUnit>, value: ValueRef<'a>) -> Canonical<'a> {
+pub fn group_value<'a>(
+    kind: DataType,
+    unit: Option<DateUnit>,
+    time_zone: Option<TimeZone>,
+    value: ValueRef<'a>,
+) -> Canonical<'a> {
     match (unit, value) {
-        (Some(unit), ValueRef::Text(text)) => match utc_date(text) {
+        (Some(unit), ValueRef::Text(text)) => match day_of(text, time_zone) {
             Some(date) => Canonical::Text(Cow::Owned(calendar_unit(date, unit))),
             None => Canonical::Text(Cow::Borrowed(text)),
         },
@@ -140,6 +146,11 @@ fn canonical_timestamp(text: &str) -> Cow<'_, str> {
 
 const DAY_SECONDS: i64 = 86_400;
 
+/// A point in time, as a timestamp in UTC.
+pub(crate) fn utc_text(seconds: i64, nanos: u32) -> Option<String> {
+    utc_time(seconds, nanos).map(|at| at.to_string())
+}
+
 fn utc_time(seconds: i64, nanos: u32) -> Option<DateTime> {
     let date = CivilDate::from_days(seconds.div_euclid(DAY_SECONDS))?;
     let second = seconds.rem_euclid(DAY_SECONDS);
@@ -147,11 +158,12 @@ fn utc_time(seconds: i64, nanos: u32) -> Option<DateTime> {
     Some(DateTime { date, time, offset: Some(UtcOffset::UTC) })
 }
 
-/// The day of a date or timestamp: in UTC if it has a time zone, else as written.
-fn utc_date(text: &str) -> Option<CivilDate> {
-    match Temporal::parse(text.as_bytes())? {
-        Temporal::Date(date) => Some(date),
-        at @ Temporal::DateTime(_) => CivilDate::from_days(at.sort_key().0.div_euclid(DAY_SECONDS)),
+/// The day of a date or timestamp: in the zone, or in UTC, if it has a time zone itself, else as written.
+fn day_of(text: &str, time_zone: Option<TimeZone>) -> Option<CivilDate> {
+    match (Temporal::parse(text.as_bytes())?, time_zone) {
+        (Temporal::Date(date), _) => Some(date),
+        (Temporal::DateTime(at), Some(zone)) if at.offset.is_some() => zone.day_at(at.sort_key().0),
+        (at @ Temporal::DateTime(_), _) => CivilDate::from_days(at.sort_key().0.div_euclid(DAY_SECONDS)),
     }
 }
 
@@ -227,7 +239,7 @@ mod tests {
             ("2026-02-11T23:30:00", DateUnit::Day, "2026-02-11"),
             ("soon", DateUnit::Day, "soon"),
         ] {
-            let group = group_value(DataType::Timestamp, Some(unit), ValueRef::Text(value));
+            let group = group_value(DataType::Timestamp, Some(unit), None, ValueRef::Text(value));
             assert_eq!(group, Canonical::Text(expected.into()), "{value} {unit:?}");
         }
     }

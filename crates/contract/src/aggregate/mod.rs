@@ -20,6 +20,7 @@ use crate::order;
 use crate::source::{AggregateFunction, AggregateSort, GroupRow, Groups, Having, Measure, SortTarget};
 use crate::value::{Value, ValueRef};
 
+pub(crate) use canonical::utc_text;
 pub use canonical::{Canonical, canonical, group_value};
 pub use decimal_sum::{DecimalSum, scaled_decimal};
 pub use float_sum::FloatSum;
@@ -70,9 +71,9 @@ pub enum Accumulator {
 }
 
 impl Accumulator {
-    /// `kind` is the type of the measure's column.
-    pub fn new(measure: Measure, kind: DataType) -> Self {
-        let Measure::Of { function, .. } = measure else { return Self::Count(0) };
+    /// `kind` is the type of the values that are measured.
+    pub fn new(measure: Measure<'_>, kind: DataType) -> Self {
+        let Some(function) = measure.function() else { return Self::Count(0) };
         match function {
             AggregateFunction::Sum | AggregateFunction::Avg => match kind {
                 DataType::Integer | DataType::Int64 => Self::Integers { function, sum: 0, count: 0 },
@@ -203,18 +204,15 @@ fn parse_number(text: &str) -> Option<f64> {
 /// What a set adds to each of its values.
 const SEEN_OVERHEAD_BYTES: usize = 24;
 
-/// The type of a measure's result. `kind` is the type of its column.
-pub fn result_type(measure: Measure, kind: DataType) -> DataType {
-    match measure {
-        Measure::Count | Measure::Of { function: AggregateFunction::Distinct, .. } => DataType::Integer,
-        Measure::Of { function: AggregateFunction::Avg, .. } => match kind {
+/// The type of a measure's result. `kind` is the type of the values that are measured.
+pub fn result_type(measure: Measure<'_>, kind: DataType) -> DataType {
+    match measure.function() {
+        None | Some(AggregateFunction::Distinct) => DataType::Integer,
+        Some(AggregateFunction::Avg) => match kind {
             DataType::Integer | DataType::Int64 | DataType::Number => DataType::Number,
             other => other,
         },
-        Measure::Of {
-            function: AggregateFunction::Sum | AggregateFunction::Min | AggregateFunction::Max,
-            ..
-        } => kind,
+        Some(AggregateFunction::Sum | AggregateFunction::Min | AggregateFunction::Max) => kind,
     }
 }
 

@@ -6,6 +6,7 @@ use spile_core::{ArgumentErrorKind, ToolError};
 use super::filters::{BoundFilters, SHOWN_MAX};
 use super::links::{self, Scope};
 use super::{BoundValue, bind_comparable, invalid_argument, parse_integer, text_list};
+use crate::TimeZone;
 use crate::aggregate::{self, GROUP_FIELDS_MAX, MEASURES_MAX, Selection};
 use crate::contract::Collection;
 use crate::data_type::DataType;
@@ -25,7 +26,7 @@ pub const COUNT: &str = "count";
 pub struct AggregateArguments<'a> {
     pub filters: BoundFilters<'a>,
     pub groups: Vec<BoundGroup>,
-    pub measures: Vec<Measure>,
+    pub measures: Vec<BoundMeasure>,
     having: Vec<(usize, Comparison, BoundValue<'a>)>,
     sort: Vec<AggregateSort>,
     pub limit: Option<usize>,
@@ -43,12 +44,36 @@ pub struct BoundGroup {
     /// A field of the last collection, by index.
     pub column: usize,
     pub unit: Option<DateUnit>,
+    /// Of the last collection.
+    pub time_zone: Option<TimeZone>,
 }
 
 impl BoundGroup {
     /// As a source of the last collection groups by it.
     pub fn column(&self) -> GroupColumn<'static> {
-        GroupColumn { column: self.column, unit: self.unit, map: None }
+        GroupColumn { column: self.column, unit: self.unit, time_zone: self.time_zone, map: None }
+    }
+}
+
+/// A measure: of the collection, or of a field behind links.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundMeasure {
+    /// The links to follow, by index: of the collection, then of the one that it leads to.
+    pub path: Vec<usize>,
+    /// Of a field of the last collection.
+    pub measure: Measure<'static>,
+    name: String,
+}
+
+impl BoundMeasure {
+    fn count() -> Self {
+        Self { path: Vec::new(), measure: Measure::Count, name: COUNT.to_owned() }
+    }
+
+    /// The field that is measured; `None` for a count.
+    fn field<'c>(&self, scope: Scope<'c>) -> Option<&'c Field> {
+        let target = links::last_link(scope, &self.path).map(|link| &scope.collections[link.target]);
+        self.measure.column().map(|column| &target.unwrap_or(scope.collection()).fields[column])
     }
 }
 
@@ -95,7 +120,6 @@ pub fn aggregate<'a>(
     filters: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<AggregateArguments<'a>, Box<ToolError>> {
-    let collection = scope.collection();
     let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
     let mut bound = AggregateArguments::default();
     for name in argument("group").map(|node| text_list("group", node)).transpose()?.unwrap_or_default() {
@@ -109,13 +133,13 @@ pub fn aggregate<'a>(
         let message = format!("`group` has {} fields; the limit is {GROUP_FIELDS_MAX}", bound.groups.len());
         return Err(invalid_argument("group", ArgumentErrorKind::TooLong, message));
     }
-    let mut measures = Vec::new();
+    let mut measures: Vec<BoundMeasure> = Vec::new();
     for name in argument("measures").map(|node| text_list("measures", node)).transpose()?.unwrap_or_default()
     {
-        add_measure(&mut measures, parse_measure(collection, "measures", &name)?);
+        add_measure(&mut measures, parse_measure(scope, "measures", &name)?);
     }
     if measures.is_empty() {
-        measures.push(Measure::Count);
+        measures.push(BoundMeasure::count());
     }
     for (key, node) in argument("having").into_iter().flat_map(|having| having.members()) {
         let key = key.str().unwrap_or_default();
@@ -128,8 +152,8 @@ pub fn aggregate<'a>(
                 return Err(invalid_argument(&at, ArgumentErrorKind::UnknownArgument, message));
             }
         };
-        let measure = parse_measure(collection, &at, name)?;
-        let value = bind_bound(collection, measure, &at, node)?;
+        let measure = parse_measure(scope, &at, name)?;
+        let value = bind_bound(scope, &measure, &at, node)?;
         bound.having.push((add_measure(&mut measures, measure), comparison, value));
     }
     for by in argument("sort").map(|node| text_list("sort", node)).transpose()?.unwrap_or_default() {
@@ -140,16 +164,15 @@ pub fn aggregate<'a>(
         let by = match bound.names.iter().position(|group| group == name) {
             Some(at) => SortTarget::Group(at),
             None => {
-                let measure = parse_measure(collection, "sort", name).map_err(|error| {
-                    match parse_group(scope, name) {
+                let measure =
+                    parse_measure(scope, "sort", name).map_err(|error| match parse_group(scope, name) {
                         Ok(_) => invalid_argument(
                             "sort",
                             ArgumentErrorKind::NotAllowed,
                             format!("`sort` names `{name}`, which is not in `group`"),
                         ),
                         Err(_) => error,
-                    }
-                })?;
+                    })?;
                 SortTarget::Measure(add_measure(&mut measures, measure))
             }
         };
@@ -195,17 +218,15 @@ fn bind_filters<'a>(
 }
 
 /// Names and types of the result's members. A group whose name is also a measure's gets a `_` appended.
-fn describe_results(bound: &mut AggregateArguments<'_>, scope: Scope<'_>, measures: Vec<Measure>) {
+fn describe_results(bound: &mut AggregateArguments<'_>, scope: Scope<'_>, measures: Vec<BoundMeasure>) {
     let collection = scope.collection();
-    let measure_names: Vec<String> =
-        measures.iter().map(|measure| measure_name(collection, *measure)).collect();
+    let measure_names: Vec<String> = measures.iter().map(|measure| measure.name.clone()).collect();
     for name in &mut bound.names {
         if measure_names.contains(name) {
             name.push('_');
         }
     }
     bound.names.extend(measure_names);
-    let kind = |column: usize| collection.fields[column].data_type;
     bound.kinds = bound
         .groups
         .iter()
@@ -216,24 +237,15 @@ fn describe_results(bound: &mut AggregateArguments<'_>, scope: Scope<'_>, measur
                 target.unwrap_or(collection).fields[group.column].data_type
             }
         })
-        .chain(measures.iter().map(|measure| match measure {
-            Measure::Count => DataType::Integer,
-            Measure::Of { column, .. } => aggregate::result_type(*measure, kind(*column)),
+        .chain(measures.iter().map(|measure| match measure.field(scope) {
+            None => DataType::Integer,
+            Some(field) => aggregate::result_type(measure.measure, field.data_type),
         }))
         .collect();
     bound.measures = measures;
 }
 
-fn measure_name(collection: &Collection, measure: Measure) -> String {
-    match measure {
-        Measure::Count => COUNT.to_owned(),
-        Measure::Of { function, column } => {
-            format!("{}_{}", function.as_str(), collection.fields[column].name)
-        }
-    }
-}
-
-fn add_measure(measures: &mut Vec<Measure>, measure: Measure) -> usize {
+fn add_measure(measures: &mut Vec<BoundMeasure>, measure: BoundMeasure) -> usize {
     measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
         measures.push(measure);
         measures.len() - 1
@@ -273,13 +285,13 @@ fn parse_group_field(
                 join_truncated(&units, SHOWN_MAX)
             )));
         }
-        return Ok(BoundGroup { path, column, unit: None });
+        return Ok(BoundGroup { path, column, unit: None, time_zone: None });
     }
     for unit in DateUnit::ALL {
         let field = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_'));
         if let Some(column) = field.and_then(named) {
             return match has_date_units(&collection.fields[column]) {
-                true => Ok(BoundGroup { path, column, unit: Some(unit) }),
+                true => Ok(BoundGroup { path, column, unit: Some(unit), time_zone: collection.time_zone }),
                 false => Err(invalid(format!(
                     "`_{}` needs a column of dates or timestamps; `{}` is {}",
                     unit.as_str(),
@@ -309,27 +321,41 @@ fn parse_group_field(
     }))
 }
 
-/// `count`, or a function and a field: `sum_total`.
-fn parse_measure(collection: &Collection, argument: &str, name: &str) -> Result<Measure, Box<ToolError>> {
+/// The function of a measure's name, and what follows it: `sum` and `total` of `sum_total`.
+pub fn split_measure(name: &str) -> Option<(AggregateFunction, &str)> {
+    AggregateFunction::ALL
+        .into_iter()
+        .find_map(|function| Some((function, name.strip_prefix(function.as_str())?.strip_prefix('_')?)))
+}
+
+/// `count`, or a function and a field: `sum_total`. Links may stand before the field: `avg_product.price`.
+fn parse_measure(scope: Scope<'_>, argument: &str, name: &str) -> Result<BoundMeasure, Box<ToolError>> {
     let invalid = |message: String| invalid_argument(argument, ArgumentErrorKind::NotAllowed, message);
     if name == COUNT {
-        return Ok(Measure::Count);
+        return Ok(BoundMeasure::count());
     }
-    let split = AggregateFunction::ALL
-        .into_iter()
-        .find_map(|function| Some((function, name.strip_prefix(function.as_str())?.strip_prefix('_')?)));
-    let fields = |function: AggregateFunction| {
-        let takes = move |field: &&Field| is_aggregable(field) && accepts(function, field);
-        collection.fields.iter().filter(takes).map(|field| field.name.as_str())
-    };
-    let Some((function, wanted)) = split else {
+    let Some((function, dotted)) = split_measure(name) else {
         return Err(invalid(format!(
             "unknown measure `{name}`; use `count`, or sum_, avg_, min_, max_ or distinct_ with a field's name"
         )));
     };
+    let (path, collection, wanted) = match dotted.contains('.') {
+        false => (Vec::new(), scope.collection(), dotted),
+        true => {
+            let at = links::follow(scope, argument, dotted)?;
+            (at.path, at.scope.collection(), at.rest)
+        }
+    };
+    let links = &dotted[..dotted.len() - wanted.len()];
+    let fields = |function: AggregateFunction| {
+        let takes = move |field: &&Field| is_aggregable(field) && accepts(function, field);
+        collection.fields.iter().filter(takes).map(|field| field.name.as_str())
+    };
     let column = collection.fields.iter().position(|field| field.name == wanted);
     match column.filter(|column| fields(function).any(|name| name == collection.fields[*column].name)) {
-        Some(column) => Ok(Measure::Of { function, column }),
+        Some(column) => {
+            Ok(BoundMeasure { path, measure: Measure::Of { function, column }, name: name.to_owned() })
+        }
         None => {
             let names: Vec<&str> = fields(function).collect();
             let problem = match column {
@@ -340,7 +366,9 @@ fn parse_measure(collection: &Collection, argument: &str, name: &str) -> Result<
                 None => format!("unknown measure `{name}`"),
             };
             let help = match nearest(wanted, names.iter().copied()) {
-                Some(near) if column.is_none() => format!("did you mean `{}_{near}`?", function.as_str()),
+                Some(near) if column.is_none() => {
+                    format!("did you mean `{}_{links}{near}`?", function.as_str())
+                }
                 _ if names.is_empty() => "no field has numbers; use `count`".to_owned(),
                 _ => format!("`{}_` takes {}", function.as_str(), join_truncated(&names, SHOWN_MAX)),
             };
@@ -359,16 +387,16 @@ pub fn accepts(function: AggregateFunction, field: &Field) -> bool {
 
 /// The bound of a measure, of the type of its result.
 fn bind_bound<'a>(
-    collection: &Collection,
-    measure: Measure,
+    scope: Scope<'_>,
+    measure: &BoundMeasure,
     name: &str,
     node: Node<'a>,
 ) -> Result<BoundValue<'a>, Box<ToolError>> {
-    match measure {
-        Measure::Of { function: AggregateFunction::Min | AggregateFunction::Max, column } => {
-            bind_comparable(&collection.fields[column], name, node)
+    match (measure.measure.function(), measure.field(scope)) {
+        (Some(AggregateFunction::Min | AggregateFunction::Max), Some(field)) => {
+            bind_comparable(field, name, node)
         }
-        Measure::Count | Measure::Of { .. } => {
+        (Some(_) | None, _) => {
             let number = match node.kind() {
                 Json::Number => exact_f64(node.raw()).map(|_| node.raw().to_owned()),
                 _ => node.str().map(|text| text.into_owned()),

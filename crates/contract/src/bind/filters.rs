@@ -1,10 +1,12 @@
 //! Filters: an argument named after a field, or after a field with a suffix that says how to compare.
 
-use json::{Node, NodeKind as Json};
+use json::{Node, NodeKind as Json, exact_f64};
+use spile_core::calendar::Temporal;
 use spile_core::{ArgumentErrorKind, ToolError};
 
 use super::links::{self, LinkPath, Scope};
 use super::{BoundValue, bind_comparable, invalid_argument};
+use crate::TimeZone;
 use crate::aggregate;
 use crate::contract::Collection;
 use crate::data_type::DataType;
@@ -77,6 +79,29 @@ impl BoundFilter<'_> {
     }
 }
 
+impl BoundFilter<'_> {
+    /// A date stands for a day in this zone, where the column's timestamps have a time zone.
+    fn count_days_in(&mut self, zone: TimeZone, kind: DataType) {
+        if kind != DataType::Timestamp {
+            return;
+        }
+        for value in std::iter::once(&mut self.value).chain(&mut self.more) {
+            if let BoundValue::Text(text) = value
+                && let Some(range) = day_range(zone, text)
+            {
+                *value = BoundValue::Text(range.into());
+            }
+        }
+    }
+}
+
+/// The first and the last moment of a day, if the text is a date.
+fn day_range(zone: TimeZone, text: &str) -> Option<String> {
+    let Some(Temporal::Date(day)) = Temporal::parse(text.as_bytes()) else { return None };
+    let (start, end) = zone.day_bounds(day)?;
+    Some(format!("{}/{}", aggregate::utc_text(start, 0)?, aggregate::utc_text(end - 1, 999_999_999)?))
+}
+
 /// A filter on a field of the row that a row is linked to. A row without such a row has no value in the field.
 #[derive(Debug, PartialEq)]
 pub struct LinkedFilter<'a> {
@@ -120,7 +145,10 @@ impl<'a> BoundFilters<'a> {
                 suffixed.ok_or_else(|| unknown_filter(collection, fields, name, rest))?
             }
         };
-        let filter = bind_filter(&collection.fields[column], column, suffix, name, node)?;
+        let mut filter = bind_filter(&collection.fields[column], column, suffix, name, node)?;
+        if let Some(zone) = collection.time_zone {
+            filter.count_days_in(zone, collection.fields[column].data_type);
+        }
         match path.path.is_empty() {
             true => self.own.push(filter),
             false => self.linked.push(LinkedFilter { path: path.path, filter }),
@@ -191,8 +219,8 @@ fn bind_filter<'a>(
     }
     let one = |comparison, value| BoundFilter { column, comparison, value, more: Vec::new() };
     Ok(match suffix {
-        Some(FilterSuffix::Min) => one(Comparison::AtLeast, bind_comparable(field, name, node)?),
-        Some(FilterSuffix::Max) => one(Comparison::AtMost, bind_comparable(field, name, node)?),
+        Some(FilterSuffix::Min) => one(Comparison::AtLeast, bind_bound(field, name, node, f64::ceil)?),
+        Some(FilterSuffix::Max) => one(Comparison::AtMost, bind_bound(field, name, node, f64::floor)?),
         Some(suffix @ (FilterSuffix::Contains | FilterSuffix::Starts)) => {
             let Some(text) = node.str().filter(|text| !text.is_empty()) else {
                 return Err(out_of_range(format!("`{name}` must be a string that is not empty")));
@@ -231,6 +259,23 @@ fn bind_filter<'a>(
             BoundFilter { column, comparison, value, more: values }
         }
     })
+}
+
+/// The end of a range. Integers may be compared with a fraction: at least 1.5 is at least 2.
+fn bind_bound<'a>(
+    field: &Field,
+    name: &str,
+    node: Node<'a>,
+    round: fn(f64) -> f64,
+) -> Result<BoundValue<'a>, Box<ToolError>> {
+    let fraction = match (field.data_type, node.kind()) {
+        (DataType::Integer | DataType::Int64, Json::Number) => exact_f64(node.raw()),
+        _ => None,
+    };
+    match fraction.filter(|n| n.fract() != 0.0) {
+        Some(n) => Ok(BoundValue::Integer(round(n) as i64)),
+        None => bind_comparable(field, name, node),
+    }
 }
 
 /// A value to compare with; one of the declared `enum`, if there is one.

@@ -19,6 +19,8 @@ pub struct NumberFormat {
     pub(crate) negative: NegativeStyle,
     /// Whether positive numbers have a `+`.
     pub(crate) has_plus: bool,
+    /// Whether a number below one has no digit before the decimal separator: `.5`. Not with groups.
+    pub(crate) omits_zero: bool,
 }
 
 /// How a negative number is written.
@@ -196,15 +198,21 @@ impl<'a> NumberSpelling<'a> {
 
 impl NumberFormat {
     /// Parses an example: `1234`, with a group separator or without, and `5` and zeros after the decimal separator.
-    /// At least two digits after it are the fewest that a rendered number has.
+    /// At least two digits after it are the fewest that a rendered number has. `.5` stands for numbers without a zero
+    /// before the separator.
     pub fn from_example(example: &str) -> Option<Self> {
         let spelling = NumberSpelling::of(example)?;
-        let mut rest = spelling.body.strip_prefix('1')?;
-        let group = rest.chars().next().filter(|c| !c.is_ascii_digit());
-        if let Some(group) = group {
-            rest = &rest[group.len_utf8()..];
+        let omits_zero = spelling.body.starts_with(['.', ',']);
+        let mut rest = spelling.body;
+        let mut group = None;
+        if !omits_zero {
+            rest = rest.strip_prefix('1')?;
+            group = rest.chars().next().filter(|c| !c.is_ascii_digit());
+            if let Some(group) = group {
+                rest = &rest[group.len_utf8()..];
+            }
+            rest = rest.strip_prefix("234")?;
         }
-        rest = rest.strip_prefix("234")?;
         let (decimal, decimals) = match rest.chars().next() {
             None => (if group == Some('.') { ',' } else { '.' }, 0),
             Some(decimal @ ('.' | ',')) => {
@@ -233,6 +241,7 @@ impl NumberFormat {
             suffix: spelling.suffix.to_owned(),
             negative: spelling.negative.unwrap_or_default(),
             has_plus: spelling.has_plus,
+            omits_zero,
         })
     }
 
@@ -291,13 +300,14 @@ impl NumberFormat {
             body.push_str(power);
             return Some(self.decorate(&body, is_negative));
         }
+        let decimals = fraction.len().max(self.decimals_min);
+        let whole = if self.omits_zero && whole == "0" && decimals > 0 { "" } else { whole };
         for (at, digit) in whole.char_indices() {
             if let Some(group) = self.group.filter(|_| at > 0 && (whole.len() - at) % 3 == 0) {
                 body.push(group);
             }
             body.push(digit);
         }
-        let decimals = fraction.len().max(self.decimals_min);
         if decimals > 0 {
             body.push(self.decimal);
             body.push_str(fraction);
@@ -324,12 +334,16 @@ impl NumberFormat {
 /// The example that [`NumberFormat::from_example`] reads as this format.
 impl fmt::Display for NumberFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut body = String::from("1");
-        body.extend(self.group);
-        body.push_str("234");
+        let mut body = String::new();
+        if !self.omits_zero {
+            body.push('1');
+            body.extend(self.group);
+            body.push_str("234");
+        }
         // Without a fraction, the example would not show that the decimal separator is a comma.
-        let is_clear =
-            self.decimals_min == 0 && self.decimal == if self.group == Some('.') { ',' } else { '.' };
+        let is_clear = !self.omits_zero
+            && self.decimals_min == 0
+            && self.decimal == if self.group == Some('.') { ',' } else { '.' };
         if !is_clear {
             body.push(self.decimal);
             body.push('5');

@@ -50,7 +50,23 @@ impl<'m> Compiler<'m> {
             self.error(&declared.name.location, message, help.into());
         }
         for field in &declared.fields {
+            // Only files without rows of names have nested values.
+            if let Some(path) = field.path.as_ref().filter(|_| !facts.reads_texts || table.header.is_some()) {
+                let message = "`path` is only for sources of the kind `json`, `jsonl` or `parquet`";
+                let help = "remove it; for SQLite, make a view with `json_extract`";
+                self.error(&path.location, message.into(), help.into());
+                continue;
+            }
             self.check_column(&field.column, table);
+            if field.fill_down && table.header.is_none() {
+                let message =
+                    format!("`{}` has no cells to fill: `fill_down` has no effect", field.column.value);
+                self.error(
+                    &field.column.location,
+                    message,
+                    "remove it; it is for CSV files and workbooks".into(),
+                );
+            }
         }
         let headers: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         let names = names::argument_names(&headers);
@@ -97,6 +113,7 @@ impl<'m> Compiler<'m> {
                 in_writes: facts.tables.iter().any(|table| table.may_be_outdated),
             },
             links: Vec::new(),
+            time_zone: self.manifest.server.time_zone,
         };
         let writable = self.compile_writes(declared, table, &mut collection);
         let tool_fields = ToolFields { filters, listed_filters, sorts, search, writable, missing_key_reason };
@@ -328,7 +345,7 @@ fn missing_key_reason(table: &TableFacts, fields: &[(usize, Field)]) -> String {
         Some(hidden) => format!("its key `{}` is hidden", table.columns[*hidden].name),
         None if table.row_count == Some(0) => "it has no rows, so none could be detected".into(),
         None if table.row_count.is_none() => "none is declared, and not all rows were scanned".into(),
-        None => "no column of texts or integers has a unique value in every row".into(),
+        None => "no column of texts, integers or plain dates has a unique value in every row".into(),
     }
 }
 

@@ -251,7 +251,7 @@ fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) ->
         SourceKind::Sqlite => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
         // Such a file is one table.
-        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => "",
+        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => "",
     };
     let help = format!("add `[collections.NAME]` with `source = \"{source}\"`");
     match facts.tables.first() {

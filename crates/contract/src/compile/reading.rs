@@ -14,6 +14,10 @@ impl Compiler<'_> {
         let table_name = format!("`[collections.{}]`", declared.name.value);
         let fields_table = format!("`[collections.{}.fields]`", declared.name.value);
         for note in &table.layout_notes {
+            let is_filled = declared.fields.iter().any(|field| field.fill_down);
+            if note.kind == LayoutNoteKind::Gaps && is_filled {
+                continue;
+            }
             let message = format!("`{}` {}", declared.name.value, note.message);
             let diagnostic = match note.kind {
                 LayoutNoteKind::LeftOut => Diagnostic::note(message)
@@ -28,6 +32,10 @@ impl Compiler<'_> {
                 LayoutNoteKind::DoubtfulYears => Diagnostic::warning(message)
                     .code("doubtful_years")
                     .help(format!("if they are in the past, set `{}` in {fields_table}", note.setting)),
+                LayoutNoteKind::Gaps => Diagnostic::warning(message).code("gaps").help(format!(
+                    "if each value counts for the rows below it, set `{}` in {fields_table}",
+                    note.setting
+                )),
             };
             self.diagnostics.push(diagnostic.at(&declared.name.location));
         }

@@ -103,6 +103,7 @@ impl<'m> Compiler<'m> {
             bytes_max: declared.bytes_max as usize,
             write_policy: None,
             notices: NoticeSupport::default(),
+            time_zone: None,
             links: Vec::new(),
         };
         let source = declared.source.value.clone();

@@ -182,7 +182,7 @@ impl CollectionLabels {
                 Self { full: format!("\"{}\" ({file})", table()), short, file }
             }
             // Such a file is one table.
-            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {
+            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {
                 let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
                 Self { short: stem.to_owned(), full: file.clone(), file }
             }

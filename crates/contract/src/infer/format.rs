@@ -62,6 +62,9 @@ struct NumberInference {
     negative: Option<NegativeStyle>,
     has_plus: bool,
     has_bare_positive: bool,
+    /// Whether some number below one is written with a zero before the decimal separator, or without.
+    has_zero: bool,
+    lacks_zero: bool,
     /// Whether some text has two meanings.
     is_ambiguous: bool,
 }
@@ -192,6 +195,9 @@ impl NumberInference {
             return false;
         }
         self.has_plus |= spelling.has_plus;
+        self.lacks_zero |= spelling.body.starts_with(DECIMAL_SEPARATORS);
+        self.has_zero |=
+            spelling.body.strip_prefix('0').is_some_and(|rest| rest.starts_with(DECIMAL_SEPARATORS));
         let is_first =
             self.readings.iter().all(Option::is_none) && !self.has_bare_positive && !self.is_ambiguous;
         let readings = DECIMAL_SEPARATORS.map(|decimal| spelling.read(decimal));
@@ -225,6 +231,7 @@ impl NumberInference {
                 suffix: suffix.clone(),
                 negative: self.negative.unwrap_or_default(),
                 has_plus: self.has_plus,
+                omits_zero: self.lacks_zero && !self.has_zero && reading.group.is_none(),
             })
         };
         let [point, comma] = &self.readings;

@@ -248,6 +248,9 @@ fn is_code(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A longer text is neither a number nor a date.
+const SPELLING_BYTES_MAX: usize = 512;
+
 /// A number in another notation than `-1234.5`: with blanks around it, a currency, a percent sign, parentheses,
 /// thousands separators or a decimal comma.
 pub(super) fn looks_like_number(text: &str) -> bool {
@@ -255,7 +258,7 @@ pub(super) fn looks_like_number(text: &str) -> bool {
     let is_affix =
         |c: char| c.is_whitespace() || matches!(c, '$' | '€' | '£' | '¥' | '₹' | '₽' | '%' | '+' | '-' | '−');
     let text = text.trim();
-    if text.parse::<Ipv4Addr>().is_ok() {
+    if text.len() > SPELLING_BYTES_MAX || text.parse::<Ipv4Addr>().is_ok() {
         return false;
     }
     let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
@@ -336,11 +339,13 @@ impl TimeSpelling {
 
 /// `1/2/2026`, `11.02.26`, `2026/2/11`, `13 Feb 2026`, with or without a time.
 pub(super) fn looks_like_date(text: &str) -> bool {
-    looks_like_numeric_date(text) || !DateFormat::candidates(text).is_empty()
+    let text = text.trim();
+    text.len() <= SPELLING_BYTES_MAX
+        && (looks_like_numeric_date(text) || !DateFormat::candidates(text).is_empty())
 }
 
 fn looks_like_numeric_date(text: &str) -> bool {
-    let date = text.trim().split([' ', 'T']).next().unwrap_or_default();
+    let date = text.split([' ', 'T']).next().unwrap_or_default();
     let parts: Vec<&str> = date.split(['/', '.', '-']).collect();
     let number = |part: &str, digits: std::ops::RangeInclusive<usize>, max: u32| {
         digits.contains(&part.len())

@@ -3,7 +3,7 @@
 use super::links::parse_links;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
-use super::sources::{DeclaredSources, reject_misplaced_keys, resolve_source};
+use super::sources::{DeclaredSources, parse_pointer, reject_misplaced_keys, resolve_source};
 use super::{
     BYTES_MAX_DEFAULT, Collection, Confirm, DeclaredLayout, FORMATS, Field, Operation, ROWS_MAX_DEFAULT,
     SEARCH_ROWS_MAX_DEFAULT, SourceKind,
@@ -30,12 +30,14 @@ pub(super) fn parse_collection(
     let keys = OperationKeys::locate(t);
     let table_name = reader.text(t, "table");
     let sheet = reader.text(t, "sheet");
-    let layout = DeclaredLayout {
+    let mut layout = DeclaredLayout {
         header_row: reader.integer(t, "header_row"),
         header_rows: reader.integer(t, "header_rows"),
         skip_rows: reader.integer(t, "skip_rows"),
         footer_rows: reader.integer(t, "footer_rows"),
         stop_at: text_value(reader.text(t, "stop_at")),
+        short_rows: reader.boolean(t, "short_rows").unwrap_or(false),
+        fill_down: Vec::new(),
     };
     let key: Vec<Located<String>> =
         reader.columns(t, "key").unwrap_or_default().into_iter().map(located_text).collect();
@@ -53,6 +55,8 @@ pub(super) fn parse_collection(
     let version_required = reader.boolean(t, "version_required");
     let confirm = parse_confirm(reader, t);
     let fields = parse_fields(reader, t);
+    let filled = fields.iter().filter(|field| field.fill_down);
+    layout.fill_down = filled.map(|field| field.column.value.clone()).collect();
     let related = parse_links(reader, t);
     reader.finish(table);
     check_operations(reader, operations.as_deref(), kind, &keys);
@@ -154,8 +158,12 @@ fn check_operations(
             one.value.as_str(),
             kind.as_str()
         );
-        let help =
-            "save the file as xlsx, or remove the operation; `get`, `list`, `search` and `aggregate` work";
+        let help = match kind {
+            SourceKind::Parquet => "remove the operation; `get`, `list`, `search` and `aggregate` work",
+            _ => {
+                "save the file as xlsx, or remove the operation; `get`, `list`, `search` and `aggregate` work"
+            }
+        };
         reader.error(&one.location, message, help);
     }
 }
@@ -275,6 +283,8 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
         sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
         show_values: show_values.then_some(show_values_location).flatten(),
+        fill_down: reader.boolean(t, "fill_down").unwrap_or(false),
+        path: parse_path(reader, t),
     };
     reader.finish(table);
     check_show_values(reader, &field);
@@ -285,6 +295,20 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         }
     }
     field
+}
+
+/// A JSON pointer with a column and a value inside it.
+fn parse_path(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) -> Option<Located<String>> {
+    let text = reader.text(table, "path")?;
+    let at = text.location.clone();
+    let quoted = text.quoted();
+    let pointer = parse_pointer(reader, text)?;
+    if pointer.matches('/').count() < 2 {
+        let help = "name the column and what is inside it: `path = \"/address/city\"`";
+        reader.error(&at, format!("{quoted} is a column of its own"), help);
+        return None;
+    }
+    Some(Located::new(pointer, at))
 }
 
 /// Sensitive values must not be shown, and an `enum` already lists the values.

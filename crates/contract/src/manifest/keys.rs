@@ -5,6 +5,7 @@
 
 mod permissions;
 mod resource;
+mod server;
 
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
@@ -15,6 +16,7 @@ use crate::data_type::DataType;
 use crate::names;
 pub use permissions::PERMISSIONS;
 pub use resource::{COMPLETION, RESOURCE};
+pub use server::SERVER;
 
 /// A TOML table of a manifest.
 #[derive(Debug)]
@@ -182,6 +184,7 @@ const FILES: AppliesTo = AppliesTo::SourceKinds(&[
     SourceKind::Ods,
     SourceKind::Json,
     SourceKind::JsonLines,
+    SourceKind::Parquet,
 ]);
 const NULL_ALIASES: &[&str] = &["nulls", "na_values", "null_values", "missing"];
 const PATH: ValueType = ValueType::Text(TextLength::NonBlank(4000));
@@ -243,74 +246,6 @@ pub static ROOT: Section = Section {
         .example("{ handbook = { file = \"handbook.md\", uri = \"docs://handbook\" } }"),
         Key::new("permissions", ValueType::Table(&PERMISSIONS), "What the code in `tools/` may reach.")
             .example("{ network = [\"api.example.com\"] }"),
-    ],
-};
-
-pub static SERVER: Section = Section {
-    header: "[server]",
-    description: "The server itself. Optional.",
-    keys: &[
-        Key::new(
-            "name",
-            ValueType::Text(TextLength::NonBlank(names::SERVER_CHARS_MAX)),
-            "The name that clients show. One line.",
-        )
-        .default_text("the name of the folder or file")
-        .example("\"customers-lookup\""),
-        Key::new("title", TITLE, "A longer name for people.").example("\"Customers of the shop\""),
-        Key::new(
-            "instructions",
-            ValueType::Text(TextLength::NonBlank(16_000)),
-            "What a model should know before it uses the tools: what the data is about, and its terms. \
-             Some clients truncate it after 2 KB.",
-        )
-        .default_text("generated from the data: tables, about how many rows, tools")
-        .example("\"Customer records by email. Plans: free, emerald, ruby.\"")
-        .aliases(&["description", "prompt", "system"]),
-        Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
-            .default_text("30000")
-            .example("30000")
-            .aliases(&["timeout", "timeout_ms", "timeout_seconds"]),
-        Key::new(
-            "rate_limit",
-            ValueType::Rate,
-            "The maximum rate of calls, for all callers and tools together. A call beyond it is refused with \
-             the time to wait.",
-        )
-        .default_text("no limit")
-        .example("\"600/min\"")
-        .aliases(&["rate", "limit", "throttle"]),
-        Key::new(
-            "backups",
-            ValueType::Boolean,
-            "Whether Spile keeps a copy of a file before the first write of a day. `spile history` lists the copies, \
-             `spile restore` brings one back.",
-        )
-        .default_text("true")
-        .example("false")
-        .aliases(&["backup", "history", "undo"]),
-        Key::new(
-            "memory_bytes_max",
-            ValueType::Integer { min: 0, max: 1 << 50 },
-            "A larger CSV file is not held in memory: its rows are imported into the cache folder once, and served \
-             from there. Such a file cannot be written.",
-        )
-        .default_text("a quarter of the machine's memory")
-        .example("500000000")
-        .aliases(&["memory", "memory_max", "memory_limit"]),
-        Key::new("tool_order", ValueType::Names, "Tools that clients see first, in this order. The others follow.")
-            .default_text("tools of the data first, then code, by name")
-            .example("[\"find_customer\"]")
-            .aliases(&["order", "tools_order", "first"]),
-        Key::new(
-            "isolation",
-            ValueType::OneOf(|| vec!["thread", "process"]),
-            "Where the code of the folder runs: on threads of the server, or in processes of their own, under limits that \
-             the system holds, for code that you do not trust.",
-        )
-        .default_text("`thread`")
-        .example("\"process\"")
-        .aliases(&["sandbox", "isolate"]),
     ],
 };
 
@@ -431,6 +366,16 @@ pub static COLLECTION: Section = Section {
         )
         .example("\"Total\"")
         .applies_to(SHEETS),
+        Key::new(
+            "short_rows",
+            ValueType::Boolean,
+            "Whether lines may have fewer fields than there are column names. The missing fields have no value, and the \
+             file is not written.",
+        )
+        .default_text("`false`: such a line is an error")
+        .example("true")
+        .aliases(&["ragged", "flexible"])
+        .applies_to(CSV),
         Key::new("key", ValueType::Columns, "The column, or the columns together, that identify a row.")
             .default_text("the primary key, or a column with a unique value in every row")
             .example("\"email\"")
@@ -584,6 +529,23 @@ pub static FIELD: Section = Section {
         NUMBER_FORMAT,
         DATE_FORMAT,
         BOOLEAN_FORMAT,
+        Key::new(
+            "fill_down",
+            ValueType::Boolean,
+            "Whether a blank cell has the value of the row above, as in a report that names each group once. For CSV files \
+             and workbooks, which are then not written.",
+        )
+        .default_text("`false`")
+        .example("true")
+        .aliases(&["ffill", "fill"]),
+        Key::new(
+            "path",
+            ValueType::Text(TextLength::NonBlank(COLUMN_CHARS_MAX)),
+            "A JSON pointer to a value inside nested JSON, which becomes a column with this name: callers can filter, sort and \
+             group by it. The first name is that of the column which has the JSON. For JSON, JSON Lines and Parquet files.",
+        )
+        .example("\"/address/city\"")
+        .aliases(&["pointer", "json_path"]),
         Key::new("hidden", ValueType::Boolean, "Hides the column from callers.")
             .default_text("`false`")
             .example("true")

@@ -25,6 +25,7 @@ use encoding_rs::Encoding;
 pub use spile_core::RateLimit;
 use toml::de::DeTable;
 
+use crate::TimeZone;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
 use crate::infer::DeclaredFormats;
@@ -97,6 +98,8 @@ pub struct Server {
     pub backups: Option<bool>,
     /// `None`: a quarter of the machine's memory.
     pub memory_bytes_max: Option<u64>,
+    /// Where days begin, for timestamps with a time zone. `None`: in UTC.
+    pub time_zone: Option<TimeZone>,
     /// Tools that are listed first.
     pub tool_order: Vec<Located<String>>,
     /// `None`: [`CodeIsolation::Thread`].
@@ -177,6 +180,7 @@ pub enum SourceSettings {
     },
     /// One object per line.
     JsonLines,
+    Parquet,
 }
 
 /// Whether a text such as `=1+1` may be written to a CSV file.
@@ -205,6 +209,7 @@ impl SourceSettings {
             Self::Workbook(WorkbookFormat::Ods) => SourceKind::Ods,
             Self::Json { .. } => SourceKind::Json,
             Self::JsonLines => SourceKind::JsonLines,
+            Self::Parquet => SourceKind::Parquet,
         }
     }
 }
@@ -218,11 +223,20 @@ pub enum SourceKind {
     Ods,
     Json,
     JsonLines,
+    Parquet,
 }
 
 impl SourceKind {
-    pub const ALL: [Self; 7] =
-        [Self::Sqlite, Self::Csv, Self::Xlsx, Self::Xls, Self::Ods, Self::Json, Self::JsonLines];
+    pub const ALL: [Self; 8] = [
+        Self::Sqlite,
+        Self::Csv,
+        Self::Xlsx,
+        Self::Xls,
+        Self::Ods,
+        Self::Json,
+        Self::JsonLines,
+        Self::Parquet,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -233,6 +247,7 @@ impl SourceKind {
             Self::Ods => "ods",
             Self::Json => "json",
             Self::JsonLines => "jsonl",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -248,7 +263,7 @@ impl SourceKind {
     pub fn write_capabilities(self) -> WriteCapabilities {
         match self {
             Self::Sqlite | Self::Csv | Self::Xlsx | Self::Json | Self::JsonLines => WriteCapabilities::ALL,
-            Self::Xls | Self::Ods => WriteCapabilities::NONE,
+            Self::Xls | Self::Ods | Self::Parquet => WriteCapabilities::NONE,
         }
     }
 
@@ -266,6 +281,7 @@ impl SourceKind {
             "ods" => Some(Self::Ods),
             "json" => Some(Self::Json),
             "jsonl" | "ndjson" => Some(Self::JsonLines),
+            "parquet" | "pq" => Some(Self::Parquet),
             _ => None,
         }
     }
@@ -335,7 +351,21 @@ pub struct DeclaredLayout {
     pub footer_rows: Option<u32>,
     /// The table ends before the first row that begins with this text.
     pub stop_at: Option<String>,
+    /// Whether a line of a CSV file may lack fields at its end, which then have no value.
+    pub short_rows: bool,
+    /// Columns in which a blank cell has the value of the row above.
+    pub fill_down: Vec<String>,
 }
+
+impl DeclaredLayout {
+    /// Whether rows have values that are not in the file where they are read: then it is not written.
+    pub fn completes_rows(&self) -> bool {
+        self.short_rows || !self.fill_down.is_empty()
+    }
+}
+
+/// Why a table whose rows are completed cannot be written: a clause for the owner of the data.
+pub const COMPLETED_ROWS_REASON: &str = "its rows are completed when they are read (`short_rows`, `fill_down`), so a write could not find its place";
 
 /// Whether the user must approve a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -416,6 +446,10 @@ pub struct Field {
     pub null_texts: Option<Vec<String>>,
     /// How its values are written, at the location of the first of the keys. Every value must fit.
     pub formats: Option<Located<DeclaredFormats>>,
+    /// Whether a blank cell has the value of the row above.
+    pub fill_down: bool,
+    /// A JSON pointer to a value inside nested JSON, which becomes a column.
+    pub path: Option<Located<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

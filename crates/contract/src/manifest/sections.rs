@@ -6,8 +6,10 @@ use toml::de::DeTable;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, quoted, suggest};
 use super::sources::{DeclaredSources, parse_source};
 use super::{CodeIsolation, Confirm, Manifest, Permissions, Server, collections, resources, tools};
+use crate::TimeZone;
 use crate::diagnostic::Located;
 use crate::names;
+use crate::nearest::nearest;
 
 pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned<DeTable<'_>>) -> Manifest {
     let mut table = reader.document(document);
@@ -96,6 +98,7 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
         rate_limit: reader.rate_limit(t, "rate_limit"),
         backups: reader.boolean(t, "backups"),
         memory_bytes_max: reader.integer(t, "memory_bytes_max"),
+        time_zone: reader.text(t, "time_zone").and_then(|text| parse_time_zone(reader, &text)),
         tool_order: reader.names(t, "tool_order").into_iter().map(located_text).collect(),
         isolation: reader.one_of(t, "isolation").map(|(_, word)| match word {
             "process" => CodeIsolation::Process,
@@ -104,6 +107,20 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
     };
     reader.finish(table);
     server
+}
+
+fn parse_time_zone(reader: &mut ManifestReader<'_>, text: &TextValue) -> Option<TimeZone> {
+    let zone = TimeZone::find(&text.value);
+    if zone.is_none() {
+        let message = format!("unknown time zone {}", text.quoted());
+        let near = nearest(&text.value, TimeZone::names());
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "use a name such as `Europe/Berlin`, `America/New_York` or `UTC`".to_owned(),
+        };
+        reader.error(&text.location, message, help);
+    }
+    zone
 }
 
 pub(super) fn text_value(text: Option<TextValue>) -> Option<String> {

@@ -85,6 +85,7 @@ fn parse_settings(
         SourceKind::Ods => SourceSettings::Workbook(WorkbookFormat::Ods),
         SourceKind::Json => SourceSettings::Json { pointer: at },
         SourceKind::JsonLines => SourceSettings::JsonLines,
+        SourceKind::Parquet => SourceSettings::Parquet,
     }
 }
 
@@ -151,7 +152,7 @@ fn parse_encoding(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) ->
 }
 
 /// RFC 6901: empty, or `/` before each name, with `~0` for `~` and `~1` for `/`.
-fn parse_pointer(reader: &mut ManifestReader<'_>, text: TextValue) -> Option<String> {
+pub(super) fn parse_pointer(reader: &mut ManifestReader<'_>, text: TextValue) -> Option<String> {
     let mut escapes = text.value.split('~').skip(1);
     let help = if !text.value.is_empty() && !text.value.starts_with('/') {
         // Authors may know the paths of jq and JSONPath.

@@ -19,8 +19,12 @@ pub struct GroupMembers<'a> {
     pub group_count: usize,
 }
 
-/// The result: one item for each group, within the limits of a page.
-pub fn groups(collection: &Collection, members: GroupMembers<'_>, selected: &SelectedGroups) -> ToolResult {
+/// The result: one item for each group, within the limits of a page; and whether that is not all of them.
+pub fn groups(
+    collection: &Collection,
+    members: GroupMembers<'_>,
+    selected: &SelectedGroups,
+) -> (ToolResult, bool) {
     let (mut items, mut lines, mut shown) = (Vec::new(), String::new(), 0);
     for GroupRow(values) in &selected.rows {
         let before = items.len();
@@ -50,7 +54,7 @@ pub fn groups(collection: &Collection, members: GroupMembers<'_>, selected: &Sel
     out.extend_from_slice(b"],\"groups_total\":");
     integer(&mut out, i64::try_from(selected.total).unwrap_or(i64::MAX));
     out.extend_from_slice(if is_truncated { b",\"truncated\":true}" } else { b",\"truncated\":false}" });
-    tool_result(text(collection, members, selected.total, shown, &lines), out)
+    (tool_result(text(collection, members, selected.total, shown, &lines), out), is_truncated)
 }
 
 /// A summary line, then the groups as a table; without groups only the measures.

@@ -10,7 +10,7 @@ use crate::contract::Collection;
 use crate::cursor::{self, CURSOR_BYTES_MAX};
 use crate::field::Field;
 use crate::source::{
-    CursorPosition, RowFlow, RowPosition, SearchCoverage, SearchCursor, SearchOutcome, Sort, Total,
+    CursorPosition, LinkedSort, RowFlow, RowPosition, SearchCoverage, SearchCursor, SearchOutcome, Total,
 };
 use crate::text_template::TextTemplate;
 use crate::value::{Value, ValueRef};
@@ -18,7 +18,7 @@ use crate::value::{Value, ValueRef};
 /// Collects the rows of a page.
 pub struct Page<'c> {
     items: Items<'c>,
-    sort: Vec<Sort>,
+    sort: Vec<LinkedSort<'c>>,
     last_position: Option<CursorPosition>,
     last_row_number: i64,
 }
@@ -28,7 +28,7 @@ impl<'c> Page<'c> {
         collection: &'c Collection,
         template: Option<&'c TextTemplate>,
         projection: Option<Projection>,
-        sort: Vec<Sort>,
+        sort: Vec<LinkedSort<'c>>,
         rows_max: usize,
     ) -> Self {
         let items = Items::new(collection, template, projection, rows_max);
@@ -65,7 +65,12 @@ impl<'c> Page<'c> {
                     key.iter().map(|at| cells[*at].to_value()).chain(ties).collect()
                 }
             };
-            let sort_values = self.sort.iter().map(|sort| cells[sort.column].to_value()).collect();
+            let fields = &self.items.collection.fields;
+            let sort_value = |by: &LinkedSort<'_>| {
+                let column = by.sort.column;
+                by.value(fields[column].data_type, cells[column]).to_value()
+            };
+            let sort_values = self.sort.iter().map(sort_value).collect();
             self.last_position = Some(CursorPosition { sort_values, key });
         }
         flow
@@ -154,7 +159,7 @@ impl<'c> Page<'c> {
     fn invalid_cursor_field(&self, last: &CursorPosition) -> Option<&'c Field> {
         let collection = self.items.collection;
         let key = last.key.iter().zip(&collection.shape.key).map(|(value, at)| (value, *at));
-        let sorted = last.sort_values.iter().zip(&self.sort).map(|(value, sort)| (value, sort.column));
+        let sorted = last.sort_values.iter().zip(&self.sort).map(|(value, by)| (value, by.sort.column));
         let values = || sorted.clone().chain(key.clone());
         let is_long = values().map(|(value, _)| cursor::encoded_len(value)).sum::<usize>() > CURSOR_BYTES_MAX;
         let blob = values().find(|(value, _)| matches!(value, Value::Blob(_)));

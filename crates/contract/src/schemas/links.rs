@@ -2,10 +2,11 @@
 
 use json::write::ObjectWriter;
 
-use crate::bind::{FilterSuffix, Scope, followable};
+use crate::bind::{FilterSuffix, Scope, accepts, followable, is_aggregable};
 use crate::contract::{Cardinality, Collection, LINK_DEPTH_MAX, Link};
 use crate::data_type::DataType;
 use crate::field::SENSITIVE_KEYWORD;
+use crate::source::AggregateFunction;
 
 /// Arguments that name a field of a linked row: `customer.country`. The tool's description has an example, and `bind`
 /// checks them: each of them in the schema would cost more tokens than all others.
@@ -22,6 +23,13 @@ pub(super) fn include_schema(properties: &mut ObjectWriter<'_>, scope: Scope<'_>
         include.raw("type", super::NAMES_TYPE);
         include.str("description", &format!("linked rows to add: {}", names.join(", ")));
     });
+}
+
+/// `include` in a tool of a collection whose list says which links there are.
+pub(super) fn include_name(properties: &mut ObjectWriter<'_>, scope: Scope<'_>) {
+    if !scope.collection().links.is_empty() {
+        properties.raw("include", "{}");
+    }
 }
 
 /// The name of a link, and where it leads unless the name says so.
@@ -44,6 +52,22 @@ pub(crate) fn linked_example(scope: Scope<'_>) -> Option<String> {
         let text = others().find(|at| target.fields[*at].data_type == DataType::Text);
         let field = text.or_else(|| others().next())?;
         Some(format!("{}.{}", link.name, target.fields[field].name))
+    })
+}
+
+/// A number of a linked row, as part of a measure's name.
+pub(super) fn linked_number(scope: Scope<'_>) -> Option<String> {
+    followable(scope.collection()).find_map(|link| {
+        let target = &scope.collections[link.target];
+        let is_key = |at: &usize| {
+            target.shape.key.contains(at)
+                || target.links.iter().any(|link| link.fields.iter().any(|(own, _)| own == at))
+        };
+        let number = link.filters.iter().filter(|at| !is_key(at)).find(|at| {
+            let field = &target.fields[**at];
+            is_aggregable(field) && accepts(AggregateFunction::Avg, field)
+        })?;
+        Some(format!("{}.{}", link.name, target.fields[*number].name))
     })
 }
 

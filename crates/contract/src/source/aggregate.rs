@@ -4,11 +4,12 @@
 //! all of them. What follows is the same for every source and is done in [`crate::aggregate`]: `having`, the order of the
 //! groups, and the limit.
 
-use super::keys::KeyMap;
+use super::keys::{KeyMap, LinkedValues};
 use super::query::Filter;
 use super::{CancelFlag, SourceError};
 use crate::aggregate::{Canonical, group_value};
 use crate::data_type::DataType;
+use crate::time_zone::TimeZone;
 use crate::value::{Value, ValueRef};
 
 /// A table may have more groups than this, but a call cannot ask for them: the error says to add filters.
@@ -22,7 +23,7 @@ pub struct Aggregate<'a> {
     /// Without any, all rows are one group, even if there are none.
     pub groups: Vec<GroupColumn<'a>>,
     /// At least one.
-    pub measures: Vec<Measure>,
+    pub measures: Vec<Measure<'a>>,
     /// More groups than this are a [`SourceError::TooManyGroups`].
     pub groups_max: usize,
     /// Set when the caller has gone away; the work should stop.
@@ -38,6 +39,8 @@ pub struct GroupColumn<'a> {
     pub column: usize,
     /// For a column of dates or timestamps: what its values are rounded down to.
     pub unit: Option<DateUnit>,
+    /// Where days begin, for timestamps with a time zone. `None`: in UTC.
+    pub time_zone: Option<TimeZone>,
     /// Rows are grouped by what the map has for the column's value, not by the value.
     pub map: Option<&'a KeyMap>,
 }
@@ -45,13 +48,13 @@ pub struct GroupColumn<'a> {
 impl GroupColumn<'_> {
     /// Groups by the values of a column.
     pub fn new(column: usize) -> Self {
-        Self { column, unit: None, map: None }
+        Self { column, unit: None, time_zone: None, map: None }
     }
 
     /// Writes bytes that are equal for rows of the same group.
     pub fn write_key(&self, kind: DataType, value: ValueRef<'_>, out: &mut Vec<u8>) {
         match self.map {
-            None => group_value(kind, self.unit, value).write_key(out),
+            None => group_value(kind, self.unit, self.time_zone, value).write_key(out),
             Some(map) => Canonical::from(map.get(kind, value)).write_key(out),
         }
     }
@@ -59,13 +62,14 @@ impl GroupColumn<'_> {
     /// The value of the group that a row belongs to.
     pub fn group_value(&self, kind: DataType, value: ValueRef<'_>) -> Value {
         match self.map {
-            None => group_value(kind, self.unit, value).into_value(),
+            None => group_value(kind, self.unit, self.time_zone, value).into_value(),
             Some(map) => map.get(kind, value).clone(),
         }
     }
 }
 
-/// A part of the calendar. Weeks are those of ISO 8601. Timestamps with a time zone are counted in UTC.
+/// A part of the calendar. Weeks are those of ISO 8601. Timestamps with a time zone are counted in UTC, or in the zone
+/// that the manifest declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DateUnit {
     Year,
@@ -91,13 +95,33 @@ impl DateUnit {
 }
 
 /// What is computed over the rows of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Measure {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measure<'a> {
     /// The number of rows.
     Count,
     /// A function of the values of a column. Rows without a value do not take part; without any value the result is
     /// NULL, and 0 for [`AggregateFunction::Distinct`].
     Of { function: AggregateFunction, column: usize },
+    /// The same of the values behind a link: `column` has the keys of the linked rows. A row without a linked row has no
+    /// value.
+    Linked { function: AggregateFunction, column: usize, values: LinkedValues<'a> },
+}
+
+impl Measure<'_> {
+    /// The column of the own table that the measure is computed from.
+    pub fn column(&self) -> Option<usize> {
+        match self {
+            Self::Count => None,
+            Self::Of { column, .. } | Self::Linked { column, .. } => Some(*column),
+        }
+    }
+
+    pub fn function(&self) -> Option<AggregateFunction> {
+        match self {
+            Self::Count => None,
+            Self::Of { function, .. } | Self::Linked { function, .. } => Some(*function),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -97,6 +97,21 @@ impl KeyMap {
     }
 }
 
+/// What rows of another collection have in one of its fields, by the keys of those rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkedValues<'a> {
+    pub map: &'a KeyMap,
+    /// The type of the values.
+    pub kind: DataType,
+}
+
+impl<'a> LinkedValues<'a> {
+    /// The value for a row whose column of type `kind` has this key.
+    pub fn get(&self, kind: DataType, key: ValueRef<'_>) -> ValueRef<'a> {
+        self.map.get(kind, key).as_value_ref()
+    }
+}
+
 fn insert_new<K>(entry: Entry<'_, K, u32>, next: u32) -> u32 {
     *entry.or_insert(next)
 }

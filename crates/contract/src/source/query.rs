@@ -9,7 +9,7 @@ use crate::order;
 use crate::value::{Value, ValueRef};
 
 use super::CancelFlag;
-use super::keys::KeySet;
+use super::keys::{KeySet, LinkedValues};
 
 /// The kind of read that a caller is about to make.
 #[derive(Debug)]
@@ -26,6 +26,9 @@ pub struct Query<'a> {
     pub filters: Vec<Filter<'a>>,
     /// The first one decides; each further one orders the rows that are equal so far.
     pub sort: Vec<Sort>,
+    /// For each of `sort`, the values behind a link by which rows are ordered instead of the column's own, which are the
+    /// keys of the linked rows. May be shorter than `sort`.
+    pub sort_links: Vec<Option<LinkedValues<'a>>>,
     /// Start after this row.
     pub after: Option<&'a CursorPosition>,
     /// No more rows than this are needed.
@@ -34,6 +37,19 @@ pub struct Query<'a> {
     pub cancelled: Option<&'a CancelFlag>,
     /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
+}
+
+impl<'a> Query<'a> {
+    /// The sort orders, each with the values behind its link.
+    pub fn sorts(&self) -> Vec<LinkedSort<'a>> {
+        let links = self.sort_links.iter().copied().chain(std::iter::repeat(None));
+        self.sort.iter().zip(links).map(|(sort, values)| LinkedSort { sort: *sort, values }).collect()
+    }
+
+    /// Whether rows are ordered by values behind a link, which no index of the source has.
+    pub fn is_sorted_by_link(&self) -> bool {
+        self.sort_links.iter().any(Option::is_some)
+    }
 }
 
 /// A condition on one column.
@@ -133,6 +149,34 @@ impl<'a> Filter<'a> {
 pub struct Sort {
     pub column: usize,
     pub descending: bool,
+}
+
+/// A sort order by the values of a column, or by the values behind a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkedSort<'a> {
+    pub sort: Sort,
+    pub values: Option<LinkedValues<'a>>,
+}
+
+impl From<Sort> for LinkedSort<'_> {
+    fn from(sort: Sort) -> Self {
+        Self { sort, values: None }
+    }
+}
+
+impl<'a> LinkedSort<'a> {
+    /// The value that orders a row. `kind` is the type of the sorted column, `value` its value in the row.
+    pub fn value<'v>(&self, kind: DataType, value: ValueRef<'v>) -> ValueRef<'v>
+    where
+        'a: 'v,
+    {
+        self.values.map_or(value, |values| values.get(kind, value))
+    }
+
+    /// The type of the values that order rows. `kind` is the type of the sorted column.
+    pub fn kind(&self, kind: DataType) -> DataType {
+        self.values.map_or(kind, |values| values.kind)
+    }
 }
 
 /// Where a page ended: the last row's value in each sorted column, and its key. In a table without a key, its

@@ -132,7 +132,7 @@ fn a_skipped_table_is_reported_with_its_reason() {
 #[test]
 fn a_missing_key_is_reported_with_its_reason() {
     assert_snapshot!(diagnostics_of_table(table(vec![], Some(9)), ""), @r#"
-    note: `people` has no key: no column of texts or integers has a unique value in every row; it has no `get`
+    note: `people` has no key: no column of texts, integers or plain dates has a unique value in every row; it has no `get`
      --> spile.toml:3:14
       |
     3 | [collections.people]

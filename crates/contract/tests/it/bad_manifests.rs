@@ -43,7 +43,7 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups`, `memory_bytes_max`, `tool_order` and `isolation`
+      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms`, `rate_limit`, `backups`, `memory_bytes_max`, `time_zone`, `tool_order` and `isolation`
     "#);
 }
 
@@ -164,7 +164,7 @@ path = "crm.db"
       |
     2 | kind = "${SECRET}"
       |        ^^^^^^^^^^^
-      = help: known kinds: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: known kinds: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
     "#);
 }
 

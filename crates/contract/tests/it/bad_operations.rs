@@ -108,14 +108,14 @@ fn rejects_demands_that_the_source_cannot_meet() {
 fn rejects_update_and_delete_without_a_key() {
     let table = TableFacts { key: vec![], ..people_table() };
     assert_snapshot!(diagnostics_of_table(table, "operations = [\"list\", \"update\", \"delete\"]"), @r#"
-    error: `people` has no key: no column of texts or integers has a unique value in every row
+    error: `people` has no key: no column of texts, integers or plain dates has a unique value in every row
      --> spile.toml:4:23
       |
     4 | operations = ["list", "update", "delete"]
       |                       ^^^^^^^^
       = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
 
-    error: `people` has no key: no column of texts or integers has a unique value in every row
+    error: `people` has no key: no column of texts, integers or plain dates has a unique value in every row
      --> spile.toml:4:33
       |
     4 | operations = ["list", "update", "delete"]

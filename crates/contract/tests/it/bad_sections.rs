@@ -37,7 +37,7 @@ url = "postgres://localhost/crm"
       |
     2 | kind = "postgres"
       |        ^^^^^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
 
     error: unknown key `url`
      --> spile.toml:3:1
@@ -60,7 +60,7 @@ path = "data/export.bin"
       |
     2 | path = "data/export.bin"
       |        ^^^^^^^^^^^^^^^^^
-      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
     "#);
 }
 

@@ -80,7 +80,7 @@ path = "https://example.com/people"
       |
     9 | kind = "rest"
       |        ^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
     "#);
 }
 

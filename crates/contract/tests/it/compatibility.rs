@@ -8,7 +8,7 @@ use contract::compatibility::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use spile_core::ToolAnnotations;
+use spile_core::{TaskSupport, ToolAnnotations};
 
 fn tool_interface(input: Value, output: Value) -> ToolInterface {
     let (words, annotations) = (String::new(), ToolAnnotations::default());
@@ -16,6 +16,7 @@ fn tool_interface(input: Value, output: Value) -> ToolInterface {
         text_digest: words,
         annotations,
         confirm: Confirm::Never,
+        task_support: TaskSupport::Forbidden,
         input_schema: input,
         output_schema: output,
     }
@@ -452,6 +453,27 @@ fn a_new_confirmation_is_breaking() {
         &["compatible t confirm: the user no longer has to confirm"],
     );
     assert_ne!(never.tools["t"].hash(), ask.tools["t"].hash());
+}
+
+#[test]
+fn a_task_that_must_be_or_cannot_be_is_breaking() {
+    let tool =
+        |task_support| contract_with(ToolInterface { task_support, ..tool_interface(json!({}), json!({})) });
+    let [forbidden, optional, required] =
+        [TaskSupport::Forbidden, TaskSupport::Optional, TaskSupport::Required].map(tool);
+    let must = "breaking t task: calls must become tasks now; a client without tasks is refused";
+    let cannot = "breaking t task: calls cannot become tasks any more; a client that asks for one is refused";
+    for (was, is, compatibility, why) in [
+        (&forbidden, &optional, Compatible, "compatible t task: calls may become tasks now"),
+        (&required, &optional, Compatible, "compatible t task: calls no longer have to become tasks"),
+        (&forbidden, &required, Breaking, must),
+        (&optional, &required, Breaking, must),
+        (&optional, &forbidden, Breaking, cannot),
+        (&required, &forbidden, Breaking, cannot),
+    ] {
+        assert_differences(was, is, compatibility, &[why]);
+        assert_ne!(was.tools["t"].hash(), is.tools["t"].hash());
+    }
 }
 
 /// Schemas like the generated ones.

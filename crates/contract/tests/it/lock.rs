@@ -8,7 +8,7 @@ use contract::diagnostic::render;
 use contract::lock::{ContractVersion, Lock, TEXT_BYTES_MAX};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use spile_core::ToolAnnotations;
+use spile_core::{TaskSupport, ToolAnnotations};
 
 fn lock() -> Lock {
     let get = ToolInterface {
@@ -19,10 +19,15 @@ fn lock() -> Lock {
             ..ToolAnnotations::default()
         },
         confirm: Confirm::Never,
+        task_support: TaskSupport::Forbidden,
         input_schema: json!({"type": "object", "properties": {"email": {"type": "string", "format": "email"}}}),
         output_schema: json!({"type": "object", "properties": {"plan": {"enum": ["it's '''free'''", "ru\u{7f}by\n"]}}}),
     };
-    let odd = ToolInterface { annotations: ToolAnnotations::default(), ..get.clone() };
+    let odd = ToolInterface {
+        annotations: ToolAnnotations::default(),
+        task_support: TaskSupport::Required,
+        ..get.clone()
+    };
     let tools = BTreeMap::from([("get_customers".to_owned(), get), ("odd. \"name\"".to_owned(), odd)]);
     let promises = ContractInterface { instructions_digest: "fedcba".into(), tools };
     Lock::new(ContractVersion { major: 1, minor: 2, patch: 3 }, promises)
@@ -68,9 +73,10 @@ fn lock_file_snapshot() {
     '''
 
     [tools."odd. \"name\""]
-    hash = "ade53123cccfeeb3fd9ba4cbf4af7774"
+    hash = "761eb8e8642a2d5f21dded10f9ecfd4f"
     text_digest = "0123456789abcdef"
     hints = {  }
+    task = "required"
     input = '''
     {
       "properties": {
@@ -303,7 +309,7 @@ proptest! {
     #[test]
     fn parse_reverses_to_toml_for_any_interface(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
         let confirm = if asks { Confirm::Ask } else { Confirm::Never };
-        let promise = ToolInterface { text_digest: "w".into(), annotations: ToolAnnotations::default(), confirm, input_schema: input, output_schema: output };
+        let promise = ToolInterface { text_digest: "w".into(), annotations: ToolAnnotations::default(), confirm, task_support: TaskSupport::Optional, input_schema: input, output_schema: output };
         let promises = ContractInterface { instructions_digest: String::new(), tools: BTreeMap::from([(name, promise)]) };
         let lock = Lock::new(ContractVersion::FIRST, promises);
         let read = Lock::parse("spile.lock", &lock.to_toml());

@@ -41,7 +41,7 @@ fn compile_people(more: &str) -> Contract {
 fn filled_page(contract: &Contract, rows: &[(&str, i64)], rows_max: usize) -> Result<String, RecordError> {
     let collection = &contract.collections[0];
     let sort = Some(Sort { column: 1, descending: false });
-    let mut page = Page::new(collection, None, None, sort.into_iter().collect(), rows_max);
+    let mut page = Page::new(collection, None, None, sort.into_iter().map(Into::into).collect(), rows_max);
     for (name, age) in rows {
         if page.push(&[ValueRef::Text(name), ValueRef::Integer(*age)], RowPosition::default())
             == RowFlow::Stop
@@ -112,7 +112,7 @@ fn a_page_cannot_end_at_a_blob_in_the_key() {
     );
     let collection = &contract.collections[0];
     let sort = Some(Sort { column: 1, descending: false });
-    let mut page = Page::new(collection, None, None, sort.into_iter().collect(), 1);
+    let mut page = Page::new(collection, None, None, sort.into_iter().map(Into::into).collect(), 1);
     for name in ["Ada", "Bob"] {
         page.push(&[ValueRef::Text(name), ValueRef::Blob(&[0xFF])], RowPosition::default());
     }

@@ -1,6 +1,6 @@
 //! Arguments of filters, sort orders and aggregates: what they are bound to, and what is wrong with the others.
 
-use contract::bind::Scope;
+use contract::bind::{AggregateArguments, BoundSort, Scope};
 use contract::source::{AggregateFunction, Comparison, DateUnit, Measure, SortTarget};
 use contract::{Contract, ToolOperation, ValueRef, bind};
 use json::{ParseLimits, parse};
@@ -33,7 +33,7 @@ fn bound_filters(arguments: &str) -> Result<String, String> {
         let name = &collection.fields[filter.column].name;
         format!("{name} {:?} {}", filter.comparison, values.join(" "))
     });
-    let sort = bound.sort.iter().map(|sort| {
+    let sort = bound.sort.iter().map(|BoundSort { sort, .. }| {
         format!("{}{}", if sort.descending { "-" } else { "" }, collection.fields[sort.column].name)
     });
     Ok(text.chain(sort).collect::<Vec<_>>().join("; "))
@@ -101,10 +101,7 @@ fn filter_errors_say_what_to_do() {
     assert_eq!(bound_filters(&arguments), Err("`quantity` has 101 values; the limit is 100".to_owned()));
 }
 
-fn with_aggregate<T>(
-    arguments: &str,
-    then: impl FnOnce(&bind::AggregateArguments<'_>) -> T,
-) -> Result<T, String> {
+fn with_aggregate<T>(arguments: &str, then: impl FnOnce(&AggregateArguments<'_>) -> T) -> Result<T, String> {
     let contract = contract();
     let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
     let ToolOperation::Aggregate { filters, .. } = &contract.tools[3].operation else {
@@ -115,9 +112,13 @@ fn with_aggregate<T>(
         .map_err(|error| error.message)
 }
 
+fn measures(bound: &AggregateArguments<'_>) -> Vec<Measure<'static>> {
+    bound.measures.iter().map(|bound| bound.measure).collect()
+}
+
 #[test]
 fn an_aggregate_without_arguments_is_a_count() {
-    let bound = with_aggregate("{}", |bound| (bound.names.clone(), bound.measures.clone()));
+    let bound = with_aggregate("{}", |bound| (bound.names.clone(), measures(bound)));
     assert_eq!(bound, Ok((vec!["count".to_owned()], vec![Measure::Count])));
 }
 
@@ -128,12 +129,8 @@ fn groups_measures_having_and_sort_are_bound() {
     with_aggregate(arguments, |bound| {
         assert_eq!(bound.names, ["status", "ordered_on_month", "sum_total", "count", "avg_total"]);
         assert_eq!(bound.groups[1].unit, Some(DateUnit::Month));
-        let total = bound.measures.iter().map(|measure| match measure {
-            Measure::Count => None,
-            Measure::Of { function, .. } => Some(*function),
-        });
-        let functions = [Some(AggregateFunction::Sum), None, Some(AggregateFunction::Avg)];
-        assert_eq!(total.collect::<Vec<_>>(), functions);
+        let found: Vec<_> = measures(bound).iter().map(Measure::function).collect();
+        assert_eq!(found, [Some(AggregateFunction::Sum), None, Some(AggregateFunction::Avg)]);
         let selection = bound.selection(5);
         assert_eq!((selection.having[0].measure, selection.having[0].comparison), (1, Comparison::AtLeast));
         let sort: Vec<SortTarget> = selection.sort.iter().map(|sort| sort.by).collect();

@@ -87,7 +87,7 @@ pub(super) fn confirmation_request(key: String, message: String) -> Outcome {
             });
         });
     });
-    Outcome::InputRequired(InputRequests::single(key, InputRequest::Form { message, schema }))
+    Outcome::InputRequired(InputRequests::single(key, InputRequest::Form { message, schema }).as_consent())
 }
 
 const DECLINED_MESSAGE: &str = "the user declined; nothing was written";

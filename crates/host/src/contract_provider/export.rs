@@ -1,4 +1,4 @@
-//! A list that was cut, as a whole: a link to a resource, and reading it.
+//! A list or an aggregate that was cut, as a whole: a link to a resource, and reading it.
 //!
 //! The link is all there is: its id is the sealed request (tool, arguments, expiry), bound to the principal. Every replica
 //! with the keys can read it, and nothing is kept until someone does. Reading it runs the list again, on the data as it is
@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use contract::bind::AggregateArguments;
+use contract::field::Field;
 use contract::results::{ExportError, ExportFormat, ExportLimits, ExportWriter};
-use contract::source::Query;
-use contract::{ToolOperation, bind};
+use contract::source::{GroupRow, Query, RowFlow};
+use contract::{Collection, DataType, ToolOperation, Value, ValueRef, bind};
 use json::{Doc, Json, Node};
 use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, ItemKind, Journal, Outcome, Platform, Resource,
@@ -17,6 +19,7 @@ use spile_core::{
 use state::keyring::Purpose;
 
 use super::error::{record_error_outcome, source_error_outcome};
+use super::links::LinkedArguments;
 use super::{BlockingContext, CancelOnDrop, ContractProvider, ProviderInner};
 
 const URI_PREFIX: &str = "spile://export/";
@@ -71,7 +74,7 @@ pub(super) fn resource_template() -> ResourceTemplate {
         name: "export".into(),
         title: Some("Whole list".into()),
         description: Some(
-            "All rows of a list that was cut, from the link in its result. Ends in .csv or .jsonl.".into(),
+            "All rows of a list, or all groups, that a result was cut to; from the link in it. Ends in .csv or .jsonl.".into(),
         ),
         mime_type: None,
         ..ResourceTemplate::default()
@@ -88,7 +91,11 @@ impl ProviderInner {
         platform: &dyn Platform,
     ) -> Option<Resource> {
         let tool = &self.contract.tools[index];
-        let ToolOperation::List { collection, .. } = &tool.operation else { return None };
+        let (ToolOperation::List { collection, .. } | ToolOperation::Aggregate { collection, .. }) =
+            &tool.operation
+        else {
+            return None;
+        };
         let arguments = without_paging(call.arguments());
         if arguments.as_str().len() > ARGUMENTS_BYTES_MAX {
             return None;
@@ -119,17 +126,25 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<Outcome, Box<ToolError>> {
-        let ToolOperation::List { collection: collection_index, filters, sorts } =
-            &self.contract.tools[index].operation
-        else {
+        let operation = &self.contract.tools[index].operation;
+        if let ToolOperation::Aggregate { collection, filters } = operation {
+            let scope = bind::Scope::new(&self.contract.collections, *collection);
+            let bound = bind::aggregate(scope, filters, Some(arguments.root()))?;
+            return Ok(self.export_groups(*collection, &bound, format, uri, blocking, platform));
+        }
+        let ToolOperation::List { collection: collection_index, filters, sorts } = operation else {
             return Ok(unknown(uri));
         };
         let (collection, reader) =
             (&self.contract.collections[*collection_index], &self.backends.readers[*collection_index]);
         let scope = bind::Scope::new(&self.contract.collections, *collection_index);
         let listing = bind::list(scope, filters, sorts, Some(arguments.root()))?;
-        let linked = listing.filters.linked();
-        let followed = match self.follow_links(*collection_index, linked, &[], blocking, platform) {
+        let linked = LinkedArguments {
+            filters: listing.filters.linked(),
+            sort: &listing.sort,
+            ..LinkedArguments::default()
+        };
+        let followed = match self.follow_links(*collection_index, &linked, blocking, platform) {
             Ok(followed) => followed,
             Err(outcome) => return Ok(*outcome),
         };
@@ -139,9 +154,11 @@ impl ProviderInner {
             None => all.collect(),
         };
         let mut writer = ExportWriter::new(fields, format, LIMITS);
+        let (sort, sort_links) = followed.sort(&listing.sort);
         let query = Query {
             filters: listing.filters.filters().into_iter().chain(followed.filters()).collect(),
-            sort: listing.sort,
+            sort,
+            sort_links,
             after: None,
             rows_max: LIMITS.rows_max + 1,
             cancelled: Some(&blocking.cancelled),
@@ -150,20 +167,62 @@ impl ProviderInner {
         if let Err(error) = reader.list(&query, &mut |cells, _| writer.push(cells)) {
             return Ok(source_error_outcome(&error, collection, platform));
         }
-        let too_large = |limit: String| {
-            let message = format!("the list exceeds the limit of an export, {limit}; narrow its filters");
-            Outcome::from(ToolError::new(ToolErrorCode::TooLarge, message))
+        Ok(finish(writer, format, uri, collection, platform))
+    }
+
+    /// All groups of an aggregate.
+    fn export_groups(
+        &self,
+        index: usize,
+        arguments: &AggregateArguments<'_>,
+        format: ExportFormat,
+        uri: &str,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
+    ) -> Outcome {
+        let selected = match self.select_groups(index, arguments, LIMITS.rows_max, blocking, platform) {
+            Ok(selected) => selected,
+            Err(outcome) => return *outcome,
         };
-        Ok(match writer.finish() {
-            Ok(text) => {
-                let (uri, mime_type) = (uri.to_owned(), Some(format.mime_type().to_owned()));
-                let contents = vec![ResourceContents::Text { uri, mime_type, text, meta: None }];
-                CallResult::Resource(ResourceResult { contents, ttl_ms: 0, public: false }).into()
+        // A sum may have more digits than its type, and is then a text.
+        let field = |(name, kind): (&String, &DataType)| {
+            let mut field = Field::new(name, name, *kind);
+            (field.nullable, field.mixed) = (true, true);
+            field
+        };
+        let fields: Vec<Field> = arguments.names.iter().zip(&arguments.kinds).map(field).collect();
+        let mut writer = ExportWriter::new(fields.iter().enumerate().collect(), format, LIMITS);
+        for GroupRow(values) in &selected.rows {
+            let cells: Vec<ValueRef<'_>> = values.iter().map(Value::as_value_ref).collect();
+            if writer.push(&cells) == RowFlow::Stop {
+                break;
             }
-            Err(ExportError::TooManyRows) => too_large(format!("{} rows", LIMITS.rows_max)),
-            Err(ExportError::TooManyBytes) => too_large(format!("{} MiB", LIMITS.bytes_max >> 20)),
-            Err(ExportError::Record(error)) => record_error_outcome(&error, collection, platform),
-        })
+        }
+        finish(writer, format, uri, &self.contract.collections[index], platform)
+    }
+}
+
+/// The export as a resource, if it is within its limits.
+fn finish(
+    writer: ExportWriter<'_>,
+    format: ExportFormat,
+    uri: &str,
+    collection: &Collection,
+    platform: &dyn Platform,
+) -> Outcome {
+    let too_large = |limit: String| {
+        let message = format!("this exceeds the limit of an export, {limit}; narrow its filters");
+        Outcome::from(ToolError::new(ToolErrorCode::TooLarge, message))
+    };
+    match writer.finish() {
+        Ok(text) => {
+            let (uri, mime_type) = (uri.to_owned(), Some(format.mime_type().to_owned()));
+            let contents = vec![ResourceContents::Text { uri, mime_type, text, meta: None }];
+            CallResult::Resource(ResourceResult { contents, ttl_ms: 0, public: false }).into()
+        }
+        Err(ExportError::TooManyRows) => too_large(format!("{} rows", LIMITS.rows_max)),
+        Err(ExportError::TooManyBytes) => too_large(format!("{} MiB", LIMITS.bytes_max >> 20)),
+        Err(ExportError::Record(error)) => record_error_outcome(&error, collection, platform),
     }
 }
 
@@ -180,7 +239,7 @@ impl ContractProvider {
         let Some(request) = ExportRequest::decode(&payload) else { return Run::Now(unknown(&uri)) };
         let index = self.0.tool_index.get(request.tool).copied();
         let is_same_shape = |index: &usize| match &self.0.contract.tools[*index].operation {
-            ToolOperation::List { collection, .. } => {
+            ToolOperation::List { collection, .. } | ToolOperation::Aggregate { collection, .. } => {
                 short_digest(&self.0.shape_digests[*collection]) == request.shape_digest
             }
             _ => false,

@@ -1,4 +1,5 @@
-//! Follows links to other collections: rows to include, and fields of linked rows as filters and groups.
+//! Follows links to other collections: rows to include, and fields of linked rows as filters, groups, measures and sort
+//! orders.
 //!
 //! A link is followed for all rows at once, by the values of its fields, so that it works between any two sources: one
 //! question to the other collection for each link, never one for each row. Questions to two collections see two states of
@@ -6,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use contract::bind::{BoundGroup, LinkedFilter, Scope};
+use contract::bind::{BoundGroup, BoundMeasure, BoundSort, LinkedFilter, Scope, split_measure};
 use contract::results::{LinkError, LinkedRows};
 use contract::source::{
-    Aggregate, Comparison, Filter, GroupColumn, GroupRow, Groups, KeyMap, KeySet, Measure, Query, RowFlow,
-    SourceError,
+    Aggregate, Comparison, Filter, GroupColumn, GroupRow, Groups, KeyMap, KeySet, LinkedValues, Measure,
+    Query, RowFlow, Sort, SourceError,
 };
-use contract::{Cardinality, Collection, LINK_KEYS_MAX, Link, Tool, ToolOperation, Value};
+use contract::{Cardinality, Collection, DataType, LINK_KEYS_MAX, Link, Tool, ToolOperation, Value};
 use json::{Json, Node};
 use spile_core::{Call, CallFuture, Journal, Outcome, Platform, ToolCaller, ToolError, ToolErrorCode};
 
@@ -22,12 +23,38 @@ use super::{BlockingContext, ProviderInner};
 /// How many rows of the other collection a call looks at to include them.
 const ROWS_SEEN_MAX: usize = 9_999;
 
-/// What the filters and groups of a call mean for its own collection, after its links were followed.
+/// What of a call may follow links.
+#[derive(Default)]
+pub(super) struct LinkedArguments<'a> {
+    pub(super) filters: &'a [LinkedFilter<'a>],
+    pub(super) groups: &'a [BoundGroup],
+    pub(super) measures: &'a [BoundMeasure],
+    pub(super) sort: &'a [BoundSort],
+}
+
+/// What filters, groups, measures and sort orders of a call mean for its own collection, after its links were followed.
 #[derive(Default)]
 pub(super) struct FollowedLinks {
     filters: Vec<KeyFilter>,
-    /// For each group that follows a link: the own field, and the value behind the link.
-    maps: Vec<Option<(usize, KeyMap)>>,
+    /// For each group, measure and sort order that follows a link.
+    groups: Vec<Option<FollowedField>>,
+    measures: Vec<Option<FollowedField>>,
+    sort: Vec<Option<FollowedField>>,
+}
+
+/// A field behind a link.
+struct FollowedField {
+    /// The own field, which has the keys of the linked rows.
+    field: usize,
+    map: KeyMap,
+    /// The type of the values in the map.
+    kind: DataType,
+}
+
+impl FollowedField {
+    fn values(&self) -> LinkedValues<'_> {
+        LinkedValues { map: &self.map, kind: self.kind }
+    }
 }
 
 /// Rows whose field has one of these values, or none of them.
@@ -46,35 +73,71 @@ impl FollowedLinks {
     }
 
     pub(super) fn groups<'s>(&'s self, groups: &[BoundGroup]) -> Vec<GroupColumn<'s>> {
-        let maps = self.maps.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-        let group = |(group, map): (&BoundGroup, Option<&'s (usize, KeyMap)>)| match map {
+        let group = |(group, linked): (&BoundGroup, Option<&'s FollowedField>)| match linked {
             None => group.column(),
-            Some((field, map)) => GroupColumn { map: Some(map), ..GroupColumn::new(*field) },
+            Some(FollowedField { field, map, .. }) => {
+                GroupColumn { map: Some(map), ..GroupColumn::new(*field) }
+            }
         };
-        groups.iter().zip(maps).map(group).collect()
+        groups.iter().zip(or_none(&self.groups)).map(group).collect()
+    }
+
+    pub(super) fn measures<'s>(&'s self, measures: &[BoundMeasure]) -> Vec<Measure<'s>> {
+        let measure = |(bound, linked): (&BoundMeasure, Option<&'s FollowedField>)| match (
+            linked,
+            bound.measure.function(),
+        ) {
+            (Some(linked), Some(function)) => {
+                Measure::Linked { function, column: linked.field, values: linked.values() }
+            }
+            (None, _) | (Some(_), None) => bound.measure,
+        };
+        measures.iter().zip(or_none(&self.measures)).map(measure).collect()
+    }
+
+    /// By own columns, and the values behind links that order rows instead.
+    pub(super) fn sort<'s>(&'s self, sort: &[BoundSort]) -> (Vec<Sort>, Vec<Option<LinkedValues<'s>>>) {
+        let by = |(bound, linked): (&BoundSort, Option<&'s FollowedField>)| match linked {
+            None => (bound.sort, None),
+            Some(linked) => (Sort { column: linked.field, ..bound.sort }, Some(linked.values())),
+        };
+        sort.iter().zip(or_none(&self.sort)).map(by).unzip()
     }
 }
 
+/// Links that were not followed are none.
+fn or_none(fields: &[Option<FollowedField>]) -> impl Iterator<Item = Option<&FollowedField>> {
+    fields.iter().map(Option::as_ref).chain(std::iter::repeat(None))
+}
+
 impl ProviderInner {
-    /// Follows the links of filters and groups.
+    /// Follows the links of a call's arguments.
     pub(super) fn follow_links(
         &self,
         index: usize,
-        filters: &[LinkedFilter<'_>],
-        groups: &[BoundGroup],
+        arguments: &LinkedArguments<'_>,
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<FollowedLinks, Box<Outcome>> {
         let follower = Follower { inner: self, blocking, platform };
-        let mut followed =
-            FollowedLinks { filters: follower.follow_filters(index, filters)?, maps: Vec::new() };
-        for group in groups {
-            followed.maps.push(match group.path.is_empty() {
-                true => None,
-                false => Some(follower.follow_group(index, &group.path, group)?),
-            });
-        }
-        Ok(followed)
+        let LinkedArguments { filters, groups, measures, sort } = arguments;
+        let field = |path: &[usize], column: GroupColumn<'static>| match path.is_empty() {
+            true => Ok(None),
+            false => follower.follow_field(index, path, column).map(Some),
+        };
+        let measured = |bound: &BoundMeasure| {
+            field(&bound.path, GroupColumn::new(bound.measure.column().unwrap_or_default()))
+        };
+        let sorted = |bound: &BoundSort| field(&bound.path, GroupColumn::new(bound.sort.column));
+        Ok(FollowedLinks {
+            filters: follower.follow_filters(index, filters)?,
+            groups: groups
+                .iter()
+                .map(|group| field(&group.path, group.column()))
+                .collect::<Result<_, _>>()?,
+            measures: measures.iter().map(measured).collect::<Result<_, _>>()?,
+            sort: sort.iter().map(sorted).collect::<Result<_, _>>()?,
+        })
     }
 
     /// The rows of some links, for rows with these values in the links' own fields.
@@ -147,7 +210,10 @@ fn linked_collections(scope: Scope<'_>, arguments: Option<Node<'_>>) -> BTreeSet
         };
         match &*name {
             "include" => texts().for_each(|name| add_path(scope, std::iter::once(&*name), &mut found)),
-            "group" | "sort" => texts().for_each(|name| add_dotted(scope, &name, &mut found)),
+            "group" | "sort" | "measures" => texts().for_each(|name| add_dotted(scope, &name, &mut found)),
+            "having" => node.members().for_each(|(name, _)| {
+                add_dotted(scope, &name.str().unwrap_or_default(), &mut found);
+            }),
             _ => add_dotted(scope, &name, &mut found),
         }
     }
@@ -157,6 +223,10 @@ fn linked_collections(scope: Scope<'_>, arguments: Option<Node<'_>>) -> BTreeSet
 fn add_dotted(scope: Scope<'_>, name: &str, found: &mut BTreeSet<usize>) {
     let Some((path, _)) = name.trim_start_matches('-').rsplit_once('.') else { return };
     add_path(scope, path.split('.'), found);
+    // `sum_product.price` is a measure behind the link `product`.
+    if let Some((_, path)) = split_measure(path) {
+        add_path(scope, path.split('.'), found);
+    }
 }
 
 fn add_path<'n>(scope: Scope<'_>, names: impl Iterator<Item = &'n str>, found: &mut BTreeSet<usize>) {
@@ -238,20 +308,20 @@ impl<'c> Follower<'c, '_> {
         Ok((field, keys))
     }
 
-    /// The own field of the first link, and the group that each of its values belongs to.
-    fn follow_group(
+    /// The own field of the first link, and what the last row has in a column for each of its values.
+    fn follow_field(
         &self,
         index: usize,
         path: &[usize],
-        group: &BoundGroup,
-    ) -> Result<(usize, KeyMap), Box<Outcome>> {
+        wanted: GroupColumn<'static>,
+    ) -> Result<FollowedField, Box<Outcome>> {
         let (link, field, target_field) = self.link(index, path)?;
         let behind;
-        let column = match &path[1..] {
-            [] => group.column(),
+        let (column, kind) = match &path[1..] {
+            [] => (wanted, self.collection(link.target).fields[wanted.column].data_type),
             rest => {
-                behind = self.follow_group(link.target, rest, group)?;
-                GroupColumn { map: Some(&behind.1), ..GroupColumn::new(behind.0) }
+                behind = self.follow_field(link.target, rest, wanted)?;
+                (GroupColumn { map: Some(&behind.map), ..GroupColumn::new(behind.field) }, behind.kind)
             }
         };
         let groups = self.group(link, Vec::new(), vec![GroupColumn::new(target_field), column])?;
@@ -261,7 +331,7 @@ impl<'c> Follower<'c, '_> {
             let (Some(key), Some(value)) = (values.next(), values.next()) else { continue };
             map.insert(key, value).map_err(|_| Box::new(self.ambiguous(link)))?;
         }
-        Ok((field, map))
+        Ok(FollowedField { field, map, kind })
     }
 
     fn link(&self, index: usize, path: &[usize]) -> Result<(&'c Link, usize, usize), Box<Outcome>> {
@@ -342,6 +412,7 @@ impl<'c> Follower<'c, '_> {
                 Cardinality::ToOne => Vec::new(),
                 Cardinality::ToMany { sort, .. } => sort.clone(),
             },
+            sort_links: Vec::new(),
             after: None,
             // One more than is looked at, to know whether there are more.
             rows_max: ROWS_SEEN_MAX + 1,

@@ -28,7 +28,7 @@ use spile_core::{
     Platform, Provider, Run, ToolError,
 };
 
-use self::links::FollowedLinks;
+use self::links::{FollowedLinks, LinkedArguments};
 use self::read::{ListPage, ListRequest};
 use state::keyring::Keyring;
 
@@ -227,7 +227,9 @@ impl ProviderInner {
                     None => None,
                 };
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-                let follows_links = !listing.include.is_empty() || !listing.filters.linked().is_empty();
+                let follows_links = !listing.include.is_empty()
+                    || !listing.filters.linked().is_empty()
+                    || listing.sort.iter().any(|by| !by.path.is_empty());
                 let mut request =
                     ListRequest { listing, after, rows_max, followed: FollowedLinks::default() };
                 if blocking.is_none()
@@ -236,8 +238,12 @@ impl ProviderInner {
                     return Ok(None);
                 }
                 if let (true, Some(blocking)) = (follows_links, blocking) {
-                    let linked = request.listing.filters.linked();
-                    match self.follow_links(*collection_index, linked, &[], blocking, platform) {
+                    let linked = LinkedArguments {
+                        filters: request.listing.filters.linked(),
+                        sort: &request.listing.sort,
+                        ..LinkedArguments::default()
+                    };
+                    match self.follow_links(*collection_index, &linked, blocking, platform) {
                         Ok(followed) => request.followed = followed,
                         Err(outcome) => return Ok(Some(*outcome)),
                     }
@@ -280,7 +286,17 @@ impl ProviderInner {
             ToolOperation::Aggregate { collection, filters } => {
                 let scope = Scope::new(&self.contract.collections, *collection);
                 let arguments = bind::aggregate(scope, filters, arguments)?;
-                return Ok(self.aggregate(*collection, &arguments, blocking, platform));
+                return Ok(match self.aggregate(*collection, &arguments, blocking, platform) {
+                    Ok((result, has_more)) => {
+                        let link =
+                            has_more.then(|| self.export_link(index, call, &blocking.caller, platform));
+                        match link.flatten() {
+                            Some(link) => result.with_block(ContentBlock::ResourceLink(link)).into(),
+                            None => result.into(),
+                        }
+                    }
+                    Err(outcome) => *outcome,
+                });
             }
             ToolOperation::Search { collection, fields, filters, scan_rows_max } => {
                 let scope = Scope::new(&self.contract.collections, *collection);

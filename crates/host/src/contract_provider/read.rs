@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
+use contract::aggregate::SelectedGroups;
 use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, GroupMembers, Page, RecordError};
 use contract::source::{
@@ -14,7 +15,7 @@ use contract::{
 use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
-use super::links::FollowedLinks;
+use super::links::{FollowedLinks, LinkedArguments};
 use super::{BlockingContext, ProviderInner};
 use state::keyring::{OpenError, Purpose, digest_parts};
 
@@ -28,9 +29,11 @@ pub(super) struct ListRequest<'a> {
 
 impl ListRequest<'_> {
     pub(super) fn query<'q>(&'q self, blocking: Option<&'q BlockingContext>) -> Query<'q> {
+        let (sort, sort_links) = self.followed.sort(&self.listing.sort);
         Query {
             filters: with_followed(self.listing.filters.filters(), &self.followed),
-            sort: self.listing.sort.clone(),
+            sort,
+            sort_links,
             after: self.after.as_ref(),
             // One more than the page holds, to know whether there is another page.
             rows_max: self.rows_max + 1,
@@ -175,15 +178,16 @@ impl ProviderInner {
         let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
         let include = std::mem::take(&mut request.listing.include);
         let projection = request.listing.projection.take();
-        let sort = request.listing.sort.clone();
-        let mut page = Page::new(collection, tool.text_template.as_ref(), projection, sort, request.rows_max);
+        let query = request.query(blocking);
+        let template = tool.text_template.as_ref();
+        let mut page = Page::new(collection, template, projection, query.sorts(), request.rows_max);
         if !include.is_empty() {
             page.keep_link_keys(link_fields(collection, &include));
         }
         let mut row = |cells: &[ValueRef<'_>], position: RowPosition| page.push(cells, position);
         let read = match blocking {
-            None => reader.list_inline(&request.query(None), &mut row),
-            Some(_) => reader.list(&request.query(blocking), &mut row),
+            None => reader.list_inline(&query, &mut row),
+            Some(_) => reader.list(&query, &mut row),
         };
         let total = match read {
             Ok(total) => total,
@@ -222,38 +226,55 @@ impl ProviderInner {
         })
     }
 
-    /// Groups rows and computes measures.
+    /// Groups rows and computes measures. Also returns whether there are more groups, and so many that a link to all of
+    /// them is worth its tokens.
     pub(super) fn aggregate(
         &self,
         index: usize,
         arguments: &AggregateArguments<'_>,
         blocking: &BlockingContext,
         platform: &dyn Platform,
-    ) -> Outcome {
+    ) -> Result<(ToolResult, bool), Box<Outcome>> {
         let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
-        let linked = arguments.filters.linked();
-        let followed = match self.follow_links(index, linked, &arguments.groups, blocking, platform) {
-            Ok(followed) => followed,
-            Err(outcome) => return *outcome,
+        let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        let selected = self.select_groups(index, arguments, rows_max, blocking, platform)?;
+        let group_count = arguments.groups.len();
+        let members = GroupMembers { names: &arguments.names, kinds: &arguments.kinds, group_count };
+        let (result, is_cut) = results::groups(collection, members, &selected);
+        let has_many = is_cut && selected.total as u64 >= EXPORT_ROWS_MIN;
+        Ok((add_notice(result, reader, collection, NOTICES_MEMBER), has_many))
+    }
+
+    /// Up to so many groups, in their order.
+    pub(super) fn select_groups(
+        &self,
+        index: usize,
+        arguments: &AggregateArguments<'_>,
+        rows_max: usize,
+        blocking: &BlockingContext,
+        platform: &dyn Platform,
+    ) -> Result<SelectedGroups, Box<Outcome>> {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let linked = LinkedArguments {
+            filters: arguments.filters.linked(),
+            groups: &arguments.groups,
+            measures: &arguments.measures,
+            ..LinkedArguments::default()
         };
+        let followed = self.follow_links(index, &linked, blocking, platform)?;
         let question = Aggregate {
             filters: with_followed(arguments.filters.filters(), &followed),
             groups: followed.groups(&arguments.groups),
-            measures: arguments.measures.clone(),
+            measures: followed.measures(&arguments.measures),
             groups_max: GROUPS_MAX,
             cancelled: Some(&blocking.cancelled),
             progress: Some(&blocking.rows_scanned),
         };
-        let groups = match reader.aggregate(&question) {
-            Ok(groups) => groups,
-            Err(error) => return source_error_outcome(&error, collection, platform),
-        };
-        let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-        let group_count = arguments.groups.len();
+        let groups = reader
+            .aggregate(&question)
+            .map_err(|error| Box::new(source_error_outcome(&error, collection, platform)))?;
         let selection = arguments.selection(rows_max);
-        let selected = aggregate::select_groups(groups, &selection, group_count, &arguments.kinds);
-        let members = GroupMembers { names: &arguments.names, kinds: &arguments.kinds, group_count };
-        add_notice(results::groups(collection, members, &selected), reader, collection, NOTICES_MEMBER).into()
+        Ok(aggregate::select_groups(groups, &selection, arguments.groups.len(), &arguments.kinds))
     }
 
     pub(super) fn search_records(
@@ -267,7 +288,8 @@ impl ProviderInner {
     ) -> Outcome {
         let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
         let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-        let followed = match self.follow_links(index, arguments.filters.linked(), &[], blocking, platform) {
+        let linked = LinkedArguments { filters: arguments.filters.linked(), ..LinkedArguments::default() };
+        let followed = match self.follow_links(index, &linked, blocking, platform) {
             Ok(followed) => followed,
             Err(outcome) => return *outcome,
         };
@@ -289,13 +311,26 @@ impl ProviderInner {
         };
         let (template, projection) = (tool.text_template.as_ref(), arguments.projection.clone());
         let mut page = Page::new(collection, template, projection, Vec::new(), rows_max);
+        let include = &arguments.include;
+        if !include.is_empty() {
+            page.keep_link_keys(link_fields(collection, include));
+        }
         let outcome = match reader.search(&search, &mut |cells, position| page.push(cells, position)) {
             Ok(outcome) => outcome,
             Err(error) => return source_error_outcome(&error, collection, platform),
         };
+        if !include.is_empty() {
+            match self.linked_rows(index, include, page.link_keys(), blocking, platform) {
+                Ok(linked) => page.add_linked_rows(&linked),
+                Err(outcome) => return *outcome,
+            }
+        }
         let seal = |position: &CursorPosition| self.seal_cursor(tool, &order_bytes, position, platform);
         match page.finish_search(outcome, scope.scan_rows_max, seal) {
-            Ok(result) => add_notice(result, reader, collection, NOTICES_MEMBER).into(),
+            Ok(result) => {
+                let result = add_notice(result, reader, collection, NOTICES_MEMBER);
+                self.add_link_notices(result, collection, include, NOTICES_MEMBER).into()
+            }
             Err(error) => record_error_outcome(&error, collection, platform),
         }
     }

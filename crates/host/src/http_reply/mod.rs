@@ -258,7 +258,11 @@ impl Server {
     }
 
     /// Answers a DELETE: ends the session.
-    pub fn delete_session(&self, headers: &SessionHeaders<'_>, identity: &CallerIdentity) -> HttpReply {
+    pub fn delete_session(
+        self: &Arc<Self>,
+        headers: &SessionHeaders<'_>,
+        identity: &CallerIdentity,
+    ) -> HttpReply {
         match self.require_session(headers, identity) {
             Ok(ticket) => {
                 self.end_session(&ticket);

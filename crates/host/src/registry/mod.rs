@@ -32,6 +32,8 @@ pub struct Registry {
     pub(crate) unserved: Vec<UnservedItem>,
     tools: Map<Arc<ToolEntry>>,
     tool_list: Vec<Arc<ToolEntry>>,
+    /// Tools that can be called and are in no list.
+    unlisted_tools: Vec<Arc<ToolEntry>>,
     prompts: Map<ItemPosition>,
     prompt_positions: Vec<ItemPosition>,
     resources: Map<ItemPosition>,
@@ -79,6 +81,8 @@ pub(crate) struct RegistryConfig {
     pub(crate) page_items_max: usize,
     /// Tools that are listed first.
     pub(crate) tool_order: Arc<[String]>,
+    /// The providers whose tools are listed; `None` for all.
+    pub(crate) listed_providers: Option<Arc<[Box<str>]>>,
 }
 
 /// The provider that answers a call.
@@ -100,6 +104,7 @@ impl Registry {
             unserved: Vec::new(),
             tools: Map::default(),
             tool_list: Vec::new(),
+            unlisted_tools: Vec::new(),
             prompts: Map::default(),
             prompt_positions: Vec::new(),
             resources: Map::default(),
@@ -125,6 +130,8 @@ impl Registry {
     fn add(&mut self, position: usize, slot: &ProviderSlot) {
         let catalog = &slot.compiled.catalog;
         self.unserved.extend_from_slice(&slot.compiled.unserved);
+        let listed = self.config.listed_providers.as_ref();
+        let is_listed = listed.is_none_or(|listed| listed.contains(&Box::from(&*slot.name)));
         for tool in &slot.compiled.tools {
             let definition = &tool.compiled.definition;
             if self.is_taken(slot, ItemKind::Tool, &definition.name, |registry, name| {
@@ -135,7 +142,8 @@ impl Registry {
             self.has_header_params |= !tool.compiled.header_params.is_empty();
             self.capabilities.tasks |= definition.task_support != TaskSupport::Forbidden;
             self.tools.insert(definition.name.as_str().into(), tool.clone());
-            self.tool_list.push(tool.clone());
+            let list = if is_listed { &mut self.tool_list } else { &mut self.unlisted_tools };
+            list.push(tool.clone());
         }
         for (index, prompt) in catalog.prompts.iter().enumerate() {
             let taken = |registry: &Self, name: &str| registry.prompts.contains_key(name);
@@ -219,9 +227,10 @@ impl Registry {
         if !order.is_empty() {
             self.tool_list.sort_by_key(rank);
         }
-        self.capabilities.tools = !self.tool_list.is_empty();
-        self.capabilities.prompts = !self.prompt_positions.is_empty();
-        self.capabilities.resources = !self.resource_providers.is_empty();
+        let is_open_ended = self.slots.iter().any(|slot| slot.compiled.catalog.is_open_ended);
+        self.capabilities.tools = is_open_ended || !self.tool_list.is_empty();
+        self.capabilities.prompts = is_open_ended || !self.prompt_positions.is_empty();
+        self.capabilities.resources = is_open_ended || !self.resource_providers.is_empty();
         self.capabilities.skills = !self.skill_positions.is_empty();
         self.capabilities.directory_read = !self.directories.is_empty();
         let names = self.tool_list.iter().map(|tool| &tool.compiled.definition.name);
@@ -239,6 +248,10 @@ impl Registry {
 
     pub(crate) fn tool_definitions(&self) -> impl Iterator<Item = &Tool> {
         self.tool_list.iter().map(|tool| &tool.compiled.definition)
+    }
+
+    pub(crate) fn unlisted_tools(&self) -> impl Iterator<Item = &Tool> {
+        self.unlisted_tools.iter().map(|tool| &tool.compiled.definition)
     }
 
     pub(crate) fn prompt_list(&self) -> impl Iterator<Item = &Prompt> {

@@ -190,7 +190,7 @@ impl super::Tasks {
         server: &Server,
         owner: &TaskOwner,
     ) -> Result<Vec<TaskSnapshot>, CallError> {
-        let (owner, now_ms) = (owner.digest(), server.platform.now_ms());
+        let (owner, now_ms) = (owner.digest(server), server.platform.now_ms());
         let mut views: Vec<TaskSnapshot> = {
             let tasks = self.lock();
             let owned = tasks.values().filter(|task| task.owner == owner && !task.is_expired(now_ms));
@@ -215,7 +215,7 @@ impl super::Tasks {
         id: &str,
         owner: &TaskOwner,
     ) -> Result<FoundTask, CallError> {
-        let owner = owner.digest();
+        let owner = owner.digest(server);
         match read_record(server, &owner, id).await? {
             Some(record) => self.adopt(server, id, owner, record).await,
             None => Err(unknown_task(id)),
@@ -286,6 +286,7 @@ impl Task {
             Some(call) if registry.contract_digest(&call.call()) != call.contract_digest => {
                 Some(CONTRACT_CHANGED)
             }
+            Some(call) if !server.is_known_principal(&call.principal) => Some(CALLER_REMOVED),
             Some(_) if is_unresumable => {
                 Some("the server was restarted, and the task had too much behind it to be continued")
             }
@@ -296,14 +297,16 @@ impl Task {
             }
         };
         if let Some(reason) = refusal {
-            let status = TaskStatus::Failed(CallError::Provider {
-                code: INTERNAL_ERROR,
-                message: reason.to_owned(),
-                data: None,
-            });
-            self.record_end(server, &status).await;
-            self.set_status(server, status);
+            self.end(server, reason).await;
         }
+    }
+
+    /// Ends the task because it cannot go on.
+    async fn end(&self, server: &Server, reason: &str) {
+        let error = CallError::Provider { code: INTERNAL_ERROR, message: reason.to_owned(), data: None };
+        let status = TaskStatus::Failed(error);
+        self.record_end(server, &status).await;
+        self.set_status(server, status);
     }
 
     fn retained_bytes(&self) -> usize {
@@ -313,6 +316,8 @@ impl Task {
 
 /// JSON-RPC 2.0.
 const INTERNAL_ERROR: i64 = -32603;
+
+const CALLER_REMOVED: &str = "the caller's access was removed";
 
 impl Server {
     /// Continues the tasks that an earlier process of this server left. Returns when none is left that another process
@@ -353,6 +358,19 @@ impl Server {
             if !open.is_empty() {
                 tokio::time::sleep(LEASE_RENEWAL).await;
             }
+        }
+    }
+
+    /// Ends the tasks of callers that are no longer known.
+    pub async fn end_tasks_of_removed_callers(&self) {
+        let is_removed = |task: &&Arc<Task>| {
+            let principal = task.call.as_ref().map(|call| &call.principal);
+            task.is_active() && principal.is_some_and(|principal| !self.is_known_principal(principal))
+        };
+        let removed: Vec<Arc<Task>> = self.tasks.lock().values().filter(is_removed).cloned().collect();
+        for task in removed {
+            task.abort();
+            task.end(self, CALLER_REMOVED).await;
         }
     }
 

@@ -61,12 +61,13 @@ impl TaskOwner {
         }
     }
 
-    /// Names the owner in the store.
-    fn digest(&self) -> OwnerDigest {
+    /// Names the owner in the store, among the callers of this server: others may use the same store.
+    fn digest(&self, server: &Server) -> OwnerDigest {
+        let scope = server.store_scope.as_bytes();
         match self {
-            Self::Named(principal) => digest_parts(&[b"principal", principal.id().as_bytes()]),
-            Self::Session(key) => digest_parts(&[b"session", key]),
-            Self::AnyAnonymous => digest_parts(&[b"anonymous"]),
+            Self::Named(principal) => digest_parts(&[b"principal", scope, principal.id().as_bytes()]),
+            Self::Session(key) => digest_parts(&[b"session", scope, key]),
+            Self::AnyAnonymous => digest_parts(&[b"anonymous", scope]),
         }
     }
 }
@@ -137,7 +138,7 @@ impl Tasks {
     ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
         let now_ms = server.platform.now_ms();
-        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel).digest();
+        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel).digest(server);
         let bytes = job.call.doc().text().len();
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
@@ -174,14 +175,15 @@ impl Tasks {
     }
 
     /// Returns the task if it belongs to this owner.
-    pub(crate) fn find(&self, id: &str, owner: &TaskOwner, now_ms: u64) -> Result<Arc<Task>, CallError> {
+    pub(crate) fn find(&self, server: &Server, id: &str, owner: &TaskOwner) -> Result<Arc<Task>, CallError> {
+        let now_ms = server.platform.now_ms();
         let mut tasks = self.lock();
         match tasks.get(id) {
             Some(task) if task.is_expired(now_ms) => {
                 task.abort();
                 tasks.remove(id);
             }
-            Some(task) if task.owner == owner.digest() => return Ok(task.clone()),
+            Some(task) if task.owner == owner.digest(server) => return Ok(task.clone()),
             Some(_) | None => {}
         }
         Err(CallError::UnknownItem { kind: ItemKind::Task, name: id.into() })
@@ -293,7 +295,8 @@ impl Task {
         job.events = EventSink::disabled();
         job.stage = CallStage::Task(self.clone());
         // The record of the request was made when the task was created.
-        job.observation = CallObservation::new(server, &job.call, &job.identity, job.journal.round, 0);
+        job.observation =
+            CallObservation::new(server, &job.call, &job.identity, &job.reply_channel, &job.journal, 0);
         let record =
             TaskRecord { server: server.clone(), task: self.clone(), observation: job.observation.clone() };
         let (server, registry, task) = (server.clone(), registry.clone(), self.clone());

@@ -36,7 +36,7 @@ pub(super) struct TaskCall {
     /// A tool that means something else by now is not continued.
     pub(super) contract_digest: [u8; 32],
     peer: Peer,
-    principal: Principal,
+    pub(super) principal: Principal,
 }
 
 impl TaskCall {

@@ -117,7 +117,7 @@ async fn an_export_has_the_rows_of_the_moment_and_fails_as_a_list_does() {
     }
     let error = read(&mut client, &uri).await.expect_err("too many rows");
     assert!(
-        error.contains("the list exceeds the limit of an export, 100000 rows; narrow its filters"),
+        error.contains("this exceeds the limit of an export, 100000 rows; narrow its filters"),
         "{error}"
     );
 }

@@ -2,6 +2,7 @@
 //! servers that relay another one's results, tools that call tools.
 
 mod catalogs;
+mod consent;
 mod durable_tasks;
 mod nested;
 mod policies;
@@ -204,7 +205,7 @@ struct Records(Mutex<Vec<String>>);
 
 impl CallObserver for Records {
     fn on_call_finished(&self, record: &CallRecord<'_>) {
-        let decided = |PolicyRecord { decision, reason }: &PolicyRecord| {
+        let decided = |PolicyRecord { decision, reason, .. }: &PolicyRecord| {
             format!(" {decision}({})", reason.as_deref().unwrap_or_default())
         };
         let policy: String = record.policy.iter().map(decided).collect();

@@ -104,6 +104,28 @@ function show(article, server) {
   }
 }
 
+function upstreamRow(upstream) {
+  const row = element("tr");
+  const name = element("th");
+  name.scope = "row";
+  name.title = upstream.url;
+  name.append(element("code", "", upstream.name));
+  const state = element("td");
+  state.append(element("span", `label ${upstream.class}`, upstream.state));
+  const numbers = [upstream.tools, upstream.tokens, upstream.reconnects];
+  row.append(name, state, ...numbers.map((one) => element("td", "number", String(one))));
+  row.append(element("td", "after", upstream.detail));
+  return row;
+}
+
+function showUpstreams(upstreams) {
+  const rows = document.querySelector('[data-live="upstreams"]');
+  if (!rows || !upstreams) return;
+  rows.replaceChildren(...upstreams.map(upstreamRow));
+  const total = upstreams.reduce((sum, one) => sum + one.tokens, 0);
+  document.querySelector('[data-live="tokens"]').textContent = String(total);
+}
+
 async function refresh() {
   const response = await fetch("/-/activity", { headers: { accept: "application/json" } });
   if (!response.ok) throw new Error(response.status);
@@ -113,6 +135,7 @@ async function refresh() {
     const article = articles.find((one) => one.dataset.server === server.name);
     if (article) show(article, server);
   }
+  showUpstreams(activity.upstreams);
 }
 
 async function poll() {

@@ -16,6 +16,7 @@ mod graph;
 mod links;
 mod lint;
 mod module;
+mod module_state;
 mod positions;
 mod program;
 

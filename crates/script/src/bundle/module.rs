@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use oxc::allocator::Allocator;
-use oxc::ast::ast::{BindingProperty, MemberExpression};
+use oxc::ast::ast::{BigIntLiteral, BindingProperty, IdentifierReference, MemberExpression};
 use oxc::ast_visit::{Visit, walk};
 use oxc::codegen::{Codegen, CodegenOptions};
 use oxc::diagnostics::OxcDiagnostic;
@@ -16,6 +16,7 @@ use oxc::syntax::module_record::{ExportImportName, ImportImportName};
 use oxc::transformer::{TransformOptions, Transformer};
 
 use super::common_js::{CommonJsScan, strict_mode_obstacle};
+use super::module_state::may_keep_state;
 use super::positions::SourceMap;
 use crate::diagnostic::{Diagnostic, Position};
 
@@ -48,6 +49,10 @@ pub(crate) struct Module {
     pub(crate) may_detach: bool,
     /// Whether it uses a member named `request`.
     pub(crate) reads_request: bool,
+    /// Whether it may keep state between calls, in a file of the author. What a package keeps is its own affair.
+    pub(crate) may_keep_state: bool,
+    /// Whether it uses big integers, whose operators cannot be interrupted.
+    pub(crate) uses_big_integers: bool,
 }
 
 /// A specifier that the module imports or requires.
@@ -75,6 +80,8 @@ impl Module {
             may_ask: false,
             may_detach: false,
             reads_request: false,
+            may_keep_state: false,
+            uses_big_integers: false,
         };
         if id.ends_with(".json") {
             module.kind = ModuleKind::Json;
@@ -130,7 +137,11 @@ impl Module {
             self.may_ask = scan.asks || (scan.uses_collection && scan.writes_records);
             self.may_detach = scan.detaches;
             self.reads_request = scan.reads_request;
+            self.may_keep_state = may_keep_state(&parsed.program);
         }
+        let mut scan = BigIntegerScan::default();
+        scan.visit_program(&parsed.program);
+        self.uses_big_integers = scan.found;
         let record = &parsed.module_record;
         for (specifier, requests) in &record.requested_modules {
             let offset = requests.first().map_or(0, |request| request.span.start as usize);
@@ -208,6 +219,22 @@ impl<'a> Visit<'a> for MemberScan {
             self.see(&name);
         }
         walk::walk_binding_property(self, property);
+    }
+}
+
+/// Finds `1n` and `BigInt`.
+#[derive(Default)]
+struct BigIntegerScan {
+    found: bool,
+}
+
+impl<'a> Visit<'a> for BigIntegerScan {
+    fn visit_big_int_literal(&mut self, _: &BigIntLiteral<'a>) {
+        self.found = true;
+    }
+
+    fn visit_identifier_reference(&mut self, identifier: &IdentifierReference<'a>) {
+        self.found |= matches!(identifier.name.as_str(), "BigInt" | "BigInt64Array" | "BigUint64Array");
     }
 }
 

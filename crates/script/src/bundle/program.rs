@@ -9,7 +9,7 @@ use super::graph::Unit;
 use super::module::{Module, ModuleKind};
 use super::positions::call_start;
 use crate::diagnostic::{Diagnostic, Position};
-use crate::engine::{CodeHash, ProgramCode};
+use crate::engine::{CodeHash, Pace, ProgramCode};
 
 /// Opens the function around a CommonJS file, on its first line, so that line numbers stay.
 const COMMON_JS_HEAD: &str = "export default function (exports, require, module, __filename, __dirname) {";
@@ -19,6 +19,7 @@ const COMMON_JS_PREFIX: &str = "cjs:";
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) code: Arc<ProgramCode>,
+    pub(crate) pace: Arc<Pace>,
     /// Whether the author's files use a function that ends a round. Such a tool begins every round with fresh
     /// module state: a value that an earlier call left behind could not be replayed.
     pub(crate) may_ask: bool,
@@ -85,7 +86,10 @@ impl Program {
         let own = files.iter().filter(|(_, unit)| unit.module.kind == ModuleKind::EsModule);
         let links = own.map(|(id, unit)| (id.clone(), unit.links.clone())).collect();
         let code = Arc::new(ProgramCode { entry, context, hash, allows_eval, modules, links });
-        Ok(Self { code, may_ask, may_detach, reads_request, files })
+        let must_use_threads =
+            files.values().any(|unit| unit.module.may_keep_state || unit.module.uses_big_integers);
+        let pace = Arc::new(Pace::new(!must_use_threads));
+        Ok(Self { code, pace, may_ask, may_detach, reads_request, files })
     }
 
     /// The file that exports the handler.

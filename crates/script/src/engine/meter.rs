@@ -12,9 +12,11 @@ pub(super) struct CpuMeter {
     slice_start: Cell<Option<Duration>>,
     limit: Cell<Duration>,
     is_exceeded: Cell<bool>,
+    /// How often the interpreter may still ask, where that is counted instead of time.
+    polls_left: Cell<Option<u32>>,
 }
 
-fn thread_cpu_time() -> Duration {
+pub(super) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
@@ -25,10 +27,23 @@ impl CpuMeter {
         self.slice_start.set(None);
         self.limit.set(limit);
         self.is_exceeded.set(false);
+        self.polls_left.set(None);
+    }
+
+    /// Counts how often the interpreter asks, and reads no clock.
+    pub(super) fn reset_to_polls(&self, polls_max: u32) {
+        self.reset(Duration::ZERO);
+        self.polls_left.set(Some(polls_max));
+    }
+
+    pub(super) fn counts_polls(&self) -> bool {
+        self.polls_left.get().is_some()
     }
 
     pub(super) fn begin_slice(&self) {
-        self.slice_start.set(Some(thread_cpu_time()));
+        if !self.counts_polls() {
+            self.slice_start.set(Some(thread_cpu_time()));
+        }
     }
 
     pub(super) fn end_slice(&self) {
@@ -39,12 +54,22 @@ impl CpuMeter {
 
     /// Asked by the interpreter every few thousand steps. Once exceeded, it stays so.
     pub(super) fn must_stop(&self) -> bool {
+        if let Some(left) = self.polls_left.get() {
+            self.polls_left.set(Some(left.saturating_sub(1)));
+            self.is_exceeded.set(self.is_exceeded.get() || left == 0);
+            return self.is_exceeded.get();
+        }
         let Some(start) = self.slice_start.get() else { return false };
         let slice = thread_cpu_time().saturating_sub(start);
         if self.used.get() + slice > self.limit.get() {
             self.is_exceeded.set(true);
         }
         self.is_exceeded.get()
+    }
+
+    /// What the slices that ended have used.
+    pub(super) fn used(&self) -> Duration {
+        self.used.get()
     }
 
     pub(super) fn is_exceeded(&self) -> bool {

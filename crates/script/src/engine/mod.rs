@@ -6,6 +6,7 @@
 //! ```text
 //! threads.rs    which thread runs a call; a thread that does not come back is given up and replaced
 //! runner.rs     the loop of one thread
+//! quick.rs      calls that are likely to end at once, on the thread of their connection; pace.rs says which
 //! worker.rs     the sandboxes of one thread and the calls that run in them
 //! sandbox.rs    one QuickJS runtime with one program loaded: memory, stack and CPU limits, effects, replay
 //! process/      the same worker in a process of its own, under limits that the system holds
@@ -15,8 +16,10 @@
 mod code;
 mod describe;
 mod meter;
+mod pace;
 mod prelude;
 mod process;
+mod quick;
 mod random;
 mod runner;
 mod sandbox;
@@ -29,8 +32,11 @@ use std::sync::Arc;
 
 pub(crate) use code::{CodeHash, ProgramCode};
 pub(crate) use describe::{Described, describe};
+pub(crate) use pace::Pace;
 pub(crate) use prelude::PRELUDE_VERSION;
 pub use process::{Isolation, run_script_worker_if_requested};
+pub(crate) use quick::QuickOwner;
+pub(crate) use sandbox::QuickCall;
 pub use threads::Engine;
 pub(crate) use threads::Session;
 
@@ -55,6 +61,13 @@ pub struct EngineLimits {
     pub calls_per_thread_max: usize,
     /// Contexts that are kept for the next call, on one thread.
     pub idle_contexts_max: usize,
+    /// After so many quick calls in a row, a program runs on the threads of its callers. `u32::MAX`: never.
+    pub quick_calls_min: u32,
+    /// The processor time that a quick call may take on a script thread, and that loading its context may take.
+    pub quick_call_ms_max: u64,
+    pub quick_load_ms_max: u64,
+    /// A call with more arguments runs on a script thread.
+    pub quick_arguments_bytes_max: usize,
     pub effects_max: usize,
     /// Progress, log messages and events in one call.
     pub signals_max: u32,
@@ -77,6 +90,10 @@ impl Default for EngineLimits {
             abandoned_threads_max: 8,
             calls_per_thread_max: 64,
             idle_contexts_max: 32,
+            quick_calls_min: 16,
+            quick_call_ms_max: 2,
+            quick_load_ms_max: 25,
+            quick_arguments_bytes_max: 16 << 10,
             effects_max: 10_000,
             signals_max: 10_000,
             result_bytes_max: 4 << 20,
@@ -100,6 +117,7 @@ pub(crate) struct Start {
     /// What happened so far; the handler is replayed up to its end.
     pub(crate) journal: Arc<EffectJournal>,
     pub(crate) values: Arc<Values>,
+    pub(crate) pace: Arc<Pace>,
     /// The client's capabilities, by name.
     pub(crate) capabilities: Arc<[&'static str]>,
 }

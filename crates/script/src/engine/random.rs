@@ -1,9 +1,35 @@
 //! Randomness that follows from a seed: the same again in every round of a call.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use ring::hmac;
 use ring::rand::SecureRandom;
+use spile_core::Platform;
+
+/// The randomness of one call, made when it is first asked for.
+pub(super) enum CallRandom {
+    Seed([u8; 32]),
+    /// The call has no journal yet, so that any seed will do.
+    Platform(Arc<dyn Platform>),
+    Ready(SeededRandom),
+}
+
+impl CallRandom {
+    pub(super) fn get(&mut self) -> &SeededRandom {
+        let seed = match self {
+            Self::Ready(random) => return random,
+            Self::Seed(seed) => *seed,
+            Self::Platform(platform) => {
+                let mut seed = [0; 32];
+                platform.fill_random(&mut seed);
+                seed
+            }
+        };
+        *self = Self::Ready(SeededRandom::new(&seed));
+        self.get()
+    }
+}
 
 /// Cryptographic bytes (HMAC in counter mode), and cheap numbers for `Math.random` (xoroshiro128+).
 pub(super) struct SeededRandom {

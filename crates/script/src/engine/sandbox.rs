@@ -1,7 +1,7 @@
 //! One QuickJS runtime with one program loaded. Runs one call at a time, on the thread that made it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+mod host_functions;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +16,16 @@ use rquickjs::loader::{ImportAttributes, Loader, Resolver};
 use rquickjs::module::Declared;
 use rquickjs::promise::PromiseState;
 use rquickjs::{
-    CatchResultExt, CaughtError, Context, Ctx, Error, Exception, Function, Module, Object, Persistent,
-    Promise, Runtime, TypedArray, Value,
+    CatchResultExt, CaughtError, Context, Ctx, Error, Function, Module, Object, Persistent, Promise, Runtime,
+    Value,
 };
+use spile_core::Platform;
 
-use super::meter::CpuMeter;
+use self::host_functions::{CallState, Replay, Shared, host_object};
 use super::prelude;
-use super::random::SeededRandom;
-use super::{
-    End, EngineLimits, IssuedEffect, Limit, ProgramCode, Returned, Signal, Start, StateOwner, Step, Thrown,
-    Values,
-};
-use crate::journal::{Completion, EffectJournal, fingerprint};
+use super::random::CallRandom;
+use super::{End, EngineLimits, Limit, ProgramCode, Start, StateOwner, Step, Thrown, Values};
+use crate::journal::Completion;
 
 /// Without `WeakRef` and `Performance`: both would show what the machine does. `Eval` is needed to compile
 /// modules; the prelude takes `eval` and the constructors of functions away.
@@ -47,6 +45,19 @@ pub(super) enum LoadError {
     NoProcess(String),
 }
 
+/// A call that is likely to end at once. Its randomness is needed only if it asks for it.
+pub(crate) struct QuickCall<'a> {
+    pub(crate) arguments: &'a str,
+    pub(crate) request: &'a str,
+    pub(crate) platform: &'a Arc<dyn Platform>,
+    pub(crate) values: &'a Arc<Values>,
+    pub(crate) capabilities: Arc<[&'static str]>,
+}
+
+/// How often the interpreter may ask, each time after 10,000 jumps and calls, while it runs a quick call: a
+/// millisecond, about.
+const QUICK_POLLS_MAX: u32 = 4;
+
 pub(super) struct Sandbox {
     // The functions must be dropped before their runtime.
     entry_points: Option<EntryPoints>,
@@ -56,46 +67,16 @@ pub(super) struct Sandbox {
     pub(super) program: Arc<ProgramCode>,
     /// Whose calls it served; `None` if it is only loaded.
     pub(super) owner: Option<StateOwner>,
+    /// The processor time of loading it.
+    pub(super) loaded_in: Duration,
 }
 
 struct EntryPoints {
     describe: Persistent<Function<'static>>,
     start: Persistent<Function<'static>>,
+    settle: Persistent<Function<'static>>,
     deliver: Persistent<Function<'static>>,
     cancel: Persistent<Function<'static>>,
-}
-
-/// What the host functions of one sandbox share.
-struct Shared {
-    limits: EngineLimits,
-    meter: CpuMeter,
-    random: RefCell<SeededRandom>,
-    call: RefCell<CallState>,
-    /// Rejected promises without a handler, and what one of them says.
-    unhandled: Cell<u32>,
-    unhandled_reason: RefCell<Option<(String, String)>>,
-    out_of_memory: Cell<bool>,
-}
-
-#[derive(Default)]
-struct CallState {
-    now_ms: u64,
-    started_ms: u64,
-    replay: Replay,
-    next_effect: u32,
-    next_read: usize,
-    signals: u32,
-    values: Arc<Values>,
-    capabilities: Arc<[&'static str]>,
-    step: Step,
-}
-
-/// The part of the journal that is still ahead.
-#[derive(Default)]
-struct Replay {
-    journal: Option<Arc<EffectJournal>>,
-    completed: HashSet<u32>,
-    next_completion: usize,
 }
 
 struct ProgramResolver(Arc<ProgramCode>);
@@ -150,17 +131,10 @@ impl Sandbox {
         let runtime = Runtime::new().map_err(broken)?;
         runtime.set_memory_limit(limits.memory_bytes_max);
         runtime.set_max_stack_size(limits.stack_bytes_max);
-        let shared = Rc::new(Shared {
-            limits: limits.clone(),
-            meter: CpuMeter::default(),
-            random: RefCell::new(SeededRandom::unpredictable()),
-            call: RefCell::new(CallState { now_ms, started_ms: now_ms, ..CallState::default() }),
-            unhandled: Cell::new(0),
-            unhandled_reason: RefCell::default(),
-            out_of_memory: Cell::new(false),
-        });
+        let shared = Rc::new(Shared::new(limits, now_ms));
         let (metered, stop) = (shared.clone(), stop.clone());
-        let must_stop = move || metered.meter.must_stop() || stop.load(Ordering::Relaxed);
+        let must_stop =
+            move || metered.meter.must_stop() || metered.must_leave.get() || stop.load(Ordering::Relaxed);
         runtime.set_interrupt_handler(Some(Box::new(must_stop)));
         let tracker = shared.clone();
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
@@ -168,9 +142,17 @@ impl Sandbox {
         })));
         runtime.set_loader(ProgramResolver(program.clone()), ProgramLoader(program.clone()));
         let context = Context::custom::<Intrinsics>(&runtime).map_err(broken)?;
-        let mut sandbox =
-            Self { entry_points: None, context, runtime, shared, program: program.clone(), owner: None };
+        let mut sandbox = Self {
+            entry_points: None,
+            context,
+            runtime,
+            shared,
+            program: program.clone(),
+            owner: None,
+            loaded_in: Duration::ZERO,
+        };
         sandbox.load()?;
+        sandbox.loaded_in = sandbox.cpu_used();
         Ok(sandbox)
     }
 
@@ -262,32 +244,64 @@ impl Sandbox {
 
     /// Begins a call, and replays it to the end of its journal.
     pub(super) fn start(&mut self, start: &Start) -> Step {
-        let shared = &self.shared;
-        shared.meter.reset(Duration::from_millis(shared.limits.cpu_ms_max));
-        *shared.random.borrow_mut() = SeededRandom::new(&start.journal.seed);
-        shared.unhandled.set(0);
-        shared.out_of_memory.set(false);
-        *shared.call.borrow_mut() = CallState {
-            now_ms: start.journal.started_ms,
-            started_ms: start.journal.started_ms,
-            replay: Replay {
-                completed: start.journal.completions.iter().map(|completion| completion.effect).collect(),
-                journal: Some(start.journal.clone()),
-                next_completion: 0,
+        self.shared.meter.reset(Duration::from_millis(self.shared.limits.cpu_ms_max));
+        self.begin(
+            CallRandom::Seed(start.journal.seed),
+            CallState {
+                now_ms: start.journal.started_ms,
+                started_ms: start.journal.started_ms,
+                replay: Replay {
+                    completed: start.journal.completions.iter().map(|completion| completion.effect).collect(),
+                    journal: Some(start.journal.clone()),
+                    next_completion: 0,
+                },
+                values: start.values.clone(),
+                capabilities: start.capabilities.clone(),
+                ..CallState::default()
             },
-            values: start.values.clone(),
-            capabilities: start.capabilities.clone(),
-            ..CallState::default()
-        };
-        self.slice(|ctx, entry_points| {
-            let run = entry_points.start.clone().restore(ctx)?;
-            run.call::<_, ()>((start.arguments.as_str(), start.request.as_str()))
-        });
+        );
+        self.run(&start.arguments, &start.request);
         while !self.has_ended() {
-            let Some(completion) = shared.next_recorded() else { break };
+            let Some(completion) = self.shared.next_recorded() else { break };
             self.deliver_one(&completion);
         }
         self.take_step()
+    }
+
+    /// Runs a call that is likely to end at once. `None` if it does not, or works for too long: then it must start over
+    /// elsewhere, and this context with what the call did to it must be dropped.
+    pub(super) fn run_quickly(&mut self, call: &QuickCall<'_>) -> Option<Step> {
+        let shared = &self.shared;
+        shared.meter.reset_to_polls(QUICK_POLLS_MAX);
+        shared.must_leave.set(false);
+        let now_ms = call.platform.now_ms();
+        self.begin(
+            CallRandom::Platform(call.platform.clone()),
+            CallState {
+                now_ms,
+                started_ms: now_ms,
+                values: call.values.clone(),
+                capabilities: call.capabilities.clone(),
+                ..CallState::default()
+            },
+        );
+        self.run(call.arguments, call.request);
+        let step = self.take_step();
+        (step.end.is_some() && !shared.meter.is_exceeded() && !shared.must_leave.get()).then_some(step)
+    }
+
+    fn begin(&self, random: CallRandom, state: CallState) {
+        let shared = &self.shared;
+        *shared.random.borrow_mut() = random;
+        shared.unhandled.set(0);
+        shared.out_of_memory.set(false);
+        *shared.call.borrow_mut() = state;
+    }
+
+    fn run(&self, arguments: &str, request: &str) {
+        self.slice(|ctx, entry_points| {
+            entry_points.start.clone().restore(ctx)?.call::<_, bool>((arguments, request))
+        });
     }
 
     /// Delivers results of effects, each with everything that follows from it before the next.
@@ -303,7 +317,9 @@ impl Sandbox {
 
     /// Tells the handler that its caller is gone.
     pub(super) fn cancel(&mut self) {
-        self.slice(|ctx, entry_points| entry_points.cancel.clone().restore(ctx)?.call::<_, ()>(()));
+        self.slice(|ctx, entry_points| {
+            entry_points.cancel.clone().restore(ctx)?.call::<_, ()>(()).map(|()| false)
+        });
     }
 
     fn deliver_one(&self, completion: &Completion) {
@@ -313,24 +329,32 @@ impl Sandbox {
             Err(failure) => (false, serde_json::to_string(failure).unwrap_or_default()),
         };
         self.slice(|ctx, entry_points| {
-            entry_points.deliver.clone().restore(ctx)?.call::<_, ()>((completion.effect, is_ok, json))
+            let deliver = entry_points.deliver.clone().restore(ctx)?;
+            deliver.call::<_, ()>((completion.effect, is_ok, json)).map(|()| false)
         });
     }
 
-    /// Runs author code until it has nothing more to do.
-    fn slice(&self, run: impl for<'js> FnOnce(&Ctx<'js>, &EntryPoints) -> rquickjs::Result<()>) {
+    /// Runs author code until it has nothing more to do. `run` returns whether the handler has ended.
+    fn slice(&self, run: impl for<'js> FnOnce(&Ctx<'js>, &EntryPoints) -> rquickjs::Result<bool>) {
         let Some(entry_points) = &self.entry_points else { return };
         self.shared.meter.begin_slice();
-        let thrown =
-            self.context.with(|ctx| run(&ctx, entry_points).catch(&ctx).err().map(|error| thrown_of(&error)));
-        if let Some(thrown) = thrown {
+        let has_ended = self.enter(|ctx| run(ctx, entry_points));
+        self.drain();
+        if has_ended && !self.has_ended() {
+            self.enter(|ctx| entry_points.settle.clone().restore(ctx)?.call::<_, ()>(()).map(|()| true));
+        }
+        self.shared.meter.end_slice();
+    }
+
+    fn enter(&self, run: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<bool>) -> bool {
+        let result = self.context.with(|ctx| run(&ctx).catch(&ctx).map_err(|error| thrown_of(&error)));
+        result.unwrap_or_else(|thrown| {
             self.shared.see_exception(&thrown);
             // Only the callback of a timer throws where nobody can catch it.
             let thrown = Box::new(Thrown { is_unhandled: true, ..*thrown });
             self.shared.call.borrow_mut().step.end.get_or_insert(End::Threw(thrown));
-        }
-        self.drain();
-        self.shared.meter.end_slice();
+            false
+        })
     }
 
     fn drain(&self) {
@@ -368,6 +392,11 @@ impl Sandbox {
         step
     }
 
+    /// The processor time of the call that runs or ran here.
+    pub(super) fn cpu_used(&self) -> Duration {
+        self.shared.meter.used()
+    }
+
     /// Whether the context can serve another call after this end.
     pub(super) fn is_reusable(&self, end: &End) -> bool {
         let ended_well = match end {
@@ -383,141 +412,6 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.entry_points = None;
-    }
-}
-
-impl Shared {
-    fn track_rejection(&self, reason: &Value<'_>, is_handled: bool) {
-        if is_handled {
-            self.unhandled.set(self.unhandled.get().saturating_sub(1));
-            return;
-        }
-        self.unhandled.set(self.unhandled.get() + 1);
-        let described = match reason.as_exception() {
-            Some(exception) => {
-                (exception.message().unwrap_or_default(), exception.stack().unwrap_or_default())
-            }
-            None => ("a promise was rejected with a value that is not an error".to_owned(), String::new()),
-        };
-        *self.unhandled_reason.borrow_mut() = Some(described);
-    }
-
-    fn unhandled_error(&self) -> Box<Thrown> {
-        let (message, stack) = self.unhandled_reason.borrow_mut().take().unwrap_or_default();
-        let message = format!("a rejected promise was not handled: {message}");
-        Box::new(Thrown { class: "Error".into(), message, stack, is_unhandled: true, ..Thrown::default() })
-    }
-
-    fn see_exception(&self, thrown: &Thrown) {
-        if thrown.message.contains("out of memory") {
-            self.out_of_memory.set(true);
-        }
-    }
-
-    /// The next completion of the journal, if the handler has come that far.
-    fn next_recorded(&self) -> Option<Completion> {
-        let mut call = self.call.borrow_mut();
-        let issued = call.next_effect;
-        let replay = &mut call.replay;
-        let completion = replay.journal.as_ref()?.completions.get(replay.next_completion)?.clone();
-        if completion.effect >= issued {
-            let reason = "it did not reach an effect that it had started before".to_owned();
-            call.step.end.get_or_insert(End::Diverged(reason));
-            return None;
-        }
-        replay.next_completion += 1;
-        Some(completion)
-    }
-
-    fn issue(&self, kind: String, arguments: String) -> Result<u32, String> {
-        let mut call = self.call.borrow_mut();
-        let number = call.next_effect;
-        if number as usize >= self.limits.effects_max {
-            return Err(format!("the call has too many effects; the limit is {}", self.limits.effects_max));
-        }
-        let fingerprint = fingerprint(&kind, &arguments);
-        let recorded = call.replay.journal.as_ref().and_then(|journal| journal.issued.get(number as usize));
-        if recorded.is_some_and(|recorded| *recorded != fingerprint) {
-            let reason = format!("its effect {} is now another one (`{kind}`)", number + 1);
-            call.step.end.get_or_insert(End::Diverged(reason));
-            return Err("the call cannot be continued".into());
-        }
-        call.next_effect += 1;
-        if !call.replay.completed.contains(&number) {
-            let at_ms = call.now_ms;
-            call.step.effects.push(IssuedEffect { number, kind, arguments, fingerprint, at_ms });
-        }
-        Ok(number)
-    }
-
-    fn abandon(&self, number: u32) {
-        let mut call = self.call.borrow_mut();
-        // Not sent yet: nobody needs to hear of it.
-        if !call.replay.completed.contains(&number) {
-            call.step.abandoned.push(number);
-        }
-    }
-
-    fn signal(&self, kind: String, arguments: String) {
-        let mut call = self.call.borrow_mut();
-        call.signals = call.signals.saturating_add(1);
-        let sent = call.replay.journal.as_ref().map_or(0, |journal| journal.signals);
-        if call.signals > sent && call.signals <= self.limits.signals_max {
-            call.step.signals.push(Signal { kind, arguments });
-        }
-    }
-
-    /// `Err` is the text of the error to throw.
-    fn read(&self, kind: &str, name: &str) -> Result<Option<String>, String> {
-        let mut call = self.call.borrow_mut();
-        let (values, what, key) = match kind {
-            "secret" => (&call.values.secrets, "secret", "secrets"),
-            _ => (&call.values.env, "environment variable", "env"),
-        };
-        let Some(value) = values.get(name).cloned() else {
-            return Err(format!("the {what} `{name}` is not declared in `permissions.{key}`"));
-        };
-        if kind == "secret" {
-            return value.map(Some).ok_or_else(|| format!("the secret `{name}` is not set"));
-        }
-        let recorded =
-            call.replay.journal.as_ref().and_then(|journal| journal.reads.get(call.next_read)).cloned();
-        call.next_read += 1;
-        Ok(match recorded {
-            Some(recorded) => recorded,
-            None => {
-                call.step.reads.push(value.clone());
-                value
-            }
-        })
-    }
-
-    fn finish(&self, kind: &str, text: String) {
-        let end = if text.len() > self.limits.result_bytes_max {
-            let message = format!("the result exceeds {} bytes", self.limits.result_bytes_max);
-            End::Threw(Box::new(Thrown { class: "Error".into(), message, ..Thrown::default() }))
-        } else {
-            End::Returned(match kind {
-                "nothing" => Returned::Nothing,
-                "text" => Returned::Text(text),
-                "bytes" => Returned::Bytes(text),
-                _ => Returned::Json(text),
-            })
-        };
-        self.call.borrow_mut().step.end.get_or_insert(end);
-    }
-
-    fn fail(&self, description: &str) {
-        let thrown: Thrown = serde_json::from_str(description)
-            .unwrap_or_else(|_| Thrown { class: "value".into(), ..Thrown::default() });
-        let end = match (thrown.class.as_str(), thrown.message.as_str()) {
-            ("InternalError", "out of memory") => End::LimitExceeded(Limit::Memory),
-            ("InternalError", "stack overflow") | ("RangeError", "Maximum call stack size exceeded") => {
-                End::LimitExceeded(Limit::Stack)
-            }
-            _ => End::Threw(Box::new(thrown)),
-        };
-        self.call.borrow_mut().step.end.get_or_insert(end);
     }
 }
 
@@ -538,70 +432,13 @@ fn load_prelude(
         let entry_points = EntryPoints {
             describe: function("describe")?,
             start: function("start")?,
+            settle: function("settle")?,
             deliver: function("deliver")?,
             cancel: function("cancel")?,
         };
         Ok((entry_points, function("register")?))
     };
     load().catch(ctx).map_err(|error: CaughtError<'_>| thrown_of(&error))
-}
-
-fn host_object<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>, allows_eval: bool) -> rquickjs::Result<Object<'js>> {
-    let host = Object::new(ctx.clone())?;
-    let throw = |ctx: &Ctx<'js>, message: &str| Exception::throw_message(ctx, message);
-    host.set("allowsEval", allows_eval)?;
-    let own = shared.clone();
-    host.set("now", Function::new(ctx.clone(), move || own.call.borrow().now_ms as f64)?)?;
-    let own = shared.clone();
-    host.set("startedAt", Function::new(ctx.clone(), move || own.call.borrow().started_ms as f64)?)?;
-    let own = shared.clone();
-    host.set("random", Function::new(ctx.clone(), move || own.random.borrow().number())?)?;
-    let own = shared.clone();
-    let random_bytes = move |ctx: Ctx<'js>, count: usize| {
-        TypedArray::<u8>::new_copy(ctx, own.random.borrow().bytes(count.min(1 << 16)))
-    };
-    host.set("randomBytes", Function::new(ctx.clone(), random_bytes)?)?;
-    let own = shared.clone();
-    let issue = move |ctx: Ctx<'js>, kind: String, arguments: String| {
-        own.issue(kind, arguments).map_err(|message| throw(&ctx, &message))
-    };
-    host.set("issue", Function::new(ctx.clone(), issue)?)?;
-    let own = shared.clone();
-    host.set("abandon", Function::new(ctx.clone(), move |number: u32| own.abandon(number))?)?;
-    let own = shared.clone();
-    let signal = move |kind: String, arguments: String| own.signal(kind, arguments);
-    host.set("signal", Function::new(ctx.clone(), signal)?)?;
-    let own = shared.clone();
-    let read = move |ctx: Ctx<'js>, kind: String, name: String| {
-        own.read(&kind, &name).map_err(|message| throw(&ctx, &message))
-    };
-    host.set("read", Function::new(ctx.clone(), read)?)?;
-    let own = shared.clone();
-    let has = move |name: String| own.call.borrow().capabilities.contains(&name.as_str());
-    host.set("hasCapability", Function::new(ctx.clone(), has)?)?;
-    let own = shared.clone();
-    host.set(
-        "finish",
-        Function::new(ctx.clone(), move |kind: String, text: String| own.finish(&kind, text))?,
-    )?;
-    let own = shared.clone();
-    host.set("fail", Function::new(ctx.clone(), move |description: String| own.fail(&description))?)?;
-    // A copy counts towards the memory of the call.
-    let encode = |ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.into_bytes());
-    host.set("encodeUtf8", Function::new(ctx.clone(), encode)?)?;
-    // Bytes come as the characters of a text: reading a typed array in place would be unsafe.
-    let decode = |latin1: String, is_fatal: bool| {
-        let bytes: Vec<u8> = latin1.chars().map(|char| char as u8).collect();
-        match String::from_utf8(bytes) {
-            Ok(text) => Some(text),
-            Err(_) if is_fatal => None,
-            Err(error) => Some(String::from_utf8_lossy(error.as_bytes()).into_owned()),
-        }
-    };
-    host.set("decodeUtf8", Function::new(ctx.clone(), decode)?)?;
-    host.set("parseUrl", Function::new(ctx.clone(), super::url_parts::parse)?)?;
-    host.set("setUrlPart", Function::new(ctx.clone(), super::url_parts::set)?)?;
-    Ok(host)
 }
 
 fn thrown_of(error: &CaughtError<'_>) -> Box<Thrown> {

@@ -14,15 +14,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::pace::Pace;
 use super::process::{Isolation, ProcessHandle, RemoteWorker};
+use super::quick::{self, EngineMark, QuickOwner};
 use super::runner::Runner;
+use super::sandbox::QuickCall;
 use super::worker::{CallNumber, Message, STACK_HEADROOM_BYTES, Worker};
-use super::{End, EngineLimits, Input, Limit, Start, StateOwner, Step};
+use super::{End, EngineLimits, Input, Limit, ProgramCode, Start, StateOwner, Step};
 use crate::journal::Completion;
 
 /// A pool of interpreter threads. It starts none before the first call.
 pub struct Engine {
     shared: Arc<Shared>,
+    mark: EngineMark,
 }
 
 struct Shared {
@@ -98,6 +102,7 @@ impl Engine {
 
     pub fn with_isolation(limits: EngineLimits, isolation: Isolation) -> Self {
         Self {
+            mark: EngineMark::default(),
             shared: Arc::new(Shared {
                 limits,
                 isolation,
@@ -117,6 +122,27 @@ impl Engine {
     /// Threads that were given up and have not ended yet.
     pub fn abandoned_threads(&self) -> usize {
         self.shared.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Runs a call on this thread if it is likely to end at once. `None` if it must be started instead: it has had no
+    /// effect then.
+    pub(crate) fn run_quickly(
+        &self,
+        program: &Arc<ProgramCode>,
+        pace: &Pace,
+        owner: QuickOwner<'_>,
+        call: &QuickCall<'_>,
+    ) -> Option<Step> {
+        let limits = &self.shared.limits;
+        match self.shared.isolation {
+            Isolation::Thread
+                if pace.is_quick(limits.quick_calls_min)
+                    && call.arguments.len() <= limits.quick_arguments_bytes_max =>
+            {
+                quick::run(&self.mark, limits, program, pace, owner, call)
+            }
+            Isolation::Thread | Isolation::Process(_) => None,
+        }
     }
 
     pub(crate) fn start(&self, start: Start) -> Result<Session, Busy> {

@@ -57,6 +57,7 @@ impl Worker {
                 match self.take_sandbox(&start) {
                     Ok(mut sandbox) => {
                         let step = sandbox.start(&start);
+                        start.pace.ran(sandbox.cpu_used(), step.end.is_some(), &self.limits);
                         let is_replayable = start.is_replayable;
                         let running = RunningCall { sandbox, steps: steps.clone(), is_replayable };
                         self.running.insert(call, running);
@@ -101,6 +102,8 @@ impl Worker {
             Some(at) => self.idle.remove(at),
             None => Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?,
         };
+        // Also of a context that was kept: a reload of the same code knows nothing of it.
+        start.pace.loaded(sandbox.loaded_in, &self.limits);
         sandbox.owner = Some(start.owner.clone());
         Ok(sandbox)
     }

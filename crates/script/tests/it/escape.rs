@@ -8,13 +8,17 @@ use crate::harness::{App, AppOptions, folder, isolations};
 
 const NEIGHBOUR: (&str, &str) = ("tools/neighbour.js", "export default (args) => args.n * 2;");
 
-fn app(folder: &Path, isolation: Isolation) -> App {
-    let limits = EngineLimits {
+fn limits() -> EngineLimits {
+    EngineLimits {
         cpu_ms_max: 300,
         overstay_ms_max: 500,
         memory_bytes_max: 32 << 20,
         ..EngineLimits::default()
-    };
+    }
+}
+
+fn app(folder: &Path, isolation: Isolation) -> App {
+    let limits = limits();
     let bundle = BundleOptions { engine_limits: limits.clone(), isolation, ..BundleOptions::default() };
     App::with(folder, AppOptions { limits, bundle, ..AppOptions::default() })
 }
@@ -43,6 +47,28 @@ async fn all_are_stopped(attacks: &[(&str, &str)]) {
             assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "{name} ({isolation:?})");
         }
     }
+    for (name, code) in attacks {
+        is_stopped_after_quick_calls(name, code).await;
+    }
+}
+
+/// The same by a tool that was harmless until now, so that it runs on the thread of its caller.
+async fn is_stopped_after_quick_calls(name: &str, code: &str) {
+    let source = format!(
+        "export default async (args, ctx) => {{ if (args.how === 'attack') {{ {code} }} return 'harmless'; }};"
+    );
+    let folder = folder(&[NEIGHBOUR, ("tools/attack.js", &source)]);
+    let limits =
+        EngineLimits { quick_calls_min: 1, quick_call_ms_max: 60_000, quick_load_ms_max: 60_000, ..limits() };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    for _ in 0..3 {
+        assert_eq!(app.text("attack", r#"{"how":"nothing"}"#).await, "harmless");
+        assert_eq!(app.text("neighbour", r#"{"n":1}"#).await, "2");
+    }
+    let result = app.call("attack", r#"{"how":"attack"}"#).await;
+    assert_eq!(result["isError"], true, "{name}: {result}");
+    assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "{name}");
+    assert_eq!(app.text("attack", r#"{"how":"nothing"}"#).await, "harmless", "{name}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use host::{
@@ -14,7 +15,9 @@ use script::{
     ScriptServices,
 };
 use serde_json::Value;
-use spile_core::{ClientCapabilities, Limits, Principal, Provider};
+use spile_core::{
+    Call, CallContext, Catalog, ChangeListener, ClientCapabilities, Limits, Principal, Provider, Run,
+};
 use state::store::{MemoryStore, Store, StoreLimits};
 use tempfile::TempDir;
 use wire::{Decoded, MessageContext, Peer, Version};
@@ -78,6 +81,45 @@ pub struct App {
     pub server: Arc<Server>,
     pub provider: Arc<ScriptProvider>,
     pub reports: Arc<Reports>,
+    observed: Arc<ObservedProvider>,
+}
+
+/// Passes everything on, and remembers whether the last call ended on the thread of its caller.
+struct ObservedProvider {
+    provider: Arc<ScriptProvider>,
+    ended_at_once: AtomicBool,
+}
+
+impl Provider for ObservedProvider {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.provider.catalog()
+    }
+
+    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        let run = self.provider.run(call, cx);
+        self.ended_at_once.store(matches!(run, Run::Now(_)), Ordering::Relaxed);
+        run
+    }
+
+    fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        self.provider.set_change_listener(listener);
+    }
+
+    fn watch(&self, uri: &str) {
+        self.provider.watch(uri);
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.provider.unwatch(uri);
+    }
+
+    fn repeats_rounds_safely(&self) -> bool {
+        self.provider.repeats_rounds_safely()
+    }
+
+    fn guarantees_output_schemas(&self) -> bool {
+        self.provider.guarantees_output_schemas()
+    }
 }
 
 #[derive(Default)]
@@ -117,9 +159,10 @@ impl App {
         let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
         let keyring = options.keyring.unwrap_or_else(|| config.keyring.clone());
         let store = options.store.unwrap_or_else(|| config.store.clone());
+        let observed = Arc::new(ObservedProvider { provider: provider.clone(), ended_at_once: false.into() });
         let server =
-            Server::new(Config { keyring, store, ..config }, vec![provider.clone() as Arc<dyn Provider>]);
-        Self { server, provider, reports }
+            Server::new(Config { keyring, store, ..config }, vec![observed.clone() as Arc<dyn Provider>]);
+        Self { server, provider, reports, observed }
     }
 
     /// Calls a tool that asks nothing; the `result` or `error` of the response.
@@ -134,6 +177,22 @@ impl App {
         match value.get("result") {
             Some(result) => result.clone(),
             None => value["error"].clone(),
+        }
+    }
+
+    /// Calls a tool as one principal, and polls once: `None` if the call is for another thread, which may have
+    /// answered by then.
+    pub fn call_at_once(&self, principal: Principal, tool: &str, arguments: &str) -> Option<Value> {
+        let mut pending = dispatch(&self.server, &stateless_call(tool, arguments, ""), principal);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match pending.poll_next(&mut context) {
+            std::task::Poll::Ready(OutgoingMessage::Response { body, .. })
+                if self.observed.ended_at_once.load(Ordering::Relaxed) =>
+            {
+                let value: Value = serde_json::from_slice(&body).expect("JSON");
+                Some(value.get("result").unwrap_or(&value["error"]).clone())
+            }
+            std::task::Poll::Ready(_) | std::task::Poll::Pending => None,
         }
     }
 
@@ -189,6 +248,20 @@ fn stateless_call(tool: &str, arguments: &str, params: &str) -> String {
         ),
         tool, arguments, params
     )
+}
+
+fn dispatch(server: &Arc<Server>, message: &str, principal: Principal) -> PendingResponse {
+    let peer = Peer::from_version(Version::V2025_11_25);
+    let Decoded::Request(request) =
+        server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
+    else {
+        panic!("a request: {message}")
+    };
+    let identity = CallerIdentity { principal, ..ANONYMOUS };
+    match server.dispatch(request, &identity, ReplyChannel::NoSession, server.snapshot()) {
+        Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
+        _ => panic!("a call"),
+    }
 }
 
 pub async fn respond(server: &Arc<Server>, message: &str) -> Doc {

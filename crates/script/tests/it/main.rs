@@ -8,6 +8,7 @@ mod escape;
 mod harness;
 mod packages;
 mod process;
+mod quick;
 mod replay;
 mod rounds;
 mod schemas;

@@ -6,10 +6,10 @@
 use json::{Json, Node, NodeKind};
 use toml_edit::{DocumentMut, Item, TomlError, Value};
 
-use super::entry::{
-    EntryTransport, OAuthSettings, RemoteEntry, RemoteKind, ServerEntry, StdioEntry, ToolFilter,
-};
+use super::entry::{EntryTransport, RemoteEntry, RemoteKind, ServerEntry, StdioEntry, ToolFilter};
+use super::oauth::OAuthSettings;
 use super::template::{Template, VariableSyntax};
+use crate::definitions::DefinitionPolicy;
 use crate::jsonc;
 
 /// A client whose settings are read.
@@ -177,11 +177,13 @@ impl Dialect {
             call_timeout_ms: fields.milliseconds("timeout", 1)?,
             start_timeout_ms: fields.milliseconds("startupTimeout", 1)?,
             tools: ToolFilter { only: None, except: fields.texts("disabledTools")?.unwrap_or_default() },
+            definitions: fields.definitions()?,
+            is_shared: fields.bool("shared")?.unwrap_or(false),
         })
     }
 }
 
-fn check_name(name: &str) -> Result<(), EntryError> {
+pub(super) fn check_name(name: &str) -> Result<(), EntryError> {
     match name.chars().count() {
         0 => Err(EntryError("the name is empty".to_owned())),
         count if count > NAME_CHARS_MAX => {
@@ -259,11 +261,10 @@ fn parse_codex(fields: Fields<'_>) -> Result<ServerEntry, EntryError> {
                     .collect(),
                 oauth: OAuthSettings {
                     client_id: nested("client_id")?,
-                    client_secret: None,
                     callback_port: if has_oauth { oauth.port("callback_port")? } else { None },
                     scopes: fields.texts("scopes")?,
-                    metadata_url: None,
                     resource: fields.text("oauth_resource")?,
+                    ..OAuthSettings::default()
                 },
             })
         }
@@ -278,22 +279,24 @@ fn parse_codex(fields: Fields<'_>) -> Result<ServerEntry, EntryError> {
             only: fields.texts("enabled_tools")?,
             except: fields.texts("disabled_tools")?.unwrap_or_default(),
         },
+        definitions: fields.definitions()?,
+        is_shared: fields.bool("shared")?.unwrap_or(false),
     })
 }
 
 /// Reads the members of an entry.
 #[derive(Clone, Copy)]
-struct Fields<'d> {
-    node: Node<'d>,
-    syntax: VariableSyntax,
+pub(super) struct Fields<'d> {
+    pub(super) node: Node<'d>,
+    pub(super) syntax: VariableSyntax,
 }
 
 impl Fields<'_> {
-    fn template(&self, text: String) -> Template {
+    pub(super) fn template(&self, text: String) -> Template {
         Template::new(text, self.syntax)
     }
 
-    fn member(&self, key: &str) -> Option<Node<'_>> {
+    pub(super) fn member(&self, key: &str) -> Option<Node<'_>> {
         self.node.get(key).filter(|node| node.kind() != NodeKind::Null)
     }
 
@@ -302,7 +305,7 @@ impl Fields<'_> {
     }
 
     /// An empty text counts as absent: templates of settings files have `"url": ""`.
-    fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
         match self.member(key) {
             None => Ok(None),
             Some(node) => match node.str() {
@@ -320,7 +323,18 @@ impl Fields<'_> {
         }
     }
 
-    fn port(&self, key: &str) -> Result<Option<u16>, EntryError> {
+    fn definitions(&self) -> Result<DefinitionPolicy, EntryError> {
+        match self.text("definitions")?.as_deref() {
+            None => Ok(DefinitionPolicy::default()),
+            Some("suspend") => Ok(DefinitionPolicy::SuspendAll),
+            Some("warn") => Ok(DefinitionPolicy::Warn),
+            Some(other) => {
+                Err(EntryError(format!("unknown value `{other}` of `definitions`; supported: suspend, warn")))
+            }
+        }
+    }
+
+    pub(super) fn port(&self, key: &str) -> Result<Option<u16>, EntryError> {
         match self.member(key) {
             None => Ok(None),
             Some(node) => {
@@ -338,7 +352,7 @@ impl Fields<'_> {
         ms.map(Some).ok_or_else(|| self.wrong(key, "a positive number"))
     }
 
-    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, EntryError> {
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<String>>, EntryError> {
         let Some(node) = self.member(key) else { return Ok(None) };
         if node.kind() != NodeKind::Array {
             return Err(self.wrong(key, "a list of texts"));
@@ -411,37 +425,8 @@ impl Fields<'_> {
             url: self.template(url),
             headers: self.pairs("headers")?,
             env_headers: Vec::new(),
-            oauth: self.oauth()?,
+            oauth: OAuthSettings::parse(*self)?,
         })
-    }
-
-    /// Claude Code's and VS Code's `oauth`, or Cursor's `auth`.
-    fn oauth(&self) -> Result<OAuthSettings, EntryError> {
-        if let Some(node) = self.member("oauth").filter(Node::is_object) {
-            let oauth = Fields { node, ..*self };
-            let scopes = match oauth.member("scopes").map(|node| node.kind()) {
-                Some(NodeKind::Array) => oauth.texts("scopes")?,
-                _ => oauth.text("scopes")?.map(|all| all.split_whitespace().map(str::to_owned).collect()),
-            };
-            return Ok(OAuthSettings {
-                client_id: oauth.text("clientId")?,
-                client_secret: oauth.text("clientSecret")?.map(|secret| self.template(secret)),
-                callback_port: oauth.port("callbackPort")?,
-                scopes,
-                metadata_url: oauth.text("authServerMetadataUrl")?,
-                resource: oauth.text("resource")?,
-            });
-        }
-        if let Some(node) = self.member("auth").filter(Node::is_object) {
-            let auth = Fields { node, ..*self };
-            return Ok(OAuthSettings {
-                client_id: auth.text("CLIENT_ID")?,
-                client_secret: auth.text("CLIENT_SECRET")?.map(|secret| self.template(secret)),
-                scopes: auth.texts("scopes")?,
-                ..OAuthSettings::default()
-            });
-        }
-        Ok(OAuthSettings::default())
     }
 
     fn missing(&self, key: &str) -> EntryError {

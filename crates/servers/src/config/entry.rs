@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use upstream::{Target, TargetError, process};
 
+use super::oauth::OAuthSettings;
 use super::template::{ExpandError, Template, Variables};
+use crate::definitions::DefinitionPolicy;
 
 /// A server of a settings file. Variables in it are not expanded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub struct ServerEntry {
     /// How long starting and connecting may take, if the file says so.
     pub start_timeout_ms: Option<u64>,
     pub tools: ToolFilter,
+    /// What happens to definitions that the user has not approved.
+    pub definitions: DefinitionPolicy,
+    /// Whether a gateway has one connection to it for all callers, whatever its protocol version.
+    pub is_shared: bool,
 }
 
 /// Which tools of the server are offered.
@@ -69,19 +75,6 @@ pub enum RemoteKind {
     Http,
     Sse,
     WebSocket,
-}
-
-/// What a file says about signing in. All of it is optional: discovery finds the rest.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OAuthSettings {
-    pub client_id: Option<String>,
-    pub client_secret: Option<Template>,
-    pub callback_port: Option<u16>,
-    /// `None`: the scopes that the server asks for.
-    pub scopes: Option<Vec<String>>,
-    pub metadata_url: Option<String>,
-    /// The resource indicator, if it is not the URL of the server.
-    pub resource: Option<String>,
 }
 
 /// What is started or connected to, with every variable replaced.

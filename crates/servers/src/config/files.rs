@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, FileError, Section};
-use super::{ConfigScope, ConfigSource, Configuration, SourceContent, Trust, merge};
+use super::{ConfigScope, ConfigSource, Configuration, RegisteredServers, SourceContent, Trust, merge};
 use crate::{jsonc, private_file};
 
 /// The folders of this user and this run.
@@ -152,8 +152,29 @@ impl ConfigDirs {
         all
     }
 
+    /// Every file that may name servers, whether it exists or not.
+    pub fn paths(&self, run_files: &[PathBuf]) -> Vec<PathBuf> {
+        let candidates = self.candidates(&self.imports(), run_files).into_iter().map(|source| source.path);
+        // Project files that do not exist yet.
+        let here = [".mcp.json", ".claude/settings.json", ".claude/settings.local.json"];
+        let mut paths: Vec<PathBuf> =
+            candidates.chain(here.map(|name| self.current_dir.join(name))).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
     /// Reads every file and combines them. A file that was named and does not exist is an error.
     pub fn load(&self, run_files: &[PathBuf]) -> Result<Configuration, LoadError> {
+        self.load_with(run_files, None)
+    }
+
+    /// The same, with the servers that were registered since the start below all others.
+    pub fn load_with(
+        &self,
+        run_files: &[PathBuf],
+        registered: Option<&RegisteredServers>,
+    ) -> Result<Configuration, LoadError> {
         let imports = self.imports();
         let mut contents: Vec<(ConfigSource, SourceContent)> = Vec::new();
         for mut source in self.candidates(&imports, run_files) {
@@ -188,6 +209,8 @@ impl ConfigDirs {
             let content = source.dialect.parse(&text, section);
             contents.push((source, content));
         }
+        let registered = registered.map(RegisteredServers::source);
+        contents.extend(registered.map(|(source, servers)| (source, Ok(servers))));
         Ok(merge(contents))
     }
 

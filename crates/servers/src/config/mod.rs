@@ -11,6 +11,8 @@
 mod dialect;
 mod entry;
 pub mod files;
+mod oauth;
+mod registered;
 mod template;
 
 use std::collections::BTreeMap;
@@ -19,9 +21,11 @@ use std::sync::Arc;
 
 pub use dialect::{Dialect, EntryError, FileError, ParsedServer, Section};
 pub use entry::{
-    EntryTransport, OAuthSettings, RemoteEntry, RemoteKind, ResolveError, ResolvedTransport, ServerEntry,
-    StdioEntry, ToolFilter,
+    EntryTransport, RemoteEntry, RemoteKind, ResolveError, ResolvedTransport, ServerEntry, StdioEntry,
+    ToolFilter,
 };
+pub use oauth::{GrantSettings, OAuthSettings};
+pub use registered::{RegisterError, RegisteredServers, Registration, RegistrationRules};
 pub use template::{ExpandError, Template, VariableSyntax, Variables, input_variable};
 
 use crate::names;

@@ -7,28 +7,41 @@
 //! them, for a bounded time, and they fail at once when the server is given up or disabled. A call that may have run
 //! is never sent twice.
 
+mod attempt;
+mod caller_connection;
+mod reload;
 mod server;
 pub mod state;
+mod tokens;
+mod watched_resources;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use json::Json;
+use outbound::Reach;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-use upstream::{ConnectionEvent, ConnectionOptions, Progress, ProgressCallback};
+use upstream::{
+    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress, ProgressCallback,
+};
 use url::Url;
 use wire::client::{ClientCall, ClientError, CloseReason, IncomingInputRequest, InputReply};
 use wire::method::Method;
 
 use crate::config::ConfiguredServer;
 use crate::decisions::Permission;
+use crate::definitions::{DefinitionPins, UnapprovedTool};
+use crate::oauth::CredentialStore;
 use crate::registry::{ServerLists, ServerRegistry};
+pub use caller_connection::{CallFailure, CallerConnection};
+pub use reload::{ConfigFollower, ServerChange, follow};
 use server::{Command, ServerTask, View};
 use state::{RetryPolicy, Status};
+use watched_resources::WatchedResources;
 
 /// How the servers are connected.
 #[derive(Clone)]
@@ -51,6 +64,8 @@ pub struct ManagerOptions {
     pub wait_timeout_ms: u64,
     /// How long a server that let a call time out may take to answer a ping before it is restarted.
     pub ping_timeout_ms: u64,
+    /// Where servers may be that were registered while the program runs.
+    pub registered_reach: Reach,
 }
 
 impl Default for ManagerOptions {
@@ -66,6 +81,7 @@ impl Default for ManagerOptions {
             waiting_calls_max: 64,
             wait_timeout_ms: 60_000,
             ping_timeout_ms: 5000,
+            registered_reach: Reach::Public,
         }
     }
 }
@@ -81,11 +97,38 @@ pub trait ManagerHost: Send + Sync + 'static {
         None
     }
 
-    /// An access token for the server at this address, refreshed if necessary; `rejected` is one that the server did
-    /// not accept. `None`: there is none, and the user must sign in.
+    /// Where the tokens of the user are. Without a store, [`Self::access_token`] is asked.
+    fn credentials(&self) -> Option<CredentialStore> {
+        None
+    }
+
+    /// Which tool definitions the user approved. Without it, all of them may be used.
+    fn definitions(&self) -> Option<DefinitionPins> {
+        None
+    }
+
+    /// An access token for the server at this address, from elsewhere; `rejected` is one
+    /// that the server did not accept. `None`: there is none, and the user must sign in.
     fn access_token(&self, url: &Url, rejected: Option<String>) -> BoxFuture<Option<String>> {
         let _ = (url, rejected);
         Box::pin(async { None })
+    }
+
+    /// Spreads attempts to connect, so it need not be secure.
+    fn random(&self) -> u32 {
+        use std::hash::{BuildHasher, Hasher};
+        std::hash::RandomState::new().build_hasher().finish() as u32
+    }
+
+    /// Connects to a server that is neither a program nor at an address: one in the same process. `None` for all others.
+    fn connect_in_process(
+        &self,
+        server: &str,
+        options: &ConnectionOptions,
+        handler: &Arc<dyn ClientHandler>,
+    ) -> Option<BoxFuture<Result<Connection, OpenError>>> {
+        let _ = (server, options, handler);
+        None
     }
 
     /// The server asks the user or the model something.
@@ -97,6 +140,11 @@ pub trait ManagerHost: Send + Sync + 'static {
     /// A log message, a line on stderr, a warning.
     fn on_event(&self, server: &str, event: &ConnectionEvent) {
         tracing::debug!(server, ?event);
+    }
+
+    /// The lists of a server were read again.
+    fn on_lists_read(&self, server: &str) {
+        tracing::debug!(server, "read the lists");
     }
 
     /// A server changed its state.
@@ -118,6 +166,10 @@ pub struct ServerStatus {
     pub tools: usize,
     pub prompts: usize,
     pub resources: usize,
+    /// Tools whose definitions the user has not approved; `tools` counts them.
+    pub unapproved: Vec<UnapprovedTool>,
+    /// How often the connection was made again.
+    pub reconnects: u64,
     /// The last lines that its process wrote to stderr.
     pub stderr: Vec<String>,
 }
@@ -160,18 +212,29 @@ pub enum ServerCallError {
 
 /// All configured servers.
 pub struct Manager {
-    servers: BTreeMap<String, ServerHandle>,
+    servers: RwLock<BTreeMap<String, Arc<ServerHandle>>>,
+    starter: Starter,
     registry: watch::Receiver<Arc<ServerRegistry>>,
     options: Arc<ManagerOptions>,
     host: Arc<dyn ManagerHost>,
 }
 
+/// What a new server needs.
+struct Starter {
+    options: Arc<ManagerOptions>,
+    host: Arc<dyn ManagerHost>,
+    starts: Arc<Semaphore>,
+    registry: Arc<RegistryBuilder>,
+}
+
 struct ServerHandle {
     server: Arc<ConfiguredServer>,
+    permission: Permission,
     commands: mpsc::Sender<Command>,
     view: watch::Receiver<View>,
     waiting: Arc<Semaphore>,
-    task: tokio::task::JoinHandle<()>,
+    watched: Arc<WatchedResources>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 type ListedServer = (Arc<ConfiguredServer>, Arc<ServerLists>);
@@ -187,9 +250,15 @@ impl RegistryBuilder {
     fn set(&self, server: &Arc<ConfiguredServer>, lists: Option<Arc<ServerLists>>) {
         let mut all = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         match lists {
-            Some(lists) => all.insert(server.name.clone(), (server.clone(), lists)),
-            None => all.remove(&server.name),
-        };
+            Some(lists) => {
+                all.insert(server.name.clone(), (server.clone(), lists));
+            }
+            // Another entry may have taken its name.
+            None if all.get(&server.name).is_some_and(|(listed, _)| Arc::ptr_eq(listed, server)) => {
+                all.remove(&server.name);
+            }
+            None => {}
+        }
         let none = crate::config::ToolFilter::default();
         let entries = all.iter().map(|(name, (server, lists))| {
             let filter = server.entry.as_ref().map_or(&none, |entry| &entry.tools);
@@ -217,24 +286,22 @@ impl Manager {
         let starts = Arc::new(Semaphore::new(options.starts_max));
         let (sender, registry) = watch::channel(Arc::default());
         let builder = Arc::new(RegistryBuilder { lists: Mutex::default(), registry: sender });
-        let mut handles = BTreeMap::new();
-        for (server, permission) in servers {
-            let server = Arc::new(server);
-            let (commands, receiver) = mpsc::channel(16);
-            let (task, view) = ServerTask::new(
-                server.clone(),
-                options.clone(),
-                host.clone(),
-                starts.clone(),
-                builder.clone(),
-                receiver,
-            );
-            let waiting = Arc::new(Semaphore::new(options.waiting_calls_max));
-            let task = tokio::spawn(task.run(permission));
-            let name = server.name.clone();
-            handles.insert(name, ServerHandle { server, commands, view, waiting, task });
-        }
-        Self { servers: handles, registry, options, host }
+        let starter = Starter { options: options.clone(), host: host.clone(), starts, registry: builder };
+        let start = |(server, permission): (ConfiguredServer, Permission)| {
+            (server.name.clone(), starter.start(server, permission))
+        };
+        let handles = servers.into_iter().map(start).collect();
+        Self { servers: RwLock::new(handles), starter, registry, options, host }
+    }
+
+    /// The servers as they are now. Never held while something is awaited.
+    fn handles(&self) -> Vec<(String, Arc<ServerHandle>)> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().map(|(name, handle)| (name.clone(), handle.clone())).collect()
+    }
+
+    fn find(&self, server: &str) -> Option<Arc<ServerHandle>> {
+        self.servers.read().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
     }
 
     /// The tools of all servers, now.
@@ -248,16 +315,21 @@ impl Manager {
     }
 
     pub fn status(&self, server: &str) -> Option<ServerStatus> {
-        Some(self.servers.get(server)?.view.borrow().status(server))
+        Some(self.find(server)?.view.borrow().status(server))
+    }
+
+    /// Everything that a server offers, as it listed it, with what the user has not approved.
+    pub fn lists(&self, server: &str) -> Option<Arc<ServerLists>> {
+        Some(self.find(server)?.view.borrow().lists.clone())
     }
 
     pub fn statuses(&self) -> Vec<ServerStatus> {
-        self.servers.iter().map(|(name, handle)| handle.view.borrow().status(name)).collect()
+        self.handles().iter().map(|(name, handle)| handle.view.borrow().status(name)).collect()
     }
 
     /// Waits until no server is connecting for the first time any more.
     pub async fn settled(&self) {
-        for handle in self.servers.values() {
+        for (_, handle) in self.handles() {
             let mut view = handle.view.clone();
             let is_settled = |view: &View| !matches!(view.status, Status::Disconnected | Status::Connecting);
             // An error means that the task has ended.
@@ -267,7 +339,7 @@ impl Manager {
 
     /// Waits until the server has this status.
     pub async fn wait_for(&self, server: &str, status: Status) -> Option<ServerStatus> {
-        let mut view = self.servers.get(server)?.view.clone();
+        let mut view = self.find(server)?.view.clone();
         let found = view.wait_for(|view| view.status == status).await.ok()?;
         Some(found.status(server))
     }
@@ -296,8 +368,8 @@ impl Manager {
         handle.commands.send(command).await.map_err(|_| gone(server))
     }
 
-    fn handle(&self, server: &str) -> Result<&ServerHandle, ServerCallError> {
-        self.servers.get(server).ok_or_else(|| ServerCallError::UnknownServer(server.to_owned()))
+    fn handle(&self, server: &str) -> Result<Arc<ServerHandle>, ServerCallError> {
+        self.find(server).ok_or_else(|| ServerCallError::UnknownServer(server.to_owned()))
     }
 
     /// Calls a tool by its public name.
@@ -308,12 +380,31 @@ impl Manager {
         on_progress: Option<ProgressCallback>,
     ) -> Result<Json, ServerCallError> {
         let registry = self.registry();
-        let tool =
-            registry.tool(public_name).ok_or_else(|| ServerCallError::UnknownTool(public_name.to_owned()))?;
+        let tool = registry.tool(public_name).ok_or_else(|| self.missing_tool(public_name))?;
         let params = Json::object(|out| {
             out.str("name", &tool.own_name).raw("arguments", arguments.as_str());
         });
         self.request(&tool.server, Method::ToolsCall, params, on_progress).await
+    }
+
+    /// Says so if a tool is suspended: a caller that knew it would think that it is gone.
+    fn missing_tool(&self, public_name: &str) -> ServerCallError {
+        let suspended = self.handles().iter().find_map(|(name, handle)| {
+            let lists = handle.view.borrow().lists.clone();
+            let found = lists.unapproved.iter().find(|one| {
+                one.is_suspended && {
+                    let own = lists.tools.iter().filter_map(|tool| {
+                        tool.to_doc().root().get("name").and_then(|name| Some(name.str()?.into_owned()))
+                    });
+                    let own: Vec<String> = own.collect();
+                    let public = crate::names::public_names(name, own.iter().map(String::as_str));
+                    public.get(one.tool.as_str()).is_some_and(|public| public == public_name)
+                }
+            })?;
+            let reason = format!("tool `{}` is {}", found.tool, found.reason());
+            Some(ServerCallError::Unavailable { server: name.clone(), reason })
+        });
+        suspended.unwrap_or_else(|| ServerCallError::UnknownTool(public_name.to_owned()))
     }
 
     /// Sends any request to a server, as soon as it is connected.
@@ -327,24 +418,24 @@ impl Manager {
         let handle = self.handle(server)?;
         let mut connection = handle.connection(&self.options, None).await?;
         let mut first =
-            self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+            self.call_once(&handle, &connection, method, params.clone(), on_progress.clone()).await;
         // The connection was gone before the call was sent, so it may be sent on the next one.
         if let Err(ServerCallError::NotSent { .. }) = first {
             connection = handle.connection(&self.options, Some(&connection)).await?;
-            first = self.call_once(handle, &connection, method, params.clone(), on_progress.clone()).await;
+            first = self.call_once(&handle, &connection, method, params.clone(), on_progress.clone()).await;
         }
         let (Err(ServerCallError::NeedsAuth { .. }), Some(url)) = (&first, &connection.url) else {
             return first;
         };
         // The server refused the request before it ran, so it may be sent again with another token.
-        let rejected = connection.bearer.get();
-        let token = self.host.access_token(url, rejected.clone()).await;
-        if token.is_none() || token == rejected {
+        let rejected = connection.token.text();
+        let token = tokens::access_token(&handle.server, url, rejected.clone(), &*self.host).await;
+        if token.as_ref().is_none_or(|token| Some(token.text()) == rejected.as_deref()) {
             let _ = handle.commands.send(Command::Unauthorized).await;
             return first;
         }
-        connection.bearer.set(token);
-        let again = self.call_once(handle, &connection, method, params, on_progress).await;
+        connection.token.set(token);
+        let again = self.call_once(&handle, &connection, method, params, on_progress).await;
         if let Err(ServerCallError::NeedsAuth { .. }) = again {
             let _ = handle.commands.send(Command::Unauthorized).await;
         }
@@ -359,10 +450,7 @@ impl Manager {
         params: Json,
         on_progress: Option<ProgressCallback>,
     ) -> Result<Json, ServerCallError> {
-        let server = || handle.server.name.clone();
-        let own_timeout = handle.server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
-        let idle_ms = own_timeout.unwrap_or(self.options.call_idle_timeout_ms);
-        let wall_ms = self.options.call_timeout_ms.max(idle_ms);
+        let CallTimeouts { idle_ms, total_ms } = handle.call_timeouts(&self.options);
         let progressed = Arc::new(Notify::new());
         let reset = progressed.clone();
         let callback: ProgressCallback = Arc::new(move |progress: Progress| {
@@ -371,7 +459,7 @@ impl Manager {
                 on_progress(progress);
             }
         });
-        let call = ClientCall { timeout_ms: Some(wall_ms), ..ClientCall::new(method, params) };
+        let call = ClientCall { timeout_ms: Some(total_ms), ..ClientCall::new(method, params) };
         let mut calling = Box::pin(connection.connection.call(call, Some(callback)));
         // Progress keeps the call alive, up to the limit of the whole call.
         let result = loop {
@@ -387,42 +475,44 @@ impl Manager {
         drop(calling);
         match result {
             Ok(result) => Ok(result),
-            Err(ClientError::Unauthorized { status: 401, .. }) => {
-                Err(ServerCallError::NeedsAuth { server: server() })
-            }
-            Err(ClientError::Unauthorized { challenge, .. }) => {
-                Err(ServerCallError::NeedsScope { server: server(), challenge })
-            }
-            Err(ClientError::Timeout { after_ms, .. }) => {
-                let suspect = Command::Suspect(connection.clone());
-                let _ = handle.commands.send(suspect).await;
-                Err(ServerCallError::Timeout { server: server(), after_ms })
-            }
-            Err(ClientError::ConnectionClosed(reason)) => {
-                let was_sent = !matches!(reason, CloseReason::AlreadyClosed);
-                let _ = handle.commands.send(Command::Lost(connection.clone(), reason.to_string())).await;
-                let (server, reason) = (server(), reason.to_string());
-                Err(if was_sent {
-                    ServerCallError::Lost { server, reason }
-                } else {
-                    ServerCallError::NotSent { server, reason }
-                })
-            }
-            Err(error) => Err(ServerCallError::Client(error)),
+            Err(error) => Err(handle.report(connection, error).await),
         }
     }
 
     /// Closes every connection in an orderly way.
-    pub async fn close(self) {
-        let mut tasks = Vec::new();
-        for (_, handle) in self.servers {
-            drop(handle.commands);
-            tasks.push(handle.task);
+    pub async fn close(&self) {
+        let handles = self.handles();
+        for (_, handle) in &handles {
+            // An error means that the task has ended.
+            let _ = handle.commands.send(Command::Stop { is_removed: false }).await;
         }
-        for task in tasks {
-            // A task that panicked has no connection left.
-            let _ = task.await;
+        for (_, handle) in handles {
+            let task = handle.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(task) = task {
+                // A task that panicked has no connection left.
+                let _ = task.await;
+            }
         }
+    }
+}
+
+impl Starter {
+    fn start(&self, server: ConfiguredServer, permission: Permission) -> Arc<ServerHandle> {
+        let server = Arc::new(server);
+        let (commands, receiver) = mpsc::channel(16);
+        let watched = Arc::new(WatchedResources::default());
+        let (task, view) = ServerTask::new(
+            server.clone(),
+            self.options.clone(),
+            self.host.clone(),
+            self.starts.clone(),
+            self.registry.clone(),
+            receiver,
+            watched.clone(),
+        );
+        let waiting = Arc::new(Semaphore::new(self.options.waiting_calls_max));
+        let task = Mutex::new(Some(tokio::spawn(task.run(permission))));
+        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, task })
     }
 }
 
@@ -430,7 +520,52 @@ fn gone(server: &str) -> ServerCallError {
     ServerCallError::Unavailable { server: server.to_owned(), reason: "it was removed".to_owned() }
 }
 
+/// How long a call may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTimeouts {
+    /// Without a result or progress.
+    pub idle_ms: u64,
+    /// In all, whatever progress it reports.
+    pub total_ms: u64,
+}
+
+/// Why a call failed, for its caller.
+fn call_error(server: &str, error: ClientError) -> ServerCallError {
+    let server = server.to_owned();
+    match error {
+        ClientError::Unauthorized { status: 401, .. } => ServerCallError::NeedsAuth { server },
+        ClientError::Unauthorized { challenge, .. } => ServerCallError::NeedsScope { server, challenge },
+        ClientError::Timeout { after_ms, .. } => ServerCallError::Timeout { server, after_ms },
+        ClientError::ConnectionClosed(reason @ CloseReason::AlreadyClosed) => {
+            ServerCallError::NotSent { server, reason: reason.to_string() }
+        }
+        ClientError::ConnectionClosed(reason) => ServerCallError::Lost { server, reason: reason.to_string() },
+        error => ServerCallError::Client(error),
+    }
+}
+
 impl ServerHandle {
+    fn call_timeouts(&self, options: &ManagerOptions) -> CallTimeouts {
+        let own = self.server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
+        let idle_ms = own.unwrap_or(options.call_idle_timeout_ms);
+        CallTimeouts { idle_ms, total_ms: options.call_timeout_ms.max(idle_ms) }
+    }
+
+    /// Tells the server's task what a failed call says about the connection.
+    async fn report(&self, connection: &Arc<server::OpenConnection>, error: ClientError) -> ServerCallError {
+        let error = call_error(&self.server.name, error);
+        let command = match &error {
+            ServerCallError::Timeout { .. } => Command::Suspect(connection.clone()),
+            ServerCallError::Lost { reason, .. } | ServerCallError::NotSent { reason, .. } => {
+                Command::Lost(connection.clone(), reason.clone())
+            }
+            _ => return error,
+        };
+        // The task has ended only if the manager was closed.
+        let _ = self.commands.send(command).await;
+        error
+    }
+
     /// The connection, or the next one if it is being made. `broken` is one that does not work.
     async fn connection(
         &self,

@@ -4,23 +4,23 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use outbound::{ConnectFailure, OutboundError};
 use spile_core::CatalogChange;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use upstream::process::StartError;
-use upstream::{
-    BearerToken, ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Subscription,
-};
+use tokio::time::Instant;
+use upstream::{ClientHandler, Connection, ConnectionEvent, Subscription, TokenSlot};
 use url::Url;
-use wire::client::{ClientError, IncomingInputRequest, InputReply};
-use wire::{ListKind, NotificationFilter};
+use wire::NotificationFilter;
+use wire::client::{ClientError, IncomingInputRequest, InputReply, ServerInfo};
 
+use super::attempt::{Attempt, AttemptError, Opened, read_lists, review};
 use super::state::{Event, Failure, Status, Step, UpstreamState};
+use super::tokens::keep_valid;
+use super::watched_resources::{ResourceSubscriptions, WatchedResources};
 use super::{ManagerHost, ManagerOptions, RegistryBuilder, ServerStatus};
-use crate::config::{ConfiguredServer, ResolvedTransport};
+use crate::config::ConfiguredServer;
 use crate::decisions::Permission;
 use crate::registry::ServerLists;
 
@@ -37,12 +37,16 @@ pub(super) enum Command {
     SignedIn,
     Disable,
     Enable,
+    /// End the connection and the task. A server that is removed leaves the registry.
+    Stop {
+        is_removed: bool,
+    },
 }
 
 /// An open connection, and the token that it sends.
 pub(super) struct OpenConnection {
     pub(super) connection: Connection,
-    pub(super) bearer: BearerToken,
+    pub(super) token: TokenSlot,
     /// Where one signs in.
     pub(super) url: Option<Url>,
 }
@@ -53,9 +57,11 @@ pub(super) struct View {
     pub(super) status: Status,
     pub(super) error: Option<String>,
     pub(super) connection: Option<Arc<OpenConnection>>,
-    server: Option<String>,
-    instructions: Option<String>,
-    lists: Arc<ServerLists>,
+    /// What the server declared, once it was connected.
+    pub(super) info: Option<Arc<ServerInfo>>,
+    pub(super) lists: Arc<ServerLists>,
+    /// How often it was connected.
+    connects: u64,
     stderr: Arc<StderrLines>,
 }
 
@@ -65,11 +71,16 @@ impl View {
             name: name.to_owned(),
             status: self.status,
             error: self.error.clone(),
-            server: self.server.clone(),
-            instructions: self.instructions.clone(),
+            server: self.info.as_ref().map(|info| {
+                let version = info.protocol_version.as_str();
+                format!("{} {} · protocol {version}", info.name, info.server_version)
+            }),
+            instructions: self.info.as_ref().and_then(|info| info.instructions.clone()),
             tools: self.lists.tools.len(),
             prompts: self.lists.prompts.len(),
             resources: self.lists.resources.len(),
+            unapproved: self.lists.unapproved.clone(),
+            reconnects: self.connects.saturating_sub(1),
             stderr: self.stderr.all(),
         }
     }
@@ -97,7 +108,7 @@ impl StderrLines {
 
 /// What a connection reports between two turns of the task. Many reports of one kind are one.
 #[derive(Default)]
-struct Signals {
+pub(super) struct Signals {
     pending: Mutex<PendingSignals>,
     notify: Notify,
 }
@@ -108,12 +119,23 @@ struct PendingSignals {
     is_list_changed: bool,
 }
 
+impl Signals {
+    fn set(&self, change: impl FnOnce(&mut PendingSignals)) {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.notify.notify_one();
+    }
+
+    fn lists_changed(&self) {
+        self.set(|pending| pending.is_list_changed = true);
+    }
+}
+
 /// Our side of one connection.
-struct Handler {
-    server: String,
-    host: Arc<dyn ManagerHost>,
-    signals: Arc<Signals>,
-    stderr: Arc<StderrLines>,
+pub(super) struct Handler {
+    pub(super) server: String,
+    pub(super) host: Arc<dyn ManagerHost>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) stderr: Arc<StderrLines>,
 }
 
 impl ClientHandler for Handler {
@@ -125,16 +147,14 @@ impl ClientHandler for Handler {
     }
 
     fn on_event(&self, event: ConnectionEvent) {
-        let signal = |change: &dyn Fn(&mut PendingSignals)| {
-            change(&mut self.signals.pending.lock().unwrap_or_else(PoisonError::into_inner));
-            self.signals.notify.notify_one();
-        };
         match &event {
-            ConnectionEvent::Closed(error) => signal(&|pending| pending.closed = Some(error.to_string())),
+            ConnectionEvent::Closed(error) => {
+                self.signals.set(|pending| pending.closed = Some(error.to_string()));
+            }
             ConnectionEvent::Reinitialized(_)
             | ConnectionEvent::CatalogChanged(
                 CatalogChange::Tools | CatalogChange::Prompts | CatalogChange::Resources,
-            ) => signal(&|pending| pending.is_list_changed = true),
+            ) => self.signals.lists_changed(),
             ConnectionEvent::Stderr(line) => self.stderr.push(line),
             ConnectionEvent::CatalogChanged(CatalogChange::Resource(_))
             | ConnectionEvent::Log { .. }
@@ -159,26 +179,17 @@ pub(super) struct ServerTask {
     /// The work on an open connection: lists, subscription, ping.
     work: JoinSet<Work>,
     signals: Arc<Signals>,
-    subscription: Option<Subscription>,
+    watched: Arc<WatchedResources>,
+    resource_subscriptions: ResourceSubscriptions,
     /// The lists changed again while they were read.
     is_stale: bool,
     is_listing: bool,
 }
 
-struct Opened {
-    connection: OpenConnection,
-    lists: ServerLists,
-    signals: Arc<Signals>,
-}
-
-struct AttemptError {
-    failure: Failure,
-    message: String,
-}
-
 enum Work {
-    Lists(Result<ServerLists, ClientError>),
-    Subscribed(Option<Subscription>),
+    Lists(Result<ServerLists, String>),
+    /// A subscription to one resource; `None` if the server refused it.
+    Watched(String, Option<Subscription>),
     /// The server does not answer a ping.
     Hangs(Arc<OpenConnection>),
     Done,
@@ -192,14 +203,15 @@ impl ServerTask {
         starts: Arc<Semaphore>,
         registry: Arc<RegistryBuilder>,
         commands: mpsc::Receiver<Command>,
+        watched: Arc<WatchedResources>,
     ) -> (Self, watch::Receiver<View>) {
         let (view, receiver) = watch::channel(View {
             status: Status::Disconnected,
             error: None,
             connection: None,
-            server: None,
-            instructions: None,
+            info: None,
             lists: Arc::default(),
+            connects: 0,
             stderr: Arc::default(),
         });
         let state = UpstreamState::new(options.retry);
@@ -216,7 +228,8 @@ impl ServerTask {
             attempt: JoinSet::new(),
             work: JoinSet::new(),
             signals: Arc::default(),
-            subscription: None,
+            watched,
+            resource_subscriptions: ResourceSubscriptions::default(),
             is_stale: false,
             is_listing: false,
         };
@@ -238,21 +251,29 @@ impl ServerTask {
         }
         loop {
             let due = self.state.deadline_ms().map(|ms| self.started_at + Duration::from_millis(ms));
-            let signals = self.signals.clone();
+            let (signals, watched) = (self.signals.clone(), self.watched.clone());
             tokio::select! {
                 command = self.commands.recv() => match command {
+                    Some(Command::Stop { is_removed }) => {
+                        if is_removed {
+                            self.registry.set(&self.server, None);
+                        }
+                        break;
+                    }
                     Some(command) => self.handle(command),
                     None => break,
                 },
                 Some(ended) = self.attempt.join_next() => self.attempt_ended(ended),
                 Some(done) = self.work.join_next() => self.work_done(done),
                 () = signals.notify.notified() => self.on_signals(),
+                () = watched.changed.notified() => self.subscribe_to_resources(),
+                () = watched.lists_changed.notified() => self.read_lists(),
                 () = sleep_until(due) => self.apply(Event::TimePassed, None),
             }
         }
         self.attempt.shutdown().await;
         self.work.shutdown().await;
-        self.subscription = None;
+        self.resource_subscriptions = ResourceSubscriptions::default();
         let mut connection = None;
         self.view.send_modify(|view| connection = view.connection.take());
         if let Some(open) = connection.and_then(Arc::into_inner) {
@@ -290,6 +311,7 @@ impl ServerTask {
                 }
             }
             Command::Unauthorized => self.apply(Event::Unauthorized, None),
+            Command::Stop { .. } => {}
             Command::Retry => self.apply(Event::Retry, None),
             Command::SignedIn => self.apply(Event::SignedIn, None),
             Command::Disable => self.disable("by the user"),
@@ -307,7 +329,7 @@ impl ServerTask {
     fn apply(&mut self, event: Event, error: Option<String>) {
         let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let before = self.state.status();
-        let step = self.state.apply(event, now_ms, random());
+        let step = self.state.apply(event, now_ms, self.host.random());
         match step {
             Step::Nothing => {}
             Step::Open => self.open(),
@@ -354,7 +376,7 @@ impl ServerTask {
         self.attempt = JoinSet::new();
         self.work.abort_all();
         self.work = JoinSet::new();
-        self.subscription = None;
+        self.resource_subscriptions = ResourceSubscriptions::default();
         self.is_listing = false;
         self.signals = Arc::default();
         let mut old = None;
@@ -388,24 +410,24 @@ impl ServerTask {
         self.registry.set(&self.server, Some(lists.clone()));
         self.view.send_modify(|view| {
             view.connection = Some(connection.clone());
-            view.server = Some(format!(
-                "{} {} · protocol {}",
-                info.name,
-                info.server_version,
-                info.protocol_version.as_str()
-            ));
-            view.instructions = info.instructions.clone();
+            view.info = Some(Arc::new(info));
             view.lists = lists;
+            view.connects += 1;
         });
         self.apply(Event::Opened, None);
         self.subscribe(&connection);
+        self.subscribe_to_resources();
+        self.keep_token_valid(&connection);
         // It may have closed or changed before anyone looked.
         self.on_signals();
     }
 
     /// Asks for notifications of changed lists. Only the newest protocol version needs that.
+    /// A subscription that ends is made again, and the lists are read again: changes in between were not announced.
     fn subscribe(&mut self, connection: &Arc<OpenConnection>) {
-        let connection = connection.clone();
+        // Only while the connection is used otherwise: this must not keep it open.
+        let (connection, signals) = (Arc::downgrade(connection), self.signals.clone());
+        let policy = self.options.retry;
         self.work.spawn(async move {
             let filter = NotificationFilter {
                 tools_list_changed: true,
@@ -413,8 +435,53 @@ impl ServerTask {
                 resources_list_changed: true,
                 ..NotificationFilter::default()
             };
-            Work::Subscribed(connection.connection.subscribe(&filter).await.ok())
+            let (mut was_subscribed, mut wait_ms) = (false, policy.backoff_min_ms);
+            while let Some(open) = connection.upgrade() {
+                let subscribed = open.connection.subscribe(&filter).await;
+                drop(open);
+                match subscribed {
+                    Ok(mut subscription) => {
+                        if was_subscribed {
+                            signals.lists_changed();
+                        }
+                        was_subscribed = true;
+                        let since = Instant::now();
+                        subscription.wait_ended().await;
+                        if since.elapsed() >= Duration::from_millis(policy.stable_ms) {
+                            wait_ms = policy.backoff_min_ms;
+                        }
+                    }
+                    // The server has no such method, or sends notifications without it.
+                    Err(_) if !was_subscribed => break,
+                    Err(_) => {}
+                }
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                wait_ms = wait_ms.saturating_mul(2).min(policy.backoff_max_ms);
+            }
+            Work::Done
         });
+    }
+
+    fn keep_token_valid(&mut self, connection: &OpenConnection) {
+        let Some(url) = connection.url.clone() else { return };
+        let (slot, server, host) = (connection.token.clone(), self.server.clone(), self.host.clone());
+        self.work.spawn(async move {
+            keep_valid(server, &url, &slot, host).await;
+            Work::Done
+        });
+    }
+
+    /// Subscribes to the resources that somebody watches: when that changes, and on each new connection.
+    fn subscribe_to_resources(&mut self) {
+        let Some(connection) = self.view.borrow().connection.clone() else { return };
+        for uri in self.resource_subscriptions.reconcile(&self.watched) {
+            let connection = connection.clone();
+            self.work.spawn(async move {
+                let resource_uris = vec![uri.clone()];
+                let filter = NotificationFilter { resource_uris, ..NotificationFilter::default() };
+                Work::Watched(uri, connection.connection.subscribe(&filter).await.ok())
+            });
+        }
     }
 
     fn on_signals(&mut self) {
@@ -437,7 +504,14 @@ impl ServerTask {
         }
         self.is_listing = true;
         let timeout_ms = self.options.start_timeout_ms;
-        self.work.spawn(async move { Work::Lists(read_lists(&connection.connection, timeout_ms).await) });
+        let (server, host) = (self.server.clone(), self.host.clone());
+        self.work.spawn(async move {
+            let lists = match read_lists(&connection.connection, timeout_ms).await {
+                Ok(lists) => review(lists, &server, &*host).await,
+                Err(error) => Err(error.to_string()),
+            };
+            Work::Lists(lists)
+        });
     }
 
     fn work_done(&mut self, done: Result<Work, tokio::task::JoinError>) {
@@ -449,6 +523,7 @@ impl ServerTask {
                         let lists = Arc::new(lists);
                         self.view.send_modify(|view| view.lists = lists.clone());
                         self.registry.set(&self.server, Some(lists));
+                        self.host.on_lists_read(&self.server.name);
                     }
                     // The lists of before are better than none.
                     Err(error) => {
@@ -459,7 +534,7 @@ impl ServerTask {
                     self.read_lists();
                 }
             }
-            Ok(Work::Subscribed(subscription)) => self.subscription = subscription,
+            Ok(Work::Watched(uri, subscription)) => self.resource_subscriptions.set(&uri, subscription),
             Ok(Work::Hangs(connection)) => {
                 if self.is_current(&connection) {
                     drop(connection);
@@ -473,161 +548,7 @@ impl ServerTask {
 
 async fn sleep_until(due: Option<Instant>) {
     match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
+        Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Only spreads attempts, so it need not be secure.
-fn random() -> u32 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish() as u32
-}
-
-/// One attempt to start or reach a server.
-struct Attempt {
-    server: Arc<ConfiguredServer>,
-    options: Arc<ManagerOptions>,
-    host: Arc<dyn ManagerHost>,
-    starts: Arc<Semaphore>,
-    stderr: Arc<StderrLines>,
-}
-
-impl Attempt {
-    async fn run(self) -> Result<Opened, AttemptError> {
-        let entry = self.server.entry.as_ref().ok();
-        let timeout_ms =
-            entry.and_then(|entry| entry.start_timeout_ms).unwrap_or(self.options.start_timeout_ms);
-        let permit = self.starts.clone().acquire_owned().await.ok();
-        let opening = async {
-            let opening = self.open(timeout_ms);
-            tokio::pin!(opening);
-            // A server that hangs keeps its place for a moment only, so that the others can start.
-            let share = tokio::time::sleep(Duration::from_millis(self.options.start_share_ms));
-            tokio::select! {
-                opened = &mut opening => return opened,
-                () = share => drop(permit),
-            }
-            opening.await
-        };
-        match tokio::time::timeout(Duration::from_millis(timeout_ms), opening).await {
-            Ok(opened) => opened,
-            Err(_) => Err(AttemptError {
-                failure: Failure::Transient,
-                message: format!("the server is not ready after {timeout_ms} ms"),
-            }),
-        }
-    }
-
-    async fn open(&self, timeout_ms: u64) -> Result<Opened, AttemptError> {
-        let host = self.host.clone();
-        let env = |name: &str| host.env(name);
-        let resolved = self
-            .server
-            .resolve(&env, host.home().as_deref())
-            .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;
-        let signals = Arc::new(Signals::default());
-        let bearer = BearerToken::default();
-        let connection = match &resolved {
-            ResolvedTransport::Process(command) => {
-                let options = self.connection_options(Vec::new(), &bearer);
-                Connection::spawn(command, options, self.handler(&signals)).await
-            }
-            ResolvedTransport::Remote { target, headers } => {
-                let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-                if let Some(url) = resolved.url().filter(|_| !has_own) {
-                    bearer.set(self.host.access_token(url, None).await);
-                }
-                let options = self.connection_options(headers.clone(), &bearer);
-                let first = Connection::open(target, options.clone(), self.handler(&signals)).await;
-                match (first, bearer.get()) {
-                    // The token may have been revoked; a refresh may help.
-                    (
-                        Err(OpenError::Failed(ClientError::Unauthorized { status: 401, .. })),
-                        rejected @ Some(_),
-                    ) => {
-                        if let Some(url) = resolved.url() {
-                            bearer.set(self.host.access_token(url, rejected).await);
-                        }
-                        Connection::open(target, options, self.handler(&signals)).await
-                    }
-                    (first, _) => first,
-                }
-            }
-        };
-        let connection = connection
-            .map_err(|error| AttemptError { failure: classify(&error), message: error.to_string() })?;
-        let lists = read_lists(&connection, timeout_ms).await.map_err(|error| AttemptError {
-            failure: Failure::Transient,
-            message: format!("cannot list the tools: {error}"),
-        })?;
-        let url = resolved.url().cloned();
-        Ok(Opened { connection: OpenConnection { connection, bearer, url }, lists, signals })
-    }
-
-    fn connection_options(&self, headers: Vec<(String, String)>, bearer: &BearerToken) -> ConnectionOptions {
-        ConnectionOptions { headers, bearer: Some(bearer.clone()), ..self.options.connection.clone() }
-    }
-
-    fn handler(&self, signals: &Arc<Signals>) -> Arc<dyn ClientHandler> {
-        Arc::new(Handler {
-            server: self.server.name.clone(),
-            host: self.host.clone(),
-            signals: signals.clone(),
-            stderr: self.stderr.clone(),
-        })
-    }
-}
-
-/// Reads every list that the server has. Only the tools must be readable: a server with broken prompts is still useful.
-async fn read_lists(connection: &Connection, timeout_ms: u64) -> Result<ServerLists, ClientError> {
-    let optional = async |kind: ListKind| {
-        if !connection.has_capability(kind.result_key()) && kind != ListKind::Templates {
-            return Vec::new();
-        }
-        connection.list(kind, Some(timeout_ms)).await.unwrap_or_default()
-    };
-    let tools = if connection.has_capability(ListKind::Tools.result_key()) {
-        connection.list(ListKind::Tools, Some(timeout_ms)).await?
-    } else {
-        Vec::new()
-    };
-    let prompts = optional(ListKind::Prompts).await;
-    let resources = optional(ListKind::Resources).await;
-    let has_resources = connection.has_capability(ListKind::Resources.result_key());
-    let templates = if has_resources { optional(ListKind::Templates).await } else { Vec::new() };
-    Ok(ServerLists { tools, prompts, resources, templates })
-}
-
-/// Whether another attempt may succeed.
-fn classify(error: &OpenError) -> Failure {
-    let by_client_error = |error: &ClientError| match error {
-        ClientError::Unauthorized { .. } => Failure::Unauthorized,
-        ClientError::HttpStatus { status: 408 | 425 | 429 | 500.., .. } => Failure::Transient,
-        ClientError::HttpStatus { .. } | ClientError::UnsupportedVersion(_) => Failure::Permanent,
-        ClientError::Server(_)
-        | ClientError::ProtocolViolation(_)
-        | ClientError::Timeout { .. }
-        | ClientError::ConnectionClosed(_)
-        | ClientError::Cancelled
-        | ClientError::InputRefused(_)
-        | ClientError::Busy => Failure::Transient,
-    };
-    match error {
-        OpenError::Failed(error) | OpenError::Child { error, .. } => by_client_error(error),
-        OpenError::Connect { failure, .. } | OpenError::Outbound(OutboundError::Connect { failure, .. }) => {
-            match failure {
-                // Only a person can change the certificate or the address.
-                ConnectFailure::UnknownIssuer | ConnectFailure::NotTls => Failure::Permanent,
-                ConnectFailure::SocketNotFound
-                | ConnectFailure::Refused
-                | ConnectFailure::NameNotResolved
-                | ConnectFailure::Other => Failure::Transient,
-            }
-        }
-        OpenError::Start(StartError::SpawnFailed { .. } | StartError::SetupFailed { .. }) => {
-            Failure::Transient
-        }
-        OpenError::Outbound(_) | OpenError::Start(_) => Failure::Permanent,
     }
 }

@@ -24,11 +24,19 @@ pub struct RetryPolicy {
     pub attempts_max: u32,
     /// A connection that lasted so long clears the count of failures.
     pub stable_ms: u64,
+    /// A server may ask to be left alone for so long, and not longer.
+    pub retry_after_max_ms: u64,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { backoff_min_ms: 1000, backoff_max_ms: 30_000, attempts_max: 5, stable_ms: 5 * 60 * 1000 }
+        Self {
+            backoff_min_ms: 1000,
+            backoff_max_ms: 30_000,
+            attempts_max: 5,
+            stable_ms: 5 * 60 * 1000,
+            retry_after_max_ms: 10 * 60 * 1000,
+        }
     }
 }
 
@@ -90,6 +98,8 @@ pub enum Event {
 pub enum Failure {
     /// Another attempt may succeed.
     Transient,
+    /// The server says when it wants to be asked again (`Retry-After`).
+    Busy { retry_after_ms: u64 },
     /// HTTP 401 or 403. Trying again with the same credentials only annoys the server.
     Unauthorized,
     /// Nothing will change by itself: an unset variable, a program that does not exist, no common version.
@@ -181,7 +191,11 @@ impl UpstreamState {
                     self.failures = self.policy.attempts_max;
                     self.enter(Phase::Error { since_ms: now_ms }, Step::Nothing)
                 }
-                Failure::Transient => self.back_off(now_ms, random, Step::Nothing),
+                Failure::Transient => self.back_off(now_ms, random, 0, Step::Nothing),
+                Failure::Busy { retry_after_ms } => {
+                    let at_least_ms = retry_after_ms.min(self.policy.retry_after_max_ms);
+                    self.back_off(now_ms, random, at_least_ms, Step::Nothing)
+                }
             },
             (Phase::Connecting | Phase::Retrying, _) => Step::Nothing,
 
@@ -189,7 +203,7 @@ impl UpstreamState {
                 if now_ms.saturating_sub(since_ms) >= self.policy.stable_ms {
                     self.failures = 0;
                 }
-                self.back_off(now_ms, random, Step::Close)
+                self.back_off(now_ms, random, 0, Step::Close)
             }
             (Phase::Connected { .. }, Event::Unauthorized) => self.enter(Phase::NeedsAuth, Step::Close),
             (Phase::Connected { since_ms }, Event::TimePassed) => {
@@ -225,7 +239,8 @@ impl UpstreamState {
         step
     }
 
-    fn back_off(&mut self, now_ms: u64, random: u32, step: Step) -> Step {
+    /// Waits as long as the failures so far suggest, and at least as long as the server wants.
+    fn back_off(&mut self, now_ms: u64, random: u32, at_least_ms: u64, step: Step) -> Step {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= self.policy.attempts_max {
             return self.enter(Phase::Error { since_ms: now_ms }, step);
@@ -233,7 +248,10 @@ impl UpstreamState {
         let doubled = self.policy.backoff_min_ms << (self.failures - 1).min(16);
         let longest = doubled.min(self.policy.backoff_max_ms);
         let jitter = (longest / 4) * u64::from(random) / u64::from(u32::MAX);
-        let wait_ms = (longest + jitter).min(self.policy.backoff_max_ms);
+        // Jitter comes on top of what the server wants: many clients were told the same.
+        let wait_ms = (longest + jitter)
+            .min(self.policy.backoff_max_ms)
+            .max(at_least_ms + jitter * u64::from(at_least_ms > 0));
         self.enter(Phase::Waiting { until_ms: now_ms + wait_ms }, step)
     }
 }
@@ -312,6 +330,27 @@ mod tests {
              1100 Failed(Transient) → error
              9000 Wanted → connecting, Open
              9001 Opened → connected until 309001",
+        );
+    }
+
+    #[test]
+    fn a_busy_server_is_asked_again_when_it_wants() {
+        let busy = |retry_after_ms| Event::Failed(Failure::Busy { retry_after_ms });
+        check(
+            &[
+                (0, Event::Wanted),
+                (0, busy(0)),
+                (1000, Event::TimePassed),
+                (1000, busy(45_000)),
+                (46_000, Event::TimePassed),
+                (46_000, busy(u64::MAX)),
+            ],
+            "0 Wanted → connecting, Open
+             0 Failed(Busy { retry_after_ms: 0 }) → reconnecting until 1000
+             1000 TimePassed → reconnecting, Open
+             1000 Failed(Busy { retry_after_ms: 45000 }) → reconnecting until 46000
+             46000 TimePassed → reconnecting, Open
+             46000 Failed(Busy { retry_after_ms: 18446744073709551615 }) → reconnecting until 646000",
         );
     }
 
@@ -413,6 +452,7 @@ mod tests {
             Just(TRANSIENT),
             Just(Event::Failed(Failure::Unauthorized)),
             Just(Event::Failed(Failure::Permanent)),
+            any::<u64>().prop_map(|retry_after_ms| Event::Failed(Failure::Busy { retry_after_ms })),
             Just(Event::Lost),
             Just(Event::Unauthorized),
             Just(Event::TimePassed),

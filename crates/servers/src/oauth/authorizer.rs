@@ -1,6 +1,6 @@
 //! Signs in when a server asks for it, and again when an operation needs more rights.
 
-use upstream::BearerToken;
+use upstream::TokenSlot;
 use url::Url;
 
 use super::challenge::Challenge;
@@ -13,14 +13,14 @@ use crate::config::OAuthSettings;
 /// One request makes the user sign in no more often than this: a server that is never satisfied would ask forever.
 pub const SIGN_INS_MAX: u32 = 3;
 
-/// Keeps the token of one server valid. Whoever sends requests with [`Self::bearer`] reports each refusal, and sends the
+/// Keeps the token of one server valid. Whoever sends requests with [`Self::token`] reports each refusal, and sends the
 /// request again when that succeeds.
 pub struct Authorizer {
     server: Url,
     settings: OAuthSettings,
     client: AuthorizerClient,
     store: CredentialStore,
-    bearer: BearerToken,
+    token: TokenSlot,
     /// Since the last request that was accepted.
     sign_ins: u32,
     has_refreshed: bool,
@@ -42,14 +42,14 @@ impl Authorizer {
         client: AuthorizerClient,
         store: CredentialStore,
     ) -> Result<Self, LoginError> {
-        let bearer = BearerToken::default();
-        bearer.set(store.access_token(&resource_of(&server), None).await?);
-        Ok(Self { server, settings, client, store, bearer, sign_ins: 0, has_refreshed: false })
+        let token = TokenSlot::default();
+        token.set(store.token(&resource_of(&server), None).await?);
+        Ok(Self { server, settings, client, store, token, sign_ins: 0, has_refreshed: false })
     }
 
     /// The token for requests. It is replaced by every sign-in.
-    pub fn bearer(&self) -> BearerToken {
-        self.bearer.clone()
+    pub fn token(&self) -> TokenSlot {
+        self.token.clone()
     }
 
     /// The server accepted a request.
@@ -67,10 +67,10 @@ impl Authorizer {
         let resource = resource_of(&self.server);
         let challenge = challenge.and_then(Challenge::parse);
         let needs_scopes = challenge.as_ref().is_some_and(Challenge::is_insufficient_scope);
-        if let Some(rejected) = self.bearer.get().filter(|_| !needs_scopes && !self.has_refreshed) {
+        if let Some(rejected) = self.token.text().filter(|_| !needs_scopes && !self.has_refreshed) {
             self.has_refreshed = true;
-            if let Some(token) = self.store.access_token(&resource, Some(&rejected)).await? {
-                self.bearer.set(Some(token));
+            if let Some(token) = self.store.token(&resource, Some(&rejected)).await? {
+                self.token.set(Some(token));
                 return Ok(());
             }
         }
@@ -87,12 +87,12 @@ impl Authorizer {
                 let secret = client_secret.clone();
                 let login = PendingLogin::start(server, challenge.as_ref(), settings, secret, store).await?;
                 let url = login.url().clone();
-                let finished = login.finish(server, async || std::future::pending().await, store);
+                let finished = login.finish(server, None, store);
                 let ((), finished) = tokio::join!(show(&url), finished);
                 finished?;
             }
         }
-        self.bearer.set(self.store.access_token(&resource, None).await?);
+        self.token.set(self.store.token(&resource, None).await?);
         Ok(())
     }
 }

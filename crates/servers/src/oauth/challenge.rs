@@ -1,6 +1,6 @@
 //! `WWW-Authenticate`: what a server says about signing in.
 
-/// The parameters of a `Bearer` challenge.
+/// The parameters of a `Bearer` or `DPoP` challenge.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Challenge {
     pub error: Option<String>,
@@ -11,14 +11,14 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Reads the first `Bearer` challenge of a header, which may have several of any scheme.
+    /// Reads the first `Bearer` or `DPoP` challenge of a header, which may have several of any scheme.
     pub fn parse(header: &str) -> Option<Self> {
         let mut rest = header;
         loop {
             let (scheme, after) = token(rest.trim_start_matches([' ', '\t', ',']))?;
-            let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+            let is_token = ["bearer", "dpop"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
             let (params, after) = parameters(after);
-            if is_bearer {
+            if is_token {
                 let find = |name: &str| {
                     let found = params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
                     found.map(|(_, value)| value.clone())
@@ -119,6 +119,10 @@ mod tests {
         check("bearer error=invalid_token", Some((Some("invalid_token"), None, None)));
         check(r#"Basic realm="x", Bearer scope="a""#, Some((None, Some(&["a"]), None)));
         check(r#"Negotiate abc==, Bearer scope="a\"b""#, Some((None, Some(&["a\"b"]), None)));
+        check(
+            r#"DPoP algs="ES256 PS256", error="use_dpop_nonce", resource_metadata="https://a/x""#,
+            Some((Some("use_dpop_nonce"), None, Some("https://a/x"))),
+        );
         check(r#"Bearer scope="""#, Some((None, Some(&[]), None)));
         check(r#"Bearer error = "x" , scope = y"#, Some((Some("x"), Some(&["y"]), None)));
         check(r#"Bearer error="open"#, Some((Some("open"), None, None)));

@@ -3,20 +3,28 @@
 //! A refresh token may be valid once. The process that uses it must keep the next one, or the user has to sign in again. So a
 //! refresh holds a lock that other processes respect, reads the file again, and writes the answer before it releases
 //! the lock; and it runs in a task of its own, so that a caller that goes away cannot stop it half way.
+//!
+//! On a desktop with a keyring the files are encrypted with a key that the keyring has.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use json::{Json, Node};
+use os_keyring::OsKeyring;
 use outbound::OutboundOptions;
 use ring::digest;
 use spile_core::Platform;
+use upstream::AccessToken;
 use url::Url;
 
+use super::dpop::{DpopKey, DpopProofs};
 use super::http::{Body, RequestError, request};
+use super::jwt::SigningError;
+use super::keyring_key::{EncryptedText, KeyringKey};
 use super::metadata::{MetadataError, UrlGuard};
 use crate::private_file;
 
@@ -44,6 +52,8 @@ pub struct Credentials {
     pub client: ClientRegistration,
     /// How the client proves itself at the token endpoint.
     pub client_auth: ClientAuth,
+    /// The private key that the tokens are bound to.
+    pub dpop_key: Option<String>,
     pub tokens: Option<Tokens>,
 }
 
@@ -54,6 +64,8 @@ pub struct Tokens {
     /// Milliseconds since 1970; `None`: the server did not say.
     pub expires_at_ms: Option<u64>,
     pub scopes: Vec<String>,
+    /// Useless without the key.
+    pub is_bound: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +95,8 @@ pub enum TokenError {
     NoToken { status: u16 },
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    #[error(transparent)]
+    Signing(#[from] SigningError),
     #[error("cannot keep the credentials in `{path}`: {reason}")]
     File { path: String, reason: String },
 }
@@ -97,14 +111,18 @@ impl Tokens {
         answer: &Json,
         before: Option<&Tokens>,
         asked: &[String],
+        has_proof: bool,
         now_ms: u64,
     ) -> Option<Self> {
         let doc = answer.to_doc();
         let text = |key: &str| Some(doc.root().get(key)?.str()?.into_owned());
         let access_token = text("access_token").filter(|token| is_header_value(token))?;
-        if !text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
-            return None;
-        }
+        let is_bound = match text("token_type") {
+            None => false,
+            Some(kind) if kind.eq_ignore_ascii_case("bearer") => false,
+            Some(kind) if kind.eq_ignore_ascii_case("dpop") && has_proof => true,
+            Some(_) => return None,
+        };
         // Some servers send a number as a text.
         let seconds = doc.root().get("expires_in").and_then(|node| match node.str() {
             Some(text) => text.parse::<u64>().ok(),
@@ -123,6 +141,7 @@ impl Tokens {
             refresh_token,
             expires_at_ms: seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000))),
             scopes,
+            is_bound,
         })
     }
 }
@@ -144,8 +163,10 @@ impl Credentials {
                 out.str("auth", self.client_auth.name());
             });
             if let Some(tokens) = &self.tokens {
+                out.maybe_str("dpop_key", self.dpop_key.as_deref());
                 out.object("tokens", |out| {
                     out.str("access_token", &tokens.access_token);
+                    out.str("token_type", if tokens.is_bound { "DPoP" } else { "Bearer" });
                     out.maybe_str("refresh_token", tokens.refresh_token.as_deref());
                     if let Some(expires) = tokens.expires_at_ms {
                         out.int("expires_at_ms", i64::try_from(expires).unwrap_or(i64::MAX));
@@ -169,6 +190,7 @@ impl Credentials {
                 refresh_token: text(node, "refresh_token"),
                 expires_at_ms: node.get("expires_at_ms").and_then(|ms| ms.u64()),
                 scopes: text(node, "scope")?.split_whitespace().map(str::to_owned).collect(),
+                is_bound: text(node, "token_type").as_deref() == Some("DPoP"),
             }),
         };
         Some(Self {
@@ -181,6 +203,7 @@ impl Credentials {
                 redirect_uri: text(client, "redirect_uri"),
             },
             client_auth: ClientAuth::parse(&text(client, "auth")?)?,
+            dpop_key: text(root, "dpop_key"),
             tokens,
         })
     }
@@ -218,13 +241,14 @@ impl ClientAuth {
     }
 }
 
-/// Sends a request to a token endpoint, with the proof of the client.
+/// Sends a request to a token endpoint, with the proof of the client, and of the key that the token will be bound to.
 pub(super) async fn token_request(
     endpoint: &Url,
     client: &ClientRegistration,
     auth: ClientAuth,
     form: &[(&str, &str)],
-    options: &OutboundOptions,
+    key: Option<&DpopKey>,
+    store: &CredentialStore,
 ) -> Result<Json, TokenError> {
     let mut form = form.to_vec();
     let mut headers = Vec::new();
@@ -242,19 +266,41 @@ pub(super) async fn token_request(
             form.push(("client_id", &client.client_id));
         }
     }
-    let answer = request(endpoint, Body::Form(&form), &headers, options).await?;
-    match answer.body {
-        Some(body) if answer.status == 200 => Ok(body),
-        Some(body) => {
-            let doc = body.to_doc();
-            let text = |key: &str| doc.root().get(key)?.str().map(|text| text.into_owned());
-            match text("error") {
-                Some(error) => Err(TokenError::Refused { error, description: text("error_description") }),
-                None => Err(TokenError::NoToken { status: answer.status }),
-            }
+    let send = async |nonce: Option<&str>| {
+        let mut headers = headers.clone();
+        if let Some(key) = key {
+            let proof = key.proof("POST", endpoint, None, nonce, store.platform())?;
+            headers.push(("DPoP", proof));
         }
-        None => Err(TokenError::NoToken { status: answer.status }),
+        Ok::<_, TokenError>(request(endpoint, Body::Form(&form), &headers, store.outbound()).await?)
+    };
+    let mut answer = send(None).await?;
+    // The server did not look at the grant yet, so it may be sent again.
+    if let (Some(nonce), true) = (answer.dpop_nonce.clone(), key.is_some())
+        && answer.error().as_deref() == Some("use_dpop_nonce")
+    {
+        answer = send(Some(&nonce)).await?;
     }
+    match (answer.status, answer.error()) {
+        (200, _) => answer.body.ok_or(TokenError::NoToken { status: 200 }),
+        (_, Some(error)) => Err(TokenError::Refused { error, description: answer.text("error_description") }),
+        (status, None) => Err(TokenError::NoToken { status }),
+    }
+}
+
+/// Credentials, and what protects the file that they were read from.
+struct StoredCredentials {
+    credentials: Credentials,
+    protection: Protection,
+}
+
+/// What protects a file of credentials from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    /// Only this user may read it.
+    FileMode,
+    /// It is encrypted with a key in the keyring, too.
+    Keyring,
 }
 
 /// The credentials of this user: one file for each server, in a folder of their own.
@@ -263,11 +309,22 @@ pub struct CredentialStore {
     folder: PathBuf,
     platform: Arc<dyn Platform>,
     options: OutboundOptions,
+    /// `None`: files are not encrypted.
+    keyring: Option<Arc<KeyringKey>>,
+    /// One for each resource: a program that signs in by itself does so once, however many calls need a token.
+    sign_ins: Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl CredentialStore {
     pub fn new(folder: PathBuf, platform: Arc<dyn Platform>, options: OutboundOptions) -> Self {
-        Self { folder, platform, options }
+        Self { folder, platform, options, keyring: None, sign_ins: Arc::default() }
+    }
+
+    /// Encrypts what is saved from now on with a key in this keyring.
+    #[must_use]
+    pub fn with_keyring(mut self, keyring: OsKeyring) -> Self {
+        self.keyring = Some(Arc::new(KeyringKey::new(keyring)));
+        self
     }
 
     pub(super) fn platform(&self) -> &dyn Platform {
@@ -276,6 +333,17 @@ impl CredentialStore {
 
     pub(super) fn outbound(&self) -> &OutboundOptions {
         &self.options
+    }
+
+    pub(super) fn sign_in_lock(&self, resource: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.sign_ins.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.entry(resource.to_owned()).or_default().clone()
+    }
+
+    /// How long the token is valid and need not be replaced. `None`: there is none, or its end is not known.
+    pub fn valid_for_ms(&self, resource: &str) -> Option<u64> {
+        let expires = self.load(resource).ok()??.tokens?.expires_at_ms?;
+        Some(expires.saturating_sub(EXPIRY_MARGIN_MS).saturating_sub(self.platform.now_ms()))
     }
 
     fn path(&self, resource: &str) -> PathBuf {
@@ -290,9 +358,34 @@ impl CredentialStore {
 
     /// `None` if the user is not signed in.
     pub fn load(&self, resource: &str) -> Result<Option<Credentials>, TokenError> {
-        let text = private_file::read(&self.path(resource), FILE_BYTES_MAX).map_err(self.failed(resource))?;
+        Ok(self.load_stored(resource)?.map(|stored| stored.credentials))
+    }
+
+    fn load_stored(&self, resource: &str) -> Result<Option<StoredCredentials>, TokenError> {
+        let file = private_file::read(&self.path(resource), FILE_BYTES_MAX).map_err(self.failed(resource))?;
+        let Some(file) = file else { return Ok(None) };
+        let (text, protection) = match EncryptedText::parse(&file) {
+            None => (Some(file), Protection::FileMode),
+            Some(encrypted) => (self.decrypt(&encrypted, resource), Protection::Keyring),
+        };
         // A damaged file is replaced by the next sign-in.
-        Ok(text.and_then(|text| Credentials::parse(&text)).filter(|found| found.resource == resource))
+        let credentials = text.and_then(|text| Credentials::parse(&text));
+        let credentials = credentials.filter(|found| found.resource == resource);
+        Ok(credentials.map(|credentials| StoredCredentials { credentials, protection }))
+    }
+
+    /// `None` if the user must sign in again, which a keyring that is gone must not prevent.
+    fn decrypt(&self, encrypted: &EncryptedText, resource: &str) -> Option<String> {
+        let lost = match &self.keyring {
+            None => "this process has no access to that keyring".to_owned(),
+            Some(keyring) => match keyring.decrypt(encrypted, resource) {
+                Ok(Some(text)) => return Some(text),
+                Ok(None) => "the keyring no longer has that key".to_owned(),
+                Err(error) => error.to_string(),
+            },
+        };
+        tracing::warn!(resource, "the tokens are encrypted with a key in the keyring: {lost}");
+        None
     }
 
     /// Keeps the credentials of a sign-in.
@@ -301,7 +394,27 @@ impl CredentialStore {
         let failed = self.failed(&credentials.resource);
         private_file::create_folder(&path).map_err(&failed)?;
         let _lock = private_file::lock(&path).map_err(&failed)?;
-        private_file::replace(&path, credentials.to_json().as_str()).map_err(&failed)
+        let protection = if self.keyring.is_some() { Protection::Keyring } else { Protection::FileMode };
+        self.replace(credentials, protection)
+    }
+
+    /// Replaces the file. The caller holds its lock.
+    fn replace(&self, credentials: &Credentials, protection: Protection) -> Result<(), TokenError> {
+        let (resource, text) = (&credentials.resource, credentials.to_json());
+        let encrypted = match (&self.keyring, protection) {
+            (Some(keyring), Protection::Keyring) => {
+                match keyring.encrypt(text.as_str(), resource, &self.folder, &*self.platform) {
+                    Ok(encrypted) => Some(encrypted),
+                    Err(error) => {
+                        tracing::warn!("the tokens are kept in a file without encryption: {error}");
+                        None
+                    }
+                }
+            }
+            (_, Protection::FileMode) | (None, Protection::Keyring) => None,
+        };
+        let file = encrypted.as_deref().unwrap_or(text.as_str());
+        private_file::replace(&self.path(resource), file).map_err(self.failed(resource))
     }
 
     /// Forgets the credentials. Returns whether there were any.
@@ -313,13 +426,23 @@ impl CredentialStore {
         }
     }
 
-    /// A valid access token, refreshed if necessary. `rejected` is one that the server did not accept. `None`: the user
-    /// must sign in.
+    /// The text of [`Self::token`], for requests that others send. It does not suffice where tokens are bound to a key.
     pub async fn access_token(
         &self,
         resource: &str,
         rejected: Option<&str>,
     ) -> Result<Option<String>, TokenError> {
+        Ok(self.token(resource, rejected).await?.map(|token| token.text().to_owned()))
+    }
+
+    /// A valid access token, refreshed if necessary. `rejected` is one that the server did not accept. `None`: the user
+    /// must sign in.
+    pub async fn token(
+        &self,
+        resource: &str,
+        rejected: Option<&str>,
+    ) -> Result<Option<AccessToken>, TokenError> {
+        self.wait_for_keyring(resource).await;
         let Some(credentials) = self.load(resource)? else { return Ok(None) };
         if let Some(token) = self.usable(&credentials, rejected) {
             return Ok(Some(token));
@@ -334,21 +457,45 @@ impl CredentialStore {
         }
     }
 
-    fn usable(&self, credentials: &Credentials, rejected: Option<&str>) -> Option<String> {
+    /// Reads the key on a thread that may block, if it is needed and not known yet: the user may have to unlock the keyring.
+    async fn wait_for_keyring(&self, resource: &str) {
+        if self.keyring.as_ref().is_some_and(|keyring| !keyring.is_known()) {
+            let (store, resource) = (self.clone(), resource.to_owned());
+            // Whoever loads the credentials next sees what went wrong.
+            let _ = tokio::task::spawn_blocking(move || store.load(&resource)).await;
+        }
+    }
+
+    fn usable(&self, credentials: &Credentials, rejected: Option<&str>) -> Option<AccessToken> {
         let tokens = credentials.tokens.as_ref()?;
         let is_usable =
             tokens.is_valid(self.platform.now_ms()) && Some(tokens.access_token.as_str()) != rejected;
-        is_usable.then(|| tokens.access_token.clone())
+        is_usable.then(|| self.with_proofs(credentials))?
     }
 
-    async fn refresh(&self, resource: &str, rejected: Option<&str>) -> Result<Option<String>, TokenError> {
-        let path = self.path(resource);
+    /// `None` if the token is bound to a key that was lost.
+    fn with_proofs(&self, credentials: &Credentials) -> Option<AccessToken> {
+        let tokens = credentials.tokens.as_ref()?;
+        let text = tokens.access_token.clone();
+        if !tokens.is_bound {
+            return Some(AccessToken::bearer(text));
+        }
+        let key = DpopKey::parse(credentials.dpop_key.as_deref()?)?;
+        Some(AccessToken::bound(text, Arc::new(DpopProofs::new(key, self.platform.clone()))))
+    }
+
+    async fn refresh(
+        &self,
+        resource: &str,
+        rejected: Option<&str>,
+    ) -> Result<Option<AccessToken>, TokenError> {
         let failed = self.failed(resource);
-        let lock_path = path.clone();
+        let lock_path = self.path(resource);
         let locked = tokio::task::spawn_blocking(move || private_file::lock(&lock_path)).await;
         let _lock = locked.map_err(|error| failed(io::Error::other(error)))?.map_err(&failed)?;
         // Another process may have refreshed it while this one waited.
-        let Some(mut credentials) = self.load(resource)? else { return Ok(None) };
+        let Some(stored) = self.load_stored(resource)? else { return Ok(None) };
+        let StoredCredentials { mut credentials, protection } = stored;
         if let Some(token) = self.usable(&credentials, rejected) {
             return Ok(Some(token));
         }
@@ -364,24 +511,21 @@ impl CredentialStore {
             ("refresh_token", refresh_token.as_str()),
             ("resource", credentials.resource.as_str()),
         ];
-        let sent =
-            token_request(&endpoint, &credentials.client, credentials.client_auth, &form, &self.options)
-                .await;
-        match sent {
+        // The refresh token of a public client is bound to the same key.
+        let key = credentials.dpop_key.as_deref().and_then(DpopKey::parse);
+        let (client, auth) = (&credentials.client, credentials.client_auth);
+        match token_request(&endpoint, client, auth, &form, key.as_ref(), self).await {
             Ok(answer) => {
                 let now_ms = self.platform.now_ms();
-                let Some(tokens) = Tokens::parse(&answer, Some(&before), &before.scopes, now_ms) else {
-                    return Err(TokenError::NoToken { status: 200 });
-                };
-                let token = tokens.access_token.clone();
-                credentials.tokens = Some(tokens);
-                private_file::replace(&path, credentials.to_json().as_str()).map_err(&failed)?;
-                Ok(Some(token))
+                let tokens = Tokens::parse(&answer, Some(&before), &before.scopes, key.is_some(), now_ms);
+                credentials.tokens = Some(tokens.ok_or(TokenError::NoToken { status: 200 })?);
+                self.replace(&credentials, protection)?;
+                Ok(self.with_proofs(&credentials))
             }
             // The token is spent or revoked; only the user can help. Anything else may pass, so the token is kept.
             Err(TokenError::Refused { error, .. }) if error == "invalid_grant" => {
                 credentials.tokens = None;
-                private_file::replace(&path, credentials.to_json().as_str()).map_err(&failed)?;
+                self.replace(&credentials, protection)?;
                 Ok(None)
             }
             Err(error) => Err(error),

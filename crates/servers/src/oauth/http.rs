@@ -8,6 +8,7 @@ use url::Url;
 
 /// No answer of an authorization server is longer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+const NONCE_BYTES_MAX: usize = 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An answer: its status, and its body if it is a JSON object.
@@ -15,6 +16,21 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Option<Json>,
+    /// What the next proof must contain (RFC 9449, 8).
+    pub(super) dpop_nonce: Option<String>,
+}
+
+impl Answer {
+    /// A text of the body.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        let doc = self.body.as_ref()?.to_doc();
+        doc.root().get(key)?.str().map(|text| text.into_owned())
+    }
+
+    /// Why the server refused (RFC 6749, 5.2).
+    pub(super) fn error(&self) -> Option<String> {
+        self.text("error")
+    }
 }
 
 /// Why there is no answer. Never contains what was sent.
@@ -59,6 +75,8 @@ pub(super) async fn request(
         let mut response =
             request.send().await.map_err(|error| failed(outbound::error_chain(&error.without_url())))?;
         let status = response.status().as_u16();
+        let nonce = response.headers().get("dpop-nonce").and_then(|nonce| nonce.to_str().ok());
+        let dpop_nonce = nonce.filter(|nonce| nonce.len() <= NONCE_BYTES_MAX).map(str::to_owned);
         let mut bytes = Vec::new();
         while let Some(chunk) =
             response.chunk().await.map_err(|error| failed(outbound::error_chain(&error.without_url())))?
@@ -70,7 +88,7 @@ pub(super) async fn request(
         }
         let text = String::from_utf8(bytes).ok();
         let body = text.and_then(|text| Json::parse(&text).ok()).filter(Json::is_object);
-        Ok(Answer { status, body })
+        Ok(Answer { status, body, dpop_nonce })
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
         Ok(answer) => answer,

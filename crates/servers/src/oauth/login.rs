@@ -9,17 +9,15 @@ use ring::digest;
 use spile_core::Platform;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use url::Url;
 
 use super::challenge::Challenge;
-use super::credentials::{
-    ClientAuth, ClientRegistration, CredentialStore, Credentials, TokenError, Tokens, token_request,
-};
+use super::credentials::{ClientAuth, ClientRegistration, CredentialStore, TokenError};
+use super::discovery::{Discovery, discover};
+use super::dpop::DpopKey;
 use super::http::{Body, RequestError, request};
-use super::metadata::{
-    AuthorizationServer, MetadataError, ResourceMetadata, UrlGuard, authorization_server_urls,
-    resource_metadata_urls, resource_of,
-};
+use super::metadata::{AuthorizationServer, MetadataError, resource_of};
 use crate::config::OAuthSettings;
 
 /// Why signing in failed.
@@ -40,6 +38,10 @@ pub enum LoginError {
     NoRegistration { issuer: String },
     #[error("the authorization server did not register this client: {0}")]
     RegistrationRefused(String),
+    #[error(
+        "the authorization server `{issuer}` has no sign-in with a code on another device; leave out `--device`"
+    )]
+    NoDevices { issuer: String },
     #[error("cannot listen on 127.0.0.1 for the redirect: {0}")]
     Listen(std::io::Error),
     #[error("the redirect is not valid: {0}")]
@@ -50,15 +52,15 @@ pub enum LoginError {
     Timeout(u64),
     #[error(transparent)]
     Signing(#[from] super::jwt::SigningError),
+    #[error(
+        "the server accepts only tokens that are bound to a key (DPoP with ES256), and the authorization server \
+         `{issuer}` does not issue them; ask its operator to enable DPoP"
+    )]
+    NoDpop { issuer: String },
+    #[error(transparent)]
+    Secret(#[from] super::server_token::SecretError),
     #[error("the server still refuses the request after {0} sign-ins")]
     TooOften(u32),
-}
-
-/// The address of an authorization server, and the resource to ask a token for.
-pub(super) struct Discovery {
-    pub(super) server: AuthorizationServer,
-    pub(super) resource: String,
-    pub(super) scopes: Vec<String>,
 }
 
 /// A sign-in that waits for the user.
@@ -70,6 +72,8 @@ pub struct PendingLogin {
     state: String,
     verifier: String,
     scopes: Vec<String>,
+    /// What the tokens will be bound to.
+    key: Option<DpopKey>,
     url: Url,
 }
 
@@ -92,14 +96,12 @@ impl PendingLogin {
         store: &CredentialStore,
     ) -> Result<Self, LoginError> {
         let discovery = discover(server, challenge, settings, store).await?;
+        // Before anything is registered.
+        let mut url = discovery.server.authorization_endpoint()?.clone();
         let known = store.load(&resource_of(server))?.filter(|known| known.issuer == discovery.server.issuer);
         let granted =
             known.as_ref().and_then(|known| known.tokens.as_ref()).map(|tokens| tokens.scopes.clone());
-        let mut scopes = match (&settings.scopes, challenge.and_then(|challenge| challenge.scopes.clone())) {
-            (Some(pinned), _) => pinned.clone(),
-            (None, Some(asked)) => asked,
-            (None, None) => discovery.scopes.clone(),
-        };
+        let mut scopes = discovery.scopes_to_ask(settings, challenge);
         // More rights for one operation must not cost the rights for the others.
         if challenge.is_some_and(Challenge::is_insufficient_scope) {
             granted.unwrap_or_default().iter().for_each(|scope| push_scope(&mut scopes, scope));
@@ -123,18 +125,21 @@ impl PendingLogin {
             }
             None => match known_client.filter(|known| known.redirect_uri.as_ref() == Some(&redirect_uri)) {
                 Some(known) => known,
-                None => register(&discovery.server, &redirect_uri, &scopes, store).await?,
+                None => register(&discovery.server, Some(&redirect_uri), &scopes, store).await?,
             },
         };
+        let key = discovery.new_key()?;
         let (verifier, state) = (random_text(store.platform()), random_text(store.platform()));
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
-        let mut url = discovery.server.authorization_endpoint.clone();
         {
             let mut query = url.query_pairs_mut();
             query.append_pair("response_type", "code").append_pair("client_id", &client.client_id);
             query.append_pair("redirect_uri", &redirect_uri).append_pair("state", &state);
             query.append_pair("code_challenge", &challenge).append_pair("code_challenge_method", "S256");
             query.append_pair("resource", &discovery.resource);
+            if let Some(key) = &key {
+                query.append_pair("dpop_jkt", &key.thumbprint());
+            }
             if !scopes.is_empty() {
                 query.append_pair("scope", &scopes.join(" "));
             }
@@ -143,7 +148,7 @@ impl PendingLogin {
                 query.append_pair("prompt", "consent");
             }
         }
-        Ok(Self { discovery, client, listener, redirect_uri, state, verifier, scopes, url })
+        Ok(Self { discovery, client, listener, redirect_uri, state, verifier, scopes, key, url })
     }
 
     /// The address that the user must open.
@@ -156,22 +161,27 @@ impl PendingLogin {
         &self.discovery.server.issuer
     }
 
-    /// Waits for the browser, or for an address that the user pastes, and keeps the tokens.
+    /// Waits for the browser, or for an address that the user pastes, if they can, and keeps the tokens.
     pub async fn finish(
         self,
         server: &Url,
-        mut pasted: impl AsyncFnMut() -> Option<String>,
+        mut pasted: Option<&mut mpsc::Receiver<String>>,
         store: &CredentialStore,
     ) -> Result<(), LoginError> {
         let waiting = async {
-            let mut can_paste = true;
             loop {
+                let line = async {
+                    match &mut pasted {
+                        Some(lines) => lines.recv().await,
+                        None => std::future::pending().await,
+                    }
+                };
                 let redirect = tokio::select! {
                     redirect = accept_redirect(&self.listener) => redirect,
-                    line = pasted(), if can_paste => match line {
+                    line = line => match line {
                         Some(line) => Url::parse(line.trim()).ok().map(|url| (url, None)),
                         None => {
-                            can_paste = false;
+                            pasted = None;
                             None
                         }
                     },
@@ -190,10 +200,6 @@ impl PendingLogin {
             Ok(code) => code?,
             Err(_) => return Err(LoginError::Timeout(LOGIN_TIMEOUT.as_secs())),
         };
-        let auth = ClientAuth::choose(
-            self.client.client_secret.is_some(),
-            &self.discovery.server.token_auth_methods,
-        );
         let form = [
             ("grant_type", "authorization_code"),
             ("code", &code),
@@ -201,21 +207,9 @@ impl PendingLogin {
             ("code_verifier", &self.verifier),
             ("resource", &self.discovery.resource),
         ];
-        let endpoint = &self.discovery.server.token_endpoint;
-        let answer = token_request(endpoint, &self.client, auth, &form, store.outbound()).await?;
-        let now_ms = store.platform().now_ms();
-        let Some(tokens) = Tokens::parse(&answer, None, &self.scopes, now_ms) else {
-            return Err(TokenError::NoToken { status: 200 }.into());
-        };
-        store.save(&Credentials {
-            resource: resource_of(server),
-            issuer: self.discovery.server.issuer.clone(),
-            token_endpoint: endpoint.to_string(),
-            client: self.client,
-            client_auth: auth,
-            tokens: Some(tokens),
-        })?;
-        Ok(())
+        let key = self.key.as_ref();
+        let got = self.discovery.get_tokens(server, self.client, key, &form, &self.scopes, store).await?;
+        Ok(store.save(&got)?)
     }
 
     /// The code of a redirect; `None` if the redirect does not belong to this sign-in.
@@ -254,70 +248,11 @@ pub(super) fn random_text(platform: &dyn Platform) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-pub(super) async fn discover(
-    server: &Url,
-    challenge: Option<&Challenge>,
-    settings: &OAuthSettings,
-    store: &CredentialStore,
-) -> Result<Discovery, LoginError> {
-    let guard = UrlGuard::for_server(server);
-    let mut places = Vec::new();
-    if let Some(named) = challenge.and_then(|challenge| challenge.resource_metadata.as_deref()) {
-        places.push(guard.check(named)?);
-    }
-    places.extend(resource_metadata_urls(server));
-    let mut found = None;
-    for place in places {
-        let answer = request(&place, Body::None, &[], store.outbound()).await?;
-        if let (200, Some(body)) = (answer.status, answer.body) {
-            found = Some(ResourceMetadata::parse(&body, server)?);
-            break;
-        }
-    }
-    let resource = match (&settings.resource, &found) {
-        (Some(resource), _) => resource.clone(),
-        (None, Some(metadata)) => metadata.resource.clone(),
-        (None, None) => resource_of(server),
-    };
-    let scopes = found.as_ref().map(|metadata| metadata.scopes_supported.clone()).unwrap_or_default();
-    if let Some(named) = &settings.metadata_url {
-        let place = guard.check(named)?;
-        let answer = request(&place, Body::None, &[], store.outbound()).await?;
-        let Some(body) = answer.body.filter(|_| answer.status == 200) else {
-            return Err(LoginError::NoMetadata(named.clone()));
-        };
-        // The user named this document, so its own issuer is the one that is meant.
-        let issuer = body.to_doc().root().get("issuer").and_then(|issuer| Some(issuer.str()?.into_owned()));
-        let server = AuthorizationServer::parse(&body, &issuer.unwrap_or_default(), guard)?;
-        return Ok(Discovery { server, resource, scopes });
-    }
-    let mut errors = Vec::new();
-    let issuers = match &found {
-        Some(metadata) => metadata.authorization_servers.clone(),
-        // 2025-03-26: the server is its own authorization server.
-        None => vec![server.origin().ascii_serialization()],
-    };
-    for issuer in &issuers {
-        for place in authorization_server_urls(&guard.check(issuer)?) {
-            let answer = request(&place, Body::None, &[], store.outbound()).await?;
-            let Some(body) = answer.body.filter(|_| answer.status == 200) else { continue };
-            match AuthorizationServer::parse(&body, issuer, guard) {
-                Ok(server) => return Ok(Discovery { server, resource, scopes }),
-                Err(error) => errors.push(error),
-            }
-        }
-    }
-    match (errors.into_iter().next(), found) {
-        (Some(error), _) => Err(error.into()),
-        (None, Some(_)) => Err(LoginError::NoMetadata(issuers.join(", "))),
-        (None, None) => Ok(Discovery { server: AuthorizationServer::default_for(server), resource, scopes }),
-    }
-}
-
-/// Registers this program (RFC 7591): as a public client, unless the server wants clients to have a secret.
-async fn register(
+/// Registers this program (RFC 7591): as a public client, unless the server wants clients to have a secret. Without an
+/// address to return to, it is a client for devices.
+pub(super) async fn register(
     server: &AuthorizationServer,
-    redirect_uri: &str,
+    redirect_uri: Option<&str>,
     scopes: &[String],
     store: &CredentialStore,
 ) -> Result<ClientRegistration, LoginError> {
@@ -327,9 +262,15 @@ async fn register(
     let text = |out: &mut Vec<u8>, text: &str| json::write::string(out, text);
     let body = Json::object(|out| {
         out.str("client_name", "Spile").str("application_type", "native");
-        out.array("redirect_uris", [redirect_uri], text);
-        out.array("grant_types", ["authorization_code", "refresh_token"], text);
-        out.array("response_types", ["code"], text);
+        let grant = match redirect_uri {
+            Some(redirect_uri) => {
+                out.array("redirect_uris", [redirect_uri], text);
+                out.array("response_types", ["code"], text);
+                "authorization_code"
+            }
+            None => super::device::DEVICE_GRANT,
+        };
+        out.array("grant_types", [grant, "refresh_token"], text);
         out.str("token_endpoint_auth_method", ClientAuth::to_register(&server.token_auth_methods).name());
         if !scopes.is_empty() {
             out.str("scope", &scopes.join(" "));
@@ -344,7 +285,7 @@ async fn register(
         Some(client_id) if (200..300).contains(&answer.status) => Ok(ClientRegistration {
             client_id,
             client_secret: find("client_secret"),
-            redirect_uri: Some(redirect_uri.to_owned()),
+            redirect_uri: redirect_uri.map(str::to_owned),
         }),
         _ => Err(refused(
             find("error_description").or_else(|| find("error")).unwrap_or(format!("HTTP {}", answer.status)),

@@ -5,12 +5,11 @@ use json::Json;
 use url::Url;
 
 use super::challenge::Challenge;
-use super::credentials::{
-    ClientAuth, ClientRegistration, CredentialStore, Credentials, TokenError, Tokens, token_request,
-};
+use super::credentials::{ClientAuth, ClientRegistration, CredentialStore, TokenError, token_request};
+use super::discovery::discover;
 use super::jwt::SigningKey;
-use super::login::{LoginError, discover};
-use super::metadata::{AuthorizationServer, UrlGuard, resource_of};
+use super::login::LoginError;
+use super::metadata::{AuthorizationServer, UrlGuard};
 use crate::config::OAuthSettings;
 
 /// A client that is known to the authorization server, and how it gets a token.
@@ -53,11 +52,8 @@ impl MachineClient {
         store: &CredentialStore,
     ) -> Result<(), LoginError> {
         let discovery = discover(server, challenge, settings, store).await?;
-        let scopes = match (&settings.scopes, challenge.and_then(|challenge| challenge.scopes.clone())) {
-            (Some(pinned), _) => pinned.clone(),
-            (None, Some(asked)) => asked,
-            (None, None) => discovery.scopes.clone(),
-        };
+        let scopes = discovery.scopes_to_ask(settings, challenge);
+        let key = discovery.new_key()?;
         let (authority, resource) = (&discovery.server, discovery.resource.as_str());
         let mut form = match &self.grant {
             MachineGrant::ClientCredentials => vec![("grant_type", "client_credentials".to_owned())],
@@ -87,22 +83,12 @@ impl MachineClient {
             client_secret: secret,
             redirect_uri: None,
         };
-        let auth = ClientAuth::choose(client.client_secret.is_some(), &authority.token_auth_methods);
         let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let endpoint = &authority.token_endpoint;
-        let answer = token_request(endpoint, &client, auth, &form, store.outbound()).await?;
-        let Some(tokens) = Tokens::parse(&answer, None, &scopes, store.platform().now_ms()) else {
-            return Err(TokenError::NoToken { status: 200 }.into());
-        };
-        store.save(&Credentials {
-            resource: resource_of(server),
-            issuer: authority.issuer.clone(),
-            token_endpoint: endpoint.to_string(),
-            client,
-            client_auth: auth,
-            tokens: Some(tokens),
-        })?;
-        Ok(())
+        let mut got = discovery.get_tokens(server, client, key.as_ref(), &form, &scopes, store).await?;
+        // The next token needs no refresh, and the secret stays where it was.
+        got.client.client_secret = None;
+        got.tokens.iter_mut().for_each(|tokens| tokens.refresh_token = None);
+        Ok(store.save(&got)?)
     }
 
     /// RFC 7523, 3: who signs, about whom, for whom, until when; and never the same twice.
@@ -146,7 +132,7 @@ async fn exchange(
     ];
     let client =
         ClientRegistration { client_id: client_id.to_owned(), client_secret: None, redirect_uri: None };
-    let answer = token_request(endpoint, &client, ClientAuth::None, &form, store.outbound()).await?;
+    let answer = token_request(endpoint, &client, ClientAuth::None, &form, None, store).await?;
     let doc = answer.to_doc();
     let grant = doc.root().get("access_token").and_then(|token| Some(token.str()?.into_owned()));
     Ok(grant.ok_or(TokenError::NoToken { status: 200 })?)

@@ -19,6 +19,10 @@ pub enum MetadataError {
     UnsafeUrl { url: String, reason: &'static str },
     #[error("the authorization server does not support PKCE with S256, which MCP requires")]
     NoPkce,
+    #[error(
+        "the authorization server has no page to sign in to; use `--device`, or a `grant` in the server's entry"
+    )]
+    NoUsers,
 }
 
 /// A protected resource.
@@ -28,13 +32,17 @@ pub struct ResourceMetadata {
     pub resource: String,
     pub authorization_servers: Vec<String>,
     pub scopes_supported: Vec<String>,
+    /// It accepts only tokens that are bound to a key (RFC 9728, 2).
+    pub requires_dpop: bool,
 }
 
 /// An authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationServer {
     pub issuer: String,
-    pub authorization_endpoint: Url,
+    /// Where users sign in. Absent where only programs do.
+    authorization_endpoint: Option<Url>,
+    supports_pkce: bool,
     pub token_endpoint: Url,
     pub registration_endpoint: Option<Url>,
     pub device_authorization_endpoint: Option<Url>,
@@ -45,6 +53,8 @@ pub struct AuthorizationServer {
     pub client_id_documents: bool,
     /// It names itself in the redirect, so that a mix-up is noticed (RFC 9207).
     pub sends_issuer: bool,
+    /// It binds tokens to keys of our kind (RFC 9449, 5.1).
+    pub supports_dpop: bool,
 }
 
 /// Which addresses may be used.
@@ -191,7 +201,9 @@ impl ResourceMetadata {
             return Err(missing("authorization_servers"));
         }
         let scopes_supported = texts(root, "scopes_supported").unwrap_or_default();
-        Ok(Self { resource, authorization_servers, scopes_supported })
+        let required = root.get("dpop_bound_access_tokens_required");
+        let requires_dpop = required.and_then(|flag| flag.bool()) == Some(true);
+        Ok(Self { resource, authorization_servers, scopes_supported, requires_dpop })
     }
 }
 
@@ -219,15 +231,13 @@ impl AuthorizationServer {
             guard.check(&found)
         };
         let optional = |key: &str| text(root, key).map(|found| guard.check(&found)).transpose();
-        // 2025-11-25: clients MUST refuse to proceed if `code_challenge_methods_supported` is absent.
         let methods = texts(root, "code_challenge_methods_supported").unwrap_or_default();
-        if !methods.iter().any(|method| method == "S256") {
-            return Err(MetadataError::NoPkce);
-        }
+        let algorithms = texts(root, "dpop_signing_alg_values_supported").unwrap_or_default();
         let flag = |key: &str| root.get(key).and_then(|flag| flag.bool()) == Some(true);
         Ok(Self {
             issuer: found,
-            authorization_endpoint: endpoint("authorization_endpoint")?,
+            authorization_endpoint: optional("authorization_endpoint")?,
+            supports_pkce: methods.iter().any(|method| method == "S256"),
             token_endpoint: endpoint("token_endpoint")?,
             registration_endpoint: optional("registration_endpoint")?,
             device_authorization_endpoint: optional("device_authorization_endpoint")?,
@@ -235,7 +245,18 @@ impl AuthorizationServer {
             scopes_supported: texts(root, "scopes_supported").unwrap_or_default(),
             client_id_documents: flag("client_id_metadata_document_supported"),
             sends_issuer: flag("authorization_response_iss_parameter_supported"),
+            supports_dpop: algorithms.iter().any(|name| name == super::dpop::ALGORITHM),
         })
+    }
+
+    /// Where the user signs in.
+    pub fn authorization_endpoint(&self) -> Result<&Url, MetadataError> {
+        // 2025-11-25: clients MUST refuse to proceed if `code_challenge_methods_supported` is absent.
+        match (&self.authorization_endpoint, self.supports_pkce) {
+            (Some(endpoint), true) => Ok(endpoint),
+            (Some(_), false) => Err(MetadataError::NoPkce),
+            (None, _) => Err(MetadataError::NoUsers),
+        }
     }
 
     /// 2025-03-26: a server without metadata has these endpoints at its origin.
@@ -249,7 +270,8 @@ impl AuthorizationServer {
         };
         Self {
             issuer: at("").as_str().trim_end_matches('/').to_owned(),
-            authorization_endpoint: at("/authorize"),
+            authorization_endpoint: Some(at("/authorize")),
+            supports_pkce: true,
             token_endpoint: at("/token"),
             registration_endpoint: Some(at("/register")),
             device_authorization_endpoint: None,
@@ -257,6 +279,7 @@ impl AuthorizationServer {
             scopes_supported: Vec::new(),
             client_id_documents: false,
             sends_issuer: false,
+            supports_dpop: false,
         }
     }
 }
@@ -363,7 +386,10 @@ mod tests {
     #[test]
     fn an_authorization_server_must_be_the_one_that_was_named_and_support_pkce() {
         let guard = UrlGuard::for_server(&url("https://a.test/mcp"));
-        let parse = |change| AuthorizationServer::parse(&server_document(change), "https://as.test/t", guard);
+        let parse = |change| {
+            let server = AuthorizationServer::parse(&server_document(change), "https://as.test/t", guard)?;
+            server.authorization_endpoint().cloned()
+        };
         assert!(parse(("x", "1")).is_ok());
         assert!(parse(("issuer", r#""https://as.test/t/""#)).is_ok());
         for (change, expected) in [
@@ -371,6 +397,7 @@ mod tests {
             (("issuer", ""), "`issuer` is missing"),
             (("token_endpoint", ""), "`token_endpoint` is missing"),
             (("token_endpoint", "7"), "`token_endpoint` is missing"),
+            (("authorization_endpoint", ""), "has no page to sign in to"),
             (("code_challenge_methods_supported", ""), "does not support PKCE"),
             (("code_challenge_methods_supported", r#"["plain"]"#), "does not support PKCE"),
             (("token_endpoint", r#""http://as.test/token""#), "does not use https:"),

@@ -1,14 +1,16 @@
 //! An authorization server that rotates its refresh tokens, and an MCP server that it protects, at one origin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use json::Json;
 use ring::digest;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use url::Url;
 
 use crate::http_server::{Request, Response, serve};
@@ -30,6 +32,59 @@ pub struct Authority {
     /// Fails the next token requests with this status.
     pub token_failures: Mutex<Vec<u16>>,
     pub has_resource_metadata: Mutex<bool>,
+    /// Tokens are bound to keys, and proofs must contain this nonce, if there is one.
+    pub dpop: Mutex<Option<Dpop>>,
+    /// How long tokens are valid, if not for an hour.
+    pub expires_in_s: Mutex<Option<u64>>,
+    /// The answers to a device that asks for its token; at the end of the list the user has agreed.
+    pub device_answers: Mutex<Vec<&'static str>>,
+    /// A token was issued.
+    pub issuing: Notify,
+}
+
+/// What the servers want of proofs, and what they saw.
+#[derive(Default)]
+pub struct Dpop {
+    pub nonce: Option<&'static str>,
+    /// The ids of all proofs: none may come twice.
+    pub seen: BTreeSet<String>,
+    /// The key of the first proof: all others must have the same.
+    pub key: Option<String>,
+}
+
+impl Dpop {
+    /// Checks the proof of a request as RFC 9449, 4.3 says. An error is the answer to it.
+    fn check(&mut self, request: &Request, url: &str, token: Option<&str>) -> Result<(), &'static str> {
+        let proof = request.headers.get("dpop").ok_or("no proof")?;
+        let parts: Vec<&str> = proof.split('.').collect();
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).expect("base64url");
+        let json = |part: &str| Json::parse(&String::from_utf8(decode(part)).expect("UTF-8")).expect("JSON");
+        let (header, claims) = (json(parts[0]).to_doc(), json(parts[1]).to_doc());
+        let text = |node: json::Node<'_>, key: &str| Some(node.get(key)?.str()?.into_owned());
+        let jwk = header.root().get("jwk").expect("a key");
+        let mut point = vec![4];
+        point.extend(["x", "y"].iter().flat_map(|part| decode(&text(jwk, part).expect("a coordinate"))));
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+            .verify(format!("{}.{}", parts[0], parts[1]).as_bytes(), &decode(parts[2]))
+            .map_err(|_| "wrong signature")?;
+        let claim = |key: &str| text(claims.root(), key);
+        let hash =
+            token.map(|token| URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, token.as_bytes())));
+        let key = text(jwk, "x").expect("a coordinate");
+        if text(header.root(), "typ").as_deref() != Some("dpop+jwt")
+            || claim("htm").as_deref() != Some(&request.method)
+            || claim("htu").as_deref() != Some(url)
+            || claim("ath") != hash
+            || !self.seen.insert(claim("jti").expect("an id"))
+            || self.key.get_or_insert(key.clone()) != &key
+        {
+            return Err("invalid proof");
+        }
+        if claim("nonce").as_deref() != self.nonce {
+            return Err("use_dpop_nonce");
+        }
+        Ok(())
+    }
 }
 
 impl Authority {
@@ -85,6 +140,7 @@ impl Authority {
                     ("resource", quoted("/mcp")),
                     ("authorization_servers", format!("[{}]", quoted(""))),
                     ("scopes_supported", r#"["read"]"#.to_owned()),
+                    ("dpop_bound_access_tokens_required", "false".to_owned()),
                 ])
             }
             ("GET", "/.well-known/oauth-authorization-server") => {
@@ -93,13 +149,30 @@ impl Authority {
                     ("authorization_endpoint", quoted("/authorize")),
                     ("token_endpoint", quoted("/token")),
                     ("registration_endpoint", quoted("/register")),
+                    ("device_authorization_endpoint", quoted("/device")),
                     ("code_challenge_methods_supported", r#"["S256"]"#.to_owned()),
                     ("authorization_response_iss_parameter_supported", "true".to_owned()),
                 ];
                 // The resource has scopes of its own.
                 let scopes = self.changes.lock().expect("no panic").get("as_scopes_supported").cloned();
                 members.extend(scopes.flatten().map(|scopes| ("scopes_supported", scopes)));
+                if self.dpop.lock().expect("no panic").is_some() {
+                    members.push(("dpop_signing_alg_values_supported", r#"["RS256","ES256"]"#.to_owned()));
+                }
                 self.document(&members)
+            }
+            ("POST", "/device") => {
+                let form = Request::parameters(&request.body);
+                let line = format!("device scope={:?} client={}", form.get("scope"), form["client_id"]);
+                self.log.lock().expect("no panic").push(line);
+                self.document(&[
+                    ("device_code", r#""device-1""#.to_owned()),
+                    ("user_code", r#""WDJB-MJHT""#.to_owned()),
+                    ("verification_uri", quoted("/activate")),
+                    ("expires_in", "600".to_owned()),
+                    ("interval", "0".to_owned()),
+                    ("error", "null".to_owned()),
+                ])
             }
             ("POST", "/register") => self.register(request),
             ("GET", "/authorize") => self.authorize(request),
@@ -123,7 +196,7 @@ impl Authority {
             .get("redirect_uris")
             .and_then(|all| all.elements().next()?.str().map(|uri| uri.into_owned()));
         let id = self.next("client");
-        self.clients.lock().expect("no panic").push(uri.expect("a redirect URI"));
+        self.clients.lock().expect("no panic").extend(uri);
         self.log.lock().expect("no panic").push("register".to_owned());
         Response::json(201, format!(r#"{{"client_id":"{id}"}}"#))
     }
@@ -153,6 +226,13 @@ impl Authority {
         }
         let form = Request::parameters(&request.body);
         let refused = |error: &str| Response::json(400, format!(r#"{{"error":"{error}"}}"#));
+        let mut token_type = "Bearer";
+        if let Some(dpop) = &mut *self.dpop.lock().expect("no panic") {
+            if let Err(error) = dpop.check(request, &format!("{}/token", self.origin()), None) {
+                return refused(error).header("DPoP-Nonce", dpop.nonce.unwrap_or("none"));
+            }
+            token_type = "DPoP";
+        }
         let scope = match form["grant_type"].as_str() {
             "authorization_code" => {
                 let Some(asked) = self.codes.lock().expect("no panic").remove(&form["code"]) else {
@@ -178,6 +258,26 @@ impl Authority {
                 }
                 "read".to_owned()
             }
+            "client_credentials" => {
+                let header = request.headers.get("authorization").map(String::as_str);
+                // `job:s3cret`.
+                let has_secret = header == Some("Basic am9iOnMzY3JldA==");
+                let assertion = form.get("client_assertion").map(|text| text.split('.').count());
+                if !has_secret && assertion != Some(3) {
+                    return refused("invalid_client");
+                }
+                form.get("scope").cloned().unwrap_or_default()
+            }
+            "urn:ietf:params:oauth:grant-type:device_code" => {
+                let mut answers = self.device_answers.lock().expect("no panic");
+                if form["device_code"] != "device-1" {
+                    return refused("invalid_grant");
+                }
+                if !answers.is_empty() {
+                    return refused(answers.remove(0));
+                }
+                String::new()
+            }
             "urn:ietf:params:oauth:grant-type:jwt-bearer" if form["assertion"] == "workload" => {
                 form.get("scope").cloned().unwrap_or_default()
             }
@@ -188,23 +288,35 @@ impl Authority {
         *self.refresh_token.lock().expect("no panic") = Some(refresh.clone());
         self.access_tokens.lock().expect("no panic").push(access.clone());
         self.log.lock().expect("no panic").push(form["grant_type"].clone());
+        self.issuing.notify_one();
+        let expires_in = self.expires_in_s.lock().expect("no panic").unwrap_or(3600);
         Response::json(
             200,
             format!(
-                r#"{{"access_token":"{access}","refresh_token":"{refresh}","token_type":"Bearer","expires_in":3600,"scope":"{scope}"}}"#
+                r#"{{"access_token":"{access}","refresh_token":"{refresh}","token_type":"{token_type}","expires_in":{expires_in},"scope":"{scope}"}}"#
             ),
         )
     }
 
     /// A server of the handshake era, for those with a token.
     fn mcp(&self, request: &Request) -> Response {
-        let token = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        let mut dpop = self.dpop.lock().expect("no panic");
+        let scheme = if dpop.is_some() { "DPoP" } else { "Bearer" };
+        let header = request.headers.get("authorization").and_then(|value| value.strip_prefix(scheme));
+        let token = header.map(str::trim_start);
+        if let (Some(dpop), Some(token)) = (&mut *dpop, token)
+            && let Err(error) = dpop.check(request, self.server().as_str(), Some(token))
+        {
+            return Response::status(401)
+                .header("WWW-Authenticate", format!(r#"DPoP error="{error}", algs="ES256""#))
+                .header("DPoP-Nonce", dpop.nonce.unwrap_or("none"));
+        }
         let valid = self.access_tokens.lock().expect("no panic");
         if !token.is_some_and(|token| valid.iter().any(|known| known == token)) {
             let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.origin());
             return Response::status(401).header(
                 "WWW-Authenticate",
-                format!(r#"Bearer resource_metadata="{metadata}", scope="read""#),
+                format!(r#"{scheme} resource_metadata="{metadata}", scope="read""#),
             );
         }
         let Ok(message) = Json::parse(&request.body) else { return Response::status(405) };

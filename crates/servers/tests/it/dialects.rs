@@ -110,6 +110,10 @@ fn claude_code_entries_that_cannot_be_used() {
             (r#"{"command": "a", "env": ["B=1"]}"#, "error: `env` is not an object of texts"),
             (r#"{"command": "a", "env": {"B": {}}}"#, "error: `env.B` is not a text"),
             (r#"{"command": "a", "timeout": "1 s"}"#, "error: `timeout` is not a positive number"),
+            (
+                r#"{"command": "a", "definitions": "ignore"}"#,
+                "error: unknown value `ignore` of `definitions`; supported: suspend, warn",
+            ),
             (r#"{"command": "a", "timeout": 0}"#, "error: `timeout` is not a positive number"),
             (r#"{"command": "a", "disabled": "yes"}"#, "error: `disabled` is not true or false"),
             (

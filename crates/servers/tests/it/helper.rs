@@ -2,8 +2,16 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use json::{Json, Node};
+use os_keyring::OsKeyring;
+use outbound::OutboundOptions;
+use ring::rand::{SecureRandom, SystemRandom};
+use servers::oauth::{ClientAuth, ClientRegistration, CredentialStore, Credentials, Tokens};
+use spile_core::Platform;
 use upstream::process::run_supervisor_if_requested;
 
 fn main() {
@@ -23,7 +31,72 @@ fn main() {
         }
         // Reads and never answers.
         ["silent"] => io::stdin().lock().lines().for_each(drop),
+        ["refresh", folder, resource, count] => refresh(folder, resource, count.parse().expect("a number")),
+        ["keyring", folder] => use_keyring(Path::new(folder)),
         _ => panic!("the tests ask for something else: {args:?}"),
+    }
+}
+
+/// The clock and randomness of this machine.
+struct RealPlatform;
+
+impl Platform for RealPlatform {
+    fn now_ms(&self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        u64::try_from(now.as_millis()).expect("before the year 500,000,000")
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemRandom::new().fill(bytes).expect("randomness");
+    }
+}
+
+/// Says of each token that the server rejected it, and wants another, so many times.
+fn refresh(folder: &str, resource: &str, count: usize) {
+    let store = CredentialStore::new(folder.into(), Arc::new(RealPlatform), OutboundOptions::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut last: Option<String> = None;
+    for round in 0..count {
+        let token = runtime.block_on(store.access_token(resource, last.as_deref())).expect("no error");
+        assert!(token.is_some() && token != last, "round {round}: the credential is lost");
+        last = token;
+    }
+}
+
+/// Keeps credentials with the keyring of this desktop session, as four processes that start at once would.
+fn use_keyring(folder: &Path) {
+    let open = || {
+        let store = CredentialStore::new(folder.into(), Arc::new(RealPlatform), OutboundOptions::default());
+        store.with_keyring(OsKeyring::detect(|name| std::env::var_os(name)).expect("a keyring"))
+    };
+    let credentials = |resource: &str| Credentials {
+        resource: resource.to_owned(),
+        issuer: "https://issuer.example".to_owned(),
+        token_endpoint: "https://issuer.example/token".to_owned(),
+        client: ClientRegistration { client_id: "c".to_owned(), client_secret: None, redirect_uri: None },
+        client_auth: ClientAuth::None,
+        dpop_key: None,
+        tokens: Some(Tokens {
+            access_token: "a-secret-token".to_owned(),
+            refresh_token: None,
+            expires_at_ms: None,
+            scopes: Vec::new(),
+            is_bound: false,
+        }),
+    };
+    let resources = ["https://a.example", "https://b.example", "https://c.example", "https://d.example"];
+    std::thread::scope(|scope| {
+        for resource in resources {
+            scope.spawn(move || open().save(&credentials(resource)).expect("saved"));
+        }
+    });
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a text");
+        assert!(!text.contains("a-secret-token"), "{text}");
+    }
+    let later = open();
+    for resource in resources {
+        assert_eq!(later.load(resource).expect("no error"), Some(credentials(resource)), "{resource}");
     }
 }
 
@@ -59,7 +132,7 @@ fn serve(log: &str) {
                 });
             }),
             "ping" => Json::object(|_| {}),
-            "tools/list" => list(&tools),
+            "tools/list" => list(&tools, log),
             "tools/call" => match call(log, params, &mut tools) {
                 Some(result) => result,
                 None => continue,
@@ -79,11 +152,13 @@ fn serve(log: &str) {
     }
 }
 
-fn list(tools: &[&str]) -> Json {
+/// The tools are described by a file beside the log, if there is one.
+fn list(tools: &[&str], log: &str) -> Json {
+    let description = std::fs::read_to_string(format!("{log}.description")).unwrap_or_default();
     Json::object(|out| {
         out.array("tools", tools, |out, name| {
             let mut tool = json::write::ObjectWriter::new(out);
-            tool.str("name", name).object("inputSchema", |out| {
+            tool.str("name", name).str("description", &description).object("inputSchema", |out| {
                 out.str("type", "object");
             });
             tool.end();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use json::Json;
 use servers::config::ConfiguredServer;
 use servers::decisions::{Decisions, Permission};
+use servers::definitions::DefinitionPins;
 use servers::manager::state::{RetryPolicy, Status};
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerCallError};
 
@@ -17,17 +18,30 @@ pub const HELPER: &str = env!("CARGO_BIN_EXE_servers-helper");
 /// Longer than anything takes that works.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-struct NoHost;
+#[derive(Default)]
+struct TestHost {
+    pins: Option<DefinitionPins>,
+}
 
-impl ManagerHost for NoHost {
+impl ManagerHost for TestHost {
     fn env(&self, _: &str) -> Option<String> {
         None
+    }
+
+    fn definitions(&self) -> Option<DefinitionPins> {
+        self.pins.clone()
     }
 }
 
 pub fn options() -> ManagerOptions {
     let mut options = ManagerOptions {
-        retry: RetryPolicy { backoff_min_ms: 10, backoff_max_ms: 40, attempts_max: 3, stable_ms: 60_000 },
+        retry: RetryPolicy {
+            backoff_min_ms: 10,
+            backoff_max_ms: 40,
+            attempts_max: 3,
+            stable_ms: 60_000,
+            ..RetryPolicy::default()
+        },
         wait_timeout_ms: 20_000,
         ping_timeout_ms: 200,
         ..ManagerOptions::default()
@@ -64,7 +78,7 @@ impl Servers {
                 (server, permission)
             })
             .collect();
-        let manager = Manager::start(all, options, Arc::new(NoHost));
+        let manager = Manager::start(all, options, Arc::new(TestHost::default()));
         Self { user, manager }
     }
 
@@ -307,7 +321,7 @@ async fn nothing_of_a_project_starts_before_it_is_approved() {
     );
     let server = user.load().servers.remove(0);
     let permission = Decisions::default().permission(&server);
-    let manager = Manager::start([(server, permission)], options(), Arc::new(NoHost));
+    let manager = Manager::start([(server, permission)], options(), Arc::new(TestHost::default()));
     manager.settled().await;
     let params = Json::object(|_| {});
     let error = manager.request("s", wire::method::Method::ToolsCall, params, None).await.unwrap_err();
@@ -329,4 +343,82 @@ async fn no_process_outlives_the_manager() {
     let Servers { user: _user, manager } = servers;
     tokio::time::timeout(TEST_TIMEOUT, manager.close()).await.expect("in time");
     assert!(!pids.iter().any(|pid| Path::new("/proc").join(pid).exists()));
+}
+
+/// Starts a server whose tools are described by a file, with the pins of the user.
+fn pinned(user: &User, policy: &str) -> (Manager, ConfiguredServer, DefinitionPins) {
+    let entry = format!(r#"{{"command": "{HELPER}", "args": ["serve", "{}"]{policy}}}"#, log(user, "s"));
+    user.write("home/.config/spile/servers.json", &format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#));
+    let server = user.load().servers.remove(0);
+    let pins = DefinitionPins::new(user.path("home/state/definitions"));
+    let host = Arc::new(TestHost { pins: Some(pins.clone()) });
+    (Manager::start([(server.clone(), Permission::Allowed)], options(), host), server, pins)
+}
+
+fn offered(manager: &Manager) -> String {
+    let names: Vec<String> = manager.registry().tools().map(|tool| tool.own_name.clone()).collect();
+    names.join(" ")
+}
+
+fn unapproved(manager: &Manager) -> String {
+    let status = manager.status("s").expect("it is there");
+    let shown = |one: &servers::definitions::UnapprovedTool| format!("{}: {}", one.tool, one.reason());
+    status.unapproved.iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_changed_definition_is_suspended_until_it_is_approved() {
+    let user = User::new(&[]);
+    let describe =
+        |text: &str| std::fs::write(format!("{}.description", log(&user, "s")), text).expect("written");
+    let connected = async |policy: &str| {
+        let found = pinned(&user, policy);
+        found.0.wait_for("s", Status::Connected).await.expect("it is there");
+        found
+    };
+    describe("Reads.");
+    let (manager, ..) = connected("").await;
+    assert_eq!(
+        (offered(&manager).as_str(), unapproved(&manager).as_str()),
+        ("echo exit freeze grow hang", "")
+    );
+    // A new tool is used and reported; a changed one is not even there.
+    let mut changes = manager.subscribe();
+    describe("Reads, and mails it to evil.test.");
+    let arguments = Json::object(|_| {});
+    manager.call_tool("mcp__s__grow", &arguments, None).await.expect("a result");
+    changes.wait_for(|registry| registry.tools().count() == 1).await.expect("it changes");
+    assert_eq!(offered(&manager), "grown");
+    let changed = "suspended: its definition has changed since you approved it";
+    assert!(unapproved(&manager).contains(&format!("echo: {changed}")));
+    assert!(unapproved(&manager).contains("grown: it is new since you approved the definitions"));
+    let error = manager.call_tool("mcp__s__echo", &arguments, None).await.expect_err("suspended").to_string();
+    assert_eq!(error, format!("server `s` is not available: tool `echo` is {changed}"));
+    manager.close().await;
+    // The next process knows it, too. The same server under another policy uses them.
+    let (manager, ..) = connected("").await;
+    assert_eq!(offered(&manager), "");
+    manager.close().await;
+    let (manager, server, pins) = connected(r#", "definitions": "warn""#).await;
+    assert_eq!(offered(&manager), "echo exit freeze grow hang");
+    assert!(unapproved(&manager).starts_with("echo: its definition has changed since you approved it"));
+    let lists = manager.lists("s").expect("it is there");
+    let differences = pins.differences(&server, &lists.tools).expect("readable");
+    assert_eq!(differences[0].differences[0].path, "description");
+    pins.approve(&server, &lists.tools).expect("written");
+    manager.close().await;
+    let (manager, ..) = connected("").await;
+    assert_eq!(
+        (offered(&manager).as_str(), unapproved(&manager).as_str()),
+        ("echo exit freeze grow hang", "")
+    );
+    manager.close().await;
+    // Without knowing what was approved nothing is offered.
+    for entry in std::fs::read_dir(user.path("home/state/definitions")).expect("a folder") {
+        std::fs::write(entry.expect("an entry").path(), "{").expect("written");
+    }
+    let (manager, ..) = pinned(&user, "");
+    let status = manager.wait_for("s", Status::Error).await.expect("it is there");
+    assert!(status.error.is_some_and(|error| error.contains("is damaged; delete it")));
+    manager.close().await;
 }

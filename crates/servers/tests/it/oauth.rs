@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use json::Json;
+use os_keyring::OsKeyring;
 use outbound::OutboundOptions;
 use ring::digest;
 use servers::config::OAuthSettings;
@@ -16,13 +17,13 @@ use servers::oauth::{
 use spile_core::Platform;
 use url::Url;
 
-use crate::authority::{Authority, get, location};
+use crate::authority::{Authority, Dpop, get, location};
 use crate::harness::User;
-use crate::manager::options;
+use crate::manager::{HELPER, options};
 
 /// Time stands still unless a test moves it; randomness counts.
 #[derive(Default)]
-struct TestPlatform {
+pub struct TestPlatform {
     now_ms: Mutex<u64>,
     drawn: Mutex<u64>,
 }
@@ -40,24 +41,31 @@ impl Platform for TestPlatform {
     }
 }
 
-struct Setup {
-    user: User,
-    authority: Arc<Authority>,
+pub struct Setup {
+    pub user: User,
+    pub authority: Arc<Authority>,
     platform: Arc<TestPlatform>,
+    /// The keyring of each process.
+    pub keyring: Option<OsKeyring>,
 }
 
 impl Setup {
-    async fn new() -> Self {
-        Self { user: User::new(&[]), authority: Authority::start().await, platform: Arc::default() }
+    pub async fn new() -> Self {
+        let authority = Authority::start().await;
+        Self { user: User::new(&[]), authority, platform: Arc::default(), keyring: None }
     }
 
     /// The store of one process.
-    fn store(&self) -> CredentialStore {
+    pub fn store(&self) -> CredentialStore {
         let folder = self.user.path("home/state/oauth");
-        CredentialStore::new(folder, self.platform.clone(), OutboundOptions::default())
+        let store = CredentialStore::new(folder, self.platform.clone(), OutboundOptions::default());
+        match &self.keyring {
+            Some(keyring) => store.with_keyring(keyring.clone()),
+            None => store,
+        }
     }
 
-    fn resource(&self) -> String {
+    pub fn resource(&self) -> String {
         resource_of(&self.authority.server())
     }
 
@@ -70,7 +78,7 @@ impl Setup {
     }
 
     /// Signs in with a browser that follows the redirect.
-    async fn sign_in(
+    pub async fn sign_in(
         &self,
         challenge: Option<&Challenge>,
         settings: &OAuthSettings,
@@ -79,12 +87,12 @@ impl Setup {
         let back = location(&get(login.url()).await);
         let browser = tokio::spawn(async move { get(&back).await });
         let server = self.authority.server();
-        login.finish(&server, async || std::future::pending().await, &self.store()).await?;
+        login.finish(&server, None, &self.store()).await?;
         assert!(browser.await.expect("no panic").contains("You are signed in"));
         Ok(())
     }
 
-    fn pass_time(&self, ms: u64) {
+    pub fn pass_time(&self, ms: u64) {
         *self.platform.now_ms.lock().expect("no panic") += ms;
     }
 }
@@ -129,8 +137,19 @@ async fn a_redirect_can_be_pasted() {
     let mut lines =
         vec![back.to_string(), "https://example.com/?code=x&state=wrong".to_owned(), "nonsense".to_owned()];
     let server = setup.authority.server();
-    login.finish(&server, async || lines.pop(), &setup.store()).await.expect("signed in");
+    let (pasted, mut receiver) = tokio::sync::mpsc::channel(8);
+    while let Some(line) = lines.pop() {
+        pasted.send(line).await.expect("there is room");
+    }
+    login.finish(&server, Some(&mut receiver), &setup.store()).await.expect("signed in");
     assert!(setup.store().access_token(&setup.resource(), None).await.expect("no error").is_some());
+}
+
+/// One pasted line.
+async fn pasted(line: &Url) -> tokio::sync::mpsc::Receiver<String> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    sender.send(line.to_string()).await.expect("there is room");
+    receiver
 }
 
 #[tokio::test]
@@ -153,14 +172,15 @@ async fn redirects_that_do_not_belong_here_are_refused() {
             (true, new) => Some((key.into_owned(), new.to_owned())),
             (false, _) => Some((key.into_owned(), value.into_owned())),
         }));
-        let error =
-            login.finish(&server, async || Some(changed.to_string()), &setup.store()).await.unwrap_err();
+        let mut pasted = pasted(&changed).await;
+        let error = login.finish(&server, Some(&mut pasted), &setup.store()).await.unwrap_err();
         assert_eq!(error.to_string(), format!("the redirect is not valid: {expected}"));
     }
     let login = setup.start(None, &OAuthSettings::default()).await.expect("it starts");
     let mut back = location(&get(login.url()).await);
     back.query_pairs_mut().append_pair("error", "access_denied").append_pair("error_description", "not you");
-    let error = login.finish(&server, async || Some(back.to_string()), &setup.store()).await.unwrap_err();
+    let mut pasted = pasted(&back).await;
+    let error = login.finish(&server, Some(&mut pasted), &setup.store()).await.unwrap_err();
     assert_eq!(error.to_string(), "you were not signed in: access_denied (not you)");
     assert_eq!(setup.store().access_token(&setup.resource(), None).await.expect("no error"), None);
 }
@@ -211,6 +231,36 @@ async fn a_rotating_refresh_token_is_used_once_whoever_asks() {
         assert!(tokens[0].is_some() && tokens.iter().all(|token| *token == tokens[0]), "{round}: {tokens:?}");
     }
     assert_eq!(setup.authority.log(), vec!["refresh_token"; 12]);
+}
+
+/// How many tokens each process wants; `cargo xtask judges` sets 1,000.
+fn refreshes() -> usize {
+    std::env::var("SPILE_REFRESHES").map_or(25, |count| count.parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_processes_share_a_rotating_refresh_token_and_none_loses_it() {
+    let setup = Setup::new().await;
+    setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+    setup.authority.log();
+    let folder = setup.user.path("home/state/oauth");
+    let start = |_| {
+        std::process::Command::new(HELPER)
+            .arg("refresh")
+            .arg(&folder)
+            .args([&setup.resource(), &refreshes().to_string()])
+            .spawn()
+            .expect("it starts")
+    };
+    let processes: Vec<_> = (0..3).map(start).collect();
+    for mut process in processes {
+        let ended = tokio::task::spawn_blocking(move || process.wait()).await.expect("no panic");
+        assert!(ended.expect("it ends").success());
+    }
+    let log = setup.authority.log();
+    // Each process wanted so many different tokens; they share those that another one got in between.
+    assert!(log.len() + 1 >= refreshes() && log.iter().all(|line| line == "refresh_token"), "{}", log.len());
+    assert!(setup.store().access_token(&setup.resource(), Some("none")).await.expect("no error").is_some());
 }
 
 #[tokio::test]
@@ -296,8 +346,8 @@ async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
 }
 
 /// The tokens of a store, for a manager.
-struct TokenHost {
-    store: CredentialStore,
+pub struct TokenHost {
+    pub store: CredentialStore,
 }
 
 impl ManagerHost for TokenHost {
@@ -305,25 +355,24 @@ impl ManagerHost for TokenHost {
         None
     }
 
-    fn access_token(
-        &self,
-        url: &Url,
-        rejected: Option<String>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Option<String>> + Send>> {
-        let store = self.store.clone();
-        let resource = resource_of(url);
-        Box::pin(async move { store.access_token(&resource, rejected.as_deref()).await.ok().flatten() })
+    fn credentials(&self) -> Option<CredentialStore> {
+        Some(self.store.clone())
     }
+}
+
+/// A manager of the one server that the authority protects.
+async fn guarded(setup: &Setup) -> Manager {
+    let entry = format!(r#"{{"mcpServers": {{"guarded": {{"url": "{}"}}}}}}"#, setup.authority.server());
+    setup.user.write("home/.config/spile/servers.json", &entry);
+    let server = setup.user.load().servers.remove(0);
+    let host = Arc::new(TokenHost { store: setup.store() });
+    Manager::start([(server, Permission::Allowed)], options(), host)
 }
 
 #[tokio::test]
 async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
     let setup = Setup::new().await;
-    let entry = format!(r#"{{"mcpServers": {{"guarded": {{"url": "{}"}}}}}}"#, setup.authority.server());
-    setup.user.write("home/.config/spile/servers.json", &entry);
-    let server = setup.user.load().servers.remove(0);
-    let host = Arc::new(TokenHost { store: setup.store() });
-    let manager = Manager::start([(server, Permission::Allowed)], options(), host);
+    let manager = guarded(&setup).await;
     manager.wait_for("guarded", Status::NeedsAuth).await.expect("it is there");
     let params = || Json::parse(r#"{"name":"whoami","arguments":{}}"#).expect("JSON");
     let call = || manager.request("guarded", wire::method::Method::ToolsCall, params(), None);
@@ -343,6 +392,52 @@ async fn a_server_that_needs_a_sign_in_waits_for_it_and_then_works() {
     manager.close().await;
 }
 
+#[tokio::test]
+async fn tokens_are_bound_to_a_key_where_the_authorization_server_does_that() {
+    for nonce in [None, Some("n-1")] {
+        let setup = Setup::new().await;
+        *setup.authority.dpop.lock().expect("no panic") = Some(Dpop { nonce, ..Dpop::default() });
+        setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+        let manager = guarded(&setup).await;
+        manager.wait_for("guarded", Status::Connected).await.expect("it is there");
+        let call = async || manager.call_tool("mcp__guarded__whoami", &Json::object(|_| {}), None).await;
+        assert!(call().await.expect("a result").as_str().contains("you"));
+        // The server changes its nonce, and forgets the token: a refresh with the same key.
+        if let Some(dpop) = &mut *setup.authority.dpop.lock().expect("no panic") {
+            dpop.nonce = nonce.map(|_| "n-2");
+        }
+        setup.authority.access_tokens.lock().expect("no panic").clear();
+        assert!(call().await.expect("a result").as_str().contains("you"));
+        manager.close().await;
+        // A process that starts later has the key as well.
+        let manager = guarded(&setup).await;
+        manager.wait_for("guarded", Status::Connected).await.expect("it is there");
+        manager.close().await;
+        let seen = setup.authority.dpop.lock().expect("no panic").as_ref().map_or(0, |dpop| dpop.seen.len());
+        assert!(seen > 8, "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_bound_tokens_gets_no_others() {
+    let required = ("dpop_bound_access_tokens_required", "true");
+    for (change, has_dpop, expected) in [
+        (("issuer_is_right", "1"), false, None),
+        (required, true, None),
+        (required, false, Some("does not issue them; ask its operator to enable DPoP")),
+    ] {
+        let setup = Setup::new().await;
+        setup.authority.change(change.0, Some(change.1));
+        *setup.authority.dpop.lock().expect("no panic") = has_dpop.then(Dpop::default);
+        let signed_in = setup.sign_in(None, &OAuthSettings::default()).await;
+        match (signed_in, expected) {
+            (Ok(()), None) => {}
+            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (signed_in, expected) => panic!("{signed_in:?}, expected {expected:?}"),
+        }
+    }
+}
+
 const USER: AuthorizerClient = AuthorizerClient::User { client_secret: None };
 
 /// Plays the user: follows the redirect of the authorization server.
@@ -357,10 +452,10 @@ async fn a_refused_request_refreshes_first_then_signs_in_then_gives_up() {
     let settings = OAuthSettings::default();
     let mut authorizer =
         Authorizer::new(setup.authority.server(), settings, USER, setup.store()).await.expect("it starts");
-    assert_eq!(authorizer.bearer().get(), None);
+    assert_eq!(authorizer.token().text(), None);
     let refused = Some("Bearer");
     authorizer.on_refused(refused, browse).await.expect("signed in");
-    let first = authorizer.bearer().get();
+    let first = authorizer.token().text();
     assert!(first.is_some());
     setup.authority.log();
 
@@ -368,7 +463,7 @@ async fn a_refused_request_refreshes_first_then_signs_in_then_gives_up() {
     authorizer.on_accepted();
     authorizer.on_refused(refused, browse).await.expect("refreshed");
     assert_eq!(setup.authority.log(), ["refresh_token"]);
-    assert_ne!(authorizer.bearer().get(), first);
+    assert_ne!(authorizer.token().text(), first);
     // The new one is refused, too: the user signs in, a limited number of times.
     for _ in 0..SIGN_INS_MAX {
         authorizer.on_refused(refused, browse).await.expect("signed in");
@@ -435,6 +530,6 @@ async fn a_program_gets_a_token_without_a_user() {
     assert!(setup.authority.log().is_empty(), "neither registered nor authorized");
     let mut right = authorizer(machine("workload")).await;
     right.on_refused(Some("Bearer"), no_browser).await.expect("a token");
-    assert!(right.bearer().get().is_some());
+    assert!(right.token().text().is_some());
     assert_eq!(setup.authority.log(), ["urn:ietf:params:oauth:grant-type:jwt-bearer"]);
 }

@@ -31,6 +31,8 @@ pub(super) enum CsvError {
         location: TextLocation,
     },
     InvalidUtf16,
+    /// Its rows are to be completed, and it is too large to be in memory.
+    NeedsMemory,
     /// Neither UTF-8 nor Windows-1252.
     UnknownEncoding {
         location: TextLocation,
@@ -138,6 +140,7 @@ impl CsvError {
             | Self::NoHeader { .. }
             | Self::WrongFormat(_)
             | Self::InvalidUtf16
+            | Self::NeedsMemory
             | Self::OtherEncoding { .. }
             | Self::InvalidDelimiter(_)
             | Self::TooManyColumns(_)
@@ -191,6 +194,11 @@ impl CsvError {
             Self::InvalidUtf8 { location } => (
                 format!("`{file}` line {} is not valid UTF-8, but the lines before are", location.line),
                 "save it again as UTF-8".into(),
+            ),
+            Self::NeedsMemory => (
+                format!("`{file}` is too large to complete its rows (`short_rows`, `fill_down`)"),
+                "raise `memory_bytes_max` of `[server]` above its size, or complete the rows in the file"
+                    .into(),
             ),
             Self::InvalidUtf16 => (format!("`{file}` is not valid UTF-16"), "save it again as UTF-8".into()),
             Self::UnknownEncoding { location, guesses } => (
@@ -284,7 +292,7 @@ impl ForeignFormat {
             Self::Sqlite => ("a SQLite database", "serve it as one, or export a table as CSV"),
             Self::Gzip => ("a gzip archive", "unpack it first"),
             Self::Pdf => ("a PDF", "export the table as CSV"),
-            Self::Parquet => ("a Parquet file", "export it as CSV"),
+            Self::Parquet => ("a Parquet file", "name it `.parquet`, or set `kind = \"parquet\"`"),
         }
     }
 }
@@ -315,6 +323,6 @@ fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {
     if fields > header {
         format!("quote fields that contain {separator}")
     } else {
-        format!("add what is missing, with {separator} for each empty field")
+        format!("add what is missing, with {separator} for each empty field; or set `short_rows = true`")
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Header {
     pub(super) likely_row: Option<u32>,
     /// Whether the names look like data.
     pub(super) is_doubtful: bool,
+    /// Whether the file has no name for its first column, not even a blank one.
+    pub(super) lacks_first_name: bool,
     pub(super) notes: Vec<LayoutNote>,
 }
 
@@ -155,6 +157,7 @@ pub(super) fn find_header(
             rows: HeaderRows { first: first.row.number, count: 0 },
             likely_row: None,
             is_doubtful: false,
+            lacks_first_name: false,
             notes: layout.notes,
         });
     }
@@ -164,13 +167,18 @@ pub(super) fn find_header(
     if width > COLUMNS_MAX {
         return Err(CsvError::TooManyColumns(count_fields(bytes, records[last].start, splitter)));
     }
-    let names = match count {
+    let mut names = match count {
         // The names are exactly what the file says.
         1 => field_texts(text, records[last].start, splitter),
         _ => layout::join_names(&sketches[layout.at..layout.at + count], 0..width, |_, _, _| true),
     };
+    let lacks_first_name = count == 1 && lacks_first_name(names.len(), &records[last + 1..]);
+    if lacks_first_name {
+        names.insert(0, String::new());
+    }
     Ok(Header {
         names,
+        lacks_first_name,
         last_row_start: records[last].start,
         rows_start: skip_blank_lines(bytes, records[last].next),
         rows: HeaderRows { first: records[first].row.number, count: count as u32 },
@@ -178,6 +186,16 @@ pub(super) fn find_header(
         is_doubtful: layout.is_doubtful,
         notes: layout.notes,
     })
+}
+
+/// Whether all records have one field more than there are names, and it is not a delimiter at the end: R writes names of
+/// rows in a first column without a name.
+fn lacks_first_name(names: usize, below: &[SketchedRecord]) -> bool {
+    let rows = || below.iter().map(|record| &record.row).filter(|row| !row.cells.is_empty());
+    rows().count() >= 2
+        && names < COLUMNS_MAX
+        && rows().all(|row| row.width == names + 1 && row.get(0).is_some())
+        && rows().any(|row| row.get(names).is_some())
 }
 
 fn count_lines(bytes: &[u8]) -> usize {

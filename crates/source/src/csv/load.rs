@@ -1,17 +1,21 @@
 //! Parses a CSV file: its text, where each row starts, and the profile of each column.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::infer::{DeclaredFormats, FormatInference, FormatOutcome, TextClass, TypeInference};
-use contract::source::{AmbiguousFormat, LayoutNote, LayoutNoteKind, SourceError, TableOptions};
+use contract::infer::{TextClass, TypeInference};
+use contract::manifest::{COMPLETED_ROWS_REASON, DeclaredLayout};
+use contract::source::{LayoutNote, LayoutNoteKind, SourceError, TableOptions};
 use contract::{ColumnFormat, DataType};
 
+use super::complete;
 use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
 use super::error::CsvError;
+use super::formats::{ColumnScan, InferredFormat, OpenColumn, infer_formats};
 use super::formula_guard::LeadingSigns;
 use super::header::{Header, find_header, sketch_record};
 use super::index::{CsvKeyIndex, KeyField};
@@ -48,16 +52,24 @@ impl FileLoader for CsvLoader {
 
     fn load(&self, bytes: Vec<u8>) -> Result<CsvSnapshot, CsvError> {
         let decoded = decode(bytes, self.options.encoding)?;
-        let bytes = decoded.text.len() as u64;
-        if bytes > FILE_BYTES_MAX {
-            return Err(FileError::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
-        }
+        check_length(&decoded.text)?;
+        let start = decoded.start;
         let parsed = parse(decoded, self.extension, &self.options, SkippedLines::NONE)?;
-        Ok(CsvSnapshot::new(parsed.table))
+        let mut table = match self.options.table.layout.fill_down.is_empty() {
+            true => parsed.table,
+            false => self.filled_down(parsed, start)?,
+        };
+        if self.options.table.layout.completes_rows() {
+            table.read_only_reason = Some(COMPLETED_ROWS_REASON.to_owned());
+        }
+        Ok(CsvSnapshot::new(table))
     }
 
     fn is_snapshot_of(&self, snapshot: &CsvSnapshot, bytes: &[u8]) -> bool {
         let CsvTable { text, encoding, .. } = &*snapshot.table;
+        if self.options.table.layout.completes_rows() {
+            return self.load(bytes.to_vec()).is_ok_and(|now| now.table.text == *text);
+        }
         match encoding {
             TextEncoding::Utf8 => text.as_bytes() == bytes,
             TextEncoding::Utf16Le { .. } | TextEncoding::Utf16Be { .. } | TextEncoding::Legacy(_) => {
@@ -69,6 +81,41 @@ impl FileLoader for CsvLoader {
 
     fn source_error(&self, error: &CsvError, file: &str, path: &Path) -> SourceError {
         error.to_source_error(file, path)
+    }
+}
+
+/// Positions in a text have 32 bits.
+fn check_length(text: &str) -> Result<(), CsvError> {
+    match text.len() as u64 {
+        bytes if bytes > FILE_BYTES_MAX => {
+            Err(FileError::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl CsvLoader {
+    /// The table with the values that blank cells of some columns have from above. It is found without them first: a
+    /// subtotal has no label of its own.
+    fn filled_down(&self, parsed: ParsedCsv, start: usize) -> Result<CsvTable, CsvError> {
+        let ParsedCsv { table, left_out, .. } = parsed;
+        let is_filled = |name: &&String| self.options.table.layout.fill_down.contains(name);
+        let columns = table.header.iter().enumerate().filter(|(_, name)| is_filled(name));
+        let columns: Vec<usize> = columns.map(|(at, _)| at).collect();
+        let text = complete::fill_down(&table.text, &table.splitter, &table.row_starts, &left_out, &columns);
+        check_length(&text)?;
+        let CsvTable { encoding, header_rows, layout_notes, notes, likely_header_row, splitter, .. } = table;
+        let mut options = self.options.clone();
+        options.delimiter = Some(splitter.delimiter);
+        options.table.layout = DeclaredLayout {
+            header_row: Some(header_rows.first),
+            header_rows: Some(header_rows.count),
+            footer_rows: Some(0),
+            ..DeclaredLayout::default()
+        };
+        let decoded = DecodedText { text, start, encoding, note: None };
+        let filled = parse(decoded, self.extension, &options, SkippedLines::NONE)?.table;
+        Ok(CsvTable { layout_notes, notes, likely_header_row, ..filled })
     }
 }
 
@@ -196,7 +243,7 @@ pub(super) fn parse(
     options: &Options,
     skipped_lines: SkippedLines,
 ) -> Result<ParsedCsv, CsvError> {
-    let DecodedText { text, start, encoding, note } = decoded;
+    let DecodedText { mut text, start, encoding, note } = decoded;
     let (delimiter, start) = find_delimiter(&text, start, extension, options)?;
     let mut notes: Vec<String> = note.into_iter().map(str::to_owned).collect();
     match delimiter {
@@ -213,8 +260,17 @@ pub(super) fn parse(
         rows: header_rows,
         likely_row,
         is_doubtful,
+        lacks_first_name,
         notes: mut layout_notes,
     } = found;
+    if options.table.layout.short_rows {
+        text = complete::pad_records(&text, rows_start, &splitter, header.len());
+        check_length(&text)?;
+    }
+    if lacks_first_name {
+        notes
+            .push("there is one column more than names, as in tables of R: the first has no name".to_owned());
+    }
     if let [only] = &header[..]
         && only.starts_with('#')
     {
@@ -486,34 +542,10 @@ impl RowScanner<'_> {
         }
     }
 
-    /// Reads the columns that may have a format once more.
     fn infer_formats(&self, starts: &[u32], columns: &[ColumnProfiler]) -> Vec<InferredFormat> {
-        let mut formats: Vec<InferredFormat> = vec![InferredFormat::default(); columns.len()];
-        let candidate = |(at, column): (usize, &ColumnProfiler)| {
-            let declared = self.options.formats(&self.header[at], column.inference.data_type());
-            let is_candidate = column.inference.may_have_format() || !declared.is_empty();
-            (is_candidate && column.has_values).then(|| (at, FormatInference::new(&declared)))
-        };
-        let open = columns.iter().enumerate().filter_map(candidate).collect();
-        self.observe_columns(starts, columns, open, &mut formats);
-        let has_comma = |format: &InferredFormat| matches!(format, InferredFormat::Format(format, _) if FormatInference::is_decimal_comma(format));
-        if formats.iter().any(has_comma) {
-            // In a file with decimal commas, the points of `1.234` may separate thousands.
-            let is_decimal = |(at, column): &(usize, &ColumnProfiler)| {
-                column.inference.data_type() == DataType::Decimal
-                    && matches!(formats[*at], InferredFormat::None)
-            };
-            let decimals = columns.iter().enumerate().filter(is_decimal);
-            let open =
-                decimals.map(|(at, _)| (at, FormatInference::new(&DeclaredFormats::default()))).collect();
-            let mut found = vec![InferredFormat::default(); columns.len()];
-            self.observe_columns(starts, columns, open, &mut found);
-            for (format, found) in formats.iter_mut().zip(found) {
-                if let InferredFormat::Ambiguous(_) = found {
-                    *format = found;
-                }
-            }
-        }
+        let mut scan = RowsInMemory { scanner: self, starts };
+        let declared = |at: usize, data_type| self.options.formats(&self.header[at], data_type);
+        let Ok(formats) = infer_formats(&mut scan, columns, declared);
         formats
     }
 
@@ -547,61 +579,6 @@ impl RowScanner<'_> {
             }
         }
         notes
-    }
-
-    /// `open` are columns, ascending.
-    fn observe_columns(
-        &self,
-        starts: &[u32],
-        columns: &[ColumnProfiler],
-        mut open: Vec<(usize, FormatInference)>,
-        formats: &mut [InferredFormat],
-    ) {
-        let mut scratch = String::new();
-        for start in starts {
-            if open.is_empty() {
-                return;
-            }
-            let (mut at, mut position) = (*start as usize, 0);
-            for (wanted, inference) in &mut open {
-                let field = loop {
-                    let field = self.splitter.field_at(self.text.as_bytes(), at);
-                    if position == *wanted {
-                        break field;
-                    }
-                    at = field.next;
-                    position += 1;
-                };
-                let value = field.text_with_scratch(self.text, &mut scratch);
-                if columns[*wanted].null_texts.iter().any(|null| null == value) {
-                    continue;
-                }
-                match value.trim() {
-                    "" if value.is_empty() => {}
-                    "" => inference.observe_blanks(),
-                    _ => inference.observe(value),
-                }
-            }
-            open.retain(|(_, inference)| !inference.is_hopeless());
-        }
-        let first_value = |column: usize| {
-            let find = |start: &u32| {
-                let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
-                Some((self.line(*start), cell.text))
-            };
-            starts.iter().find_map(find)
-        };
-        for (at, inference) in open {
-            formats[at] = match inference.finish() {
-                FormatOutcome::Inferred(format, data_type) => InferredFormat::Format(format, data_type),
-                FormatOutcome::Ambiguous(formats) => {
-                    let (line, first_value) = first_value(at).unwrap_or_default();
-                    let first_location = format!("line {line}");
-                    InferredFormat::Ambiguous(AmbiguousFormat { formats, first_value, first_location })
-                }
-                FormatOutcome::None => InferredFormat::None,
-            };
-        }
     }
 
     /// The cells of the record that starts here.
@@ -655,13 +632,45 @@ impl DataRows for CsvRows<'_> {
     }
 }
 
-/// What a second look at a column found out.
-#[derive(Clone, Default)]
-pub(super) enum InferredFormat {
-    #[default]
-    None,
-    Format(ColumnFormat, DataType),
-    Ambiguous(AmbiguousFormat),
+/// Rows that start at these bytes, for a second look at their columns.
+struct RowsInMemory<'a> {
+    scanner: &'a RowScanner<'a>,
+    starts: &'a [u32],
+}
+
+impl ColumnScan for RowsInMemory<'_> {
+    type Error = Infallible;
+
+    fn scan(&mut self, open: &mut Vec<OpenColumn<'_>>) -> Result<(), Infallible> {
+        let RowScanner { text, splitter, .. } = self.scanner;
+        let mut scratch = String::new();
+        for start in self.starts {
+            if open.is_empty() {
+                break;
+            }
+            let (mut at, mut position) = (*start as usize, 0);
+            for column in &mut *open {
+                let field = loop {
+                    let field = splitter.field_at(text.as_bytes(), at);
+                    if position == column.position {
+                        break field;
+                    }
+                    at = field.next;
+                    position += 1;
+                };
+                column.observe(field.text_with_scratch(text, &mut scratch));
+            }
+            open.retain(|column| !column.is_hopeless());
+        }
+        Ok(())
+    }
+
+    fn first_value(&mut self, position: usize) -> Option<(usize, String)> {
+        self.starts.iter().find_map(|start| {
+            let cell = self.scanner.cells(*start).into_iter().find(|cell| cell.column == position)?;
+            Some((self.scanner.line(*start), cell.text))
+        })
+    }
 }
 
 impl ColumnProfiler {

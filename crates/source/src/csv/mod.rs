@@ -9,9 +9,11 @@
 //!
 //! Deliberately absent: guessing what a ragged row meant.
 
+mod complete;
 mod decode;
 mod encode;
 mod error;
+mod formats;
 mod formula_guard;
 mod guess;
 mod header;

@@ -312,6 +312,7 @@ impl CsvWriter {
             | CsvError::Nul { .. }
             | CsvError::InvalidUtf8 { .. }
             | CsvError::InvalidUtf16
+            | CsvError::NeedsMemory
             | CsvError::UnknownEncoding { .. }
             | CsvError::InvalidEncoding { .. }
             | CsvError::OtherEncoding { .. }

@@ -1,5 +1,7 @@
 //! JSON Lines: one object per line. Blank lines are not records, and stay where they are.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 
 use contract::source::WriteError;
@@ -7,9 +9,15 @@ use json::{ParseLimits, parse};
 use memchr::memchr;
 
 use super::edit::{self, ObjectStyle};
-use super::value::{ErrorContext, TableBuilder, content_start, parse_object};
+use super::value::{ColumnNames, ErrorContext, RECORD_BYTES_MAX, TableBuilder, content_start, parse_object};
 use crate::location::TextLocation;
-use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit};
+use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, RowStream, RowVisitor, StreamError};
+
+/// How much of a large file is read at once.
+const PART_BYTES: usize = 1 << 20;
+/// A longer line of a large file is not read to its end.
+const LINE_BYTES_MAX: usize = RECORD_BYTES_MAX + PART_BYTES;
+const DOCUMENT_HELP: &str = "name it `.json`, or set `kind = \"json\"`: it looks like one JSON document";
 
 pub(super) struct JsonLines {
     /// The name of the table.
@@ -128,6 +136,60 @@ impl FileFormat for JsonLines {
     }
 }
 
+impl RowStream for JsonLines {
+    fn kind_name(&self) -> &'static str {
+        FileFormat::name(self)
+    }
+
+    fn table_name(&self) -> &str {
+        &self.name
+    }
+
+    fn row_unit(&self) -> &'static str {
+        "line"
+    }
+
+    fn for_each_row(&self, file: File, visit: &mut RowVisitor<'_>) -> Result<(), StreamError> {
+        let mut input = BufReader::with_capacity(PART_BYTES, file);
+        let (mut names, mut bytes, mut number) = (ColumnNames::default(), Vec::new(), 0_u32);
+        let mut starts_with_array = false;
+        loop {
+            bytes.clear();
+            // One byte more than a record and the whitespace around it may have.
+            let mut limited = (&mut input).take(LINE_BYTES_MAX as u64 + 1);
+            if limited.read_until(b'\n', &mut bytes)? == 0 {
+                return Ok(());
+            }
+            number = number.saturating_add(1);
+            let start = if number == 1 { content_start(&bytes)? } else { 0 };
+            let line = bytes[start..].trim_ascii();
+            if line.is_empty() && bytes.len() <= LINE_BYTES_MAX {
+                continue;
+            }
+            let from = start + (bytes.len() - start - bytes[start..].trim_ascii_start().len());
+            let to = from + line.len();
+            starts_with_array |= number == 1 && line.starts_with(b"[");
+            let at = ErrorContext { bytes: &bytes, record: Some(("line", number)) };
+            let in_file = |mut error: ParseError| {
+                if let Some(location) = &mut error.location {
+                    location.line = number as usize;
+                }
+                match starts_with_array {
+                    true => ParseError { help: Some(DOCUMENT_HELP.into()), ..error },
+                    false => error,
+                }
+            };
+            let doc = parse_object(&bytes, from, to, &at).map_err(in_file)?;
+            let flow = names
+                .with_values(doc.root(), |names, row| visit(number, names, row))
+                .map_err(|too_many| in_file(too_many.to_parse_error(&at, from)))?;
+            if flow?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// How the first line ends.
 fn line_ending(bytes: &[u8]) -> &'static [u8] {
     match memchr(b'\n', bytes) {
@@ -143,8 +205,7 @@ fn suggest_json_document(bytes: &[u8], error: ParseError) -> ParseError {
     const LOOKED_BYTES_MAX: usize = 1 << 20;
     let is_whole = || text.len() <= LOOKED_BYTES_MAX && parse(text.to_vec(), &ParseLimits::default()).is_ok();
     if start.starts_with(b"[") || (start.starts_with(b"{") && is_whole()) {
-        let help = "name it `.json`, or set `kind = \"json\"`: it looks like one JSON document";
-        return ParseError { help: Some(help.into()), ..error };
+        return ParseError { help: Some(DOCUMENT_HELP.into()), ..error };
     }
     error
 }

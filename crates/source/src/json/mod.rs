@@ -18,9 +18,10 @@ use std::path::Path;
 use contract::source::TableOptions;
 
 use crate::backups::BackupPolicy;
-use crate::tables::{FileFormat, TableFile, TablesOptions};
+use crate::tables::{FileFormat, LargeTableFile, TableFile, TablesOptions};
 use document::JsonDocument;
 use lines::JsonLines;
+pub(crate) use value::JsonValue;
 
 /// The layout of a file, and how often to check it for changes.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ impl Options {
     }
 }
 
+pub use crate::tables::FILE_BYTES_MAX;
+
 /// Files beyond this size are searched for records only up to here.
 const SCANNED_BYTES_MAX: u64 = 256 << 20;
 
@@ -64,6 +67,13 @@ pub fn open(path: &Path, options: Options) -> TableFile {
     };
     let tables = TablesOptions { named: Vec::new(), others: options.table };
     TableFile::open(path, format, tables, options.poll_interval_ms, options.backups)
+}
+
+/// A file of JSON Lines that is too large for memory, served from an import that is kept in the folder `cache`. Does not
+/// read the file yet.
+pub fn open_large_lines(path: &Path, table: TableOptions, cache: &Path) -> LargeTableFile {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    LargeTableFile::open(path, Box::new(JsonLines { name }), table, cache)
 }
 
 /// The JSON pointer to the records of a document, if it is not an array itself and contains exactly one. If the file

@@ -103,47 +103,72 @@ pub(super) fn parse_object(
     Ok(doc)
 }
 
+/// The names of all members so far, in the order in which they first occurred.
+#[derive(Default)]
+pub(super) struct ColumnNames {
+    pub(super) names: Vec<String>,
+    indexes: HashMap<String, usize, RandomState>,
+}
+
+impl ColumnNames {
+    /// The column of the member at position `at` of its object. Most objects have the same members in the same order.
+    fn column_for(&mut self, at: usize, name: Node<'_>) -> Result<usize, TooManyColumns> {
+        if self.names.get(at).is_some_and(|column| name.eq_str(column)) {
+            return Ok(at);
+        }
+        let name = name.str().unwrap_or_default();
+        if let Some(index) = self.indexes.get(&*name) {
+            return Ok(*index);
+        }
+        let index = self.names.len();
+        if index == COLUMNS_MAX {
+            return Err(TooManyColumns);
+        }
+        self.indexes.insert(name.clone().into_owned(), index);
+        self.names.push(name.into_owned());
+        Ok(index)
+    }
+
+    /// Passes the columns of an object and their values to `visit`.
+    pub(super) fn with_values<T>(
+        &mut self,
+        object: Node<'_>,
+        visit: impl FnOnce(&[String], &[(usize, StoredValue<'_>)]) -> T,
+    ) -> Result<T, TooManyColumns> {
+        let mut columns = Vec::with_capacity(object.len());
+        for (at, (name, _)) in object.members().enumerate() {
+            columns.push(self.column_for(at, name)?);
+        }
+        // Unescaped texts and compacted nested values live here until they were visited.
+        let values: Vec<JsonValue<'_>> =
+            object.members().map(|(_, value)| JsonValue::from_node(value)).collect();
+        let row: Vec<(usize, StoredValue<'_>)> =
+            columns.into_iter().zip(values.iter().map(JsonValue::as_stored)).collect();
+        Ok(visit(&self.names, &row))
+    }
+}
+
 /// Builds a table from JSON objects.
 pub(super) struct TableBuilder {
     pub(super) table: Table,
-    column_indexes: HashMap<String, usize, RandomState>,
+    names: ColumnNames,
 }
 
 impl TableBuilder {
     pub(super) fn new(name: &str, unit: &'static str) -> Self {
         let mut table = Table::new(name, Vec::new());
         (table.row_unit, table.is_schemaless, table.has_nested_json) = (unit, true, true);
-        Self { table, column_indexes: HashMap::default() }
+        Self { table, names: ColumnNames::default() }
     }
 
     pub(super) fn push_object(&mut self, number: u32, object: Node<'_>) -> Result<(), TooManyColumns> {
-        let mut columns = Vec::with_capacity(object.len());
-        for (at, (name, _)) in object.members().enumerate() {
-            columns.push(self.column_for(at, name)?);
-        }
-        // Unescaped texts and compacted nested values live here until the table has copied them.
-        let values: Vec<JsonValue<'_>> =
-            object.members().map(|(_, value)| JsonValue::from_node(value)).collect();
-        self.table.push_row(number, columns.into_iter().zip(values.iter().map(JsonValue::as_stored)));
-        Ok(())
-    }
-
-    /// Most objects have the same members in the same order.
-    fn column_for(&mut self, at: usize, name: Node<'_>) -> Result<usize, TooManyColumns> {
-        if self.table.header.get(at).is_some_and(|column| name.eq_str(column)) {
-            return Ok(at);
-        }
-        let name = name.str().unwrap_or_default();
-        if let Some(index) = self.column_indexes.get(&*name) {
-            return Ok(*index);
-        }
-        let index = self.table.header.len();
-        if index == COLUMNS_MAX {
-            return Err(TooManyColumns);
-        }
-        self.column_indexes.insert(name.clone().into_owned(), index);
-        self.table.add_column(name.into_owned());
-        Ok(index)
+        let table = &mut self.table;
+        self.names.with_values(object, |names, row| {
+            for name in &names[table.header.len()..] {
+                table.add_column(name.clone());
+            }
+            table.push_row(number, row.iter().copied());
+        })
     }
 }
 
@@ -157,14 +182,14 @@ impl TooManyColumns {
 }
 
 /// A stored value that owns its text where the text had to be made.
-enum JsonValue<'d> {
+pub(crate) enum JsonValue<'d> {
     Plain(StoredValue<'d>),
     Text(Cow<'d, str>),
     Nested(String),
 }
 
 impl<'d> JsonValue<'d> {
-    fn from_node(node: Node<'d>) -> Self {
+    pub(crate) fn from_node(node: Node<'d>) -> Self {
         match node.kind() {
             NodeKind::Null => Self::Plain(StoredValue::Null),
             NodeKind::True => Self::Plain(StoredValue::Boolean(true)),
@@ -179,7 +204,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    fn as_stored(&self) -> StoredValue<'_> {
+    pub(crate) fn as_stored(&self) -> StoredValue<'_> {
         match self {
             Self::Plain(stored) => *stored,
             Self::Text(text) => StoredValue::Text(text),

@@ -20,7 +20,17 @@ pub(crate) struct ImportColumn {
     /// Its position in the file.
     pub(crate) position: usize,
     pub(crate) data_type: DataType,
+    pub(crate) affinity: ImportAffinity,
     pub(crate) nullable: bool,
+}
+
+/// How SQLite stores the values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ImportAffinity {
+    /// As its type demands.
+    OfType,
+    /// As they are: a column of numbers has integers and fractions, one of several types has texts among them.
+    None,
 }
 
 /// The name of a column in the database. Names in a file may be blank or repeated.
@@ -37,8 +47,15 @@ impl TableImport {
     /// Creates the database and begins to fill it.
     pub(crate) fn create(path: &Path, columns: &[ImportColumn]) -> Result<Self, SourceError> {
         let connection = Connection::open(path).map_err(|error| import_error(&error))?;
-        let definitions: Vec<String> = columns.iter().map(column_definition).collect();
-        let placeholders = vec!["?"; columns.len()].join(",");
+        let mut definitions: Vec<String> = columns.iter().map(column_definition).collect();
+        let values = match columns.len() {
+            // The rows of a file may name no columns, but a table has at least one.
+            0 => "DEFAULT VALUES".to_owned(),
+            count => format!("VALUES ({})", vec!["?"; count].join(",")),
+        };
+        if definitions.is_empty() {
+            definitions.push("unused".to_owned());
+        }
         // A crash leaves a file that nobody reads: it has its name only when it is complete.
         let setup = format!(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \
@@ -47,7 +64,7 @@ impl TableImport {
             definitions.join(", ")
         );
         connection.execute_batch(&setup).map_err(|error| import_error(&error))?;
-        Ok(Self { connection, insert: format!("INSERT INTO {TABLE} VALUES ({placeholders})") })
+        Ok(Self { connection, insert: format!("INSERT INTO {TABLE} {values}") })
     }
 
     pub(crate) fn insert(&mut self, values: &[ImportValue<'_>]) -> Result<(), SourceError> {
@@ -171,6 +188,7 @@ pub(crate) fn stored_value(data_type: DataType, text: &str) -> Option<ValueRef<'
 
 fn column_definition(column: &ImportColumn) -> String {
     let stored_type = match column.data_type {
+        _ if column.affinity == ImportAffinity::None => "",
         DataType::Integer | DataType::Int64 | DataType::Boolean => "INTEGER",
         DataType::Number => "REAL",
         DataType::Text

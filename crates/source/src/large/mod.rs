@@ -1,14 +1,13 @@
 //! Files that are too large for memory: their rows are imported once into a private SQLite database, and read from it by
 //! the code that reads databases.
 //!
-//! [`cache`] keeps the databases, [`import`] fills one, [`reader`] follows a file that changes.
+//! [`file`] follows a file and imports it, [`cache`] keeps the databases, [`import`] fills one, [`reader`] reads the
+//! current one.
 
 mod cache;
+mod file;
 mod import;
 mod reader;
 
-pub(crate) use cache::{ImportCache, ImportId, ImportedDatabase};
-pub(crate) use import::{
-    ImportColumn, ImportValue, TABLE, TableImport, column_name, detected_key, ensure_key, stored_value,
-};
-pub(crate) use reader::{LargeReader, OpenImport, ReaderSet};
+pub(crate) use file::{ImportPlan, LargeFile, LargeFormat, NOTE, READ_ONLY_REASON, open_file};
+pub(crate) use import::{ImportAffinity, ImportColumn, ImportValue, TableImport, stored_value};

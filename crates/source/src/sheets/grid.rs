@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use contract::humanize::pluralize;
 use contract::infer::{SAFE_INTEGER_MAX, TextClass};
-use contract::manifest::DeclaredLayout;
+use contract::manifest::{COMPLETED_ROWS_REASON, DeclaredLayout};
 use contract::source::{HeaderRows, LayoutNote, LayoutNoteKind};
 
 use super::address::{CellAddress, CellRange, column_letters};
@@ -75,6 +75,8 @@ pub(super) struct TableLayout {
     pub(super) notes: Vec<LayoutNote>,
     /// Why a write would make the sheet wrong.
     pub(super) read_only_reason: Option<String>,
+    /// Positions in `columns` in which a blank cell has the value above it.
+    pub(super) fill_down: Vec<usize>,
 }
 
 /// The rows with column names, as positions in [`Grid::rows`].
@@ -273,18 +275,26 @@ impl Grid {
         let columns = self.find_columns(&header_rows, &rows, &span, texts)?;
         let mut notes = header.notes;
         notes.append(&mut left_out.notes);
+        let names = self.column_names(&header_rows, &columns, texts);
+        let is_filled = |(_, name): &(usize, &String)| declared.fill_down.contains(name);
+        let fill_down: Vec<usize> = names.iter().enumerate().filter(is_filled).map(|(at, _)| at).collect();
+        let is_completed = !fill_down.is_empty();
         // Without names, the table begins below the row before its first.
         let row_above = self.rows[header.rows_start.min(self.rows.len() - 1)].number.saturating_sub(1);
         Ok(TableLayout {
             first_header_row: header_rows.first().map_or(row_above + 1, |row| row.number),
             header_row: header_rows.last().map_or(row_above, |row| row.number),
-            header: self.column_names(&header_rows, &columns, texts),
+            header: names,
+            fill_down,
             columns,
             rows,
             likely_header_row: header.likely_row,
             has_rows_below,
             notes,
-            read_only_reason: left_out.read_only_reason,
+            read_only_reason: match is_completed {
+                true => Some(COMPLETED_ROWS_REASON.to_owned()),
+                false => left_out.read_only_reason,
+            },
         })
     }
 
@@ -505,6 +515,7 @@ impl Grid {
         let (mut labels, mut current, mut filled) = (labels.into_iter().peekable(), Vec::new(), None);
         // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
+        let mut above: Vec<StoredValue<'_>> = vec![StoredValue::Null; layout.fill_down.len()];
         for at in &layout.rows {
             let row = &self.rows[*at];
             budget.step()?;
@@ -539,6 +550,27 @@ impl Grid {
                     }
                     Ok(_) => {}
                     Err(at) => ours.insert(at, (label.place, label.value)),
+                }
+            }
+            for (index, place) in layout.fill_down.iter().enumerate() {
+                let found = ours.binary_search_by_key(place, |(place, _)| *place);
+                let value = found.map_or(StoredValue::Null, |at| ours[at].1);
+                let is_blank = match value {
+                    StoredValue::Null => true,
+                    StoredValue::Text(text) => text.trim().is_empty(),
+                    _ => false,
+                };
+                if !is_blank {
+                    above[index] = value;
+                    above[index + 1..].fill(StoredValue::Null);
+                    continue;
+                }
+                if let StoredValue::Text(text) | StoredValue::DateTime(text) = above[index] {
+                    budget.charge_text(text.len())?;
+                }
+                match found {
+                    Ok(at) => ours[at].1 = above[index],
+                    Err(at) => ours.insert(at, (*place, above[index])),
                 }
             }
             table.push_row(row.number, ours);

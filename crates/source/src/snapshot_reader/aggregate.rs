@@ -56,10 +56,7 @@ pub(super) fn group_rows<F: ReadableTable>(
 /// The columns of groups and measures, each once.
 fn needed_columns(question: &Aggregate<'_>) -> Vec<usize> {
     let groups = question.groups.iter().map(|group| group.column);
-    let measures = question.measures.iter().filter_map(|measure| match measure {
-        Measure::Count => None,
-        Measure::Of { column, .. } => Some(*column),
-    });
+    let measures = question.measures.iter().filter_map(Measure::column);
     let mut columns: Vec<usize> = groups.chain(measures).collect();
     columns.sort_unstable();
     columns.dedup();

@@ -7,6 +7,7 @@
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use contract::TimeZone;
 use contract::aggregate::{group_value, scaled_decimal};
 use contract::source::{DateUnit, SourceError};
 use contract::{DataType, Value, ValueRef};
@@ -31,6 +32,7 @@ pub(super) enum VectorKey {
     Codes {
         column: usize,
         unit: Option<DateUnit>,
+        time_zone: Option<TimeZone>,
     },
     Numbers {
         column: usize,
@@ -103,7 +105,9 @@ impl ColumnVectors {
             }
         }
         let built = match key {
-            VectorKey::Codes { column, unit } => build_codes(table, column, unit, progress)?,
+            VectorKey::Codes { column, unit, time_zone } => {
+                build_codes(table, column, unit, time_zone, progress)?
+            }
             VectorKey::Numbers { column } => build_numbers(table, column, progress)?,
         };
         let built = built.map(Arc::new);
@@ -122,6 +126,7 @@ fn build_codes<T: SortableTable>(
     table: &T,
     column: usize,
     unit: Option<DateUnit>,
+    time_zone: Option<TimeZone>,
     progress: &mut ScanProgress<'_>,
 ) -> Result<Option<ColumnVector>, SourceError> {
     let column = &table.columns()[column];
@@ -133,7 +138,7 @@ fn build_codes<T: SortableTable>(
     for row in 0..table.len() {
         progress.count_row()?;
         let value = table.value_at(table.value_position(row, column), column);
-        let canonical = group_value(kind, unit, value.as_value_ref());
+        let canonical = group_value(kind, unit, time_zone, value.as_value_ref());
         key.clear();
         canonical.write_key(&mut key);
         let hash = hasher.hash_one(&*key);

@@ -270,10 +270,11 @@ impl<C: TableLoader> SnapshotReader<C> {
         let mut progress = ScanProgress::for_query(query);
         let order = match self.rows_with_keys(&view, query) {
             Some(rows) => order::key_order(&*view, rows),
+            None if query.is_sorted_by_link() => order::linked_order(&*view, query, &mut progress)?,
             None => order::row_order(&*view, &query.sort, &mut progress)?,
         };
         let start = match query.after {
-            Some(after) => order::rows_up_to(&*view, &order, &query.sort, after)?,
+            Some(after) => order::rows_up_to(&*view, &order, &query.sorts(), after)?,
             None => 0,
         };
         let check = |row: u32| self.check_row(&view, row);

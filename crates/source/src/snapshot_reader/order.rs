@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::order::{SortRank, compare};
-use contract::source::{CursorPosition, Sort, SourceError};
+use contract::source::{CursorPosition, LinkedSort, LinkedValues, Query, Sort, SourceError};
 use contract::{DataType, Value, ValueRef};
 
 use super::CowValue;
@@ -175,6 +175,50 @@ pub(super) fn row_order(
     build_order(table, by, progress)
 }
 
+/// All rows, where a query orders them by values behind links. Not cached: the values are those of this call.
+pub(super) fn linked_order(
+    table: &impl SortableTable,
+    query: &Query<'_>,
+    progress: &mut ScanProgress<'_>,
+) -> Result<RowOrder, SourceError> {
+    let mut order = row_order(table, &[], progress)?;
+    // The sort is stable, so the least significant column comes first.
+    for by in query.sorts().iter().rev() {
+        let rows = match by.values {
+            None => sort_by_column(table, by.sort, &order, progress)?,
+            Some(values) => sort_by_link(table, by.sort, values, &order, progress)?,
+        };
+        order = RowOrder::Sorted(Arc::new(rows));
+    }
+    Ok(order)
+}
+
+/// A stable sort by the values that a column's keys lead to. Rows without one come last.
+fn sort_by_link(
+    table: &impl SortableTable,
+    sort: Sort,
+    values: LinkedValues<'_>,
+    base: &RowOrder,
+    progress: &mut ScanProgress<'_>,
+) -> Result<Vec<u32>, SourceError> {
+    let column = &table.columns()[sort.column];
+    let mut entries = Vec::with_capacity(base.len());
+    let mut nulls = Vec::new();
+    for at in 0..base.len() {
+        progress.count_row()?;
+        let row = base.row(at);
+        match values.get(column.data_type(), row_value(table, row, column).as_value_ref()) {
+            ValueRef::Null => nulls.push(row),
+            value => entries.push((value, row)),
+        }
+    }
+    entries.sort_by(|(a, _), (b, _)| {
+        let order = compare(values.kind, *a, *b);
+        if sort.descending { order.reverse() } else { order }
+    });
+    Ok(entries.into_iter().map(|(_, row)| row).chain(nulls).collect())
+}
+
 /// Only these rows, in the order of the key.
 pub(super) fn key_order(table: &impl SortableTable, mut rows: Vec<u32>) -> RowOrder {
     rows.sort_unstable_by(|a, b| compare_keys(table, *a, 0, |_, column| row_value(table, *b, column)));
@@ -319,7 +363,7 @@ fn compare_keys<'a, T: SortableTable>(
 pub(super) fn rows_up_to(
     table: &impl SortableTable,
     order: &RowOrder,
-    sort: &[Sort],
+    sort: &[LinkedSort<'_>],
     after: &CursorPosition,
 ) -> Result<usize, SourceError> {
     if after.sort_values.len() != sort.len() {
@@ -353,12 +397,17 @@ pub(super) fn rows_up_to(
 
 /// The number of rows directly before this one that the order cannot tell from it, because they have the same key.
 #[cold]
-pub(super) fn ties_before(table: &impl SortableTable, order: &RowOrder, sort: &[Sort], at: usize) -> u32 {
+pub(super) fn ties_before(
+    table: &impl SortableTable,
+    order: &RowOrder,
+    sort: &[LinkedSort<'_>],
+    at: usize,
+) -> u32 {
     let row = order.row(at);
     let is_tie = |other: u32| {
-        let is_sorted_same = sort.iter().all(|sort| {
-            let value = row_value(table, other, &table.columns()[sort.column]);
-            compare_sorted(table, row, *sort, value.as_value_ref()) == Ordering::Equal
+        let is_sorted_same = sort.iter().all(|by| {
+            let value = sort_value(table, other, *by);
+            compare_sorted(table, row, *by, value.as_value_ref()) == Ordering::Equal
         });
         let is_same_key = compare_keys(table, row, 0, |_, column| row_value(table, other, column));
         is_sorted_same && is_same_key == Ordering::Equal
@@ -369,7 +418,7 @@ pub(super) fn ties_before(table: &impl SortableTable, order: &RowOrder, sort: &[
 fn rows_up_to_row(
     table: &impl SortableTable,
     order: &RowOrder,
-    sort: &[Sort],
+    sort: &[LinkedSort<'_>],
     after: &CursorPosition,
 ) -> Result<usize, SourceError> {
     let [Value::Integer(position), Value::Integer(state)] = after.key[..] else {
@@ -384,25 +433,39 @@ fn rows_up_to_row(
     }
     Ok(order.partition_point(|row| {
         let sorted = first_unequal(sort.iter().map(|sort| {
-            let other = row_value(table, last, &table.columns()[sort.column]);
+            let other = sort_value(table, last, *sort);
             compare_sorted(table, row, *sort, other.as_value_ref())
         }));
         sorted.then(row.cmp(&last)) != Ordering::Greater
     }))
 }
 
+/// The value that orders a row.
+fn sort_value<'a>(table: &'a impl SortableTable, row: u32, by: LinkedSort<'a>) -> CowValue<'a> {
+    let column = &table.columns()[by.sort.column];
+    let value = row_value(table, row, column);
+    match by.values {
+        None => value,
+        Some(values) => CowValue::Borrowed(values.get(column.data_type(), value.as_value_ref())),
+    }
+}
+
 /// Compares a row's value with another for a sort. Missing values come last, ascending and descending.
-fn compare_sorted(table: &impl SortableTable, row: u32, sort: Sort, other: ValueRef<'_>) -> Ordering {
-    let column = &table.columns()[sort.column];
-    let (own_value, other) =
-        (column.normalize(row_value(table, row, column)), column.normalize(CowValue::Borrowed(other)));
+fn compare_sorted(table: &impl SortableTable, row: u32, by: LinkedSort<'_>, other: ValueRef<'_>) -> Ordering {
+    let column = &table.columns()[by.sort.column];
+    let own_value = sort_value(table, row, by);
+    let other = CowValue::Borrowed(other);
+    let (own_value, other) = match by.values {
+        None => (column.normalize(own_value), column.normalize(other)),
+        Some(_) => (own_value, other),
+    };
     match (own_value.as_value_ref(), other.as_value_ref()) {
         (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
         (ValueRef::Null, _) => Ordering::Greater,
         (_, ValueRef::Null) => Ordering::Less,
         (own_value, other) => {
-            let order = compare(column.data_type(), own_value, other);
-            if sort.descending { order.reverse() } else { order }
+            let order = compare(by.kind(column.data_type()), own_value, other);
+            if by.sort.descending { order.reverse() } else { order }
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn list_rows<F: ReadableTable>(
         if has_violations && passed < query.rows_max {
             check(number)?;
         }
-        let ties = if has_duplicates { ties_before(table, order, &query.sort, at - 1) } else { 0 };
+        let ties = if has_duplicates { ties_before(table, order, &query.sorts(), at - 1) } else { 0 };
         let position =
             RowPosition { row_number: i64::from(number), table_version: table.orders().table_version, ties };
         let mut more = RowFlow::Continue;

@@ -42,7 +42,7 @@ pub(super) fn group_by_vectors<F: ReadableTable>(
     let mut keys = Vec::with_capacity(question.groups.len());
     let mut slots = 1_usize;
     for group in &question.groups {
-        let key = VectorKey::Codes { column: group.column, unit: group.unit };
+        let key = VectorKey::Codes { column: group.column, unit: group.unit, time_zone: group.time_zone };
         let Some(vector) = table.orders().vectors.get(table, key, progress)? else { return Ok(None) };
         let ColumnVector::Codes { values, codes } = &*vector else { return Ok(None) };
         let kind = table.columns()[group.column].data_type();
@@ -183,7 +183,7 @@ fn row_test<F: ReadableTable>(
     }
     let kind = column.data_type();
     let vectors = &table.orders().vectors;
-    let key = VectorKey::Codes { column: filter.column, unit: None };
+    let key = VectorKey::Codes { column: filter.column, unit: None, time_zone: None };
     if let Some(vector) = vectors.get(table, key, progress)?
         && let ColumnVector::Codes { values, .. } = &*vector
     {
@@ -298,11 +298,15 @@ enum VectorMeasure {
 impl VectorMeasure {
     fn new<F: ReadableTable>(
         table: &F,
-        measure: Measure,
+        measure: Measure<'_>,
         slots: usize,
         progress: &mut ScanProgress<'_>,
     ) -> Result<Option<Self>, SourceError> {
-        let Measure::Of { function, column } = measure else { return Ok(Some(Self::Count(Vec::new()))) };
+        let (function, column) = match measure {
+            Measure::Count => return Ok(Some(Self::Count(Vec::new()))),
+            Measure::Of { function, column } => (function, column),
+            Measure::Linked { .. } => return Ok(None),
+        };
         let (vectors, kind) = (&table.orders().vectors, table.columns()[column].data_type());
         if table.columns()[column].is_mixed() {
             return Ok(None);
@@ -324,7 +328,9 @@ impl VectorMeasure {
                 ColumnVector::Codes { .. } => None,
             });
         }
-        let Some(vector) = vectors.get(table, VectorKey::Codes { column, unit: None }, progress)? else {
+        let Some(vector) =
+            vectors.get(table, VectorKey::Codes { column, unit: None, time_zone: None }, progress)?
+        else {
             return match function {
                 AggregateFunction::Distinct => Self::distinct_numbers(table, column, progress),
                 _ => Ok(None),

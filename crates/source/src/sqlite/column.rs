@@ -7,6 +7,7 @@ use contract::source::{ColumnShape, Comparison, Filter};
 use contract::{DataType, ValueRef, order};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as SqlValueRef};
 
+use crate::sqlite::integer_totals::IntegerTotals;
 use crate::sqlite::schema::{Affinity, Table, quote_identifier};
 use crate::sqlite::sort_key::{self, SortKeyKind};
 
@@ -220,6 +221,18 @@ impl Column {
         }
     }
 
+    /// Whether it probably has no other values than integers and NULL.
+    pub(super) fn is_integer(&self) -> bool {
+        matches!(self.data_type, DataType::Integer | DataType::Int64) && self.null_text.is_none()
+    }
+
+    /// Whether all values that were added up are integers and NULL, and it accepts each of them.
+    pub(super) fn accepts_all(&self, totals: &IntegerTotals) -> bool {
+        let is_accepted = |n: i64| self.mixed || is_of_type(self.data_type, ValueRef::Integer(n));
+        let has_accepted = totals.count == 0 || (is_accepted(totals.min) && is_accepted(totals.max));
+        totals.others == 0 && has_accepted && (totals.nulls == 0 || self.may_be_null())
+    }
+
     /// Equal texts are equal in every encoding.
     fn sort_key_for(&self, comparison: Comparison) -> Option<SortKeyKind> {
         self.sort_key.filter(|kind| (comparison, *kind) != (Comparison::Equals, SortKeyKind::Text))
@@ -270,7 +283,7 @@ impl Column {
         let value = self.filter_value(value);
         if let Some(kind) = self.sort_key_for(comparison) {
             let prefix = match (kind, value) {
-                (SortKeyKind::Timestamp, ValueRef::Text(text)) => sort_key::timestamp_prefix(text),
+                (SortKeyKind::Timestamp, ValueRef::Text(text)) => sort_key::timestamp_start_prefix(text),
                 _ => None,
             };
             let bytes = prefix.or_else(|| sort_key::encode(kind, value));

@@ -37,6 +37,7 @@ mod column;
 mod connection;
 mod copy;
 mod error;
+mod integer_totals;
 mod key_blob;
 mod lexer;
 mod read;

@@ -11,6 +11,8 @@ pub(super) const CONTAINS_FUNCTION: &str = "spile_contains";
 pub(super) const STARTS_WITH_FUNCTION: &str = "spile_starts_with";
 /// The SQL function that looks a value up in a set of keys.
 pub(super) const IN_KEYS_FUNCTION: &str = "spile_in_keys";
+/// The SQL aggregate function that adds up integers.
+pub(super) const INTEGER_TOTALS_FUNCTION: &str = "spile_integer_totals";
 /// The prefix of the capture triggers' names.
 pub(super) const TRIGGER_PREFIX: &str = "_spile_";
 /// The savepoint that a trial run rolls back to.

@@ -72,6 +72,11 @@ pub(super) fn timestamp_prefix(text: &str) -> Option<Vec<u8>> {
     order::timestamp_sort_key(text).map(|at| time_prefix(at, text.len()))
 }
 
+/// The prefix of the first timestamp that a filter's operand stands for.
+pub(super) fn timestamp_start_prefix(text: &str) -> Option<Vec<u8>> {
+    order::timestamp_range(text).map(|(first, _)| time_prefix(first, 1))
+}
+
 /// The prefix of the last timestamp that a filter's operand stands for: a date is its whole day.
 pub(super) fn timestamp_end_prefix(text: &str) -> Option<Vec<u8>> {
     order::timestamp_range(text).map(|(_, last)| time_prefix(last, 1))

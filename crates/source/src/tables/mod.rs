@@ -7,8 +7,10 @@
 mod column;
 mod error;
 mod index;
+mod large;
 mod new_value;
 mod options;
+mod paths;
 mod profile;
 mod read;
 mod snapshot;
@@ -29,9 +31,12 @@ use crate::location::TextLocation;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
 use error::TableError;
+pub use snapshot::FILE_BYTES_MAX;
 use snapshot::{FileSnapshot, FormatLoader};
 use writer::TableWriter;
 
+pub use large::LargeTableFile;
+pub(crate) use large::{RowStream, RowVisitor, StreamError};
 pub use options::TablesOptions;
 pub(crate) use table::{StoredValue, Table};
 

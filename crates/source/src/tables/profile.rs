@@ -157,8 +157,8 @@ impl TableColumnProfile {
         }
     }
 
-    pub(super) fn has_nulls(&self, rows: u32) -> bool {
-        self.non_null < u64::from(rows)
+    pub(super) fn has_nulls(&self, rows: u64) -> bool {
+        self.non_null < rows
     }
 
     /// Whether some value cannot be part of a key.
@@ -167,7 +167,7 @@ impl TableColumnProfile {
     }
 
     /// Whether the column may be a key, as far as its profile tells.
-    pub(super) fn is_key_candidate(&self, rows: u32) -> bool {
+    pub(super) fn is_key_candidate(&self, rows: u64) -> bool {
         let (kind, mixed) = self.data_type();
         let is_plain = KeyCandidate::is_key_type(kind) && !mixed;
         is_plain && !self.has_nulls(rows) && self.empty_texts == 0 && self.long_texts == 0

@@ -10,13 +10,14 @@ use foldhash::quality::{FixedState, RandomState};
 use super::column::TableColumn;
 use super::error::TableError;
 use super::index::TableKeyIndex;
+use super::paths::add_path_columns;
 use super::table::Table;
 use super::{FileFormat, ParsedFile, TablesOptions};
 use crate::key_index::{KeyCandidate, find_key_column};
 use crate::watch::FileLoader;
 
-/// Positions in a file have 32 bits.
-const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
+/// A larger file is not held in memory: positions in it have 32 bits.
+pub const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
 
 pub(super) struct FileSnapshot {
     pub(super) tables: Vec<Arc<Table>>,
@@ -52,7 +53,10 @@ impl FormatLoader {
 
     pub(super) fn parse(&self, bytes: &[u8]) -> Result<FileSnapshot, TableError> {
         let parsed = self.format.load(bytes).map_err(TableError::Parse)?;
-        let ParsedFile { mut tables, notes, skipped_tables: skipped } = parsed;
+        let ParsedFile { mut tables, mut notes, skipped_tables: skipped } = parsed;
+        for table in &mut tables {
+            notes.extend(add_path_columns(table, self.options.of_table(&table.name)));
+        }
         if tables.iter().any(Table::is_over_limit) {
             return Err(TableError::TooLarge);
         }
@@ -143,7 +147,7 @@ impl FileSnapshot {
 fn detect_key_column(table: &Table) -> Option<usize> {
     let columns = table.header.iter().enumerate();
     let candidates = columns.filter(|(position, _)| {
-        table.format(*position).is_none() && table.profile(*position).is_key_candidate(table.len())
+        table.format(*position).is_none() && table.profile(*position).is_key_candidate(table.len().into())
     });
     let candidates = candidates.map(|(position, name)| KeyCandidate {
         position,

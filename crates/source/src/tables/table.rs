@@ -76,14 +76,62 @@ pub(crate) struct Table {
     is_over_limit: bool,
 }
 
+/// What is known of the values of a column.
+#[derive(Clone, Default)]
+pub(super) struct ColumnFindings {
+    pub(super) profile: TableColumnProfile,
+    /// The texts that mean "no value", with which the profile was made.
+    pub(super) null_texts: Vec<String>,
+    pub(super) format: Option<(ColumnFormat, DataType)>,
+    ambiguous_format: Option<AmbiguousFormat>,
+}
+
+impl ColumnFindings {
+    /// `first` returns the first text that is not blank, and where it is.
+    pub(super) fn new(
+        profile: TableColumnProfile,
+        null_texts: Vec<String>,
+        outcome: FormatOutcome,
+        first: impl FnOnce() -> Option<(String, String)>,
+    ) -> Self {
+        let (mut format, mut ambiguous_format) = (None, None);
+        match outcome {
+            FormatOutcome::Inferred(found, data_type) => format = Some((found, data_type)),
+            FormatOutcome::Ambiguous(formats) => {
+                let (first_value, first_location) = first().unwrap_or_default();
+                ambiguous_format = Some(AmbiguousFormat { formats, first_value, first_location });
+            }
+            FormatOutcome::None => {}
+        }
+        Self { profile, null_texts, format, ambiguous_format }
+    }
+
+    /// The type of most values, and whether there are others.
+    pub(super) fn data_type(&self) -> (DataType, bool) {
+        self.format.as_ref().map_or_else(|| self.profile.data_type(), |(_, data_type)| (*data_type, false))
+    }
+
+    /// `locate` names the place of a row for the owner of the data.
+    pub(super) fn facts(&self, name: &str, rows: u64, locate: impl FnOnce(u64) -> String) -> ColumnFacts {
+        let facts = self.profile.facts(name, rows, locate);
+        let has_blanks = self.format.is_some() && self.profile.has_blank_texts();
+        let is_settled = self.format.is_some() || self.ambiguous_format.is_some();
+        ColumnFacts {
+            data_type: self.format.as_ref().map_or(facts.data_type, |(_, data_type)| *data_type),
+            distinct_values: if self.format.is_some() { Vec::new() } else { facts.distinct_values },
+            near_miss: facts.near_miss.filter(|_| !is_settled),
+            format: self.format.as_ref().map(|(format, _)| format.clone()),
+            ambiguous_format: self.ambiguous_format.clone(),
+            nullable: has_blanks || facts.nullable,
+            ..facts
+        }
+    }
+}
+
 /// The cells of a column, from its first value to its last.
 #[derive(Default)]
 struct ColumnData {
-    profile: TableColumnProfile,
-    /// The texts that mean "no value", with which the profile was made.
-    null_texts: Vec<String>,
-    format: Option<(ColumnFormat, DataType)>,
-    ambiguous_format: Option<AmbiguousFormat>,
+    findings: ColumnFindings,
     first_row: u32,
     tags: Vec<ValueTag>,
     /// A number itself, or the start and the length of a text.
@@ -162,22 +210,41 @@ impl Table {
             if tag == ValueTag::Null {
                 continue;
             }
-            let column = &mut self.columns[at];
-            column.profile.observe(number as u64, stored);
-            if column.tags.is_empty() {
-                column.first_row = number as u32;
-            }
-            let missing = number - column.first_row as usize;
-            self.cell_count += missing + 1 - column.tags.len();
-            if self.cell_count > CELLS_MAX {
-                self.is_over_limit = true;
+            self.push_value(number, at, stored, tag, payload);
+            if self.is_over_limit {
                 return;
             }
-            column.tags.resize(missing, ValueTag::Null);
-            column.payloads.resize(missing, 0);
-            column.tags.push(tag);
-            column.payloads.push(payload);
         }
+    }
+
+    /// Sets a value of a column that has none in this row and all that follow.
+    pub(super) fn set_value(&mut self, row: u32, column: usize, stored: StoredValue<'_>) {
+        let Some((tag, payload)) = self.encode(stored).filter(|_| !self.is_over_limit) else {
+            self.is_over_limit = true;
+            return;
+        };
+        if tag != ValueTag::Null {
+            self.push_value(row as usize, column, stored, tag, payload);
+        }
+    }
+
+    /// Adds a value to a column whose last value is in a row before this one.
+    fn push_value(&mut self, row: usize, at: usize, stored: StoredValue<'_>, tag: ValueTag, payload: u64) {
+        let column = &mut self.columns[at];
+        column.findings.profile.observe(row as u64, stored);
+        if column.tags.is_empty() {
+            column.first_row = row as u32;
+        }
+        let missing = row - column.first_row as usize;
+        self.cell_count += missing + 1 - column.tags.len();
+        if self.cell_count > CELLS_MAX {
+            self.is_over_limit = true;
+            return;
+        }
+        column.tags.resize(missing, ValueTag::Null);
+        column.payloads.resize(missing, 0);
+        column.tags.push(tag);
+        column.payloads.push(payload);
     }
 
     fn encode(&mut self, stored: StoredValue<'_>) -> Option<(ValueTag, u64)> {
@@ -290,26 +357,17 @@ impl Table {
         for (at, name) in self.header.iter().enumerate() {
             let null_texts = options.null_texts(name).to_vec();
             let profile = (!null_texts.is_empty()).then(|| self.profile_without(at, &null_texts));
-            let profile = profile.unwrap_or_else(|| self.columns[at].profile.clone());
+            let profile = profile.unwrap_or_else(|| self.columns[at].findings.profile.clone());
             let declared = options.formats(name, profile.data_type().0);
             let outcome = match profile.may_have_format(&declared) {
                 true => self.infer_format(at, &null_texts, &declared),
                 false => FormatOutcome::None,
             };
-            found.push((profile, null_texts, outcome));
+            let first = || self.first_text(at, &null_texts);
+            found.push(ColumnFindings::new(profile, null_texts.clone(), outcome, first));
         }
-        for (at, (profile, null_texts, outcome)) in found.into_iter().enumerate() {
-            let first = self.first_text(at, &null_texts);
-            let column = &mut self.columns[at];
-            (column.profile, column.null_texts) = (profile, null_texts);
-            match outcome {
-                FormatOutcome::Inferred(format, data_type) => column.format = Some((format, data_type)),
-                FormatOutcome::Ambiguous(formats) => {
-                    let (first_value, first_location) = first.unwrap_or_default();
-                    column.ambiguous_format = Some(AmbiguousFormat { formats, first_value, first_location });
-                }
-                FormatOutcome::None => {}
-            }
+        for (column, findings) in self.columns.iter_mut().zip(found) {
+            column.findings = findings;
         }
     }
 
@@ -360,24 +418,20 @@ impl Table {
     }
 
     pub(super) fn format(&self, column: usize) -> Option<&ColumnFormat> {
-        self.columns[column].format.as_ref().map(|(format, _)| format)
+        self.columns[column].findings.format.as_ref().map(|(format, _)| format)
     }
 
     pub(super) fn null_texts(&self, column: usize) -> &[String] {
-        &self.columns[column].null_texts
+        &self.columns[column].findings.null_texts
     }
 
     /// The type of most values, and whether there are others.
     pub(super) fn data_type(&self, column: usize) -> (DataType, bool) {
-        let column = &self.columns[column];
-        column
-            .format
-            .as_ref()
-            .map_or_else(|| column.profile.data_type(), |(_, data_type)| (*data_type, false))
+        self.columns[column].findings.data_type()
     }
 
     pub(super) fn profile(&self, column: usize) -> &TableColumnProfile {
-        &self.columns[column].profile
+        &self.columns[column].findings.profile
     }
 
     /// `C10` on a sheet, `line 12` or `row 12` elsewhere.
@@ -394,19 +448,12 @@ impl Table {
         let facts = columns.map(|(at, (name, column))| {
             let computed = self.computed.iter().find(|(one, _)| *one == at);
             let facts =
-                column.profile.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
-            let has_blanks = column.format.is_some() && column.profile.has_blank_texts();
-            let is_settled = column.format.is_some() || column.ambiguous_format.is_some();
+                column.findings.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
             ColumnFacts {
-                data_type: column.format.as_ref().map_or(facts.data_type, |(_, data_type)| *data_type),
-                distinct_values: if column.format.is_some() { Vec::new() } else { facts.distinct_values },
-                near_miss: facts.near_miss.filter(|_| !is_settled),
-                format: column.format.as_ref().map(|(format, _)| format.clone()),
-                ambiguous_format: column.ambiguous_format.clone(),
-                nullable: has_blanks || facts.nullable || self.may_be_outdated.contains(&at),
+                nullable: facts.nullable || self.may_be_outdated.contains(&at),
                 read_only_reason: computed.map(|(_, reason)| reason.clone()),
                 has_default: computed.is_some(),
-                is_base64: self.has_nested_json && column.profile.is_base64(),
+                is_base64: self.has_nested_json && column.findings.profile.is_base64(),
                 ..facts
             }
         });

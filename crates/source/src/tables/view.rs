@@ -249,7 +249,7 @@ fn check_column(
         let is_known = knows_nulls && table.format(field) == column.format.as_ref();
         let fits = column.mixed || (is_known && kind == column.data_type && !mixed);
         let has_all = requirement == Requirement::Optional
-            || (!profile.has_nulls(table.len()) && column.null_texts.is_empty());
+            || (!profile.has_nulls(table.len().into()) && column.null_texts.is_empty());
         if fits && has_all && !(requirement == Requirement::Key && profile.has_invalid_keys()) {
             return Ok(());
         }

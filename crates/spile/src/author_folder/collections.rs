@@ -1,7 +1,6 @@
 //! `ctx.collection(name)` and `ctx.sql`: the compiled contract and its sources, for author code and resources.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use content::BackendFuture;
 use contract::diagnostic::Diagnostic;
@@ -10,13 +9,14 @@ use contract::source::{CancelFlag, Source};
 use contract::{CompiledSchema, Contract, DataType, ToolOperation};
 use host::{ContractProvider, SystemPlatform};
 use json::Json;
-use script::{Collections, EffectFailure, EffectFuture, ScriptProvider};
+use script::{Collections, EffectFailure, EffectFuture};
 use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, EventSink, ItemKind, Journal, NoTools, Outcome,
     Platform, Provider as _, Run, ToolErrorCode,
 };
 
-use super::{network, sql};
+use super::served_code::ServedCode;
+use super::sql;
 
 /// How long reading one record for a resource may take.
 const OPERATION_TIMEOUT_MS: u64 = 30_000;
@@ -32,13 +32,7 @@ pub(crate) struct CurrentContract(Arc<Current>);
 
 struct Current {
     served: RwLock<Arc<ServedContract>>,
-    code: Mutex<Option<PermittedCode>>,
-}
-
-/// Code whose permissions follow the manifest.
-struct PermittedCode {
-    root: PathBuf,
-    scripts: Weak<ScriptProvider>,
+    code: Mutex<Option<ServedCode>>,
 }
 
 /// A contract with its open sources by name.
@@ -60,20 +54,14 @@ impl CurrentContract {
         self.0.served.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_code(&self, root: &Path, scripts: &Arc<ScriptProvider>) {
-        let code = PermittedCode { root: root.to_owned(), scripts: Arc::downgrade(scripts) };
+    pub(super) fn set_code(&self, code: ServedCode) {
         *self.0.code.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
     }
 
-    /// Permits what the manifest says now, and nothing else.
-    pub(crate) fn apply_permissions(&self, manifest: &Manifest) -> Vec<Diagnostic> {
-        let code = self.0.code.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(code) = &*code else { return Vec::new() };
-        let Some(scripts) = code.scripts.upgrade() else { return Vec::new() };
-        let mut diagnostics = Vec::new();
-        let permissions = super::permissions(&code.root, manifest, &mut diagnostics);
-        scripts.set_permissions(permissions.clone(), network::for_permissions(&permissions));
-        diagnostics
+    /// Serves author files as the manifest says now: what code may reach, and nothing else; where it runs; resources.
+    pub(crate) fn apply_manifest(&self, manifest: &Manifest) -> Vec<Diagnostic> {
+        let mut code = self.0.code.lock().unwrap_or_else(PoisonError::into_inner);
+        code.as_mut().map(|code| code.apply(manifest)).unwrap_or_default()
     }
 }
 
@@ -200,6 +188,7 @@ impl ContractCollections {
             tools: &NoTools,
             request_head: None,
             session: None,
+            address: None,
         };
         provider.run(call, &cx)
     }

@@ -12,12 +12,13 @@ mod network;
 mod origin;
 mod package;
 mod resources;
+mod served_code;
 mod server_file;
 mod sql;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use content::{ContentPaths, ContentProvider, Folder, FolderWatch, Loaded, Watching};
 use contract::Contract;
@@ -34,6 +35,7 @@ use spile_core::Tool;
 
 pub(crate) use collections::{CurrentContract, ServedContract};
 pub(crate) use package::PackedFolder;
+use served_code::ServedCode;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
 use watch::watch_scripts;
 pub(crate) use watch::{CodeEvent, CodeListener, PromisedTools, log_code_event};
@@ -69,6 +71,7 @@ pub(crate) struct AuthorFolder {
 pub(crate) struct Author {
     folder: AuthorFolder,
     permissions: script::Permissions,
+    settings: AuthorSettings,
     options: BundleOptions,
     bundle: Bundle,
     content: Loaded,
@@ -138,11 +141,9 @@ impl AuthorFolder {
         };
         let resources = manifest.map(|manifest| manifest.resources.clone()).unwrap_or_default();
         let declared = manifest.and_then(|manifest| manifest.server.isolation);
-        let isolation = match declared.unwrap_or_default() {
-            CodeIsolation::Thread => Isolation::Thread,
-            CodeIsolation::Process => Isolation::Process(own_binary()),
-        };
-        let options = BundleOptions { isolation, ..self.bundle_options(&resources) };
+        let settings = AuthorSettings::new(manifest);
+        let options =
+            BundleOptions { isolation: settings.isolation.clone(), ..self.bundle_options(&resources) };
         let bundle = Bundle::build(&self.root, &options);
         diagnostics.extend(bundle.errors().chain(&bundle.warnings).map(|one| located(&self.root, one)));
         let (content_watch, content, found) =
@@ -151,6 +152,7 @@ impl AuthorFolder {
         let author = Author {
             folder: self,
             permissions,
+            settings,
             options,
             bundle,
             content,
@@ -172,8 +174,45 @@ pub(crate) fn served_tools(server: &Server) -> Vec<Tool> {
 
 /// What keeps author files served and up to date. The watches end when it is dropped.
 pub(crate) struct ServedAuthor {
+    _watches: Arc<Mutex<Watches>>,
+}
+
+#[derive(Default)]
+struct Watches {
     _scripts: Option<PollThread>,
     _content: Option<PollThread>,
+}
+
+/// The providers of author files.
+#[derive(Clone)]
+struct AuthorProviders {
+    scripts: Arc<ScriptProvider>,
+    content: Arc<ContentProvider>,
+}
+
+/// What the manifest says about author files, beside permissions.
+#[derive(Debug, Clone, PartialEq)]
+struct AuthorSettings {
+    isolation: Isolation,
+    resource_files: Vec<String>,
+    resources: Vec<content::ResourceSettings>,
+    templates: Vec<content::TemplateSettings>,
+}
+
+impl AuthorSettings {
+    fn new(manifest: Option<&Manifest>) -> Self {
+        let resources = manifest.map(|manifest| &*manifest.resources).unwrap_or_default();
+        let isolation = manifest.and_then(|manifest| manifest.server.isolation);
+        Self {
+            isolation: match isolation.unwrap_or_default() {
+                CodeIsolation::Thread => Isolation::Thread,
+                CodeIsolation::Process => Isolation::Process(own_binary()),
+            },
+            resource_files: resources::script_files(resources),
+            resources: resources::file_settings(resources),
+            templates: resources::template_settings(resources),
+        }
+    }
 }
 
 impl Author {
@@ -241,41 +280,78 @@ impl Author {
         promised: PromisedTools,
         listener: CodeListener,
     ) -> ServedAuthor {
-        let Self { folder, permissions, options, bundle, content, content_watch, .. } = self;
         let collections = contract.clone().map(collections::for_contract);
         // Code may come while the folder is served; the engine starts no thread before the first call.
         let services = ScriptServices {
-            network: network::for_permissions(&permissions),
-            permissions,
+            network: network::for_permissions(&self.permissions),
+            permissions: self.permissions.clone(),
             collections: collections.clone().map(|collections| collections as _),
             diagnostics: Some(Arc::new(watch::FailureSink(listener.clone()))),
         };
-        let limits = EngineLimits::default();
-        let engine = Arc::new(Engine::with_isolation(limits, options.isolation.clone()));
-        let scripts = Arc::new(ScriptProvider::new(engine, &bundle, services));
+        let engine = engine(&self.settings.isolation);
+        let scripts = Arc::new(ScriptProvider::new(engine, &self.bundle, services));
+        let (loaded, watched) = self.into_watched();
+        let backend = backend::FolderBackend { scripts: scripts.clone(), collections };
+        let content = Arc::new(ContentProvider::new(loaded, Arc::new(backend)));
+        server.set_provider("content", Some(content.clone()));
+        let providers = AuthorProviders { scripts, content };
+        let (folder, settings) = (watched.folder.clone(), watched.settings.clone());
+        let watches = watched.watch(server, &providers, promised.clone(), listener.clone());
+        let watches = Arc::new(Mutex::new(watches));
         if let Some(contract) = &contract {
-            contract.set_code(&folder.root, &scripts);
+            contract.set_code(ServedCode::new(
+                folder, settings, server, &providers, &watches, promised, listener,
+            ));
         }
+        ServedAuthor { _watches: watches }
+    }
+
+    fn into_watched(self) -> (Loaded, WatchedAuthor) {
+        let Self { folder, settings, options, bundle, content, content_watch, .. } = self;
+        (content, WatchedAuthor { folder, settings, options, bundle, content_watch })
+    }
+}
+
+/// Author files that are served, and are to be followed.
+struct WatchedAuthor {
+    folder: AuthorFolder,
+    settings: AuthorSettings,
+    options: BundleOptions,
+    bundle: Bundle,
+    content_watch: FolderWatch,
+}
+
+impl WatchedAuthor {
+    fn watch(
+        self,
+        server: &Arc<Server>,
+        providers: &AuthorProviders,
+        promised: PromisedTools,
+        listener: CodeListener,
+    ) -> Watches {
+        let Self { folder, options, bundle, content_watch, .. } = self;
+        let AuthorProviders { scripts, content } = providers;
         let has_scripts = !bundle.is_empty();
-        let watched_scripts = has_scripts.then(|| {
+        let scripts = has_scripts.then(|| {
             server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
             match folder.packed_links {
-                None => watch_scripts(folder.root.clone(), options, bundle, &scripts, promised, listener),
+                None => watch_scripts(folder.root.clone(), options, bundle, scripts, promised, listener),
                 Some(_) => None,
             }
         });
-        let backend = backend::FolderBackend { scripts, collections };
-        let content = Arc::new(ContentProvider::new(content, Arc::new(backend)));
-        server.set_provider("content", Some(content.clone()));
         let root = folder.root;
-        let watched = content::watch_folder(content_watch, &content, move |diagnostics| {
+        let watched = content::watch_folder(content_watch, content, move |diagnostics| {
             for one in diagnostics {
                 tracing::warn!(folder = %root.display(), "{}", one.message);
             }
         });
         let content = watched.map_err(|error| tracing::warn!(%error, "changes of files are not noticed"));
-        ServedAuthor { _scripts: watched_scripts.flatten(), _content: content.ok() }
+        Watches { _scripts: scripts.flatten(), _content: content.ok() }
     }
+}
+
+fn engine(isolation: &Isolation) -> Arc<Engine> {
+    Arc::new(Engine::with_isolation(EngineLimits::default(), isolation.clone()))
 }
 
 /// This program, also while its file is being replaced.

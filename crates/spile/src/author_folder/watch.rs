@@ -66,7 +66,7 @@ pub(super) fn watch_scripts(
 }
 
 /// What callers of the tools rely on while they are served.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PromisedTools(Option<ContractInterface>);
 
 impl PromisedTools {
@@ -85,7 +85,7 @@ impl PromisedTools {
     }
 
     /// The first difference that would break callers.
-    fn broken_by(&self, bundle: &Bundle) -> Option<Difference> {
+    pub(super) fn broken_by(&self, bundle: &Bundle) -> Option<Difference> {
         let tools = bundle.served().map(|tool| &tool.definition);
         let offered = ContractInterface::default().with_tools(tools);
         let differences = compare_interfaces(self.0.as_ref()?, &offered);

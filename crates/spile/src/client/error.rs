@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     /// Cannot connect to or start the server, or it does not speak MCP.
     Unreachable = 3,
     Timeout = 4,
-    /// The server requires a token, or refuses access.
+    /// The server requires a token or refuses access, or the user did not allow the call.
     Refused = 5,
     Interrupted = 130,
 }
@@ -37,7 +37,7 @@ pub const EXIT_CODES: &str = "Exit codes:
   2    invalid usage, or arguments that do not match the tool's input schema
   3    cannot connect to or start the server, or it does not speak MCP
   4    no response in time
-  5    the server refused access (HTTP 401 or 403)
+  5    the server refused access (HTTP 401 or 403), or a destructive tool was not confirmed
   130  interrupted";
 
 impl From<Exit> for ExitCode {
@@ -214,14 +214,17 @@ impl CommandError {
                     (&server.configured_name, missing.and_then(|missing| missing.scopes))
                 {
                     let scopes = banner::shell_quote(&scopes.join(" "));
-                    return refused.help(format!("sign in again with `spile login {name} --scope {scopes}`"));
+                    return refused
+                        .help(format!("sign in again with `spile login {name} --oauth-scope {scopes}`"));
                 }
                 refused.help(
                     "the token does not permit this, or the server does not accept this host name \
                      (spile serve: --allow-host)",
                 )
             }
-            ClientError::HttpStatus { status, text } => Self::from_http_status(status, &text, phase, server),
+            ClientError::HttpStatus { status, text, .. } => {
+                Self::from_http_status(status, &text, phase, server)
+            }
             ClientError::ProtocolViolation(reason) => {
                 Self::new(Exit::Unreachable, format!("{address} does not speak MCP: {reason}"))
             }

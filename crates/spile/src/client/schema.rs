@@ -110,6 +110,10 @@ impl TypeSet {
         Self(self.0 & !kind.0)
     }
 
+    fn with(self, kind: Self) -> Self {
+        Self(self.0 | kind.0)
+    }
+
     fn names(self) -> Vec<&'static str> {
         Self::NAMES.iter().filter(|(kind, _)| self.contains(*kind)).map(|(_, name)| *name).collect()
     }
@@ -195,15 +199,29 @@ impl Schema {
     /// The type of the argument that a name extends by `_` and a suffix. Its enum does not apply: `plan_contains=ru`.
     pub(crate) fn extended_argument(&self, name: &str) -> Option<ValueSchema> {
         const BOOLEAN_SUFFIX: &str = "_null";
+        const RANGE_SUFFIXES: [&str; 2] = ["_min", "_max"];
+        const SUFFIXES: [&str; 6] = ["_min", "_max", "_not", "_contains", "_starts", "_null"];
+        const ANY_NAME: &str = "^.";
+        // Where any name is allowed, `nonfarm_change` is not the argument `nonfarm` with a suffix.
+        let allows_any = self.patterns.iter().any(|property| property.pattern == ANY_NAME);
+        let is_suffix = |rest: &&str| match allows_any {
+            true => SUFFIXES.contains(rest),
+            false => rest.starts_with('_'),
+        };
         let suffix_of = |argument: &Argument| {
-            name.strip_prefix(argument.name.as_str()).filter(|rest| rest.starts_with('_')).map(str::to_owned)
+            name.strip_prefix(argument.name.as_str()).filter(is_suffix).map(str::to_owned)
         };
         let longest = self.arguments.iter().filter(|argument| suffix_of(argument).is_some());
         let longest = longest.max_by_key(|argument| argument.name.len())?;
         if suffix_of(longest)? == BOOLEAN_SUFFIX {
             return Some(ValueSchema { types: TypeSet::BOOLEAN, ..ValueSchema::default() });
         }
-        Some(ValueSchema { choices: Vec::new(), ..longest.schema.clone() })
+        let mut schema = ValueSchema { choices: Vec::new(), ..longest.schema.clone() };
+        // An integer can be compared with a fraction: at least 1.5.
+        if RANGE_SUFFIXES.contains(&suffix_of(longest)?.as_str()) && schema.types.contains(TypeSet::INTEGER) {
+            schema.types = schema.types.without(TypeSet::INTEGER).with(TypeSet::NUMBER);
+        }
+        Some(schema)
     }
 
     /// `email* plan? limit?`
@@ -515,7 +533,7 @@ mod tests {
         let schema = Schema::parse(json.to_doc().root());
         for (name, expected) in [
             ("price_min", Some("number")),
-            ("price_net_max", Some("integer or null")),
+            ("price_net_max", Some("number or null")),
             ("price_null", Some("boolean")),
             ("price_net_null", Some("boolean")),
             // The values of the enum are not those of a part of it.
@@ -528,6 +546,17 @@ mod tests {
         ] {
             let found = schema.find_by_pattern(name).map(|schema| schema.describe());
             assert_eq!(found.as_deref(), expected, "{name}");
+        }
+        let any = r#"{"properties":{"price":{"type":"number"}},"patternProperties":{"^.":{}}}"#;
+        let open = Schema::parse(Json::parse(any).expect("valid JSON").to_doc().root());
+        for (name, expected) in [
+            ("price_max", "number"),
+            ("price_null", "boolean"),
+            ("price_change", "any type"),
+            ("price_change_min", "any type"),
+        ] {
+            let found = open.find_by_pattern(name).map(|schema| schema.describe());
+            assert_eq!(found.as_deref(), Some(expected), "{name}");
         }
         let strict = Json::parse(r#"{"properties":{"a":{}},"patternProperties":{"_(min|max)$":{}}}"#);
         let strict = strict.expect("valid JSON");

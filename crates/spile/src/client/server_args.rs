@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use servers::config::ResolvedTransport;
-use servers::oauth::CredentialStore;
+use servers::config::{ConfiguredServer, ResolvedTransport};
+use servers::oauth::{CredentialStore, ServerSignIn};
 use spile_core::ClientCapabilities;
 use upstream::{
-    BearerToken, Connection, ConnectionOptions, OpenError, Target, TraceEvent, TraceSink, process, redact,
+    AccessToken, Connection, ConnectionOptions, OpenError, Target, TokenSlot, TraceEvent, TraceSink, process,
+    redact,
 };
 use wire::Version;
 use wire::client::{ClientError, ClientOptions, VersionPolicy};
@@ -106,9 +107,6 @@ pub(crate) struct Seconds {
     ms: u64,
 }
 
-/// Address, transport and headers of a configured server.
-type ConfiguredTransport = (String, Transport, Vec<(String, String)>);
-
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.ms as f64 / 1000.0)
@@ -138,8 +136,7 @@ pub(crate) struct Endpoint {
     pub(crate) roots: Vec<PathBuf>,
     /// The name of a configured server.
     pub(crate) server_name: Option<String>,
-    /// The address of a configured server that has no Authorization header: tokens are kept for it.
-    sign_in_url: Option<url::Url>,
+    sign_in: Option<SignIn>,
     transport: Transport,
     options: ConnectionOptions,
 }
@@ -185,7 +182,7 @@ impl ServerArgs {
     }
 
     /// The configured server of this name, with its variables replaced. A server that may not be started is refused.
-    fn configured(&self, name: &str) -> Result<ConfiguredTransport, CommandError> {
+    fn configured(&self, name: &str) -> Result<Configured, CommandError> {
         let context = self.context()?;
         let server =
             context.find(name).map_err(|error| CommandError::usage(format!("--server: {error:#}")))?;
@@ -197,21 +194,25 @@ impl ServerArgs {
             let file = server.source.path.display();
             CommandError::new(Exit::Unreachable, format!("cannot start server `{name}` of {file}: {error}"))
         })?;
-        Ok(match resolved {
+        let url = resolved.url().cloned();
+        let sign_in =
+            url.map(|url| SignIn { server: server.clone(), url, home: context.home().map(PathBuf::from) });
+        let (address, transport, headers) = match resolved {
             ResolvedTransport::Process(command) => {
                 (command.to_string(), Transport::Spawn(command), Vec::new())
             }
             ResolvedTransport::Remote { target, headers } => {
                 (target.to_string(), Transport::Connect(target), headers)
             }
-        })
+        };
+        Ok(Configured { address, transport, headers, sign_in })
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CommandError> {
         if !self.config.is_empty() && self.server.is_none() {
             return Err(CommandError::usage("--config: also name one of its servers with --server NAME"));
         }
-        let mut configured_headers = Vec::new();
+        let (mut configured_headers, mut sign_in) = (Vec::new(), None);
         let (address, transport) = match (&self.url, &self.command, &self.server) {
             (Some(url), ..) => {
                 let target =
@@ -225,9 +226,10 @@ impl ServerArgs {
                 (command.to_string(), Transport::Spawn(command))
             }
             (None, None, Some(name)) => {
-                let (address, transport, headers) = self.configured(name)?;
-                configured_headers = headers;
-                (address, transport)
+                let configured = self.configured(name)?;
+                configured_headers = configured.headers;
+                sign_in = configured.sign_in;
+                (configured.address, configured.transport)
             }
             (None, None, None) => {
                 let path = self.from.clone().unwrap_or_else(|| ".".into());
@@ -260,14 +262,7 @@ impl ServerArgs {
             .retain(|(name, _)| !headers.iter().any(|(typed, _)| typed.eq_ignore_ascii_case(name)));
         headers.extend(configured_headers);
         let has_authorization = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-        let sign_in_url = match &transport {
-            Transport::Connect(Target::Http(url) | Target::Sse(url) | Target::WebSocket(url))
-                if self.server.is_some() && !has_authorization =>
-            {
-                Some(url.clone())
-            }
-            _ => None,
-        };
+        sign_in = sign_in.filter(|_| !has_authorization);
         let roots = self.root.iter().map(|root| root_dir(root)).collect::<Result<Vec<_>, _>>()?;
         let mut capabilities = ClientCapabilities::ELICITATION_FORM.with(ClientCapabilities::ELICITATION_URL);
         if !roots.is_empty() {
@@ -288,6 +283,7 @@ impl ServerArgs {
             outbound: outbound::OutboundOptions {
                 ca_file: self.cacert.clone(),
                 connect_timeout_ms: outbound.connect_timeout_ms.min(timeout_ms),
+                ..outbound
             },
             framing: match self.framing {
                 Some(PipeFraming::Headers) => Framing::ContentLength,
@@ -306,7 +302,7 @@ impl ServerArgs {
             timeout_ms,
             roots,
             server_name: self.server.clone(),
-            sign_in_url,
+            sign_in,
             transport,
             options: ConnectionOptions { headers, ..options },
         })
@@ -386,16 +382,31 @@ fn root_dir(path: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// The tokens of a configured server.
-struct SignedIn {
-    store: CredentialStore,
-    resource: String,
+/// A configured server, ready to be opened.
+struct Configured {
+    address: String,
+    transport: Transport,
+    headers: Vec<(String, String)>,
+    sign_in: Option<SignIn>,
 }
 
-impl SignedIn {
-    async fn token(&self, rejected: Option<&str>) -> Result<Option<String>, CommandError> {
-        let token = self.store.access_token(&self.resource, rejected).await;
-        token.map_err(|error| CommandError::new(Exit::Refused, format!("cannot refresh the token: {error}")))
+/// A configured server at an address, without an Authorization header of its own: tokens are kept for it.
+struct SignIn {
+    server: ConfiguredServer,
+    url: url::Url,
+    home: Option<PathBuf>,
+}
+
+impl SignIn {
+    async fn token(
+        &self,
+        rejected: Option<&str>,
+        store: &CredentialStore,
+    ) -> Result<Option<AccessToken>, CommandError> {
+        let env = &|name: &str| std::env::var(name).ok();
+        let sign_in = ServerSignIn { server: &self.server, url: &self.url, env, home: self.home.as_deref() };
+        let token = sign_in.token(rejected, store).await;
+        token.map_err(|error| CommandError::new(Exit::Refused, format!("cannot get a token: {error}")))
     }
 }
 
@@ -406,28 +417,26 @@ impl Endpoint {
         trace: Option<Arc<dyn TraceSink>>,
     ) -> Result<Connection, CommandError> {
         let mut options = ConnectionOptions { trace, ..self.options };
-        let signed_in = match (&self.sign_in_url, credential_store()) {
-            (Some(url), Some(store)) => Some(SignedIn { store, resource: servers::oauth::resource_of(url) }),
-            _ => None,
-        };
-        let bearer = BearerToken::default();
-        if let Some(signed_in) = &signed_in {
-            bearer.set(signed_in.token(None).await?);
-            options.bearer = Some(bearer.clone());
+        let store = credential_store().map_err(|error| CommandError::new(Exit::Usage, error.to_string()))?;
+        let sign_in = self.sign_in.zip(store);
+        let slot = TokenSlot::default();
+        if let Some((sign_in, store)) = &sign_in {
+            slot.set(sign_in.token(None, store).await?);
+            options.token = Some(slot.clone());
         }
         let handler = Arc::new(TerminalHandler(terminal.clone()));
         let failed = |error| CommandError::from_open_error(error, &self.label);
         match self.transport {
             Transport::Connect(target) => {
                 let first = Connection::open(&target, options.clone(), handler.clone()).await;
-                match (first, bearer.get(), signed_in) {
+                match (first, slot.text(), sign_in) {
                     // The token may have been revoked before its time; a new one may be accepted.
                     (
                         Err(OpenError::Failed(ClientError::Unauthorized { status: 401, .. })),
                         Some(rejected),
-                        Some(signed_in),
+                        Some((sign_in, store)),
                     ) => {
-                        bearer.set(signed_in.token(Some(&rejected)).await?);
+                        slot.set(sign_in.token(Some(&rejected), &store).await?);
                         Connection::open(&target, options, handler).await.map_err(failed)
                     }
                     (first, ..) => first.map_err(failed),

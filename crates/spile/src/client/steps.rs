@@ -173,6 +173,9 @@ pub struct CallArgs {
     /// Send the call even if the tool is unknown or the arguments do not match its input schema
     #[arg(long)]
     unchecked: bool,
+    /// Call the tool without asking first, even if it is annotated as destructive
+    #[arg(short, long)]
+    yes: bool,
     /// Write the first image, audio or embedded resource of the result to FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -281,6 +284,10 @@ impl ClientSession {
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
         let tool = self.own_tool_name(&args.tool).await?;
         let given = self.call_arguments(args, &tool).await?;
+        // A trace shows what a server does; it has nobody to ask.
+        if !args.yes && self.validation == Validation::Strict {
+            self.confirm_destructive(&tool, &given).await?;
+        }
         let recorder = match &args.save_test {
             Some(file) => Some(TestRecorder::open(file, &given, self.tools().await?)?),
             None => None,
@@ -314,6 +321,43 @@ impl ClientSession {
         self.print_result(root, |style| render::result(root, style))?;
         save()?;
         Ok(if is_error { Exit::Failed } else { Exit::Success })
+    }
+
+    /// Asks before a tool runs that says that it destroys something.
+    async fn confirm_destructive(&self, name: &str, arguments: &Json) -> Result<(), CommandError> {
+        // The tools of a manifest only show what they would do.
+        if arguments.to_doc().root().get("dry_run").and_then(|flag| flag.bool()) == Some(true) {
+            return Ok(());
+        }
+        let tools = self.tools().await?;
+        let is_destructive = find_named(tools, name).is_some_and(|tool| {
+            let doc = tool.to_doc();
+            let hint = doc.root().get("annotations").and_then(|hints| hints.get("destructiveHint")?.bool());
+            hint == Some(true)
+        });
+        if !is_destructive {
+            return Ok(());
+        }
+        let shown = sanitize::escape_line(name).into_owned();
+        let refused = |reason: &str| {
+            CommandError::new(
+                Exit::Refused,
+                format!("`{shown}` was not called: it is destructive, and {reason}"),
+            )
+            .help("pass --yes to call it without being asked")
+        };
+        if !self.terminal.is_interactive() {
+            return Err(refused("nobody can be asked without a terminal"));
+        }
+        let server = self.terminal.server_name();
+        self.terminal.prompt(&format!(
+            "`{shown}` of {server} is destructive: it may delete or overwrite. Call it? [y/N] "
+        ));
+        let answer = self.terminal.read_line().await.unwrap_or_default();
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(refused("you did not allow it")),
+        }
     }
 
     /// The arguments of a call, checked against the tool's input schema unless validation is off.

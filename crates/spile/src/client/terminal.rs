@@ -143,7 +143,7 @@ impl Terminal {
         }
     }
 
-    fn is_interactive(&self) -> bool {
+    pub(crate) fn is_interactive(&self) -> bool {
         self.style.is_terminal && std::io::stdin().is_terminal()
     }
 
@@ -223,7 +223,7 @@ impl ClientHandler for TerminalHandler {
     fn on_event(&self, event: ConnectionEvent) {
         let terminal = &self.0;
         match event {
-            ConnectionEvent::Log { level, logger, data } if terminal.is_verbose => {
+            ConnectionEvent::Log { level, logger, data, .. } if terminal.is_verbose => {
                 let logger = logger.map(|logger| format!(" {logger}")).unwrap_or_default();
                 let text = super::schema::display_text(&data);
                 terminal.print(&format!(

@@ -5,19 +5,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use contract::humanize::{group_digits, pluralize};
 use contract::tokens;
 use host::SystemPlatform;
 use json::Json;
 use json::write::ObjectWriter;
+use os_keyring::OsKeyring;
 use servers::config::ConfiguredServer;
 use servers::decisions::Permission;
+use servers::definitions::DefinitionPins;
 use servers::manager::state::{RetryPolicy, Status};
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerStatus};
-use servers::oauth::{CredentialStore, resource_of};
-use url::Url;
+use servers::oauth::CredentialStore;
+use servers::registry::ServerLists;
+use tokio::sync::Notify;
 
 use super::context::ServerContext;
 use super::show::{self, notice};
@@ -26,7 +29,7 @@ use crate::client::output_style::OutputStyle;
 use crate::keys;
 use crate::layout::{ColumnFit, Table, render_record};
 use crate::report::{listed_tool_tokens, print};
-use crate::sanitize;
+use crate::{sanitize, settings};
 
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
@@ -53,19 +56,45 @@ const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
 pub(crate) struct ProcessHost {
     home: Option<PathBuf>,
     credentials: Option<CredentialStore>,
+    changed: Option<Arc<Notify>>,
 }
 
 impl ProcessHost {
-    pub(crate) fn new(context: &ServerContext) -> Self {
-        Self { home: context.home().map(PathBuf::from), credentials: credential_store() }
+    pub(crate) fn new(context: &ServerContext) -> anyhow::Result<Self> {
+        let home = context.home().map(PathBuf::from);
+        Ok(Self { home, credentials: credential_store()?, changed: None })
+    }
+
+    /// Notifies when a server has another status or other lists.
+    pub(crate) fn notifying(self, changed: Arc<Notify>) -> Self {
+        Self { changed: Some(changed), ..self }
     }
 }
 
-/// The tokens of this user: `spile/oauth` in their state folder.
-pub(crate) fn credential_store() -> Option<CredentialStore> {
-    let folder = keys::state_folder()?.join("oauth");
+/// The tokens of this user: `spile/oauth` in their state folder, encrypted where the desktop has a keyring.
+pub(crate) fn credential_store() -> anyhow::Result<Option<CredentialStore>> {
+    let keyring = os_keyring()?;
+    let Some(folder) = keys::state_folder() else { return Ok(None) };
     let platform = Arc::new(SystemPlatform::default());
-    Some(CredentialStore::new(folder, platform, outbound::OutboundOptions::default()))
+    let store = CredentialStore::new(folder.join("oauth"), platform, outbound::OutboundOptions::default());
+    Ok(Some(match keyring {
+        Some(keyring) => store.with_keyring(keyring),
+        None => store,
+    }))
+}
+
+/// The keyring of the desktop, unless the user does not want it.
+fn os_keyring() -> anyhow::Result<Option<OsKeyring>> {
+    match settings::env_text("SPILE_KEYRING")?.as_deref() {
+        Some("off") => Ok(None),
+        None | Some("auto") => Ok(OsKeyring::detect(|name| std::env::var_os(name))),
+        Some(value) => bail!("SPILE_KEYRING: expected `auto` or `off`, found `{value}`"),
+    }
+}
+
+/// The tool definitions that this user approved: `spile/definitions` in their state folder.
+pub(super) fn definition_pins() -> Option<DefinitionPins> {
+    Some(DefinitionPins::new(keys::state_folder()?.join("definitions")))
 }
 
 impl ManagerHost for ProcessHost {
@@ -77,19 +106,12 @@ impl ManagerHost for ProcessHost {
         self.home.clone()
     }
 
-    fn access_token(
-        &self,
-        url: &Url,
-        rejected: Option<String>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Option<String>> + Send>> {
-        let (store, resource) = (self.credentials.clone(), resource_of(url));
-        Box::pin(async move {
-            let token = store?.access_token(&resource, rejected.as_deref()).await;
-            token.unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot refresh the token");
-                None
-            })
-        })
+    fn definitions(&self) -> Option<DefinitionPins> {
+        definition_pins()
+    }
+
+    fn credentials(&self) -> Option<CredentialStore> {
+        self.credentials.clone()
     }
 
     fn on_event(&self, server: &str, event: &upstream::ConnectionEvent) {
@@ -98,6 +120,11 @@ impl ManagerHost for ProcessHost {
 
     fn on_status(&self, server: &str, status: &ServerStatus) {
         tracing::debug!(server, status = status.status.name());
+        self.changed.iter().for_each(|changed| changed.notify_one());
+    }
+
+    fn on_lists_read(&self, _server: &str) {
+        self.changed.iter().for_each(|changed| changed.notify_one());
     }
 }
 
@@ -119,7 +146,7 @@ fn with_manager<T>(
             (server, permission)
         })
         .collect();
-    let host = Arc::new(ProcessHost::new(context));
+    let host = Arc::new(ProcessHost::new(context)?);
     let options = ManagerOptions {
         // A command reports what it finds; only a program that stays has a reason to try again.
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
@@ -175,6 +202,7 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
     print(&table.render(&OutputStyle::stdout(), 0))?;
     for (_, status) in &statuses {
         warn_about_instructions(status);
+        warn_about_definitions(status);
         if status.status == Status::NeedsAuth {
             notice(&format!("sign in with `spile login {}`", status.name));
         }
@@ -192,6 +220,36 @@ fn warn_about_instructions(status: &ServerStatus) {
     }
 }
 
+fn warn_about_definitions(status: &ServerStatus) {
+    let suspended = status.unapproved.iter().filter(|one| one.is_suspended).count();
+    let counted = match (suspended, status.unapproved.len()) {
+        (_, 0) => return,
+        (0, all) => format!("{} not approved", pluralize(all as u64, "definition")),
+        (suspended, _) => format!("{} suspended", pluralize(suspended as u64, "tool")),
+    };
+    notice(&format!(
+        "warning: `{0}`: {counted}; review with `spile mcp approve {0} --definitions`",
+        status.name
+    ));
+}
+
+/// Everything that a server lists, or why it is not connected.
+pub(super) fn lists_of(
+    context: &ServerContext,
+    server: &ConfiguredServer,
+) -> anyhow::Result<Arc<ServerLists>> {
+    let found = with_manager(context, vec![server.clone()], async |manager: &Manager| {
+        (manager.status(&server.name), manager.lists(&server.name))
+    })?;
+    match found {
+        (Some(ServerStatus { status: Status::Connected, .. }), Some(lists)) => Ok(lists),
+        (status, _) => {
+            let error = status.and_then(|status| status.error).unwrap_or_default();
+            bail!("cannot connect to `{}`: {error}", server.name)
+        }
+    }
+}
+
 fn write_status(out: &mut Vec<u8>, cost: usize, status: &ServerStatus) {
     let mut object = ObjectWriter::new(out);
     object.str("name", &status.name).str("status", status.status.name());
@@ -200,6 +258,11 @@ fn write_status(out: &mut Vec<u8>, cost: usize, status: &ServerStatus) {
     object.int("resources", status.resources as i64).int("toolTokens", cost as i64);
     let instructions = status.instructions.as_deref().map_or(0, tokens::estimate);
     object.int("instructionTokens", instructions as i64);
+    object.array("unapproved", &status.unapproved, |out, one| {
+        let mut tool = ObjectWriter::new(out);
+        tool.str("tool", &one.tool).str("reason", one.reason()).bool("suspended", one.is_suspended);
+        tool.end();
+    });
     object.array("stderr", &status.stderr, |out, line| json::write::string(out, line));
     object.end();
 }
@@ -243,9 +306,13 @@ fn connect_one(
             let counts: Vec<String> = counts.iter().map(|(count, of)| pluralize(*count as u64, of)).collect();
             row("capabilities", &counts.join(", "));
         }
+        for one in &status.unapproved {
+            row("tool", &format!("{}: {}", one.tool, one.reason()));
+        }
         status.stderr.iter().for_each(|line| row("stderr", line));
         print(&render_record(&rows, &OutputStyle::stdout(), 0))?;
         warn_about_instructions(&status);
+        warn_about_definitions(&status);
         if status.status == Status::NeedsAuth {
             notice(&format!("sign in with `spile login {}`", server.name));
         } else if let Some((_, help)) = super::refusal(server, context.permission(server)) {
@@ -286,6 +353,7 @@ pub(super) fn tools(args: &ToolsArgs) -> anyhow::Result<ExitCode> {
         }
         print(&table.render(&OutputStyle::stdout(), 0))?;
     }
+    statuses.iter().for_each(warn_about_definitions);
     for status in statuses.iter().filter(|status| status.status != Status::Connected) {
         let reason = status.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default();
         notice(&format!("`{}`: {}: {reason}", status.name, status.status.name()));

@@ -85,7 +85,7 @@ pub(crate) fn refusal(server: &ConfiguredServer, permission: Permission) -> Opti
     })
 }
 
-fn decision_path() -> Option<PathBuf> {
+pub(crate) fn decision_path() -> Option<PathBuf> {
     Some(keys::state_folder()?.join("server-decisions.json"))
 }
 

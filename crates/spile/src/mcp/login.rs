@@ -1,12 +1,13 @@
 //! `spile login` and `spile logout`: signing in to a configured server with OAuth.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use servers::config::{ConfiguredServer, EntryTransport, OAuthSettings};
-use servers::oauth::{Challenge, PendingLogin, resource_of};
+use servers::oauth::{Challenge, CredentialStore, DeviceLogin, PendingLogin, ServerSignIn, resource_of};
 use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Target};
 use url::Url;
 use wire::client::ClientError;
@@ -26,6 +27,9 @@ pub struct LoginArgs {
     /// Only print the address to open, and do not start a browser
     #[arg(long)]
     no_browser: bool,
+    /// Sign in on another device: print a short code to type there, and wait
+    #[arg(long, conflicts_with = "no_browser")]
+    device: bool,
 }
 
 #[derive(Debug, Args)]
@@ -35,19 +39,25 @@ pub struct LogoutArgs {
 }
 
 /// A server that one can sign in to, with everything that its entry says about it.
-struct LoginTarget {
-    url: Url,
-    settings: OAuthSettings,
-    client_secret: Option<String>,
+pub(crate) struct LoginTarget<'a> {
+    server: &'a ConfiguredServer,
+    pub(crate) url: Url,
+    pub(crate) settings: OAuthSettings,
+    home: Option<&'a Path>,
 }
 
-impl LoginTarget {
-    fn new(context: &ServerContext, server: &ConfiguredServer) -> anyhow::Result<Self> {
+impl<'a> LoginTarget<'a> {
+    fn new(context: &'a ServerContext, server: &'a ConfiguredServer) -> anyhow::Result<Self> {
         if let Some((reason, help)) = refusal(server, context.permission(server)) {
             bail!("{reason}; {help}");
         }
+        Self::of_server(server, context.home())
+    }
+
+    /// For a server that may be connected to.
+    pub(crate) fn of_server(server: &'a ConfiguredServer, home: Option<&'a Path>) -> anyhow::Result<Self> {
         let env = |name: &str| std::env::var(name).ok();
-        let resolved = server.resolve(&env, context.home())?;
+        let resolved = server.resolve(&env, home)?;
         let Some(url) = resolved.url().cloned() else {
             bail!(
                 "server `{}` is not at an http: or https: address, so there is nothing to sign in to",
@@ -63,9 +73,12 @@ impl LoginTarget {
                 server.source.path.display()
             );
         }
-        let secret = remote.oauth.client_secret.as_ref();
-        let client_secret = secret.map(|secret| server.expand(secret, &env, context.home())).transpose()?;
-        Ok(Self { url, settings: remote.oauth.clone(), client_secret })
+        Ok(Self { server, url, settings: remote.oauth.clone(), home })
+    }
+
+    pub(crate) fn sign_in(&self) -> ServerSignIn<'_> {
+        let env = &|name: &str| std::env::var(name).ok();
+        ServerSignIn { server: self.server, url: &self.url, env, home: self.home }
     }
 }
 
@@ -73,19 +86,21 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     let server = context.find(&args.name)?;
     let target = LoginTarget::new(&context, server)?;
-    let store = credential_store().context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
+    let store = credential_store()?.context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
     crate::serve::start_client_logging(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let challenge = with_scopes(probe(&target.url).await?, args.oauth_scope.as_deref());
-        let login = PendingLogin::start(
-            &target.url,
-            challenge.as_ref(),
-            &target.settings,
-            target.client_secret.clone(),
-            &store,
-        )
-        .await?;
+        if target.sign_in().sign_in_as_machine(challenge.as_ref(), &store).await? {
+            return Ok(());
+        }
+        let client_secret = target.sign_in().client_secret()?;
+        if args.device {
+            return login_on_device(&target, challenge.as_ref(), client_secret, &store).await;
+        }
+        let login =
+            PendingLogin::start(&target.url, challenge.as_ref(), &target.settings, client_secret, &store)
+                .await?;
         notice(&format!("sign in to `{}` at {}:", server.name, login.issuer()));
         crate::print(&format!("{}\n", login.url()))?;
         if !args.no_browser && std::io::stderr().is_terminal() {
@@ -94,7 +109,7 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
         notice("if the browser is on another machine, paste the address that it ends at here");
         let mut lines = spawn_stdin_reader();
         tokio::select! {
-            finished = login.finish(&target.url, async || lines.recv().await, &store) => finished?,
+            finished = login.finish(&target.url, Some(&mut lines), &store) => finished?,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; you are not signed in"),
         }
         Ok(())
@@ -106,13 +121,33 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+async fn login_on_device(
+    target: &LoginTarget<'_>,
+    challenge: Option<&Challenge>,
+    client_secret: Option<String>,
+    store: &CredentialStore,
+) -> anyhow::Result<()> {
+    let login = DeviceLogin::start(&target.url, challenge, &target.settings, client_secret, store).await?;
+    notice(&format!(
+        "to sign in to `{}` at {}, open this address on any device:",
+        target.server.name,
+        login.issuer()
+    ));
+    crate::print(&format!("{}\n", login.url()))?;
+    notice(&format!("and type the code {}", login.user_code()));
+    tokio::select! {
+        finished = login.finish(&target.url, store) => Ok(finished?),
+        _ = tokio::signal::ctrl_c() => bail!("interrupted; you are not signed in"),
+    }
+}
+
 pub fn logout(args: &LogoutArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&[])?;
     let server = context.find(&args.name)?;
     let env = |name: &str| std::env::var(name).ok();
     let resolved = server.resolve(&env, context.home())?;
     let resource = resolved.url().map(resource_of);
-    let store = credential_store().context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
+    let store = credential_store()?.context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
     match resource {
         Some(resource) if store.remove(&resource)? => {
             notice(&format!("signed out of `{}`; its tokens are deleted", server.name));
@@ -133,7 +168,7 @@ fn with_scopes(challenge: Option<Challenge>, more: Option<&str>) -> Option<Chall
 }
 
 /// Asks the server without a token: its answer says where to sign in.
-async fn probe(url: &Url) -> anyhow::Result<Option<Challenge>> {
+pub(crate) async fn probe(url: &Url) -> anyhow::Result<Option<Challenge>> {
     let target = Target::Http(url.clone());
     let opened =
         Connection::open(&target, ConnectionOptions::default(), std::sync::Arc::new(NoopClientHandler));

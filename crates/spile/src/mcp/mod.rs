@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use connect::credential_store;
-pub(crate) use context::{ServerContext, refusal};
+pub(crate) use connect::{ProcessHost, credential_store};
+pub(crate) use context::{ServerContext, decision_path, refusal};
 pub use login::{LoginArgs, LogoutArgs, login, logout};
+pub(crate) use login::{LoginTarget, probe};
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {

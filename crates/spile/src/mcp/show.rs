@@ -127,6 +127,9 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
                     for (name, variable) in &remote.env_headers {
                         row("header", &format!("{name}: ${{{variable}}}"));
                     }
+                    for (name, value) in remote.oauth.facts() {
+                        row(name, value);
+                    }
                 }
             }
             if let Some(ms) = entry.call_timeout_ms {

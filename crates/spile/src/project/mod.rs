@@ -48,7 +48,7 @@ pub use unavailable::SourceFailurePolicy;
 use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 
 pub const MANIFEST: &str = "spile.toml";
-const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
+const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .parquet .db .sqlite .sqlite3";
 /// A folder with more data files than this is not served without a manifest.
 const FILES_MAX: usize = 100;
 
@@ -310,7 +310,12 @@ impl Project {
             let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
             scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string()).code("skipped")));
         }
-        scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
+        let declares_key = |collection: &str| {
+            let declared = manifest.collections.iter().find(|one| one.name.value == collection);
+            self.has_manifest() && declared.is_some_and(|one| !one.key.is_empty())
+        };
+        let describe = |one| describe_source(one, contract.as_ref(), &declares_key);
+        scan.source_summaries = loaded.iter().map(describe).collect();
         scan.diagnostics.extend(contract.iter().flat_map(|contract| renamed_columns(contract, &loaded)));
         if let (Some(contract), Some(backends)) = (contract, backends) {
             sources.keep_backends(&contract, &backends);
@@ -637,11 +642,12 @@ fn table_options<'m>(manifest: &'m Manifest, source: &str) -> Vec<DeclaredTable<
 
 /// How a column is declared to be read, if that is said at all.
 fn column_options(field: &manifest::Field) -> Option<ColumnOptions> {
-    let is_declared = field.null_texts.is_some() || field.formats.is_some();
+    let is_declared = field.null_texts.is_some() || field.formats.is_some() || field.path.is_some();
     is_declared.then(|| ColumnOptions {
         name: field.column.value.clone(),
         null_texts: field.null_texts.clone(),
         formats: field.formats.as_ref().map(|formats| formats.value.clone()).unwrap_or_default(),
+        path: field.path.as_ref().map(|path| path.value.clone()),
     })
 }
 
@@ -681,6 +687,7 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
                 SourceSettings::Csv { .. }
                 | SourceSettings::Sqlite
                 | SourceSettings::JsonLines
+                | SourceSettings::Parquet
                 | SourceSettings::Workbook(_) => None,
             },
             facts: &one.facts,

@@ -13,7 +13,7 @@ use contract::source::{
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::{BackupPolicy, FILE_BYTES_MAX};
-use source::{TablesOptions, csv, json, sheets, sqlite};
+use source::{TablesOptions, csv, json, parquet, sheets, sqlite};
 
 use super::unavailable::SourceFailure;
 use super::{file_name, is_collection_written, memory, not_found};
@@ -46,6 +46,7 @@ pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
         SourceKind::Ods => SourceSettings::Workbook(WorkbookFormat::Ods),
         SourceKind::Json => SourceSettings::Json { pointer: None },
         SourceKind::JsonLines => SourceSettings::JsonLines,
+        SourceKind::Parquet => SourceSettings::Parquet,
     }
 }
 
@@ -59,7 +60,8 @@ pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceS
         | SourceKind::Xlsx
         | SourceKind::Xls
         | SourceKind::Ods
-        | SourceKind::JsonLines => None,
+        | SourceKind::JsonLines
+        | SourceKind::Parquet => None,
     }
 }
 
@@ -82,16 +84,20 @@ pub(super) struct SourceSpec<'a> {
 impl SourceSpec<'_> {
     /// Whether the file is too large for memory.
     fn is_large(&self) -> bool {
-        match self.settings {
-            SourceSettings::Csv { .. } => {
-                let bytes_max = self.memory_bytes_max.min(csv::FILE_BYTES_MAX);
-                self.location.size_bytes().is_some_and(|bytes| bytes > bytes_max)
+        let bytes_max = match self.settings {
+            SourceSettings::Csv { .. } => self.memory_bytes_max.min(csv::FILE_BYTES_MAX),
+            SourceSettings::JsonLines => self.memory_bytes_max.min(json::FILE_BYTES_MAX),
+            // It is compressed, so that its size says little.
+            SourceSettings::Parquet => {
+                let SourceLocation::File(path) = self.location;
+                let bytes_max = self.memory_bytes_max.min(json::FILE_BYTES_MAX);
+                return parquet::decoded_bytes(path).is_some_and(|bytes| bytes > bytes_max);
             }
-            SourceSettings::Sqlite
-            | SourceSettings::Json { .. }
-            | SourceSettings::JsonLines
-            | SourceSettings::Workbook(_) => false,
-        }
+            SourceSettings::Sqlite | SourceSettings::Json { .. } | SourceSettings::Workbook(_) => {
+                return false;
+            }
+        };
+        self.location.size_bytes().is_some_and(|bytes| bytes > bytes_max)
     }
 }
 
@@ -356,12 +362,19 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
                 json::Options { table: only_table_options(spec), backups, ..json::Options::new(layout) };
             Arc::new(json::open(path, options))
         }
+        SourceSettings::JsonLines if spec.is_large() => {
+            Arc::new(json::open_large_lines(path, only_table_options(spec), &memory::import_folder()))
+        }
         SourceSettings::JsonLines => {
             let layout = json::JsonLayout::Lines;
             let options =
                 json::Options { table: only_table_options(spec), backups, ..json::Options::new(layout) };
             Arc::new(json::open(path, options))
         }
+        SourceSettings::Parquet if spec.is_large() => {
+            Arc::new(parquet::open_large(path, only_table_options(spec), &memory::import_folder()))
+        }
+        SourceSettings::Parquet => Arc::new(parquet::open(path, only_table_options(spec))),
         SourceSettings::Workbook(workbook) => {
             let mut options = sheets::Options { backups, ..sheets::Options::new(*workbook) };
             options.tables = tables_options(spec);
@@ -436,10 +449,15 @@ const LINKS_SHOWN_MAX: usize = 6;
 const TABLES_SHOWN_MAX: usize = 30;
 
 /// Describes a source with the keys that are served, which the manifest may have chosen.
-pub(super) fn describe_source(one: &LoadedSource, contract: Option<&Contract>) -> SourceSummary {
+/// `declares_key` tells whether the author chose the key of a collection.
+pub(super) fn describe_source(
+    one: &LoadedSource,
+    contract: Option<&Contract>,
+    declares_key: &dyn Fn(&str) -> bool,
+) -> SourceSummary {
     let tables = &one.facts.tables;
-    let mut lines: Vec<String> =
-        tables.iter().take(TABLES_SHOWN_MAX).map(|table| describe_table(one, table, contract)).collect();
+    let describe = |table| describe_table(one, table, contract, declares_key);
+    let mut lines: Vec<String> = tables.iter().take(TABLES_SHOWN_MAX).map(describe).collect();
     if let Some(more) = tables.len().checked_sub(TABLES_SHOWN_MAX).filter(|more| *more > 0) {
         lines.push(format!("and {more} more tables"));
     }
@@ -447,7 +465,12 @@ pub(super) fn describe_source(one: &LoadedSource, contract: Option<&Contract>) -
     SourceSummary { name: one.display_name.clone(), lines }
 }
 
-fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Contract>) -> String {
+fn describe_table(
+    one: &LoadedSource,
+    table: &TableFacts,
+    contract: Option<&Contract>,
+    declares_key: &dyn Fn(&str) -> bool,
+) -> String {
     let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
     let served = contract.and_then(|contract| contract.collections.iter().find(is_it));
     let key: Vec<usize> = match served {
@@ -475,7 +498,9 @@ fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Cont
         }
     };
     let names: Vec<String> = key.iter().map(column_name).collect();
-    let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
+    let is_chosen = table.key_is_declared || served.is_some_and(|served| declares_key(&served.name));
+    let guessed = if is_chosen { "" } else { " (guessed)" };
+    let key = if names.is_empty() { "no key".into() } else { format!("key {}{guessed}", names.join(" + ")) };
     let links: Vec<&str> =
         served.iter().flat_map(|served| &served.links).map(|link| link.name.as_str()).collect();
     let links = match links.is_empty() {

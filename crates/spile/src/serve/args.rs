@@ -139,10 +139,14 @@ impl ServeArgs {
         None
     }
 
+    /// Whether it serves an address or a socket, not stdin and stdout.
+    pub(crate) fn is_network(&self) -> bool {
+        self.bind.is_some() || self.http || self.socket().is_some()
+    }
+
     /// Refuses several servers on stdin and stdout.
     pub fn check_server_count(&self, count: usize) -> anyhow::Result<()> {
-        let is_network = self.bind.is_some() || self.http || self.socket().is_some();
-        if count > 1 && !is_network {
+        if count > 1 && !self.is_network() {
             bail!(ONE_SERVER_ONLY);
         }
         Ok(())

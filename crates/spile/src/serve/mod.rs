@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -24,7 +25,9 @@ use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use transport::http::{ConnectSnippets, HttpService, Listener, Page};
+use transport::http::{
+    AdminEndpoint, ConnectSnippets, HttpService, Listener, Page, ServerDirectory, Upstreams,
+};
 use transport::stdio::StdoutWriter;
 #[cfg(unix)]
 use transport::unix::SocketFile;
@@ -75,10 +78,15 @@ pub struct Service {
 
 impl Service {
     pub fn new(name: &str, version: &str, provider: Arc<dyn Provider>) -> Self {
+        Self::joined(name, version, vec![provider])
+    }
+
+    /// A server with the providers of others.
+    pub(crate) fn joined(name: &str, version: &str, providers: Vec<Arc<dyn Provider>>) -> Self {
         Self {
             name: name.into(),
             version: version.into(),
-            providers: vec![provider],
+            providers,
             command: Vec::new(),
             call_timeout_ms: None,
             tool_order: Vec::new(),
@@ -91,6 +99,15 @@ impl Service {
             current_contract: None,
             promised_tools: PromisedTools::NONE,
         }
+    }
+
+    /// With keys and a store, and its name in that store.
+    pub(crate) fn with_state(self, state: ServerState, store_scope: String) -> Self {
+        Self { state, store_scope: Some(store_scope), ..self }
+    }
+
+    pub(crate) fn with_call_timeout(self, call_timeout_ms: Option<u64>) -> Self {
+        Self { call_timeout_ms, ..self }
     }
 
     /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
@@ -207,14 +224,20 @@ impl Service {
         };
         let limits = settings::limits(env_names)?;
         let platform = Arc::new(SystemPlatform::default());
-        let ServerState { keyring, store } = state;
-        let store_scope = store_scope.unwrap_or_else(|| name.clone());
+        let ServerState { keyring, store, has_replicas, is_store_shared: _ } = state;
+        let store_scope = store_scope.filter(|_| !has_replicas).unwrap_or_else(|| name.clone());
         let config = Config { name, version: version.clone(), limits, platform, keyring, store, store_scope };
         let provider_set = ProviderSet { version, providers, call_timeout_ms, tool_order };
         let server = Server::with_provider_set(config, provider_set);
         server.set_source_health(health);
         let author = author.map(|author| author.serve(&server, current_contract, promised, on_code));
         Ok((server, author))
+    }
+
+    /// For a service without files of its own.
+    pub(crate) fn into_remote_server(self) -> anyhow::Result<Arc<Server>> {
+        let (server, _) = self.into_server(BreakingChangePolicy::KeepOld, Arc::new(log_code_event))?;
+        Ok(server)
     }
 
     /// The names of the sources that cannot be used in this way, each once.
@@ -263,14 +286,7 @@ pub fn serve_rest(
         .collect();
     let (shown, about_data) = crate::report::split_for_serving(diagnostics, &paths);
     let notes = StartNotes { diagnostics: shown, about_data };
-    let log_calls = (args.verbose > 0).then(|| Arc::new(call_log::CallLog) as Arc<dyn CallObserver>);
-    let hooks = ServeHooks {
-        breaking: BreakingChangePolicy::KeepOld,
-        on_reload: reload::log_listener(),
-        on_call: log_calls,
-        on_code: Arc::new(log_code_event),
-    };
-    serve_with(services, failed, notes, args, hooks)
+    serve_with(services, failed, notes, args, ServeHooks::for_serving(args))
 }
 
 /// One of several paths that cannot be served. The others are.
@@ -303,6 +319,65 @@ pub(crate) struct ServeHooks {
     pub(crate) on_reload: ReloadListener,
     pub(crate) on_call: Option<Arc<dyn CallObserver>>,
     pub(crate) on_code: CodeListener,
+    /// A runtime on which something runs already.
+    pub(crate) runtime: Option<Runtime>,
+    /// Makes one server of all others, which is served at `/mcp`.
+    pub(crate) join: Option<JoinServers>,
+    /// Called with that server, when everything is ready.
+    pub(crate) joined: Option<JoinedHook>,
+    /// Servers that come and go.
+    pub(crate) directory: Option<Arc<ServerDirectory>>,
+    /// What operators may do.
+    pub(crate) admin: Option<AdminEndpoint>,
+    /// What the page shows about the servers behind this one.
+    pub(crate) upstreams: Option<Upstreams>,
+    /// Gives each server a policy and an observer. The flag says whether it is the joined one.
+    pub(crate) decide: Option<DecideCalls>,
+    /// What ends together with the servers.
+    pub(crate) on_stop: Option<StopHook>,
+}
+
+type DecideCalls = Box<dyn Fn(&Arc<Server>, bool) -> anyhow::Result<Option<Arc<dyn CallObserver>>>>;
+type JoinedHook = Box<dyn FnOnce(&Arc<Server>) -> anyhow::Result<()>>;
+type JoinServers = Box<dyn FnOnce(&[Arc<Server>]) -> anyhow::Result<JoinedServer>>;
+
+/// What happens at the end of the process.
+pub(crate) struct StopHook {
+    /// Before the servers stop.
+    pub(crate) stopping: Box<dyn Fn() + Send + Sync>,
+    /// After they have stopped.
+    pub(crate) stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// A server that offers what others offer.
+pub(crate) struct JoinedServer {
+    pub(crate) service: Service,
+    /// By the names of the servers.
+    pub(crate) providers: Vec<(String, Arc<dyn Provider>)>,
+    pub(crate) summary: ServerSummary,
+    /// What is worth saying about it.
+    pub(crate) note: Option<Diagnostic>,
+}
+
+impl ServeHooks {
+    /// Logs what happens, as far as the arguments ask for it.
+    pub(crate) fn for_serving(args: &ServeArgs) -> Self {
+        let log_calls = (args.verbose > 0).then(|| Arc::new(call_log::CallLog) as Arc<dyn CallObserver>);
+        Self {
+            breaking: BreakingChangePolicy::KeepOld,
+            on_reload: reload::log_listener(),
+            on_call: log_calls,
+            on_code: Arc::new(log_code_event),
+            runtime: None,
+            join: None,
+            joined: None,
+            directory: None,
+            admin: None,
+            upstreams: None,
+            decide: None,
+            on_stop: None,
+        }
+    }
 }
 
 pub(crate) fn serve_with(
@@ -317,6 +392,7 @@ pub(crate) fn serve_with(
     let (guard, token_warnings) = access::build_guard(args, address)?;
     let (tls, tls_warnings) = access::load_tls(args, address)?;
     notes.diagnostics.extend(token_warnings.into_iter().chain(tls_warnings));
+    let mut is_store_shared = services.iter().any(|service| service.state.is_store_shared);
     let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), notes };
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
@@ -331,10 +407,46 @@ pub(crate) fn serve_with(
         servers.push(server);
     }
     let is_network = address.is_some() || args.socket().is_some();
+    let runtime = match hooks.runtime {
+        Some(runtime) => runtime,
+        None => runtime(if is_network { RuntimeThreads::Caller } else { RuntimeThreads::Workers })?,
+    };
+    let has_main_server = hooks.join.is_some();
+    if let Some(join) = hooks.join {
+        let _entered = runtime.enter();
+        let JoinedServer { service, providers, summary, note } = join(&servers)?;
+        is_store_shared |= service.state.is_store_shared;
+        announcement.notes.diagnostics.extend(note);
+        let (server, _) = service.into_server(hooks.breaking, hooks.on_code.clone())?;
+        for (name, provider) in providers {
+            server.set_provider_by_name(&name, Some(provider));
+        }
+        servers.insert(0, server);
+        announcement.summaries = vec![summary];
+    }
     let page = (is_network && !args.no_page).then(|| Page::new(&servers, connect_snippets()));
+    let page = match (page, hooks.upstreams) {
+        (Some(page), Some(upstreams)) => Some(page.with_upstreams(upstreams)),
+        (page, _) => page,
+    };
     // Before any client can call.
-    if let Some(observer) = &hooks.on_call {
-        observe_calls(&servers, observer, page.as_ref());
+    for (index, server) in servers.iter().enumerate() {
+        let is_main = has_main_server && index == 0;
+        let recorder = match &hooks.decide {
+            Some(decide) => decide(server, is_main)?,
+            None => None,
+        };
+        observe_calls(index, server, hooks.on_call.iter().cloned().chain(recorder), page.as_ref());
+    }
+    if let (Some(joined), Some(main)) = (hooks.joined, servers.first()) {
+        let _entered = runtime.enter();
+        joined(main)?;
+    }
+    if is_store_shared && is_network {
+        let _entered = runtime.enter();
+        for server in &servers {
+            tokio::spawn(server.clone().share_ended_sessions());
+        }
     }
     let requester = reload::start(watched, hooks.breaking, &hooks.on_reload);
     if is_network {
@@ -346,20 +458,41 @@ pub(crate) fn serve_with(
             http_sse: !args.no_sse,
             failed_servers: failed.into_iter().map(|FailedServer(one)| one).collect(),
             page,
+            has_main_server,
+            directory: hooks.directory,
+            admin: hooks.admin,
         };
-        return serve_network(address, args.socket(), service, &announcement, requester, env_names);
+        let listening = ListenChoice { address, socket: args.socket(), env_names };
+        return serve_network(runtime, listening, service, &announcement, requester, hooks.on_stop);
     }
-    match servers.pop() {
-        Some(server) if servers.is_empty() => serve_stdio(server, &announcement, requester),
+    match &*servers {
+        [only] => serve_stdio(runtime, only.clone(), &announcement, requester, hooks.on_stop),
+        [main, ..] if has_main_server => {
+            serve_stdio(runtime, main.clone(), &announcement, requester, hooks.on_stop)
+        }
         _ => bail!(args::ONE_SERVER_ONLY),
     }
 }
 
 /// Where somebody observes calls anyway, the page records them from the start.
-fn observe_calls(servers: &[Arc<Server>], observer: &Arc<dyn CallObserver>, page: Option<&Page>) {
-    for (index, server) in servers.iter().enumerate() {
-        let recorder = page.and_then(|page| page.call_observer(index, server));
-        let all = std::iter::once(observer.clone()).chain(recorder).collect();
+fn observe_calls(
+    index: usize,
+    server: &Arc<Server>,
+    observers: impl Iterator<Item = Arc<dyn CallObserver>>,
+    page: Option<&Page>,
+) {
+    let mut all: Vec<Arc<dyn CallObserver>> = observers.collect();
+    if all.is_empty() {
+        return;
+    }
+    all.extend(page.and_then(|page| page.call_observer(index, server)));
+    server.set_observer(Arc::new(CallObservers(all)));
+}
+
+/// For a server that joins while the process runs.
+pub(crate) fn observe(server: &Server, observers: impl Iterator<Item = Arc<dyn CallObserver>>) {
+    let all: Vec<Arc<dyn CallObserver>> = observers.collect();
+    if !all.is_empty() {
         server.set_observer(Arc::new(CallObservers(all)));
     }
 }
@@ -378,15 +511,22 @@ struct Announcement {
     notes: StartNotes,
 }
 
-fn serve_network(
+/// Where to listen, as it was asked for.
+struct ListenChoice<'a> {
     address: Option<SocketAddr>,
-    socket: Option<&Path>,
+    socket: Option<&'a Path>,
+    env_names: EnvNames,
+}
+
+fn serve_network(
+    runtime: Runtime,
+    ListenChoice { address, socket, env_names }: ListenChoice<'_>,
     service: HttpService,
     announcement: &Announcement,
     requester: ReloadRequester,
-    env_names: EnvNames,
+    on_stop: Option<StopHook>,
 ) -> anyhow::Result<()> {
-    runtime(RuntimeThreads::Caller)?.block_on(async {
+    runtime.block_on(async {
         // Before the banner: its reader may send a signal at once.
         let (signals, reload_signals) = (StopSignals::install(), ReloadSignals::install());
         let (listeners, addresses) = listen(address, socket, &announcement.summaries, env_names).await?;
@@ -404,14 +544,24 @@ fn serve_network(
         }
         let (stop, stopped) = watch::channel(false);
         for server in service.servers.clone() {
+            if let Some(tokens) = service.guard.tokens.clone() {
+                server.set_known_principals(Box::new(move |principal| tokens.has_principal(principal)));
+            }
             tokio::spawn(async move { server.resume_tasks().await });
         }
         tokio::spawn(reload_on_signal(reload_signals, requester));
+        let (stopping, stopped_hook) = on_stop.map(|hook| (hook.stopping, hook.stopped)).unzip();
         tokio::spawn(stop_on_signal(signals, move || {
+            if let Some(stopping) = &stopping {
+                stopping();
+            }
             // Fails only if no listener is left, and then there is nothing to stop.
             let _ = stop.send(true);
         }));
         transport::http::serve_all(listeners, Arc::new(service), stopped).await;
+        if let Some(stopped) = stopped_hook {
+            stopped.await;
+        }
         Ok(())
     })
 }
@@ -475,13 +625,14 @@ fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 fn serve_stdio(
+    runtime: Runtime,
     server: Arc<Server>,
     announcement: &Announcement,
     requester: ReloadRequester,
+    on_stop: Option<StopHook>,
 ) -> anyhow::Result<()> {
     banner::print_stdio_banner(&announcement.summaries);
     crate::report::print_notes(&announcement.notes.diagnostics, announcement.notes.about_data.as_deref());
-    let runtime = runtime(RuntimeThreads::Workers)?;
     let stdout = raw_stream(std::io::stdout()).context("cannot use stdout")?;
     let write_stall = Duration::from_millis(settings::connection_limits()?.write_stall_timeout_ms);
     let output = StdoutWriter::with_write_stall_timeout(stdout, write_stall);
@@ -499,11 +650,15 @@ fn serve_stdio(
         stop_on_signal(signals, move || {
             tokio::spawn(async move {
                 transport::stdio::shut_down(&server, &output).await;
+                // A server that was started for this one notices the end of this process.
                 std::process::exit(0);
             });
         })
     });
     transport::stdio::serve(server, runtime.handle(), input, output)?;
+    if let Some(StopHook { stopped, .. }) = on_stop {
+        runtime.block_on(stopped);
+    }
     // In the background, so that a call that does not stop cannot keep the process alive.
     runtime.shutdown_background();
     Ok(())
@@ -527,6 +682,13 @@ enum RuntimeThreads {
     Caller,
     /// Worker threads only: the calling thread reads stdin.
     Workers,
+}
+
+impl ServeArgs {
+    /// For something that runs before the servers do.
+    pub(crate) fn runtime(&self) -> anyhow::Result<Runtime> {
+        runtime(RuntimeThreads::Workers)
+    }
 }
 
 fn runtime(threads: RuntimeThreads) -> anyhow::Result<Runtime> {

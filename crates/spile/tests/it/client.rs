@@ -423,7 +423,7 @@ fn tools_resources_prompts_and_results_are_printed() {
         ("scripted_prompt", &["prompt", "greet", "name=Dana"]),
         ("scripted_complete", &["complete", "prompt", "greet", "name", "D"]),
         ("scripted_media", &["call", "media"]),
-        ("scripted_table", &["call", "table"]),
+        ("scripted_table", &["call", "table", "--yes"]),
         ("scripted_big", &["call", "echo", "n=12345678901234567890123", "x=0.10"]),
         ("scripted_verbose", &["call", "chatty", "-v"]),
         ("scripted_quiet", &["call", "chatty"]),
@@ -450,7 +450,7 @@ fn misbehaving_servers_are_handled() {
         ("scripted_asks_nobody", &["call", "asks"], 0),
         ("scripted_noise", &["call", "noise", "-v"], 0),
         ("scripted_prompt_missing", &["prompt", "greet"], 2),
-        ("scripted_nothing_to_save", &["call", "table", "--save", "out.bin"], 1),
+        ("scripted_nothing_to_save", &["call", "table", "--yes", "--save", "out.bin"], 1),
         ("scripted_only_newest", &["tools", "--protocol", "2026-07-28"], 3),
     ] {
         let output = check(name, &project, &[args, &["--command", "/bin/sh server.sh"]].concat(), code);

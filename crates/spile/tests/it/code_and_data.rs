@@ -186,6 +186,82 @@ fn permissions_that_are_removed_are_no_longer_granted() {
     }
 }
 
+fn post(server: &HttpServer, method: &str, params: Value) -> Value {
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let (_, body) = server.post("/mcp", "", &message.to_string());
+    serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"))
+}
+
+/// Asks until the answer is as expected.
+#[track_caller]
+fn wait_for(server: &HttpServer, method: &str, params: &Value, is_expected: impl Fn(&Value) -> bool) {
+    let started = std::time::Instant::now();
+    loop {
+        let answer = post(server, method, params.clone());
+        if is_expected(&answer) {
+            return;
+        }
+        assert!(started.elapsed() < TEST_TIMEOUT, "{answer}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn code_moves_into_processes_and_back_when_the_manifest_says_so() {
+    let project = project("return { at: ctx.env('REGION') };");
+    let mut command = project.spile(&["serve", ".", "--bind", "127.0.0.1:0"]);
+    let server = HttpServer::start(command.env("REGION", "eu"));
+    let pid = server.pid().as_raw_nonzero();
+    let has_workers = || {
+        let children = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        children.into_iter().any(|task| {
+            std::fs::read_to_string(task.path().join("children")).is_ok_and(|pids| !pids.trim().is_empty())
+        })
+    };
+    let call = json!({"name": "run", "arguments": {}});
+    let is_answered = |answer: &Value| answer["result"]["structuredContent"] == json!({"at": "eu"});
+    wait_for(&server, "tools/call", &call, is_answered);
+    assert!(!has_workers());
+    let threads = String::from_utf8_lossy(MANIFEST).into_owned();
+    let processes = threads.replace("[server]\n", "[server]\nisolation = \"process\"\n");
+    project.write("spile.toml", processes.as_bytes());
+    wait_for(&server, "tools/call", &call, |answer| is_answered(answer) && has_workers());
+    project.write("spile.toml", threads.as_bytes());
+    wait_for(&server, "tools/call", &call, |answer| is_answered(answer) && !has_workers());
+}
+
+#[test]
+fn resources_of_the_manifest_follow_it() {
+    let project = project("return 1;");
+    project.write("hours.ts", b"export default ({ day }) => `${day}: 9 to 5`;\n");
+    project.write("resources/about.md", b"# About\n");
+    let server = HttpServer::start(&mut project.spile(&["serve", ".", "--bind", "127.0.0.1:0"]));
+    let read = json!({"uri": "hours://monday"});
+    wait_for(&server, "resources/read", &read, |answer| answer["error"].is_object());
+    let before = String::from_utf8_lossy(MANIFEST).into_owned();
+    let with_code = format!(
+        "{before}\n[resources.hours]\nuri = \"hours://{{day}}\"\nscript = \"hours.ts\"\n\n\
+         [resources.about]\nfile = \"about.md\"\nuri = \"about://us\"\ntitle = \"About us\"\n"
+    );
+    project.write("spile.toml", with_code.as_bytes());
+    wait_for(&server, "resources/read", &read, |answer| {
+        answer["result"]["contents"][0]["text"] == "monday: 9 to 5"
+    });
+    let list = post(&server, "resources/list", json!({}));
+    assert!(list.to_string().contains("about://us"), "{list}");
+    // The code of a resource is followed from now on, too.
+    project.write("hours.ts", b"export default ({ day }) => `${day}: closed`;\n");
+    wait_for(&server, "resources/read", &read, |answer| {
+        answer["result"]["contents"][0]["text"] == "monday: closed"
+    });
+    project.write("spile.toml", before.as_bytes());
+    wait_for(&server, "resources/read", &read, |answer| answer["error"].is_object());
+    assert_eq!(
+        post(&server, "tools/call", json!({"name": "run", "arguments": {}}))["result"]["isError"],
+        false
+    );
+}
+
 #[test]
 fn a_source_that_is_not_there_cannot_be_permitted() {
     let project = project("return 1;");

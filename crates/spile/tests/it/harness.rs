@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -188,7 +189,7 @@ impl Drop for StdioServer {
 /// A server over HTTP. Killed when dropped.
 pub struct HttpServer {
     child: Child,
-    stderr: Receiver<String>,
+    stderr: Mutex<Receiver<String>>,
     stderr_lines: Vec<String>,
     pub address: SocketAddr,
 }
@@ -221,7 +222,7 @@ impl HttpServer {
         };
         // A server on a unix socket has no address.
         let address = address.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        Self { child, stderr, stderr_lines, address }
+        Self { child, stderr: Mutex::new(stderr), stderr_lines, address }
     }
 
     /// The port in the banner, if any.
@@ -259,7 +260,7 @@ impl HttpServer {
     /// Waits until stderr contains this text.
     pub fn wait_for(&mut self, what: &str) {
         while !self.stderr_lines.iter().any(|line| line.contains(what)) {
-            match self.stderr.recv_timeout(TEST_TIMEOUT) {
+            match self.stderr.get_mut().expect("no panic").recv_timeout(TEST_TIMEOUT) {
                 Ok(line) => self.stderr_lines.push(line),
                 Err(_) => panic!("`{what}` is not on stderr: {:#?}", self.stderr_lines),
             }
@@ -268,26 +269,26 @@ impl HttpServer {
 
     /// Returns the head and the body of the response.
     pub fn get(&self, path: &str) -> (String, String) {
-        let address = self.address;
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it accepts input");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it is closed in time");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
-        (head.to_owned(), body.to_owned())
+        self.request("GET", path, "", "")
     }
 
     /// Returns the head and the body of the response.
     pub fn post(&self, path: &str, headers: &str, body: &str) -> (String, String) {
-        let (address, length) = (self.address, body.len());
+        let headers = format!(
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{headers}\
+             Content-Length: {}\r\n",
+            body.len()
+        );
+        self.request("POST", path, &headers, body)
+    }
+
+    /// Returns the head and the body of the response. Each header ends with a line break.
+    pub fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> (String, String) {
+        let address = self.address;
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nConnection: close\r\n{headers}\
-             Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it accepts input");
         let mut answer = String::new();
@@ -300,7 +301,7 @@ impl HttpServer {
     pub fn stop(mut self) -> (String, String, Option<i32>) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
         loop {
-            match self.stderr.recv_timeout(TEST_TIMEOUT) {
+            match self.stderr.get_mut().expect("no panic").recv_timeout(TEST_TIMEOUT) {
                 Ok(line) => self.stderr_lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {

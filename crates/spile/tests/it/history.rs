@@ -103,7 +103,8 @@ fn a_workbook_is_restored_byte_for_byte() {
     let place = TestProject::example("stock");
     let workbook = || std::fs::read(place.folder.join("stock.xlsx")).expect("a workbook");
     let before = workbook();
-    let output = place.run(&["call", "update_stock", "sku=A-17", "quantity=7", "--from", "spile.toml"]);
+    let output =
+        place.run(&["call", "update_stock", "sku=A-17", "quantity=7", "--from", "spile.toml", "--yes"]);
     assert_eq!(output.code, Some(0), "{output}");
     assert_ne!(workbook(), before);
     assert_eq!(place.run(&["restore", "stock.xlsx"]).code, Some(0));
@@ -116,7 +117,7 @@ fn history_shows_how_many_lines_changed() {
         TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", manifest("", "people.csv").as_bytes())]);
     let empty = place.run(&["history", "people.csv"]);
     insta::assert_snapshot!("history_empty", empty);
-    place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml"]);
+    place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml", "--yes"]);
     place.run(&["call", "create_people", "id=3", "name=Cem", "--from", "spile.toml"]);
     let output = place.run(&["history", "people.csv"]);
     assert!(output.stdout.contains("2 lines added, 1 removed"), "{output}");
@@ -127,7 +128,7 @@ fn history_shows_how_many_lines_changed() {
 fn backups_can_be_switched_off() {
     let manifest = manifest("backups = false", "people.csv");
     let place = TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", manifest.as_bytes())]);
-    let output = place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml"]);
+    let output = place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml", "--yes"]);
     assert_eq!(output.code, Some(0), "{output}");
     assert_eq!(place.files().len(), 2, "no copy was kept");
 }
@@ -144,7 +145,7 @@ fn what_cannot_be_restored_is_refused_with_a_way_out() {
     ] {
         insta::assert_snapshot!(name, place.run(args));
     }
-    place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml"]);
+    place.run(&["call", "update_people", "id=1", "name=Zoe", "--from", "spile.toml", "--yes"]);
     place.run(&["restore", "people.csv"]);
     let before = place.files();
     insta::assert_snapshot!("restore_unknown", place.run(&["restore", "people.csv", "2020"]));

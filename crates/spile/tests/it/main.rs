@@ -1,5 +1,6 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
+mod audit;
 mod author_folder;
 /// An authorization server, shared with the tests of `servers`.
 #[allow(dead_code, reason = "the other tests use more of it")]
@@ -13,8 +14,14 @@ mod client;
 mod clients;
 mod code_and_data;
 mod commands;
+mod declared_reading;
+mod doctor;
 mod exports;
 mod folder_runtime;
+mod gateway;
+#[cfg(target_os = "linux")]
+mod gateway_faults;
+mod gateway_operators;
 mod golden;
 mod harness;
 mod history;
@@ -35,6 +42,7 @@ mod official;
 mod pack;
 mod questions;
 mod readme;
+mod real_servers;
 mod reload_isolation;
 mod reloading;
 mod replicas;

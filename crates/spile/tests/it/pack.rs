@@ -205,7 +205,7 @@ fn written_data_belongs_to_one_server_and_survives_packing_again() {
     };
     let call = |place: &TestProject, words: &[&str]| {
         let command = place.folder.join("server").to_string_lossy().into_owned();
-        let args = [&["call"], words, &["--command", &command, "--json"]].concat();
+        let args = [&["call", "--yes"], words, &["--command", &command, "--json"]].concat();
         let output = home.run_with(&args, &[("HOME", &home.folder.to_string_lossy())]);
         assert_eq!(output.code, Some(0), "{output}");
         output.stdout

@@ -85,6 +85,30 @@ fn sessions_cursors_and_questions_of_one_process_continue_in_another() {
 }
 
 #[test]
+fn a_session_that_ends_at_one_process_ends_at_the_other() {
+    let project = TestProject::example("stock");
+    let (one, other) = (start(&project, "keys"), start(&project, "keys"));
+    let (ended, kept) = (open_session(&one), open_session(&one));
+    assert_eq!(in_session(&other, &ended, &PING()).0, 200);
+    let (head, _) = one.request("DELETE", "/mcp", &format!("Mcp-Session-Id: {ended}\r\n"), "");
+    assert!(head.contains(" 204 "), "{head}");
+    let waited = std::time::Instant::now();
+    while in_session(&other, &ended, &PING()).0 == 200 {
+        assert!(waited.elapsed() < TEST_TIMEOUT, "the other process never learns that the session has ended");
+    }
+    let (status, refusal) = in_session(&other, &ended, &PING());
+    assert_eq!(status, 404);
+    assert!(refusal.to_string().contains("ended"), "{refusal}");
+    assert_eq!(in_session(&other, &kept, &PING()).0, 200, "only that session has ended");
+    // A process that starts later knows it too.
+    let third = start(&project, "keys");
+    let waited = std::time::Instant::now();
+    while in_session(&third, &ended, &PING()).0 == 200 {
+        assert!(waited.elapsed() < TEST_TIMEOUT, "a new process never learns that the session has ended");
+    }
+}
+
+#[test]
 fn after_a_rotation_older_keys_are_accepted_until_the_overlap_ends() {
     let project = TestProject::example("stock");
     let (one, other) = (start(&project, "keys"), start(&project, "keys"));

@@ -171,6 +171,53 @@ fn a_socket_replaces_tcp_where_tcp_is_forbidden() {
     }
 }
 
+/// A folder with an `mcp.json` was written for another runtime, whose clients look for the socket where it puts it.
+#[test]
+fn the_socket_of_a_folder_with_an_mcp_json_is_where_its_clients_look() {
+    let server_file: (&str, &[u8]) = ("mcp.json", br#"{"name":"demo","version":"1.0.0"}"#);
+    let tool: (&str, &[u8]) = ("tools/greet.ts", b"export default () => 'hello';\n");
+    let place = TestProject::new(&[server_file, tool]);
+    let folder = place.folder.to_string_lossy().into_owned();
+    for (env, socket) in [
+        (&[("DZX_SOCKET", "own.sock")][..], "own.sock"),
+        (&[("TMPDIR", &*folder)], "dzx-demo.sock"),
+        (&[("TMPDIR", &*folder), ("XDG_RUNTIME_DIR", "/nonexistent")], "dzx-demo.sock"),
+        (&[("DZX_SOCKET", "theirs.sock"), ("SPILE_SOCKET", "ours.sock")], "ours.sock"),
+    ] {
+        let Some(mut command) = without_tcp(&place, &["serve", ".", "--http"]) else { return };
+        command.env("PORT", "1").envs(env.iter().copied());
+        let served = HttpServer::start_and_wait_for(&mut command, "unix:");
+        let socket = place.folder.join(socket);
+        assert_eq!(std::fs::metadata(&socket).expect("exists").mode() & 0o777, 0o600, "{env:?}");
+        for path in ["/mcp/demo", "/mcp"] {
+            let answer = post(&socket, path, "");
+            assert!(answer.contains(r#""name":"greet""#), "{env:?} {path}: {answer}");
+        }
+        assert!(ask(&socket).contains("greet"), "{env:?}");
+        let (_, stderr, code) = served.stop();
+        assert!(code == Some(0) && stderr.contains("using a unix socket instead"), "{env:?}: {stderr}");
+        assert!(!socket.exists(), "{env:?}");
+    }
+}
+
+/// Without an `mcp.json`, the variables of the other runtime mean nothing.
+#[test]
+fn a_folder_of_ours_ignores_the_variables_of_the_other_runtime() {
+    let place = TestProject::new(&[("tools/greet.ts", b"export default () => 'hello';\n")]);
+    let Some(mut command) = without_tcp(&place, &["serve", ".", "--http"]) else { return };
+    command.env("PORT", "1").env("DZX_SOCKET", "theirs.sock").env("SPILE_SOCKET", "ours.sock");
+    let served = HttpServer::start_and_wait_for(&mut command, "unix:");
+    assert!(ask(&place.folder.join("ours.sock")).contains("greet"));
+    assert!(!place.folder.join("theirs.sock").exists());
+    served.stop();
+    let Some(mut command) = without_tcp(&place, &["serve", ".", "--http"]) else { return };
+    let folder = place.folder.to_string_lossy().into_owned();
+    command.env("PORT", "1").env("DZX_SOCKET", "theirs.sock").env("XDG_RUNTIME_DIR", &folder);
+    let served = HttpServer::start_and_wait_for(&mut command, "unix:");
+    assert!(!place.folder.join("theirs.sock").exists());
+    served.stop();
+}
+
 #[test]
 fn a_socket_with_a_token_refuses_plain_messages_and_names_the_url() {
     let place = TestProject::new(&[PEOPLE]);

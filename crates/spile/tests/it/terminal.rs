@@ -87,7 +87,7 @@ impl Drop for PseudoTerminal {
 }
 
 fn call_tool(project: &TestProject, tool: &str) -> PseudoTerminal {
-    PseudoTerminal::open(&mut project.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
+    PseudoTerminal::open(&mut project.spile(&["call", tool, "--yes", "--command", "/bin/sh server.sh"]), 80)
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_table_fits_the_terminal() {
     assert!(widths.iter().all(|width| *width <= 80) && widths.contains(&80), "{widths:?}\n{output}");
     assert!(output.contains("12345678901234567890123"), "{output}");
     // Too narrow for columns: one block per row.
-    let mut narrow = project.spile(&["call", "table", "--command", "/bin/sh server.sh"]);
+    let mut narrow = project.spile(&["call", "table", "--yes", "--command", "/bin/sh server.sh"]);
     let (output, _) = PseudoTerminal::open(&mut narrow, 24).finish();
     assert!(output.contains("\u{1b}[2mid\u{1b}[0m    12345678901234567890123\r\n"), "{output:?}");
 }
@@ -311,4 +311,78 @@ fn without_styles(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |out, part| out + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+#[test]
+fn the_gateway_asks_at_its_terminal_for_clients_that_cannot_ask_their_user() {
+    let project = TestProject::example("stock");
+    let settings = r#"{"permissions": {"ask": ["mcp__stock__list_*"]}, "audit": {"path": "audit.jsonl"}}"#;
+    project.write("servers.json", settings.as_bytes());
+    let args = ["gateway", ".", "--config", "servers.json", "--bind", "127.0.0.1:0"];
+    let mut gateway = PseudoTerminal::open(&mut project.spile(&args), 120);
+    gateway.wait_for("Press Ctrl-C");
+    let output = gateway.output();
+    let (_, rest) = output.split_once("http://").expect("an address");
+    let address = rest.split('/').next().expect("an address").to_owned();
+    for (key, expected) in [("y\n", "sku"), ("n\n", "declined by the terminal")] {
+        let asked = gateway.output().matches("Allow it?").count();
+        let address = address.clone();
+        let calling = std::thread::spawn(move || {
+            let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mcp__stock__list_stock","arguments":{"limit":1}}}"#;
+            let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
+            let request = format!(
+                "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+                 Accept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(request.as_bytes()).expect("it reads");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("text");
+            answer
+        });
+        let start = Instant::now();
+        while gateway.output().matches("Allow it?").count() == asked {
+            assert!(start.elapsed() < TEST_TIMEOUT, "nobody is asked: {}", gateway.output());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        gateway.press("perhaps\n");
+        gateway.wait_for("Type y to allow the call");
+        gateway.press(key);
+        let answer = calling.join().expect("no panic");
+        assert!(answer.contains(expected), "{answer}");
+    }
+    gateway.child.kill().expect("it runs");
+    gateway.finish();
+}
+
+#[test]
+fn call_asks_before_a_destructive_tool() {
+    let project = TestProject::example("stock");
+    let args = ["call", ".", "delete_stock", "sku=A-1"];
+    for (key, expected) in [("n\n", "you did not allow it"), ("y\n", "error: ")] {
+        let mut call = PseudoTerminal::open(&mut project.spile(&args), 120);
+        call.wait_for("is destructive: it may delete or overwrite. Call it? [y/N]");
+        call.press(key);
+        if key == "n\n" {
+            let (output, code) = call.finish();
+            assert!(output.contains(expected), "{output}");
+            assert_eq!(code, Some(5), "{output}");
+        } else {
+            // The server itself answers, or asks.
+            let start = Instant::now();
+            let is_answered =
+                |output: &str| output.contains(expected) || output.matches("delete").count() > 2;
+            while !is_answered(&call.output()) {
+                assert!(start.elapsed() < TEST_TIMEOUT, "{}", call.output());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            call.child.kill().expect("it can be stopped");
+            call.finish();
+        }
+    }
+    let refused = project.run(&args);
+    assert_eq!(refused.code, Some(5), "{refused}");
+    assert!(refused.stderr.contains("--yes"), "{refused}");
+    let called = project.run(&["call", ".", "delete_stock", "sku=nothing-like-it", "--yes"]);
+    assert_ne!(called.code, Some(5), "{called}");
 }

@@ -164,7 +164,7 @@ fn a_recorded_call_is_a_test() {
     assert_eq!(record(&["call", "get_customers", "email=dana@acme.test"]).code, Some(0));
     assert_eq!(record(&["call", "get_customers", "email=x@acme.test"]).code, Some(1));
     assert_eq!(record(&["call", "list_customers", "plan=ruby"]).code, Some(0));
-    let sensitive = record(&["call", "update_customers", "email=dana@acme.test", "phone=1"]);
+    let sensitive = record(&["call", "update_customers", "email=dana@acme.test", "phone=1", "--yes"]);
     assert!(sensitive.stderr.contains("the argument `phone` is sensitive"), "{sensitive}");
     let text = std::fs::read_to_string(project.folder.join("tests/calls.toml")).expect("a file");
     assert!(!text.contains("555-"), "sensitive values are not written:\n{text}");

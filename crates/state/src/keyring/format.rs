@@ -113,14 +113,19 @@ impl KeyFileContent {
     pub(super) fn rotate(&mut self, overlap_ms: u64, platform: &dyn Platform) -> Result<KeyId, TooManyKeys> {
         let now_ms = platform.now_ms();
         let key = new_key(&self.keys, platform);
+        let is_accepted = |key: &StoredKey| key.accept_until_ms.is_none_or(|until_ms| now_ms < until_ms);
         let mut keys = self.keys.clone();
-        keys.retain(|key| key.accept_until_ms.is_none_or(|until_ms| now_ms < until_ms));
-        if keys.len() >= KEYS_MAX {
-            return Err(TooManyKeys);
-        }
+        keys.retain(is_accepted);
         let until_ms = now_ms.saturating_add(overlap_ms);
         for key in &mut keys {
             key.accept_until_ms = Some(key.accept_until_ms.map_or(until_ms, |old_ms| old_ms.min(until_ms)));
+        }
+        // A key that ends now stays for the reason of a refusal, unless there is no room for it.
+        if keys.len() >= KEYS_MAX {
+            keys.retain(is_accepted);
+        }
+        if keys.len() >= KEYS_MAX {
+            return Err(TooManyKeys);
         }
         let id = key.id;
         keys.insert(0, key);

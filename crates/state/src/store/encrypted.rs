@@ -86,6 +86,10 @@ fn binding(kind: Kind, key: StoreKey<'_>) -> [u8; 32] {
 }
 
 impl Store for EncryptedStore {
+    fn run_id(&self) -> Option<[u8; 16]> {
+        self.engine.run_id()
+    }
+
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome> {
         let sealed = self.seal(Kind::Entry, key, value);
         self.engine.put_once(self.hide(key).in_namespace_of(key), &sealed, ttl, now_ms)

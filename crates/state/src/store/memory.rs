@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
+use spile_core::Platform;
 
 use super::limits::Usage;
 use super::{
@@ -15,6 +16,7 @@ use super::{
 /// Holds no more than its limits. One lock: every verb takes it once, and none waits while it holds it.
 pub struct MemoryStore {
     limits: StoreLimits,
+    run_id: Option<[u8; 16]>,
     records: Mutex<Records>,
 }
 
@@ -87,7 +89,14 @@ const SWEEP_RECORDS: usize = 256;
 
 impl MemoryStore {
     pub fn new(limits: StoreLimits) -> Self {
-        Self { limits, records: Mutex::default() }
+        Self { limits, run_id: None, records: Mutex::default() }
+    }
+
+    /// Replaces a store that cannot be used, for this process: see [`Store::run_id`].
+    pub fn for_this_run(limits: StoreLimits, platform: &dyn Platform) -> Self {
+        let mut run_id = [0; 16];
+        platform.fill_random(&mut run_id);
+        Self { run_id: Some(run_id), ..Self::new(limits) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Records> {
@@ -231,6 +240,10 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn run_id(&self) -> Option<[u8; 16]> {
+        self.run_id
+    }
+
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome> {
         Reply::now(self.put_once_now(key, value, ttl, now_ms))
     }

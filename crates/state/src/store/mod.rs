@@ -29,6 +29,7 @@ pub enum Namespace {
     Approvals,
     /// Journals that are too large for a client to carry.
     Journals,
+    /// Sessions that a client ended, for other processes with the same store.
     EndedSessions,
 }
 
@@ -117,6 +118,12 @@ pub enum StoreError {
 
 /// Every operation is atomic and, once it has returned, as durable as the engine.
 pub trait Store: Send + Sync {
+    /// Identifies a store that replaces one that cannot be used, and that ends with this process. What relies on the marks
+    /// in it must end with it, or it could be used twice.
+    fn run_id(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     /// Stores an entry unless there is one. Of several callers at once, one stores.
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome>;
 

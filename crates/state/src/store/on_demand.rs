@@ -23,6 +23,10 @@ impl OnDemandStore {
 }
 
 impl Store for OnDemandStore {
+    fn run_id(&self) -> Option<[u8; 16]> {
+        self.store().run_id()
+    }
+
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome> {
         self.store().put_once(key, value, ttl, now_ms)
     }

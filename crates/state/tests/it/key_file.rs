@@ -213,6 +213,19 @@ fn a_text_of_other_keys_is_refused_with_that_reason() {
     assert_eq!(ours.open(Purpose::Session, b"", &sealed, platform.now_ms()), Err(unknown));
 }
 
+/// In an emergency all older keys end at once, however many there are.
+#[test]
+fn a_full_file_can_be_rotated_without_an_overlap() {
+    let (_folder, path) = new_path();
+    let (ring, platform) = (open(&path), TestPlatform::new());
+    while ring.rotate(1000, &platform).is_ok() {}
+    assert!(matches!(ring.rotate(1000, &platform), Err(KeyFileError::TooManyKeys { .. })));
+    let sealed = ring.seal(Purpose::Session, b"", b"text", &platform);
+    ring.rotate(0, &platform).expect("the others have ended");
+    let opened = open(&path).open(Purpose::Session, b"", &sealed, platform.now_ms());
+    assert!(opened.is_err(), "an ended key opens nothing");
+}
+
 #[test]
 fn comments_and_order_survive_a_rotation() {
     let (_folder, path) = new_path();

@@ -205,6 +205,25 @@ fn a_database_error_undoes_its_verb_and_is_not_shown() {
     assert_eq!(check_database_error("ROLLBACK")[1], failed);
 }
 
+/// A server that went on with a file that nobody else sees would accept what others have used.
+#[cfg(unix)]
+#[test]
+fn a_store_that_was_deleted_or_replaced_is_unavailable() {
+    for replacement in [None, Some("")] {
+        let (_folder, path) = new_path();
+        let store = sqlite(&path);
+        assert_eq!(wait(store.put_once(key("alice", "one"), b"1", TTL, NOW_MS)), Ok(PutOutcome::Stored));
+        std::fs::rename(&path, path.with_extension("old")).expect("renamed");
+        if let Some(text) = replacement {
+            std::fs::write(&path, text).expect("replaced");
+        }
+        let put = wait(store.put_once(key("alice", "two"), b"2", TTL, NOW_MS));
+        assert_eq!(put, Err(StoreError::Unavailable), "{replacement:?}");
+        std::fs::rename(path.with_extension("old"), &path).expect("renamed");
+        assert_eq!(wait(store.get(key("alice", "one"), NOW_MS)), Ok(Some(b"1".to_vec())));
+    }
+}
+
 #[test]
 fn dropping_a_store_finishes_what_waits() {
     let (_folder, path) = new_path();

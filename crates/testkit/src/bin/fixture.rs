@@ -43,6 +43,8 @@ enum Fixture {
 }
 
 fn main() -> anyhow::Result<()> {
+    // Tests that start servers cannot supervise them: this program does.
+    upstream::process::run_supervisor_if_requested();
     // Lives as long as the server.
     let _watching;
     let (name, provider, args): (_, Arc<dyn Provider>, _) = match Args::parse().fixture {

@@ -89,6 +89,7 @@ impl Default for ConformanceProvider {
             logging: true,
             resource_subscriptions: true,
             list_changed: true,
+            is_open_ended: false,
             rate_limit: None,
             instructions: None,
             reads_request_heads: false,

@@ -160,7 +160,7 @@ impl ClientSimulation {
                 len = body.len();
                 self.client.http_response(
                     exchange,
-                    HttpResponse { status, body, www_authenticate: None },
+                    HttpResponse { status, body, ..HttpResponse::default() },
                     self.now_ms,
                 );
             }

@@ -84,7 +84,7 @@ fn parse_callers(text: String) -> Result<Vec<AccessToken>, TokenError> {
     let entries = doc.root().get("tokens").filter(|node| node.kind() == json::NodeKind::Array);
     let entries = entries.ok_or_else(|| malformed("tokens", "expected an array of callers"))?;
     if entries.is_empty() {
-        return Err(malformed("tokens", "the list is empty; add at least one token"));
+        return Err(TokenError::NoCallers);
     }
     if entries.len() > TOKENS_MAX {
         return Err(malformed("tokens", &format!("more than {TOKENS_MAX} tokens")));

@@ -91,6 +91,8 @@ pub enum TokenError {
         place: String,
         reason: String,
     },
+    /// The list of callers is empty.
+    NoCallers,
     TooLong,
     TooShort {
         chars: usize,
@@ -111,6 +113,9 @@ impl fmt::Display for TokenError {
                 write!(f, "cannot use the token file: {reason}")
             }
             Self::Malformed { place, reason } => write!(f, "cannot use the token file: `{place}`: {reason}"),
+            Self::NoCallers => {
+                f.write_str("cannot use the token file: `tokens`: the list is empty; add at least one token")
+            }
             Self::TooLong => write!(f, "the token exceeds the limit of {} bytes", file::TOKEN_BYTES_MAX),
             Self::TooShort { chars } => write!(
                 f,
@@ -216,12 +221,23 @@ impl AccessTokens {
         }
     }
 
+    /// Whether a token of this caller is valid. A caller without a name needs none.
+    pub fn has_principal(&self, principal: &Principal) -> bool {
+        let is_same =
+            |grant: &Grant| grant.principal.id() == principal.id() && !grant.principal.is_expired(now_ms);
+        matches!(principal, Principal::Anonymous) || self.read().grants.values().any(is_same)
+    }
+
     /// Reads the file again. Returns whether a token changed. An unusable file, or one with a token that is too short
     /// for who can reach the server, changes nothing: it may be half written, and a server without good tokens would
     /// be worse than one with the old ones.
     pub fn reload(&self) -> Result<bool, TokenError> {
         let Some(path) = &self.file else { return Ok(false) };
-        let tokens = file::read(path)?;
+        let tokens = match file::read(path) {
+            // Whoever removes the last caller means it. A server cannot start like that.
+            Err(TokenError::NoCallers) => Vec::new(),
+            read => read?,
+        };
         check_lengths(tokens.iter().map(|token| token.chars), self.exposure)?;
         Ok(self.current.write().unwrap_or_else(PoisonError::into_inner).replace(tokens))
     }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -506,21 +506,9 @@ impl ConnectionTracker {
         }
     }
 
-    /// Tells the connections whose token is no longer valid to shut down, and closes those left after the drain
-    /// timeout.
-    pub(crate) async fn close_revoked(self: Arc<Self>, valid_grants: HashSet<u64>) {
-        // Weak: a connection owns its socket, which must close with its task and not after the timeout.
-        let mut current: Vec<Weak<TrackedConnection>> = Vec::new();
-        for entry in self.lock().slots.iter().flatten() {
-            if !entry.connection.has_lost_its_grant(&valid_grants) {
-                continue;
-            }
-            entry.connection.shutdown.trigger();
-            current.push(Arc::downgrade(&entry.connection));
-        }
-        tokio::time::sleep(Duration::from_millis(self.limits.drain_timeout_ms)).await;
-        let left: HashSet<*const TrackedConnection> = current.iter().map(Weak::as_ptr).collect();
-        self.close_where(|connection| left.contains(&std::ptr::from_ref(connection)));
+    /// Closes the connections whose token is no longer valid, with whatever runs on them.
+    pub(crate) fn close_revoked(&self, valid_grants: &HashSet<u64>) {
+        self.close_where(|connection| connection.has_lost_its_grant(valid_grants));
     }
 
     fn close_where(&self, test: impl Fn(&TrackedConnection) -> bool) {

@@ -1,5 +1,7 @@
 //! GET opens a session's stream, DELETE ends the session; for clients of the handshake era.
 
+use std::sync::Arc;
+
 use host::{CallerIdentity, HttpReply, Server, SessionHeaders};
 
 use crate::content_negotiation::accepted_types;
@@ -16,7 +18,7 @@ pub(crate) fn open_stream(
 }
 
 pub(crate) fn delete_session(
-    server: &Server,
+    server: &Arc<Server>,
     identity: &CallerIdentity,
     headers: &RequestHeaders<'_>,
 ) -> HttpReply {

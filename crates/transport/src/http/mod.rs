@@ -8,10 +8,12 @@
 //!          a unix socket without HTTP → unix_pipe                                    → pipe
 //! ```
 
+mod admin;
 mod body;
 mod connection;
 mod connection_tracker;
 mod cors;
+mod directory;
 mod get;
 mod page;
 mod post;
@@ -38,9 +40,11 @@ use tokio::sync::watch;
 
 use crate::access_tokens::AccessTokens;
 use crate::guard::Guard;
+pub use admin::{AdminEndpoint, AdminHandler, AdminMethod, AdminRequest, AdminResponse};
 use connection_tracker::ConnectionTracker;
 pub(crate) use connection_tracker::{IdlePolicy, TrackedConnection};
-pub use page::{ConnectSnippets, Page, SnippetRequest};
+pub use directory::ServerDirectory;
+pub use page::{ConnectSnippets, Page, SnippetRequest, Upstreams};
 pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
 pub(crate) use response::TOO_MANY_REQUEST_BYTES;
 pub use route::server_path;
@@ -109,6 +113,35 @@ pub struct HttpService {
     pub failed_servers: Vec<UnavailableSource>,
     /// The page for people at `/`; `None` for none.
     pub page: Option<Page>,
+    /// Whether the first server is at `/mcp`. The others are at `/mcp/<name>` in any case.
+    pub has_main_server: bool,
+    /// Servers that come and go; `None` if there are none.
+    pub directory: Option<Arc<ServerDirectory>>,
+    /// What operators may do; `None` for nothing.
+    pub admin: Option<AdminEndpoint>,
+}
+
+impl HttpService {
+    /// The server at `/mcp`: the only one, or the one that was chosen.
+    #[inline]
+    pub(crate) fn main_server(&self) -> Option<&Arc<Server>> {
+        match &*self.servers {
+            [only] => Some(only),
+            [main, ..] if self.has_main_server => Some(main),
+            _ => None,
+        }
+    }
+
+    /// Whether the server at this place in the list has the short path.
+    pub(crate) fn is_main(&self, index: usize) -> bool {
+        index == 0 && self.main_server().is_some()
+    }
+
+    /// The fixed servers, and those that are there now.
+    pub(crate) fn all_servers(&self) -> Vec<Arc<Server>> {
+        let listed = self.directory.iter().flat_map(|directory| directory.servers());
+        self.servers.iter().cloned().chain(listed).collect()
+    }
 }
 
 /// Serves until `stop` is true, then lets running calls finish.
@@ -124,7 +157,10 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
         .guard
         .tokens
         .clone()
-        .map(|tokens| tokio::spawn(close_revoked_connections(tokens, tracker.clone())));
+        .map(|tokens| tokio::spawn(close_revoked_connections(tokens, tracker.clone(), service.clone())));
+    let admin_task = service.admin.as_ref().map(|admin| {
+        tokio::spawn(close_revoked_connections(admin.tokens.clone(), tracker.clone(), service.clone()))
+    });
     let mut turn = 0;
     loop {
         turn += 1;
@@ -142,7 +178,7 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
         }
     }
     drop(listeners);
-    for server in &service.servers {
+    for server in service.all_servers() {
         // The next process continues them.
         server.release_tasks().await;
         server.close();
@@ -150,19 +186,27 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
     // Graceful shutdown: running requests are answered, for at most the drain timeout.
     tracker.drain(Duration::from_millis(service.connection_limits.drain_timeout_ms)).await;
     tracker_task.abort();
-    if let Some(task) = token_task {
+    for task in [token_task, admin_task].into_iter().flatten() {
         task.abort();
     }
 }
 
-/// Closes the connections of a token when it is removed, expires, or grants something else.
-async fn close_revoked_connections(tokens: AccessTokens, tracker: Arc<ConnectionTracker>) {
+/// Closes the connections of a token when it is removed, expires, or grants something else, and ends the tasks of callers
+/// that have no token any more.
+async fn close_revoked_connections(
+    tokens: AccessTokens,
+    tracker: Arc<ConnectionTracker>,
+    service: Arc<HttpService>,
+) {
     loop {
         let valid_grants = tokens.revoked().await;
         tracing::info!("closing the connections of tokens that are no longer valid");
         // Twice: a request whose token was checked just before may not have marked its connection yet.
         for _ in 0..2 {
-            tokio::spawn(tracker.clone().close_revoked(valid_grants.clone()));
+            tracker.close_revoked(&valid_grants);
+            for server in &service.servers {
+                server.end_tasks_of_removed_callers().await;
+            }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

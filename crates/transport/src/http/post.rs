@@ -14,6 +14,7 @@ use wire::Headers;
 use wire::error::ErrorCode;
 
 use super::body::{Body, ResponseTimer};
+use super::directory::ServerRef;
 use super::request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
 use super::route::ConnectionContext;
 use super::{ConnectionLimits, response};
@@ -22,7 +23,7 @@ use crate::request_headers::RequestHeaders;
 
 /// A request with a valid head; its body comes next.
 pub(crate) struct PostRequest<'a> {
-    server: &'a Arc<Server>,
+    server: ServerRef<'a>,
     identity: CallerIdentity,
     headers: &'a RequestHeaders<'a>,
     accepted: AcceptedTypes,
@@ -40,7 +41,7 @@ impl<'a> PostRequest<'a> {
     #[inline]
     #[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
     pub(crate) fn new(
-        server: &'a Arc<Server>,
+        server: ServerRef<'a>,
         mut identity: CallerIdentity,
         headers: &'a RequestHeaders<'a>,
         query: Option<&str>,
@@ -57,7 +58,7 @@ impl<'a> PostRequest<'a> {
     }
 
     pub(crate) fn server(&self) -> &Server {
-        self.server
+        &self.server
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use host::{CallerIdentity, Server};
+use host::CallerIdentity;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -14,8 +14,10 @@ use spile_core::Principal;
 use wire::HeaderField;
 use wire::error::ErrorCode;
 
+use super::admin::AdminCall;
 use super::body::{Body, ClientDisconnected};
 use super::connection_tracker::{ConnectionTracker, TrackedConnection};
+use super::directory::ServerRef;
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
 use super::upgrade::{self, PendingUpgrade};
@@ -79,6 +81,8 @@ pub(crate) fn handle(
                     Err(refusal) => EventualResponse::Ready(refusal),
                 }
             }
+            // Boxed: operators are rare, and inline it would make every connection larger.
+            RouteDecision::Admin(call) => Box::pin(respond_to_admin(call, body, &context, multiplexed)).await,
             RouteDecision::SsePost(sse_post) => {
                 let read = post::read_body(body, sse_post.server(), &context, multiplexed).await;
                 EventualResponse::Ready(read.map_or_else(|refusal| refusal, |bytes| sse_post.handle(bytes)))
@@ -108,6 +112,25 @@ pub(crate) fn handle(
         }
         open_request.transfer_to(&mut response);
         Ok(response)
+    }
+}
+
+async fn respond_to_admin(
+    call: Box<AdminCall<'_>>,
+    body: Incoming,
+    context: &ConnectionContext,
+    multiplexed: bool,
+) -> EventualResponse {
+    // The limits of a message are those of the server at `/mcp`.
+    let Some(server) = context.service.servers.first() else {
+        return EventualResponse::Ready(response::method_not_allowed("GET"));
+    };
+    match post::read_body(body, server, context, multiplexed).await {
+        Ok(bytes) => {
+            context.connection.on_body_complete();
+            EventualResponse::Pending(call.respond(bytes))
+        }
+        Err(refusal) => EventualResponse::Ready(refusal),
     }
 }
 
@@ -166,6 +189,7 @@ enum RouteDecision<'a> {
     Respond(Response<Body>),
     Post(PostRequest<'a>),
     SsePost(SsePost),
+    Admin(Box<AdminCall<'a>>),
 }
 
 #[inline]
@@ -203,6 +227,20 @@ fn route<'a>(
             response::json(status, format!(r#"{{"status":"{health}"}}"#).into_bytes())
         }));
     }
+    if let Some(admin) = &service.admin
+        && path.starts_with(ADMIN_PREFIX)
+        && let Some(routed) = admin.route(&service.guard, parts, headers, context.remote_ip)
+    {
+        return match routed {
+            Ok((call, grant)) => {
+                if let Some(grant) = grant {
+                    context.connection.on_authenticated(grant);
+                }
+                RouteDecision::Admin(Box::new(call))
+            }
+            Err(refusal) => RouteDecision::Respond(refusal),
+        };
+    }
     if page::is_page_path(path)
         && let Some(page) = &service.page
         && let Some(response) = page::respond(context, page, parts, headers)
@@ -237,7 +275,7 @@ fn route<'a>(
         };
     };
     if upgrade::is_websocket_upgrade(&parts.method, headers) {
-        return RouteDecision::Respond(upgrade::handle(context, parts, server, identity));
+        return RouteDecision::Respond(upgrade::handle(context, parts, &server, identity));
     }
     RouteDecision::Respond(match parts.method {
         Method::POST => match PostRequest::new(server, identity, headers, query) {
@@ -247,12 +285,15 @@ fn route<'a>(
         Method::GET => {
             // A GET has no body to wait for, and its stream may be silent without a timeout.
             context.connection.on_body_complete();
-            response::from_reply(get::open_stream(server, &identity, headers, query))
+            response::from_reply(get::open_stream(&server, &identity, headers, query))
         }
-        Method::DELETE => response::from_reply(get::delete_session(server, &identity, headers)),
+        Method::DELETE => response::from_reply(get::delete_session(&server, &identity, headers)),
         _ => response::method_not_allowed("POST, GET, DELETE"),
     })
 }
+
+/// As for the page, which has other names below it.
+const ADMIN_PREFIX: &str = "/-/";
 
 fn route_sse<'a>(
     context: &ConnectionContext,
@@ -281,21 +322,29 @@ fn get_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Respons
 }
 
 impl HttpService {
-    /// The server at `/mcp/<name>`, or at `/mcp` if it is the only one.
+    /// The server at `/mcp/<name>`, or at `/mcp`.
     #[inline]
-    pub(crate) fn server_at(&self, path: &str) -> Option<&Arc<Server>> {
+    pub(crate) fn server_at(&self, path: &str) -> Option<ServerRef<'_>> {
         let rest = path.strip_prefix("/mcp")?;
-        match (rest.strip_prefix('/'), &*self.servers) {
-            (None, [only]) if rest.is_empty() => Some(only),
-            (Some(name), servers) => servers.iter().find(|server| matches_server_name(name, &server.name)),
-            (None, _) => None,
+        match rest.strip_prefix('/') {
+            None if rest.is_empty() => self.main_server().map(ServerRef::Fixed),
+            None => None,
+            // The main server has no name of its own.
+            Some(name) => {
+                let named = &self.servers[usize::from(self.has_main_server)..];
+                let fixed = named.iter().find(|server| matches_server_name(name, &server.name));
+                fixed.map(ServerRef::Fixed).or_else(|| {
+                    let listed = self.directory.as_ref().and_then(|directory| directory.find(name));
+                    listed.map(ServerRef::Listed)
+                })
+            }
         }
     }
 }
 
 /// Whether a path segment is this name, percent-encoded where RFC 3986 requires it. Rejects escapes of unreserved
 /// characters: an alternative spelling must not get past a proxy that filters by path.
-fn matches_server_name(part: &str, name: &str) -> bool {
+pub(super) fn matches_server_name(part: &str, name: &str) -> bool {
     if part == name || !part.contains('%') {
         return part == name;
     }
@@ -340,7 +389,8 @@ fn is_unreserved(byte: u8) -> bool {
 
 /// `down` if no server has a source left, `degraded` if a source of any server is unavailable, otherwise `ok`.
 fn service_health(service: &HttpService) -> &'static str {
-    let states: Vec<&str> = service.servers.iter().map(|server| server.source_health().as_str()).collect();
+    let servers = service.all_servers();
+    let states: Vec<&str> = servers.iter().map(|server| server.source_health().as_str()).collect();
     match () {
         () if service.failed_servers.is_empty() && states.iter().all(|state| *state == "ok") => "ok",
         () if states.iter().all(|state| *state == "down") => "down",
@@ -360,7 +410,7 @@ fn status_json(context: &ConnectionContext) -> Vec<u8> {
     let requests = context.tracker.request_budget();
     object.int("requestBytesPending", requests.bytes() as i64);
     object.int("requestBytesMax", requests.bytes_max() as i64);
-    object.array("servers", &service.servers, |out, server| {
+    object.array("servers", &service.all_servers(), |out, server| {
         let status = server.status();
         let number = |n: usize| n as i64;
         let entry = Json::object(|o| {

@@ -12,6 +12,7 @@ use wire::error::ErrorCode;
 use wire::{Decoded, ErrorResponse};
 
 use super::body::Body;
+use super::directory::ServerRef;
 use super::{HttpService, post, response};
 use crate::content_negotiation::accepted_types;
 use crate::conversation::{Conversation, MessageSink};
@@ -19,7 +20,7 @@ use crate::request_headers::RequestHeaders;
 
 /// One of the two endpoints of the transport.
 pub(crate) struct SseEndpoint<'a> {
-    server: &'a Arc<Server>,
+    server: ServerRef<'a>,
     /// The path before `/sse` and `/messages`.
     base_path: &'a str,
     kind: SseEndpointKind,
@@ -31,7 +32,7 @@ enum SseEndpointKind {
 }
 
 impl<'a> SseEndpoint<'a> {
-    /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` if there is only one server.
+    /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` for the server at `/mcp`.
     pub(crate) fn from_path(service: &'a HttpService, path: &'a str) -> Option<Self> {
         let (base, last) = path.rsplit_once('/').filter(|_| service.http_sse)?;
         let kind = match last {
@@ -39,9 +40,9 @@ impl<'a> SseEndpoint<'a> {
             "messages" => SseEndpointKind::Messages,
             _ => return None,
         };
-        let server = match (base, &*service.servers) {
-            ("", [only]) => only,
-            _ => service.server_at(base)?,
+        let server = match base {
+            "" => service.main_server().map(ServerRef::Fixed)?,
+            base => service.server_at(base)?,
         };
         Some(Self { server, base_path: base, kind })
     }
@@ -67,7 +68,7 @@ pub(crate) fn route(
         }
         (SseEndpointKind::Stream, _) => SseRoute::Respond(response::method_not_allowed("GET")),
         (SseEndpointKind::Messages, &Method::POST) => {
-            match SsePost::new(endpoint.server, identity, headers, query) {
+            match SsePost::new(&endpoint.server, identity, headers, query) {
                 Ok(post) => SseRoute::Post(post),
                 Err(response) => SseRoute::Respond(response),
             }

@@ -32,23 +32,23 @@ pub(super) fn is_pipe(bytes: &[u8]) -> Option<bool> {
 /// The longest registered method is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 17;
 
-/// Serves a pipe, if the service has one server and requires no token.
+/// Serves a pipe, if the service has a server at `/mcp` and requires no token.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     connection: &Arc<TrackedConnection>,
     service: &HttpService,
 ) {
-    let (code, reason) = match (&service.guard.tokens, &*service.servers) {
+    let (code, reason) = match (&service.guard.tokens, service.main_server()) {
         (Some(_), _) => (
             ErrorCode::Unauthorized,
             "a bearer token is required, which a pipe cannot carry; use HTTP on this socket",
         ),
-        (None, [server]) => {
+        (None, Some(server)) => {
             let lines = ByteStream::new(io, server.limits.message_bytes_max);
             let drain = service.connection_limits.call_drain_timeout();
             return pipe::run(lines, server.clone(), CallerIdentity::default(), &**connection, drain).await;
         }
-        (None, _) => (
+        (None, None) => (
             ErrorCode::InvalidRequest,
             "this socket has several servers; use HTTP and name one in the path: `/mcp/NAME`",
         ),

@@ -164,6 +164,9 @@ impl TestServer {
             http_sse,
             failed_servers,
             page: has_page.then(|| Page::new(&servers, Box::new(snippets))),
+            has_main_server: false,
+            directory: None,
+            admin: None,
         };
         let listeners = vec![listener.into(), file.into()];
         let serving = runtime.spawn(serve_all(listeners, Arc::new(service), stopped));

@@ -194,7 +194,8 @@ fn a_rotated_token_file_is_read_again_and_the_old_token_refused() {
     let server = TestServer::with_setup(|setup| {
         let token = Some(AccessTokens::from_file(&path).expect("a token"));
         setup.guard = Guard { tokens: token, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
-        setup.connection_limits.drain_timeout_ms = 200;
+        // Whoever has lost access is not drained.
+        setup.connection_limits.drain_timeout_ms = 600_000;
     });
     // `None` where the connection is closed because the token changed meanwhile.
     let status = |token: &str| {
@@ -230,7 +231,8 @@ fn a_caller_that_is_removed_from_the_token_file_is_disconnected_and_no_other() {
     let server = TestServer::with_setup(|setup| {
         let tokens = Some(AccessTokens::from_file(&path).expect("two tokens"));
         setup.guard = Guard { tokens, throttle: AuthThrottle::new(u32::MAX), ..Guard::default() };
-        setup.connection_limits.drain_timeout_ms = 200;
+        // Whoever has lost access is not drained.
+        setup.connection_limits.drain_timeout_ms = 600_000;
     });
     let by = |name: &str, request: HttpRequest| {
         request.with_header("Authorization", &format!("Bearer token-of-{name}"))
@@ -261,6 +263,9 @@ fn a_caller_that_is_removed_from_the_token_file_is_disconnected_and_no_other() {
     assert_eq!(kept.send_request(&by("ada", ping_request())).status, 200);
     assert_eq!(kept.send_request(&by("ada", in_session(&of_ada, ping(1)))).status, 200, "ada goes on");
     assert!(ada.is_open(), "and so does her stream");
+    write(&[]);
+    server.wait_until("nobody is left", |_| server.send_request(&by("eve", ping_request())).status == 401);
+    assert_eq!(server.send_request(&by("ada", ping_request())).status, 401);
 }
 
 fn ping_request() -> HttpRequest {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -54,6 +54,12 @@ pub struct Child {
 }
 
 impl Command {
+    /// The file of the program, without starting it.
+    pub fn locate(&self) -> Result<PathBuf, StartError> {
+        let env = environment::for_child(std::env::vars_os(), &self.env)?;
+        program_lookup::resolve_program(self, env.get(OsStr::new("PATH")).map(OsString::as_os_str))
+    }
+
     /// Returns when the program runs, before its first output. Panics outside a runtime with I/O and time.
     pub async fn start(&self, options: &ProcessOptions) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();

@@ -33,6 +33,11 @@ pub struct Child {
 }
 
 impl Command {
+    /// The program as it was given: the system looks it up when it starts.
+    pub fn locate(&self) -> Result<std::path::PathBuf, StartError> {
+        Ok(std::path::PathBuf::from(&self.program))
+    }
+
     /// Returns when the program runs, before its first output. Panics outside a runtime with I/O and time.
     pub async fn start(&self, options: &ProcessOptions) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use outbound::{Client, ConnectFailure, Method, Request, RequestBuilder, Response, error_chain};
+use outbound::{Client, ConnectFailure, Method, Request, Response, error_chain};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange, ProtocolViolation};
 
 use super::CloseFuture;
+use super::retry_after::retry_after_ms;
+use crate::access_token::{AccessToken, headers_of};
 use crate::connection::{ConnectError, ConnectionShared};
 use crate::redact;
 use crate::trace::{Direction, TraceEvent};
@@ -113,15 +115,11 @@ async fn run(transport: Arc<HttpTransport>) {
 }
 
 impl HttpTransport {
-    async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, headers: Vec<(String, String)>) {
-        let request = self
-            .request(Method::POST, &headers)
-            .header("Content-Type", "application/json")
-            .header("Accept", "application/json, text/event-stream");
-        let request = request.body(body).build();
-        self.record_request(&request, exchange);
+    async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, mut headers: Vec<(String, String)>) {
+        headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+        headers.push(("Accept".to_owned(), "application/json, text/event-stream".to_owned()));
         let in_flight = InFlightPost::new(&self.posts_in_flight);
-        let sent = self.send(request).await;
+        let sent = self.send(exchange, Method::POST, &headers, Some(body)).await;
         drop(in_flight);
         if let Some(response) = self.response_or_fail(exchange, sent) {
             self.read_response(exchange, response).await;
@@ -140,25 +138,53 @@ impl HttpTransport {
             tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         }
         headers.extend(last_event_id.map(|id| ("Last-Event-ID".to_owned(), id)));
-        let request = self.request(Method::GET, &headers).header("Accept", "text/event-stream");
-        let request = request.build();
-        self.record_request(&request, exchange);
-        let sent = self.send(request).await;
+        headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
+        let sent = self.send(exchange, Method::GET, &headers, None).await;
         if let Some(response) = self.response_or_fail(exchange, sent) {
             drop(opened);
             self.read_response(exchange, response).await;
         }
     }
 
-    fn request(&self, method: Method, headers: &[(String, String)]) -> RequestBuilder {
-        let mut request = self.client.request(method, self.url.clone());
-        for (name, value) in headers.iter().chain(&self.shared.options.request_headers()) {
-            request = request.header(name, value);
+    /// Sends a request with the current token, and once more if the server wants a nonce in the proof.
+    async fn send(
+        &self,
+        exchange: u64,
+        method: Method,
+        headers: &[(String, String)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Response, outbound::Error> {
+        let token = self.shared.options.current_token();
+        let bound = token.as_ref().filter(|token| token.is_bound());
+        let again = bound.map(|token| (token, body.clone()));
+        let response = self.send_once(exchange, &method, headers, token.as_ref(), body).await?;
+        match again {
+            Some((token, body)) if token.take_nonce(&response) => {
+                self.record_response(exchange, &response);
+                self.send_once(exchange, &method, headers, Some(token), body).await
+            }
+            Some(_) | None => Ok(response),
         }
-        request
     }
 
-    async fn send(&self, request: Result<Request, outbound::Error>) -> Result<Response, outbound::Error> {
+    async fn send_once(
+        &self,
+        exchange: u64,
+        method: &Method,
+        headers: &[(String, String)],
+        token: Option<&AccessToken>,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response, outbound::Error> {
+        let mut request = self.client.request(method.clone(), self.url.clone());
+        let own = headers_of(&self.shared.options.headers, token, method.as_str(), &self.url);
+        for (name, value) in headers.iter().chain(&own) {
+            request = request.header(name, value);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let request = request.build();
+        self.record_request(&request, exchange);
         self.client.execute(request?).await
     }
 
@@ -186,6 +212,7 @@ impl HttpTransport {
         };
         let (session, kind, challenge) =
             (head("mcp-session-id"), head("content-type"), head("www-authenticate"));
+        let retry_after_ms = retry_after_ms(response.headers());
         self.record_response(exchange, &response);
         let max = self.shared.options.message_bytes_max;
         let mut http_exchange = HttpExchange::new(response.status().as_u16(), kind.as_deref(), max);
@@ -227,7 +254,8 @@ impl HttpTransport {
             }
         }
         match http_exchange.finish(challenge) {
-            ExchangeEnd::Response(reply) => {
+            ExchangeEnd::Response(mut reply) => {
+                reply.retry_after_ms = retry_after_ms;
                 if !reply.body.is_empty() {
                     self.shared.record(TraceEvent::Message {
                         direction: Direction::In,
@@ -257,6 +285,7 @@ impl HttpTransport {
         for (name, value) in request.headers() {
             // Headers from the user may be secrets.
             let is_user_header = name == "authorization"
+                || name == "dpop"
                 || user_headers
                     .iter()
                     .any(|(user_header, _)| user_header.eq_ignore_ascii_case(name.as_str()));
@@ -305,9 +334,7 @@ async fn delete_session(transport: Arc<HttpTransport>) {
     };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, flushed).await;
     let Some(headers) = transport.shared.with_client(|client, _| client.delete_headers()) else { return };
-    let delete = transport.request(Method::DELETE, &headers).build();
-    transport.record_request(&delete, 0);
-    let delete = transport.send(delete);
+    let delete = transport.send(0, Method::DELETE, &headers, None);
     if let Ok(Ok(response)) = tokio::time::timeout(CLOSE_TIMEOUT, delete).await {
         transport.record_response(0, &response);
     }

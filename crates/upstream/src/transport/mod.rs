@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod pipe;
+mod retry_after;
 pub(crate) mod sse;
 pub(crate) mod websocket;
 

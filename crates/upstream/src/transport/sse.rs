@@ -24,7 +24,6 @@ pub(crate) struct SseTransport {
     /// Events that arrived right after the first one.
     buffered_events: Vec<SseEvent>,
     endpoint: Url,
-    headers: Vec<(String, String)>,
 }
 
 pub(crate) async fn open(
@@ -42,12 +41,18 @@ pub(crate) async fn open(
         reason: root_cause(&error),
         failure: ConnectFailure::classify(&error),
     };
-    let mut request = client.get(url.clone()).header("Accept", "text/event-stream");
-    for (name, value) in options.request_headers() {
-        request = request.header(name, value);
-    }
+    let send = async || {
+        let mut request = client.get(url.clone()).header("Accept", "text/event-stream");
+        for (name, value) in options.request_headers("GET", url) {
+            request = request.header(name, value);
+        }
+        request.send().await.map_err(failed)
+    };
     let opening = async {
-        let mut stream = request.send().await.map_err(failed)?;
+        let mut stream = send().await?;
+        if options.current_token().is_some_and(|token| token.take_nonce(&stream)) {
+            stream = send().await?;
+        }
         let kind = stream.headers().get("content-type").map(|kind| kind.as_bytes().to_ascii_lowercase());
         if let status @ (401 | 403) = stream.status().as_u16() {
             let challenge = stream.headers().get("www-authenticate");
@@ -88,14 +93,13 @@ pub(crate) async fn open(
             endpoint.origin().ascii_serialization()
         )));
     }
-    let headers = options.request_headers();
-    Ok(SseTransport { client, stream, events, buffered_events, endpoint, headers })
+    Ok(SseTransport { client, stream, events, buffered_events, endpoint })
 }
 
 impl SseTransport {
     pub(crate) async fn drive(self, shared: Arc<ConnectionShared>) {
-        let Self { client, mut stream, mut events, buffered_events, endpoint, headers } = self;
-        let sending = run_sender(shared.clone(), client, endpoint, headers);
+        let Self { client, mut stream, mut events, buffered_events, endpoint } = self;
+        let sending = run_sender(shared.clone(), client, endpoint);
         let receiving = async {
             for event in buffered_events {
                 handle_event(&shared, event);
@@ -133,21 +137,27 @@ fn handle_event(shared: &Arc<ConnectionShared>, event: SseEvent) {
 }
 
 /// Sends one message at a time: their order matters.
-async fn run_sender(
-    shared: Arc<ConnectionShared>,
-    client: Client,
-    endpoint: Url,
-    headers: Vec<(String, String)>,
-) -> String {
+async fn run_sender(shared: Arc<ConnectionShared>, client: Client, endpoint: Url) -> String {
     while let Some(action) = shared.next_action().await {
         let Action::Send(send) = action else { continue };
         shared.record(TraceEvent::Message { direction: Direction::Out, message: &send.body, exchange: None });
         shared.record(TraceEvent::Bytes { direction: Direction::Out, bytes: &send.body });
-        let mut request = client.post(endpoint.clone()).header("Content-Type", "application/json");
-        for (name, value) in &headers {
-            request = request.header(name, value);
+        let post = async |body: Vec<u8>| {
+            let mut request = client.post(endpoint.clone()).header("Content-Type", "application/json");
+            for (name, value) in shared.options.request_headers("POST", &endpoint) {
+                request = request.header(name, value);
+            }
+            request.body(body).send().await
+        };
+        let bound = shared.options.current_token().filter(|token| token.is_bound());
+        let again = bound.map(|token| (token, send.body.clone()));
+        let mut sent = post(send.body).await;
+        if let (Ok(response), Some((token, body))) = (&sent, again)
+            && token.take_nonce(response)
+        {
+            sent = post(body).await;
         }
-        match request.body(send.body).send().await {
+        match sent {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {
                 let reason = format!("the server refused a message: HTTP {}", response.status().as_u16());

@@ -16,6 +16,7 @@ use url::Url;
 use wire::client::{Action, ClientError};
 
 use super::CloseFuture;
+use super::retry_after::retry_after_ms;
 use crate::connection::{ConnectionOptions, ConnectionShared, OpenError};
 use crate::trace::{Direction, TraceEvent};
 
@@ -38,7 +39,7 @@ pub(crate) async fn open(url: &Url, options: &ConnectionOptions) -> Result<WebSo
     };
     let mut request = url.as_str().into_client_request().map_err(|error| connect_error(error.to_string()))?;
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(SUBPROTOCOL));
-    for (name, value) in &options.request_headers() {
+    for (name, value) in &options.request_headers("GET", url) {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|error| connect_error(error.to_string()))?;
         let value = HeaderValue::from_str(value).map_err(|error| connect_error(error.to_string()))?;
@@ -70,7 +71,11 @@ fn upgrade_failure(response: &Response<Option<Vec<u8>>>) -> ClientError {
     let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     match response.status().as_u16() {
         status @ (401 | 403) => ClientError::Unauthorized { status, challenge },
-        status => ClientError::HttpStatus { status, text: "not a WebSocket".to_owned() },
+        status => ClientError::HttpStatus {
+            status,
+            text: "not a WebSocket".to_owned(),
+            retry_after_ms: retry_after_ms(response.headers()),
+        },
     }
 }
 

@@ -22,6 +22,8 @@ pub enum ClientError {
     HttpStatus {
         status: u16,
         text: String,
+        /// When to try again, if the server says so (`Retry-After`).
+        retry_after_ms: Option<u64>,
     },
     /// The server's message does not follow the protocol.
     ProtocolViolation(ProtocolViolation),
@@ -163,7 +165,11 @@ impl ClientError {
             status @ (401 | 403) => {
                 Self::Unauthorized { status, challenge: response.www_authenticate.clone() }
             }
-            status => Self::HttpStatus { status, text: excerpt(&response.body) },
+            status => Self::HttpStatus {
+                status,
+                text: excerpt(&response.body),
+                retry_after_ms: response.retry_after_ms,
+            },
         }
     }
 }
@@ -182,8 +188,8 @@ impl fmt::Display for ClientError {
                 f.write_str("the server requires authentication (HTTP 401)")
             }
             Self::Unauthorized { status, .. } => write!(f, "the server denies access (HTTP {status})"),
-            Self::HttpStatus { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
-            Self::HttpStatus { status, text } => write!(f, "HTTP {status}: {text}"),
+            Self::HttpStatus { status, text, .. } if text.is_empty() => write!(f, "HTTP {status}"),
+            Self::HttpStatus { status, text, .. } => write!(f, "HTTP {status}: {text}"),
             Self::ProtocolViolation(violation) => violation.fmt(f),
             Self::UnsupportedVersion(mismatch) => mismatch.fmt(f),
             Self::ConnectionClosed(reason) => reason.fmt(f),

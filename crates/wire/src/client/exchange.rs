@@ -32,6 +32,8 @@ pub struct HttpResponse {
     pub body: Vec<u8>,
     /// The `WWW-Authenticate` header.
     pub www_authenticate: Option<String>,
+    /// How long to wait, by the `Retry-After` header.
+    pub retry_after_ms: Option<u64>,
 }
 
 impl HttpExchange {
@@ -72,9 +74,12 @@ impl HttpExchange {
 
     pub fn finish(self, www_authenticate: Option<String>) -> ExchangeEnd {
         match self.body {
-            ExchangeBody::Whole(body) => {
-                ExchangeEnd::Response(HttpResponse { status: self.status, body, www_authenticate })
-            }
+            ExchangeBody::Whole(body) => ExchangeEnd::Response(HttpResponse {
+                status: self.status,
+                body,
+                www_authenticate,
+                retry_after_ms: None,
+            }),
             ExchangeBody::EventStream(events) => ExchangeEnd::StreamEnded {
                 last_event_id: events.last_event_id().map(str::to_owned),
                 retry_ms: events.retry_ms(),

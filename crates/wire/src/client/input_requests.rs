@@ -90,6 +90,7 @@ impl Client {
         if !matches!(pending.call.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead) {
             return self.fail_call(call, invalid(InputRequiredError::MethodWithoutInput));
         }
+        let relayed_capabilities = pending.call.relay.as_ref().map(|relay| relay.capabilities);
         pending.rounds += 1;
         if pending.rounds > self.options.input_rounds_max {
             let violation = ProtocolViolation::TooManyRounds { max: self.options.input_rounds_max };
@@ -105,7 +106,8 @@ impl Client {
         for (key, request) in requests.into_iter().flat_map(|requests| requests.members()) {
             let method = request.get("method").and_then(|m| m.str()).unwrap_or_default();
             let params = request.get("params");
-            let Some(kind) = self.supported_input_kind(&method, params) else {
+            let declared = relayed_capabilities.unwrap_or(self.options.capabilities);
+            let Some(kind) = supported_input_kind(declared, &method, params) else {
                 let method: String = method.escape_debug().take(64).collect();
                 return self.fail_call(call, invalid(InputRequiredError::UndeclaredCapability { method }));
             };
@@ -116,6 +118,9 @@ impl Client {
         }
         if self.input_requests.len() + new_requests.len() > self.options.input_requests_max {
             return self.fail_call(call, ClientError::Busy);
+        }
+        if relayed_capabilities.is_some() {
+            return self.on_result(call, result);
         }
         if new_requests.is_empty() {
             return self.send_call(call);
@@ -139,31 +144,6 @@ impl Client {
     ) {
         let params = params.map_or_else(|| Json::object(|_| ()), Json::from);
         self.events.push_back(ClientEvent::InputRequested(IncomingInputRequest { id, call, kind, params }));
-    }
-
-    /// The kind of an input request; `None` if this client declared no capability for it.
-    pub(super) fn supported_input_kind(
-        &self,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) -> Option<InputRequestKind> {
-        let (kind, required) = match method {
-            "roots/list" => (InputRequestKind::Roots, ClientCapabilities::ROOTS),
-            "sampling/createMessage" => (InputRequestKind::Sampling, ClientCapabilities::SAMPLING),
-            "elicitation/create" => {
-                let is_url_mode = params.and_then(|p| p.get("mode")).is_some_and(|mode| mode.eq_str("url"));
-                (
-                    InputRequestKind::Elicitation,
-                    if is_url_mode {
-                        ClientCapabilities::ELICITATION_URL
-                    } else {
-                        ClientCapabilities::ELICITATION_FORM
-                    },
-                )
-            }
-            _ => return None,
-        };
-        self.options.capabilities.has(required).then_some(kind)
     }
 
     pub(super) fn on_request(
@@ -190,7 +170,7 @@ impl Client {
             return self.notify(outgoing::result(&id, "{}"));
         }
         let call = exchange.and_then(|exchange| self.calls_by_message_id.get(&exchange)).copied();
-        match self.supported_input_kind(method, params) {
+        match supported_input_kind(self.options.capabilities, method, params) {
             None => {
                 let text = format!("method not found: `{}`", method.escape_debug());
                 self.notify(outgoing::error(&id, ErrorCode::MethodNotFound.number(), &text));
@@ -230,4 +210,26 @@ impl Client {
         self.input_requests.remove(&request);
         self.events.push_back(ClientEvent::InputRequestCancelled(request));
     }
+}
+
+/// The kind of an input request; `None` if the client declared no capability for it.
+fn supported_input_kind(
+    declared: ClientCapabilities,
+    method: &str,
+    params: Option<Node<'_>>,
+) -> Option<InputRequestKind> {
+    let (kind, required) = match method {
+        "roots/list" => (InputRequestKind::Roots, ClientCapabilities::ROOTS),
+        "sampling/createMessage" => (InputRequestKind::Sampling, ClientCapabilities::SAMPLING),
+        "elicitation/create" => {
+            let is_url_mode = params.and_then(|p| p.get("mode")).is_some_and(|mode| mode.eq_str("url"));
+            let mode = match is_url_mode {
+                true => ClientCapabilities::ELICITATION_URL,
+                false => ClientCapabilities::ELICITATION_FORM,
+            };
+            (InputRequestKind::Elicitation, mode)
+        }
+        _ => return None,
+    };
+    declared.has(required).then_some(kind)
 }

@@ -32,7 +32,7 @@ pub use exchange::{ExchangeEnd, HttpExchange, HttpResponse};
 pub use param_headers::{ParamHeaders, encode_header_value};
 pub use state_machine::Client;
 pub use types::{
-    Action, ClientCall, ClientEvent, ClientMessage, ClientOptions, ProtocolWarning, ServerInfo,
+    Action, ClientCall, ClientEvent, ClientMessage, ClientOptions, ProtocolWarning, Relay, ServerInfo,
     TransportKind, VersionPolicy, WarningKind,
 };
 

@@ -10,7 +10,7 @@ use crate::params::NotificationFilter;
 use crate::version::Feature;
 
 impl Client {
-    pub(super) fn on_notification(&mut self, method: &str, params: Option<Node<'_>>) {
+    pub(super) fn on_notification(&mut self, method: &str, params: Option<Node<'_>>, exchange: Option<u64>) {
         let member = |key: &str| params.and_then(|params| params.get(key));
         let text = |key: &str| member(key).and_then(|value| value.str()).map(|text| text.into_owned());
         let number = |key: &str| member(key).and_then(|value| value.raw().parse::<f64>().ok());
@@ -32,7 +32,8 @@ impl Client {
             "notifications/message" => {
                 let data = member("data").map_or_else(|| Json::object(|_| ()), Json::from);
                 let level = text("level").unwrap_or_default();
-                self.events.push_back(ClientEvent::Log { level, logger: text("logger"), data });
+                let call = exchange.and_then(|exchange| self.calls_by_message_id.get(&exchange)).copied();
+                self.events.push_back(ClientEvent::Log { call, level, logger: text("logger"), data });
             }
             "notifications/tools/list_changed" => self.on_catalog_change(CatalogChange::Tools, params),
             "notifications/prompts/list_changed" => self.on_catalog_change(CatalogChange::Prompts, params),

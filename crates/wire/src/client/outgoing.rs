@@ -5,7 +5,7 @@ use json::{Json, Node};
 use spile_core::{ClientCapabilities, LogLevel};
 
 use crate::id::RequestId;
-use crate::peer::write_capabilities;
+use crate::peer::{write_capabilities, write_sampling};
 use crate::version::{Feature, Version};
 
 /// What the client declares about itself.
@@ -120,11 +120,10 @@ fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, capabilities: ClientCap
     if capabilities.has(ClientCapabilities::ROOTS) {
         out.raw("roots", "{}");
     }
-    if capabilities.has(ClientCapabilities::SAMPLING) {
-        let tools =
-            capabilities.has(ClientCapabilities::SAMPLING_TOOLS) && version.has(Feature::SamplingTools);
-        out.raw("sampling", if tools { r#"{"tools":{}}"# } else { "{}" });
-    }
+    let newer = ClientCapabilities::SAMPLING_TOOLS.with(ClientCapabilities::SAMPLING_CONTEXT);
+    let sampling =
+        if version.has(Feature::SamplingTools) { capabilities } else { newer.missing(capabilities) };
+    write_sampling(out, sampling);
     let modes = version.has(Feature::ElicitationMode);
     match (
         capabilities.has(ClientCapabilities::ELICITATION_FORM),

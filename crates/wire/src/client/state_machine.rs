@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use json::{Json, JsonErrorKind, Node, parse};
-use spile_core::LogLevel;
+use spile_core::{ClientCapabilities, LogLevel};
 
 use super::errors::{ClientError, CloseReason, ProtocolViolation, VersionMismatch, excerpt};
 use super::http::StreamPosition;
@@ -281,15 +281,21 @@ impl Client {
             | CallPurpose::Subscribe { .. }
             | CallPurpose::Background => None,
         };
-        let extras = RequestExtras {
+        let round = &pending.input_round;
+        let mut identity = self.client_identity();
+        let mut extras = RequestExtras {
             wants_progress: pending.call.wants_progress,
             cursor,
-            input_responses: &pending.input_round.input_responses,
-            request_state: pending.input_round.request_state.as_ref(),
+            input_responses: &round.input_responses,
+            request_state: round.request_state.as_ref(),
         };
+        if let Some(relay) = pending.call.relay.as_ref().filter(|_| self.version.has(Feature::RequestMeta)) {
+            (identity.capabilities, identity.log_level) = (relay.capabilities, relay.log_level);
+            extras.input_responses = &relay.input_responses;
+            extras.request_state = relay.request_state.as_ref();
+        }
         let params = pending.call.params.clone();
-        let body =
-            outgoing::request(id, method.as_str(), &params, &extras, &self.client_identity(), self.version);
+        let body = outgoing::request(id, method.as_str(), &params, &extras, &identity, self.version);
         let epoch = self.session_epoch;
         if let Some(pending) = self.pending_calls.get_mut(&call_id) {
             pending.message_id = Some(id);
@@ -419,7 +425,9 @@ impl Client {
                 }
             }
             IncomingMessage::Request { id, method, params } => self.on_request(id, &method, params, exchange),
-            IncomingMessage::Notification { method, params } => self.on_notification(&method, params),
+            IncomingMessage::Notification { method, params } => {
+                self.on_notification(&method, params, exchange)
+            }
         }
     }
 
@@ -450,6 +458,8 @@ impl Client {
             None => self.on_result(call_id, result),
             Some(kind) if kind == "complete" => self.on_result(call_id, result),
             Some(kind) if kind == "input_required" => self.input_required(call_id, result),
+            // The client that this one relays for accepts tasks.
+            Some(kind) if kind == "task" && self.relays_for_tasks(call_id) => self.on_result(call_id, result),
             // "Clients MUST treat an unrecognized resultType as invalid."
             Some(kind) => {
                 let kind: String = kind.escape_debug().take(64).collect();
@@ -459,6 +469,11 @@ impl Client {
                 );
             }
         }
+    }
+
+    fn relays_for_tasks(&self, call_id: CallId) -> bool {
+        let relay = self.pending_calls.get(&call_id).and_then(|pending| pending.call.relay.as_ref());
+        relay.is_some_and(|relay| relay.capabilities.has(ClientCapabilities::TASKS))
     }
 
     pub(super) fn on_result(&mut self, call_id: CallId, result: Node<'_>) {

@@ -1,7 +1,7 @@
 //! Options, actions, events and errors of the client.
 
 use json::{Json, ParseLimits};
-use spile_core::{CatalogChange, ClientCapabilities};
+use spile_core::{CatalogChange, ClientCapabilities, LogLevel};
 
 use super::errors::ClientError;
 use super::{CallId, IncomingInputRequest, InputRequestId};
@@ -75,12 +75,28 @@ pub struct ClientCall {
     pub params: Json,
     pub wants_progress: bool,
     pub timeout_ms: Option<u64>,
+    /// For a call that another client makes through this one.
+    pub relay: Option<Box<Relay>>,
 }
 
 impl ClientCall {
     pub fn new(method: Method, params: Json) -> Self {
-        Self { method, params, wants_progress: false, timeout_ms: None }
+        Self { method, params, wants_progress: false, timeout_ms: None, relay: None }
     }
+}
+
+/// What another client wants to say with its own call. Only the stateless era says it with each request; in the handshake
+/// era all of it was said for the whole connection, and this has no effect.
+///
+/// An `input_required` result is not answered here: it is the result of the call, and the other client repeats the call
+/// with the responses.
+#[derive(Debug, Clone, Default)]
+pub struct Relay {
+    pub capabilities: ClientCapabilities,
+    pub log_level: Option<LogLevel>,
+    /// The answers to the input requests of the last round, and its `requestState`.
+    pub input_responses: Vec<(String, Json)>,
+    pub request_state: Option<Json>,
 }
 
 /// What the driver must do.
@@ -133,6 +149,8 @@ pub enum ClientEvent {
         message: Option<String>,
     },
     Log {
+        /// The call that it belongs to, if known.
+        call: Option<CallId>,
         level: String,
         logger: Option<String>,
         data: Json,

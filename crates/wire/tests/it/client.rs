@@ -135,7 +135,7 @@ impl ClientHarness {
                     }
                     _ => {
                         let status = status.parse().expect("a status");
-                        let reply = HttpResponse { status, body: body.into(), www_authenticate: None };
+                        let reply = HttpResponse { status, body: body.into(), ..HttpResponse::default() };
                         self.client.http_response(self.exchange, reply, self.now);
                     }
                 }

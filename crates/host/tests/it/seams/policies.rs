@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use json::Json;
 use spile_core::{
-    Call, CallResult, Caller, CatalogView, Decision, ElicitResult, ItemKind, Policy, PolicyContext,
-    PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode, ToolResult, Visibility,
+    Call, CallResult, Caller, CatalogView, Decision, ElicitResult, ItemKind, Journal, Outcome, Policy,
+    PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode, ToolResult,
+    Visibility,
 };
 
 use super::{
@@ -28,6 +29,13 @@ impl Policy for TestPolicy {
             },
             "rewritten" => Decision::ReplaceArguments(Json::parse(r#"{"who":"bob"}"#).expect("JSON")),
             "broken" => Decision::ReplaceArguments(Json::parse("[]").expect("JSON")),
+            "noted" => match cx.journal.policy_note() {
+                Some(note) => return PolicyRun::Now(PolicyDecision::allow().because(note.as_str())),
+                None => {
+                    let note = Some(Json::parse(r#"{"decided":true}"#).expect("JSON"));
+                    return PolicyRun::Now(PolicyDecision { note, ..PolicyDecision::allow() });
+                }
+            },
             "panics" => panic!("the policy is broken"),
             "undecided" => return PolicyRun::Later(Box::pin(std::future::pending())),
             "slow" => {
@@ -38,18 +46,21 @@ impl Policy for TestPolicy {
             }
             _ => Decision::Allow,
         };
-        PolicyRun::Now(PolicyDecision { decision, reason: Some("the test says so".into()) })
+        PolicyRun::Now(PolicyDecision::new(decision).because("the test says so"))
     }
 
-    fn after(&self, call: &Call, _: &CallResult, _: &PolicyContext<'_>) -> PolicyRun<ResultDecision> {
+    fn after(&self, call: &Call, _: &CallResult, cx: &PolicyContext<'_>) -> PolicyRun<ResultDecision> {
         PolicyRun::Now(match &*call.name() {
-            "withheld" | "fails" => ResultDecision::Withhold("it has a secret".into()),
+            "noted" => withhold(cx.journal.policy_note().map_or("no note", Json::as_str)),
+            "times-out" => withhold("it failed"),
+            "withheld" | "fails" => withhold("it has a secret"),
             "rewritten" if call.text_argument("who").as_deref() != Some("bob") => {
-                ResultDecision::Withhold("not the call that ran".into())
+                withhold("not the call that ran")
             }
             "panics-later" => panic!("the policy is broken"),
             "replaced" => {
-                ResultDecision::Replace(Box::new(CallResult::Tool(ToolResult::text("something else"))))
+                let result = Box::new(CallResult::Tool(ToolResult::text("something else")));
+                ResultDecision::Replace { result, hook: None }
             }
             _ => ResultDecision::Keep,
         })
@@ -58,6 +69,10 @@ impl Policy for TestPolicy {
     fn view(&self, _: &Caller) -> Option<CatalogView> {
         Some(CatalogView { key: 1, visibility: Arc::new(NotHidden) })
     }
+}
+
+fn withhold(reason: &str) -> ResultDecision {
+    ResultDecision::Withhold { reason: reason.into(), hook: None }
 }
 
 struct NotHidden;
@@ -81,13 +96,22 @@ const TOOLS: &[&str] = &[
     "panics-later",
     "replaced",
     "free",
+    "noted",
+    "forges",
+    "times-out",
     "hidden",
 ];
 
 fn guarded_server() -> (Arc<host::Server>, Arc<Records>) {
-    let greet = provider(tools(TOOLS), |call, _| {
-        if call.name() == "fails" {
-            return Run::now(ToolError::new(ToolErrorCode::Conflict, "the secret is 42"));
+    let greet = provider(tools(TOOLS), |call, cx| {
+        match &*call.name() {
+            "fails" => return Run::now(ToolError::new(ToolErrorCode::Conflict, "the secret is 42")),
+            "noted" if cx.journal.response("who").is_none() => {
+                return Run::now(Outcome::InputRequired(ask("who")));
+            }
+            "forges" => return Run::now(Outcome::InputRequired(ask(Journal::POLICY_KEY))),
+            "times-out" => return Run::later(std::future::pending()),
+            _ => {}
         }
         Run::now(ToolResult::text(format!("hello {}", call.text_argument("who").unwrap_or_default())))
     });
@@ -137,8 +161,8 @@ async fn a_policy_that_does_not_decide_allows_nothing() {
         ),
         (
             "undecided",
-            "Timeout: no result within 30000 ms",
-            "undecided depth 0 round 0 none(no result within 30000 ms)",
+            "Timeout: no result within 600000 ms",
+            "undecided depth 0 round 0 none(no result within 600000 ms)",
         ),
         (
             "panics-later",
@@ -163,6 +187,39 @@ async fn a_policy_asks_the_user_in_both_eras() {
         ["asked depth 0 round 0 ask(the test says so)", "asked depth 0 round 1 allow(the test says so)",]
     );
     assert_eq!(text_of(&PipeClient::new(&server).call("asked", &["yes"]).await), "hello ");
+}
+
+#[tokio::test]
+async fn the_note_of_a_policy_is_there_in_later_rounds_and_after_the_call() {
+    let (server, records) = guarded_server();
+    let first = respond(&server, &stateless_call("noted", "")).await;
+    let resumed = answers(&state_of(&first), "who", "ada");
+    let last = respond(&server, &stateless_call("noted", &resumed)).await;
+    let note = r#"{"decided":true}"#;
+    assert_eq!(text_of(&last), format!("Forbidden: {note}"));
+    assert_eq!(
+        records.lines(),
+        [
+            "noted depth 0 round 0 allow()".to_owned(),
+            format!("noted depth 0 round 1 allow({note}) withhold_result({note})"),
+        ]
+    );
+    let pipe = PipeClient::new(&server).call("noted", &["ada"]).await;
+    assert_eq!(text_of(&pipe), format!("Forbidden: {note}"), "also where the call waits");
+}
+
+#[tokio::test]
+async fn no_provider_asks_under_the_key_of_the_policy() {
+    let (server, _) = guarded_server();
+    let forged = respond(&server, &stateless_call("forges", "")).await;
+    assert!(text_of(&forged).starts_with("Internal: "), "{}", forged.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_sees_a_call_that_timed_out() {
+    let (server, _) = guarded_server();
+    let late = respond(&server, &stateless_call("times-out", "")).await;
+    assert_eq!(text_of(&late), "Forbidden: it failed");
 }
 
 #[tokio::test]

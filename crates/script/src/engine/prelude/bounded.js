@@ -6,6 +6,10 @@
 const SEARCH_STEPS_MAX = 1 << 24;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
+// A call that runs on the thread of its connection starts over on a thread for scripts before it works on more
+// characters or elements than this at once.
+const QUICK_LENGTH_MAX = 1 << 16;
+const leaveConnection = host.leaveConnection;
 
 // Knuth, Morris and Pratt: the needle's codes, and how far to fall back after a mismatch at each of them.
 // Methods of strings are called as such, because nobody can replace them once the prelude has run.
@@ -31,7 +35,10 @@ const linearIndexOf = (text, needle, from, { codes, fallback } = compileNeedle(n
   return -1;
 };
 const nativeIndexOf = uncurry(String.prototype.indexOf);
-const isShortSearch = (text, needle) => needle.length < 32 || text.length * needle.length <= SEARCH_STEPS_MAX;
+const isShortSearch = (text, needle) => {
+  if (text.length > QUICK_LENGTH_MAX) leaveConnection();
+  return needle.length < 32 || text.length * needle.length <= SEARCH_STEPS_MAX;
+};
 const clampIndex = (position, length) => {
   const index = +position || 0;
   return index < 0 ? 0 : index > length ? length : Math.trunc(index);
@@ -158,8 +165,12 @@ replaceMethod(String.prototype, "replaceAll", replaceWith("replaceAll", true));
 // These visit every index below `length`, whether or not there is an element.
 const boundLength = (name) => (original) =>
   function (...args) {
-    if (this != null && this.length > ARRAY_LENGTH_MAX)
-      throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
+    const length = this == null ? 0 : this.length;
+    if (length > QUICK_LENGTH_MAX) {
+      if (length > ARRAY_LENGTH_MAX)
+        throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
+      leaveConnection();
+    }
     return apply(original, this, args);
   };
 for (const name of [
@@ -196,6 +207,28 @@ for (const name of [
   "with",
 ])
   replaceMethod(Array.prototype, name, boundLength(name));
+
+// What makes long texts, or takes them apart, at once.
+const announceLength = (original) =>
+  function (count, ...more) {
+    if (count > QUICK_LENGTH_MAX) leaveConnection();
+    return apply(original, this, [count, ...more]);
+  };
+for (const name of ["repeat", "padStart", "padEnd"]) replaceMethod(String.prototype, name, announceLength);
+replaceMethod(JSON, "parse", (original) => function parse(text, ...more) {
+  if (typeof text === "string" && text.length > QUICK_LENGTH_MAX) leaveConnection();
+  return apply(original, this, [text, ...more]);
+});
+for (const name of ["sort", "toSorted"])
+  replaceMethod(
+    getPrototypeOf(Uint8Array.prototype),
+    name,
+    (original) =>
+      function (...args) {
+        if (ArrayBuffer.isView(this) && this.length > QUICK_LENGTH_MAX) leaveConnection();
+        return apply(original, this, args);
+      },
+  );
 
 // Decimal digits of a number of n bits take n² steps.
 const BIGINT_HEX_DIGITS_MAX = 1 << 15;

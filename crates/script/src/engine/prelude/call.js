@@ -1,6 +1,8 @@
 // What the host calls: describe a tool, run it, deliver results to it.
 let tool = undefined,
   contextFunction = undefined;
+// Whether the handler gets its arguments as they are, and no context but `ctx`.
+let isPlain = false;
 
 const isStandard = (value) =>
   value != null && (typeof value === "object" || typeof value === "function") && value["~standard"] != null;
@@ -102,12 +104,11 @@ const needsParsing = () => {
   const input = inputOf(tool.schema);
   return isStandard(input) || isShape(input);
 };
-const run = async (args, request) => {
-  callRequest = request;
+const run = async (args) => {
   const input = needsParsing() ? await parseArguments(args) : args;
   let second = ctx;
   if (contextFunction !== undefined) {
-    const context = await contextFunction(request, ctx);
+    const context = await contextFunction(currentRequest(), ctx);
     if (context != null && typeof context !== "object")
       throw new PrimordialTypeError("the context function must return an object");
     second = ObjectCreate(ctx);
@@ -149,21 +150,27 @@ const describeError = (error) => {
   }
   return jsonStringify(out);
 };
+// The same numbers in sandbox.rs.
+const RETURNED_JSON = 0,
+  RETURNED_TEXT = 1,
+  RETURNED_BYTES = 2,
+  RETURNED_NOTHING = 3;
+const hostFinish = host.finish;
 const finish = (value) => {
-  let kind = "json",
+  let kind = RETURNED_JSON,
     text;
   try {
     if (value === undefined) {
-      kind = "nothing";
+      kind = RETURNED_NOTHING;
       text = "";
     } else if (typeof value === "string") {
-      kind = "text";
+      kind = RETURNED_TEXT;
       text = toWellFormed(value);
     } else if (typeof value === "bigint") {
-      kind = "text";
+      kind = RETURNED_TEXT;
       text = toText(value);
     } else if (ArrayBuffer.isView(value)) {
-      kind = "bytes";
+      kind = RETURNED_BYTES;
       text = base64OfBytes(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
     } else text = jsonStringify(value);
     if (text === undefined)
@@ -172,27 +179,59 @@ const finish = (value) => {
     return fail(error);
   }
   isActive = false;
-  host.finish(kind, text);
+  hostFinish(kind, text);
 };
 const fail = (error) => {
   isActive = false;
   host.fail(describeError(error));
 };
+// What a handler returned or threw without waiting for anything.
+let settledValue = undefined,
+  hasThrown = false;
+const isPromise = (value) => value instanceof PrimordialPromise;
+const isThenable = (value) =>
+  value != null &&
+  (typeof value === "object" || typeof value === "function") &&
+  typeof value.then === "function";
+const adopt = async (value) => value;
+// Returns whether the handler has ended. The host then calls `settle`, after what the handler left in the queue.
 const start = (args, request) => {
-  askedKeys = new PrimordialMap();
-  pending.clear();
-  timers.clear();
+  // Most calls leave nothing behind.
+  if (!isClean) {
+    askedKeys.clear();
+    pending.clear();
+    timers.clear();
+    isClean = true;
+  }
   isActive = true;
-  callSignal = new AbortSignal(MAKE_SIGNAL);
+  callSignal = undefined;
+  callRequest = undefined;
+  requestText = request;
+  hasThrown = false;
   try {
-    apply(promiseThen, run(jsonParse(args), jsonParse(request)), [finish, fail]);
+    const input = jsonParse(args);
+    const value = isPlain ? tool.default(input, ctx, ctx) : run(input);
+    if (isPromise(value)) apply(promiseThen, value, [finish, fail]);
+    else if (isThenable(value)) apply(promiseThen, adopt(value), [finish, fail]);
+    else {
+      settledValue = value;
+      return true;
+    }
+    return false;
   } catch (error) {
-    fail(error);
+    settledValue = error;
+    hasThrown = true;
+    return true;
   }
 };
+const settle = () => {
+  const value = settledValue;
+  settledValue = undefined;
+  if (hasThrown) fail(value);
+  else finish(value);
+};
 const cancel = () => {
-  if (callSignal !== undefined)
-    tripSignal(callSignal, new DOMException("the call was cancelled", "AbortError"));
+  tripSignal(currentSignal(), new DOMException("the call was cancelled", "AbortError"));
 };
 const register = (toolModule, contextModule) => {
   tool = toolModule;
@@ -200,5 +239,10 @@ const register = (toolModule, contextModule) => {
     if (typeof contextModule.default !== "function")
       throw new PrimordialTypeError("the context file must export a default function");
     contextFunction = contextModule.default;
+  }
+  try {
+    isPlain = contextFunction === undefined && !needsParsing();
+  } catch {
+    // A schema that throws when it is read: every call says so.
   }
 };

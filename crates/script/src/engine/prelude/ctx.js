@@ -6,8 +6,9 @@ const requireText = (value, what) => {
 };
 
 // Questions. The same key asked again is another question.
-let askedKeys = new PrimordialMap();
+const askedKeys = new PrimordialMap();
 const questionKey = (key, what) => {
+  isClean = false;
   requireText(key, `${what}: the key`);
   const count = (askedKeys.get(key) ?? 0) + 1;
   askedKeys.set(key, count);
@@ -234,8 +235,12 @@ for (const level of LEVELS) log[level] = (data) => log(level, data ?? null);
 log.warn = log.warning;
 
 const EVENTS = ["tools-changed", "prompts-changed", "resources-changed", "resource-updated"];
+// Made when they are first asked for.
 let callSignal = undefined,
-  callRequest = null;
+  callRequest = undefined,
+  requestText = "null";
+const currentSignal = () => (callSignal ??= new AbortSignal(MAKE_SIGNAL));
+const currentRequest = () => (callRequest ??= jsonParse(requestText));
 const ctx = {
   progress(progress, total, message) {
     const report =
@@ -256,13 +261,13 @@ const ctx = {
   detach: () => effect("detach", {}).then(() => undefined),
   McpError,
   get signal() {
-    return callSignal;
+    return currentSignal();
   },
   get request() {
     // The host describes the request only for programs whose own files say `request`.
-    if (callRequest === null)
+    if (currentRequest() === null)
       throw new PrimordialTypeError("ctx.request: write `ctx.request` in a file of the folder, not in a package");
-    return callRequest;
+    return currentRequest();
   },
   env: (name) => hostRead("env", requireText(name, "ctx.env: the name")),
   secret: (name) => hostRead("secret", requireText(name, "ctx.secret: the name")),

@@ -5,7 +5,9 @@ const hostIssue = host.issue,
   hostRead = host.read;
 // Effect number → its callbacks. One call runs at a time.
 const pending = new PrimordialMap();
-let isActive = false;
+let isActive = false,
+  // Whether nothing of an earlier call is left in the maps of the prelude.
+  isClean = true;
 
 const encodeArguments = (value) => {
   const text = jsonStringify(value);
@@ -14,6 +16,7 @@ const encodeArguments = (value) => {
 };
 // Starts an effect. `onDone` and `onFailed` run when it completes; the number it returns can be abandoned.
 const issue = (kind, args, onDone, onFailed) => {
+  isClean = false;
   if (!isActive) throw new PrimordialError(`${kind} is available only while a call runs`);
   const number = hostIssue(kind, encodeArguments(args));
   pending.set(number, { onDone, onFailed });

@@ -111,4 +111,4 @@ for (const sample of [
 ])
   harden(getPrototypeOf(sample));
 harden(ctx);
-return ObjectFreeze({ register, describe, start, deliver, cancel });
+return ObjectFreeze({ register, describe, start, settle, deliver, cancel });

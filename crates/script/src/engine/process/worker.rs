@@ -17,7 +17,7 @@ use super::WORKER_ARG;
 use super::messages::{OwnedRequest, OwnedStart, REQUEST_BYTES_MAX, Response, read_frame, write_frame};
 use crate::engine::sandbox::{LoadError, Sandbox};
 use crate::engine::worker::{Message, STACK_HEADROOM_BYTES, Worker};
-use crate::engine::{CodeHash, EngineLimits, Input, ProgramCode, Start, StateOwner, Step, Values};
+use crate::engine::{CodeHash, EngineLimits, Input, Pace, ProgramCode, Start, StateOwner, Step, Values};
 use crate::results::static_capability_names;
 
 /// Makes this process a worker if it was started as one. Every binary that passes itself to
@@ -158,6 +158,7 @@ impl Served {
             request: start.request,
             journal: Arc::new(start.journal),
             values: Arc::new(Values { env: start.env, secrets: start.secrets }),
+            pace: Arc::new(Pace::new(false)),
             capabilities: static_capability_names(&start.capabilities),
         };
         // The worker sends to it only what it returns here as well.

@@ -1,25 +1,20 @@
 //! A CSV file that is too large for memory, served from an import (see [`crate::large`]).
 //!
 //! The file is read in parts: first to find the table and the types of its columns, then to import its rows. Both give the
-//! same facts and values as a file in memory has. When the file changes, it is imported again in the background while
-//! reads still see the old rows. It cannot be written.
+//! same facts and values as a file in memory has.
 
 mod profile;
 mod records;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::path::Path;
+use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
 use contract::diagnostic::Diagnostic;
 use contract::source::{ColumnShape, Reader, Source, SourceError, SourceFacts, TableShape};
 use contract::{ColumnFormat, DataType, ValueRef};
-use file_watch::FileStamp;
-use rusqlite::Connection;
 
 use super::error::CsvError;
 use super::location::TextLocation;
@@ -29,52 +24,19 @@ use super::view::is_null;
 use super::{Options, facts, shown_columns};
 use crate::key_index::{KeyCandidate, find_key_column};
 use crate::large::{
-    ImportCache, ImportColumn, ImportId, ImportValue, ImportedDatabase, LargeReader, OpenImport, ReaderSet,
-    TABLE, TableImport, column_name, detected_key, ensure_key, stored_value,
+    ImportAffinity, ImportColumn, ImportPlan, ImportValue, LargeFile, LargeFormat, NOTE, READ_ONLY_REASON,
+    TableImport, stored_value,
 };
 use crate::snapshot_reader::column_lookup::{self, Requirement};
-use crate::sqlite::{self, Sqlite};
 use profile::{LargeTable, SampleSize};
 
-/// How often readers check whether the file has changed.
-const POLL_INTERVAL_MS: u64 = 1000;
+pub struct LargeCsv(Arc<LargeFile<CsvFormat>>);
 
-pub struct LargeCsv(Arc<LargeFile>);
-
-struct LargeFile {
-    path: PathBuf,
-    file_name: String,
+/// How a CSV file is read in parts.
+struct CsvFormat {
     extension: FileExtension,
     options: Options,
-    cache: ImportCache,
     sample: SampleSize,
-    state: Mutex<Option<LoadedFile>>,
-    readers: ReaderSet,
-    started_at: Instant,
-    last_poll_ms: AtomicU64,
-    /// The state in which the last check found the file, if that was a new one.
-    changed: Mutex<Option<FileStamp>>,
-    is_loading: AtomicBool,
-}
-
-struct LoadedFile {
-    stamp: FileStamp,
-    result: Result<Arc<LargeSnapshot>, LargeError>,
-}
-
-/// One state of the file.
-struct LargeSnapshot {
-    stamp: FileStamp,
-    table: LargeTable,
-    plan: Vec<ColumnPlan>,
-    import: Arc<Imported>,
-    /// By position in the file.
-    key: Vec<usize>,
-}
-
-struct Imported {
-    database: ImportedDatabase,
-    source: Sqlite,
 }
 
 /// How a column is imported.
@@ -86,6 +48,12 @@ struct ColumnPlan {
     null_texts: Vec<String>,
     format: Option<ColumnFormat>,
     requirement: Requirement,
+}
+
+impl ImportPlan for ColumnPlan {
+    fn position(&self) -> usize {
+        self.position
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -113,144 +81,69 @@ impl LargeCsv {
     }
 
     fn with_sample(path: &Path, options: Options, cache: &Path, sample: SampleSize) -> Self {
-        Self(Arc::new(LargeFile {
-            path: path.to_owned(),
-            file_name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-            extension: FileExtension::of(path),
-            options,
-            cache: ImportCache::new(cache),
-            sample,
-            state: Mutex::default(),
-            readers: ReaderSet::default(),
-            started_at: Instant::now(),
-            last_poll_ms: AtomicU64::new(0),
-            changed: Mutex::default(),
-            is_loading: AtomicBool::new(false),
-        }))
+        let format = CsvFormat { extension: FileExtension::of(path), options, sample };
+        Self(LargeFile::open(path, format, cache))
     }
 }
 
 impl Source for LargeCsv {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
         let snapshot = self.0.load().map_err(|error| self.0.source_error(&error))?;
-        let name = self.0.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let reason = "it is too large for memory (`memory_bytes_max`), so it is served from an import";
-        let mut found =
-            facts(name, &snapshot.table.table, &snapshot.key, snapshot.table.rows, Some(reason.to_owned()));
-        found.notes.push("too large for memory: served from an import in the cache folder, read-only".into());
+        let LargeTable { table, rows, .. } = &snapshot.table;
+        let mut found = facts(self.0.stem(), table, &snapshot.key, *rows, Some(READ_ONLY_REASON.to_owned()));
+        found.notes.push(NOTE.into());
         Ok(found)
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        let snapshot = self.0.load().map_err(|error| self.0.source_error(&error))?;
-        let current = self.0.open_reader(&snapshot, shape).map_err(|error| self.0.source_error(&error))?;
-        let file = self.0.clone();
-        let reader = LargeReader::new(shape.clone(), current, Box::new(move || file.poll()));
-        self.0.readers.add(&reader);
-        Ok(reader)
+        self.0.reader(shape)
     }
 
     fn diagnose(&self, shape: Option<&TableShape>) -> Option<Diagnostic> {
-        let error = match (self.0.load(), shape) {
-            (Err(error), _) => error,
-            (Ok(snapshot), Some(shape)) => self.0.open_reader(&snapshot, shape).err()?,
-            (Ok(_), None) => return None,
-        };
-        match error {
+        match self.0.find_error(shape)? {
             LargeError::Csv(error) => Some(error.to_diagnostic(&self.0.file_name, &self.0.path)),
             LargeError::Source(_) => None,
         }
     }
 }
 
-impl LargeFile {
-    fn source_error(&self, error: &LargeError) -> SourceError {
-        match error {
-            LargeError::Csv(error) => error.to_source_error(&self.file_name, &self.path),
-            LargeError::Source(error) => error.clone(),
-        }
+impl LargeFormat for CsvFormat {
+    type Table = LargeTable;
+    type Column = ColumnPlan;
+    type Error = LargeError;
+
+    fn profile(&self, path: &Path) -> Result<LargeTable, LargeError> {
+        Ok(LargeTable::profile(path, self.extension, &self.options, self.sample)?)
     }
 
-    /// The current state of the file. Reads and imports it if it is new, however long that takes.
-    fn load(&self) -> Result<Arc<LargeSnapshot>, LargeError> {
-        self.load_locked(lock(&self.state))
+    fn default_plan(&self, table: &LargeTable) -> Vec<ColumnPlan> {
+        default_plan(table)
     }
 
-    fn load_locked(
+    fn write_interpretation(&self, table: &LargeTable, part: &mut dyn FnMut(&[u8])) {
+        table.write_interpretation(part);
+    }
+
+    fn fill(
         &self,
-        mut state: MutexGuard<'_, Option<LoadedFile>>,
-    ) -> Result<Arc<LargeSnapshot>, LargeError> {
-        let stamp = FileStamp::of_path(&self.path);
-        if let Some(loaded) = state.as_ref().filter(|loaded| loaded.stamp == stamp) {
-            return loaded.result.clone();
-        }
-        let result = self.read(stamp).map(Arc::new);
-        if FileStamp::of_path(&self.path) != stamp {
-            let message = format!("`{}` changed while it was read; try again", self.file_name);
-            return Err(SourceError::Unavailable { detail: message.clone(), message }.into());
-        }
-        self.readers.replace(|shape| match &result {
-            Ok(snapshot) => self.open_reader(snapshot, shape).map_err(|error| self.source_error(&error)),
-            Err(error) => Err(self.source_error(error)),
-        });
-        *state = Some(LoadedFile { stamp, result: result.clone() });
-        result
-    }
-
-    fn read(&self, stamp: FileStamp) -> Result<LargeSnapshot, LargeError> {
-        let table = LargeTable::profile(&self.path, self.extension, &self.options, self.sample)?;
-        let plan = default_plan(&table);
-        let import = Arc::new(self.import(stamp, &table, &plan)?);
-        let key = detected_key(&import.database.path)?.into_iter().collect();
-        Ok(LargeSnapshot { stamp, table, plan, import, key })
-    }
-
-    /// The import with these columns: made now, unless it is there.
-    fn import(
-        &self,
-        stamp: FileStamp,
+        path: &Path,
+        to: &Path,
         table: &LargeTable,
         plan: &[ColumnPlan],
-    ) -> Result<Imported, LargeError> {
-        let id = ImportId::new(&self.path, |part| {
-            part(format!("{stamp:?}").as_bytes());
-            table.write_interpretation(part);
-            for column in plan {
-                part(format!("{column:?}").as_bytes());
-            }
-        });
-        // The cache knows errors of sources only.
-        let mut failure = None;
-        let made = self.cache.database(&id, |to| {
-            self.fill(to, table, plan).map_err(|error| {
-                let source = self.source_error(&error);
-                failure = Some(error);
-                source
-            })
-        });
-        match (made, failure) {
-            (Ok(database), _) => {
-                let source = Sqlite::open(&database.path, sqlite::Options::default())?;
-                Ok(Imported { database, source })
-            }
-            (Err(_), Some(error)) => Err(error),
-            (Err(error), None) => Err(error.into()),
-        }
-    }
-
-    fn fill(&self, to: &Path, table: &LargeTable, plan: &[ColumnPlan]) -> Result<(), LargeError> {
+    ) -> Result<(), LargeError> {
         let columns: Vec<ImportColumn> = plan
             .iter()
             .map(|column| ImportColumn {
                 position: column.position,
                 data_type: column.data_type,
+                affinity: ImportAffinity::OfType,
                 nullable: column.requirement == Requirement::Optional,
             })
             .collect();
         let mut import = TableImport::create(to, &columns)?;
         let mut failed: Option<SourceError> = None;
         let mut scratches = vec![String::new(); plan.len()];
-        table.for_each_row(&self.path, |record| {
+        table.for_each_row(path, |record| {
             let mut values = Vec::with_capacity(plan.len());
             for (column, scratch) in plan.iter().zip(&mut scratches) {
                 let text = record.text(column.position, scratch);
@@ -296,52 +189,54 @@ impl LargeFile {
         Ok(())
     }
 
-    /// A reader of a shape on the import of a state.
-    fn open_reader(&self, snapshot: &LargeSnapshot, shape: &TableShape) -> Result<OpenImport, LargeError> {
-        let header = &snapshot.table.table.header;
-        let positions = shape.columns.iter().map(|column| {
+    fn wanted_columns(&self, table: &LargeTable, shape: &TableShape) -> Result<Vec<ColumnPlan>, LargeError> {
+        let header = &table.table.header;
+        let columns = shape.columns.iter().enumerate().map(|(at, column)| {
             let occurrence = column_lookup::occurrence_of(column, header);
-            column_lookup::find_column(&column.name, occurrence, header).ok_or_else(|| {
+            let position = column_lookup::find_column(&column.name, occurrence, header);
+            let Some(position) = position else {
                 let is_ours = |name: &str| shape.columns.iter().any(|column| column.name == name);
                 let suggestion = column_lookup::similar_column(&column.name, header, is_ours);
-                CsvError::ColumnNotFound { name: column.name.clone(), suggestion }
-            })
+                return Err(CsvError::ColumnNotFound { name: column.name.clone(), suggestion }.into());
+            };
+            let profile = &table.profiles()[position];
+            Ok(self.wanted_column(column, position, shape.key.contains(&at), profile))
         });
-        let positions = positions.collect::<Result<Vec<usize>, CsvError>>()?;
-        let mut plan = snapshot.plan.clone();
-        for (at, (column, position)) in shape.columns.iter().zip(&positions).enumerate() {
-            let profile = &snapshot.table.profiles()[*position];
-            let wanted = self.wanted_column(column, *position, shape.key.contains(&at), profile);
-            match plan.iter_mut().find(|planned| planned.position == *position) {
-                Some(planned) => *planned = wanted,
-                None => plan.push(wanted),
-            }
-        }
-        plan.sort_by_key(|column| column.position);
-        let import = match plan == snapshot.plan {
-            true => snapshot.import.clone(),
-            false => Arc::new(self.import(snapshot.stamp, &snapshot.table, &plan)?),
-        };
-        let key: Vec<usize> = shape.key.iter().map(|at| positions[*at]).collect();
-        if !key.is_empty() && !ensure_key(&import.database.path, &key)? {
-            return Err(self.duplicate_error(snapshot, &import, &key)?.into());
-        }
-        let columns = shape.columns.iter().zip(&positions).map(|(column, position)| ColumnShape {
-            source_index: plan.iter().position(|one| one.position == *position).unwrap_or_default(),
-            name: column_name(*position),
-            null_texts: Vec::new(),
-            format: None,
-            ..column.clone()
-        });
-        let shape = TableShape { table: TABLE.into(), columns: columns.collect(), key: shape.key.clone() };
-        // The schema may have a new index since the database was opened.
-        let source = match key.is_empty() {
-            true => &import.source,
-            false => &Sqlite::open(&import.database.path, sqlite::Options::default())?,
-        };
-        Ok(OpenImport { reader: source.reader(&shape)?, _import: import })
+        columns.collect()
     }
 
+    fn duplicate_error(
+        &self,
+        path: &Path,
+        table: &LargeTable,
+        key: &[usize],
+        rows: [i64; 2],
+    ) -> Result<LargeError, LargeError> {
+        let (mut number, mut lines, mut values) = (0, [0; 2], Vec::new());
+        let mut scratch = String::new();
+        table.for_each_row(path, |record| {
+            number += 1;
+            let line = usize::try_from(record.line).unwrap_or(usize::MAX);
+            if number == rows[0] {
+                lines[0] = line;
+                values = key.iter().map(|position| record.text(*position, &mut scratch).to_owned()).collect();
+            }
+            lines[1] = line;
+            Ok(if number == rows[1] { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        let columns = key.iter().map(|position| table.table.header[*position].clone()).collect();
+        Ok(CsvError::DuplicateKey { lines, columns, values }.into())
+    }
+
+    fn source_error(&self, error: &LargeError, file_name: &str, path: &Path) -> SourceError {
+        match error {
+            LargeError::Csv(error) => error.to_source_error(file_name, path),
+            LargeError::Source(error) => error.clone(),
+        }
+    }
+}
+
+impl CsvFormat {
     /// How a shape wants a column imported. Where the values allow it, as the import that there is already.
     fn wanted_column(
         &self,
@@ -373,74 +268,6 @@ impl LargeFile {
             format: column.format.clone(),
             requirement,
         }
-    }
-
-    /// Names two rows with the same key.
-    fn duplicate_error(
-        &self,
-        snapshot: &LargeSnapshot,
-        import: &Imported,
-        key: &[usize],
-    ) -> Result<CsvError, LargeError> {
-        let names: Vec<String> = key.iter().map(|position| column_name(*position)).collect();
-        let list = names.join(", ");
-        let sql = format!(
-            "SELECT min(rowid), max(rowid) FROM {TABLE} GROUP BY {list} HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
-        );
-        let rows = Connection::open(&import.database.path)
-            .and_then(|connection| connection.query_row(&sql, [], |row| Ok([row.get(0)?, row.get(1)?])))
-            .map_err(|error| SourceError::Unavailable {
-                message: "the imported data cannot be read".into(),
-                detail: error.to_string(),
-            });
-        let rows: [i64; 2] = rows?;
-        let (mut number, mut lines, mut values) = (0, [0; 2], Vec::new());
-        let mut scratch = String::new();
-        snapshot.table.for_each_row(&self.path, |record| {
-            number += 1;
-            let line = usize::try_from(record.line).unwrap_or(usize::MAX);
-            if number == rows[0] {
-                lines[0] = line;
-                values = key.iter().map(|position| record.text(*position, &mut scratch).to_owned()).collect();
-            }
-            lines[1] = line;
-            Ok(if number == rows[1] { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        let columns = key.iter().map(|position| snapshot.table.table.header[*position].clone()).collect();
-        Ok(CsvError::DuplicateKey { lines, columns, values })
-    }
-
-    /// Imports the file again in the background once it has changed and does not change any more.
-    fn poll(self: &Arc<Self>) {
-        let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let last = self.last_poll_ms.load(Ordering::Relaxed);
-        let is_due = now_ms.saturating_sub(last) >= POLL_INTERVAL_MS;
-        let is_ours =
-            || self.last_poll_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !is_due || self.is_loading.load(Ordering::Relaxed) || !is_ours() {
-            return;
-        }
-        let known = match self.state.try_lock() {
-            Ok(state) => state.as_ref().map(|loaded| loaded.stamp),
-            // Another thread is loading it.
-            Err(TryLockError::WouldBlock) => return,
-            Err(TryLockError::Poisoned(poisoned)) => {
-                poisoned.into_inner().as_ref().map(|loaded| loaded.stamp)
-            }
-        };
-        let stamp = FileStamp::of_path(&self.path);
-        let mut changed = lock(&self.changed);
-        let is_settled = *changed == Some(stamp);
-        *changed = (known != Some(stamp)).then_some(stamp);
-        if known == Some(stamp) || !is_settled || self.is_loading.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let file = self.clone();
-        std::thread::spawn(move || {
-            // An error is what readers return from then on.
-            let _ = file.load();
-            file.is_loading.store(false, Ordering::Relaxed);
-        });
     }
 }
 
@@ -528,10 +355,6 @@ impl ColumnPlan {
         let is_plain = KeyCandidate::is_key_type(self.data_type) && self.format.is_none();
         is_plain && !profile.has_empty && !profile.has_null
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

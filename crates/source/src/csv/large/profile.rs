@@ -9,19 +9,18 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use contract::DataType;
-use contract::infer::{DeclaredFormats, FormatInference, FormatOutcome};
-use contract::source::AmbiguousFormat;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::super::Options;
 use super::super::decode::{DecodedText, decode};
 use super::super::encode::TextEncoding;
 use super::super::error::CsvError;
-use super::super::load::{ColumnProfiler, InferredFormat, ParsedCsv, SkippedLines, find_delimiter, parse};
+use super::super::formats::{ColumnScan, InferredFormat, OpenColumn, infer_formats};
+use super::super::load::{ColumnProfiler, ParsedCsv, SkippedLines, find_delimiter, parse};
 use super::super::sniff::FileExtension;
 use super::super::table::{CsvColumnProfile, CsvTable};
 use super::records::{Record, RecordReader};
+use crate::large::open_file;
 use crate::watch::FileError;
 
 /// How much of the start and of the end of a file is in memory at once.
@@ -59,6 +58,9 @@ impl LargeTable {
         options: &Options,
         sample: SampleSize,
     ) -> Result<Self, CsvError> {
+        if options.table.layout.completes_rows() {
+            return Err(CsvError::NeedsMemory);
+        }
         let mut table = Self::find(path, extension, options, sample)?;
         let header = table.table.header.clone();
         let mut columns: Vec<ColumnProfiler> =
@@ -195,77 +197,9 @@ impl LargeTable {
         options: &Options,
         columns: &[ColumnProfiler],
     ) -> Result<Vec<InferredFormat>, CsvError> {
-        let mut formats: Vec<InferredFormat> = vec![InferredFormat::default(); columns.len()];
-        let candidate = |(at, column): (usize, &ColumnProfiler)| {
-            let declared = options.table.formats(&self.table.header[at], column.inference.data_type());
-            let is_candidate = column.inference.may_have_format() || !declared.is_empty();
-            (is_candidate && column.has_values).then(|| (at, FormatInference::new(&declared)))
-        };
-        let open = columns.iter().enumerate().filter_map(candidate).collect();
-        self.observe_columns(path, columns, open, &mut formats)?;
-        let has_comma = |format: &InferredFormat| matches!(format, InferredFormat::Format(format, _) if FormatInference::is_decimal_comma(format));
-        if formats.iter().any(has_comma) {
-            // In a file with decimal commas, the points of `1.234` may separate thousands.
-            let is_decimal = |(at, column): &(usize, &ColumnProfiler)| {
-                column.inference.data_type() == DataType::Decimal
-                    && matches!(formats[*at], InferredFormat::None)
-            };
-            let decimals = columns.iter().enumerate().filter(is_decimal);
-            let open = decimals.map(|(at, _)| (at, FormatInference::new(&DeclaredFormats::default())));
-            let mut found = vec![InferredFormat::default(); columns.len()];
-            self.observe_columns(path, columns, open.collect(), &mut found)?;
-            for (format, found) in formats.iter_mut().zip(found) {
-                if let InferredFormat::Ambiguous(_) = found {
-                    *format = found;
-                }
-            }
-        }
-        Ok(formats)
-    }
-
-    fn observe_columns(
-        &self,
-        path: &Path,
-        columns: &[ColumnProfiler],
-        mut open: Vec<(usize, FormatInference)>,
-        formats: &mut [InferredFormat],
-    ) -> Result<(), CsvError> {
-        if open.is_empty() {
-            return Ok(());
-        }
-        let mut scratch = String::new();
-        // The first value of each column, and its line.
-        let mut first: Vec<Option<(u64, String)>> = vec![None; columns.len()];
-        self.for_each_row(path, |record| {
-            for (at, inference) in &mut open {
-                let value = record.text(*at, &mut scratch);
-                if first[*at].is_none() && !value.trim().is_empty() {
-                    first[*at] = Some((record.line, value.to_owned()));
-                }
-                if columns[*at].null_texts.iter().any(|null| null == value) {
-                    continue;
-                }
-                match value.trim() {
-                    "" if value.is_empty() => {}
-                    "" => inference.observe_blanks(),
-                    _ => inference.observe(value),
-                }
-            }
-            open.retain(|(_, inference)| !inference.is_hopeless());
-            Ok(if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        for (at, inference) in open {
-            formats[at] = match inference.finish() {
-                FormatOutcome::Inferred(format, data_type) => InferredFormat::Format(format, data_type),
-                FormatOutcome::Ambiguous(formats) => {
-                    let (line, first_value) = first[at].take().unwrap_or_default();
-                    let first_location = format!("line {line}");
-                    InferredFormat::Ambiguous(AmbiguousFormat { formats, first_value, first_location })
-                }
-                FormatOutcome::None => InferredFormat::None,
-            };
-        }
-        Ok(())
+        let mut scan = RowsOfFile { table: self, path, first_values: vec![None; columns.len()] };
+        let declared = |at: usize, data_type| options.table.formats(&self.table.header[at], data_type);
+        infer_formats(&mut scan, columns, declared)
     }
 
     pub(super) fn profiles(&self) -> &[CsvColumnProfile] {
@@ -288,6 +222,38 @@ enum RecordKind {
     /// The table ends before it.
     End,
     Ragged,
+}
+
+/// The rows of a file, for a second look at their columns: each scan reads the file.
+struct RowsOfFile<'a> {
+    table: &'a LargeTable,
+    path: &'a Path,
+    /// Of the columns that were scanned, with their lines.
+    first_values: Vec<Option<(usize, String)>>,
+}
+
+impl ColumnScan for RowsOfFile<'_> {
+    type Error = CsvError;
+
+    fn scan(&mut self, open: &mut Vec<OpenColumn<'_>>) -> Result<(), CsvError> {
+        let mut scratch = String::new();
+        self.table.for_each_row(self.path, |record| {
+            for column in &mut *open {
+                let value = record.text(column.position, &mut scratch);
+                let first_value = &mut self.first_values[column.position];
+                if first_value.is_none() && !value.trim().is_empty() {
+                    *first_value = Some((record.line as usize, value.to_owned()));
+                }
+                column.observe(value);
+            }
+            open.retain(|column| !column.is_hopeless());
+            Ok(if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+    }
+
+    fn first_value(&mut self, position: usize) -> Option<(usize, String)> {
+        self.first_values[position].take()
+    }
 }
 
 /// The records at the start and at the end of a file.
@@ -361,15 +327,5 @@ fn read_head(path: &Path, bytes_max: usize) -> Result<Vec<u8>, CsvError> {
 }
 
 fn open(path: &Path) -> Result<File, CsvError> {
-    use std::io::ErrorKind;
-    let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => FileError::NotFound,
-        ErrorKind::PermissionDenied => FileError::PermissionDenied,
-        _ => FileError::Io(error.to_string()),
-    })?;
-    let metadata = file.metadata().map_err(|error| FileError::Io(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(FileError::NotAFile.into());
-    }
-    Ok(file)
+    Ok(open_file(path)?)
 }

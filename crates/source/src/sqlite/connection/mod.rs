@@ -26,6 +26,7 @@ use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::sqlite::integer_totals;
 use crate::sqlite::key_blob;
 use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, STARTS_WITH_FUNCTION};
 use crate::sqlite::sort_key::{self, SortKeyKind};
@@ -323,5 +324,6 @@ fn register_sort_functions(connection: &Connection) -> rusqlite::Result<()> {
             Ok(order::matches_text(comparison, value(0), value(1)))
         })?;
     }
-    key_blob::register(connection)
+    key_blob::register(connection)?;
+    integer_totals::register(connection)
 }

@@ -1,7 +1,8 @@
 //! Groups the rows of a table.
 //!
-//! A count is SQLite's own ([`super::count`]). Everything else is a scan of the matching rows, which a hash table in Rust groups: SQLite would
-//! sort them to group them, which takes longer, and it would add decimals up as binary fractions.
+//! Counts, and sums, averages and extremes of integers, without groups, are computed inside SQLite ([`super::count`]). Everything
+//! else is a scan of the matching rows, which a hash table in Rust groups: SQLite would sort them to group them, which takes
+//! longer, and it would add decimals up as binary fractions.
 //!
 //! In WAL mode the scan is one statement, which sees one state of the table. Without WAL a reader keeps others from
 //! committing, so a scan that takes longer than a few milliseconds releases its lock again and again. If another connection
@@ -9,7 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-use contract::source::{Aggregate, Filter, Groups, Measure};
+use contract::aggregate::Accumulator;
+use contract::source::{Aggregate, AggregateFunction, Filter, GroupRow, Groups, Measure};
 use contract::{Value, ValueRef};
 use rusqlite::Row;
 
@@ -18,7 +20,9 @@ use crate::progress;
 use crate::sqlite::column::from_sqlite;
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::error::DbError;
+use crate::sqlite::integer_totals::IntegerTotals;
 use crate::sqlite::read::TableReader;
+use crate::sqlite::read::count::RowTotals;
 use crate::sqlite::read::select_builder::{FilterShape, QueryParams, SqlTemplate};
 use crate::sqlite::read::table_scan::{LOCK_TIMEOUT, locator_columns};
 
@@ -40,12 +44,70 @@ struct ScanPlan {
 
 impl TableReader {
     pub(super) fn group_rows(&self, question: &Aggregate<'_>) -> Result<Groups, DbError> {
-        let is_count = question.groups.is_empty() && question.measures == [Measure::Count];
-        if is_count && let Some(rows) = self.count_exactly(question)? {
-            let mut groups = self.group_table(question);
-            groups.count_rows(rows);
-            return Ok(groups.finish());
+        if let Some(columns) = self.integer_columns(question)
+            && let Some(totals) = self.row_totals(question, &columns)?
+            && let Some(row) = self.only_group(question, &columns, &totals)
+        {
+            return Ok(Groups { rows: vec![row] });
         }
+        self.scan_groups(question)
+    }
+
+    /// The measured columns, if SQLite can answer the question: no groups, and only counts and totals of integers.
+    fn integer_columns(&self, question: &Aggregate<'_>) -> Option<Vec<usize>> {
+        if !question.groups.is_empty() {
+            return None;
+        }
+        let mut columns = Vec::new();
+        for measure in &question.measures {
+            match measure {
+                Measure::Count => {}
+                Measure::Of { function: AggregateFunction::Distinct, .. } | Measure::Linked { .. } => {
+                    return None;
+                }
+                Measure::Of { column, .. } if !self.columns[*column].is_integer() => return None,
+                Measure::Of { column, .. } if columns.contains(column) => {}
+                Measure::Of { column, .. } => columns.push(*column),
+            }
+        }
+        Some(columns)
+    }
+
+    /// The only row of the answer; `None` if a value is not of its column's type: a scan says what is wrong.
+    fn only_group(
+        &self,
+        question: &Aggregate<'_>,
+        columns: &[usize],
+        totals: &RowTotals,
+    ) -> Option<GroupRow> {
+        let is_valid =
+            columns.iter().zip(&totals.columns).all(|(at, totals)| self.columns[*at].accepts_all(totals));
+        let value = |measure: &Measure<'_>| {
+            let (function, column) = match *measure {
+                Measure::Count => {
+                    return Some(Value::Integer(i64::try_from(totals.rows).unwrap_or(i64::MAX)));
+                }
+                Measure::Of { function, column } => (function, column),
+                Measure::Linked { .. } => return None,
+            };
+            let IntegerTotals { sum, count, min, max, .. } =
+                totals.columns[columns.iter().position(|one| *one == column)?];
+            Some(match function {
+                AggregateFunction::Min | AggregateFunction::Max if count == 0 => Value::Null,
+                AggregateFunction::Min => Value::Integer(min),
+                AggregateFunction::Max => Value::Integer(max),
+                AggregateFunction::Sum | AggregateFunction::Avg => {
+                    Accumulator::Integers { function, sum, count }.finish()
+                }
+                AggregateFunction::Distinct => return None,
+            })
+        };
+        let values = question.measures.iter().map(value).collect::<Option<_>>()?;
+        is_valid.then_some(GroupRow(values))
+    }
+
+    /// Reads the matching rows and groups them.
+    pub(super) fn scan_groups(&self, question: &Aggregate<'_>) -> Result<Groups, DbError> {
         let plan = self.scan_plan(question);
         self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
             connection.set_call_limit(question.cancelled, self.call_max);
@@ -86,10 +148,7 @@ impl TableReader {
 
     fn scan_plan(&self, question: &Aggregate<'_>) -> ScanPlan {
         let groups = question.groups.iter().map(|group| group.column);
-        let measured = question.measures.iter().filter_map(|measure| match measure {
-            Measure::Count => None,
-            Measure::Of { column, .. } => Some(*column),
-        });
+        let measured = question.measures.iter().filter_map(Measure::column);
         let mut columns: Vec<usize> = groups.chain(measured).collect();
         columns.sort_unstable();
         columns.dedup();

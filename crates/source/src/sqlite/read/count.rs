@@ -1,8 +1,8 @@
-//! Counts the rows that pass filters, exactly and with SQLite's own count.
+//! Counts the rows that pass filters and adds up columns of integers, exactly and inside SQLite.
 //!
-//! In WAL mode one statement counts them. Without WAL a reader keeps others from committing, so a count that takes longer
-//! than one lock may is repeated for one range of rowids after the other, each short enough. If another connection commits
-//! meanwhile, it starts again; after some attempts one statement counts all rows.
+//! In WAL mode one statement does it. Without WAL a reader keeps others from committing, so a statement that takes
+//! longer than one lock may is repeated for one range of rowids after the other, each short enough. If another connection
+//! commits meanwhile, it starts again; after some attempts one statement reads all rows.
 
 use std::time::{Duration, Instant};
 
@@ -13,55 +13,90 @@ use crate::progress;
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::pool::ReadMode;
 use crate::sqlite::error::DbError;
+use crate::sqlite::integer_totals::IntegerTotals;
 use crate::sqlite::read::TableReader;
 use crate::sqlite::read::select_builder::{FilterShape, QueryParams, SqlTemplate};
 use crate::sqlite::read::table_scan::LOCK_TIMEOUT;
 use crate::sqlite::schema::RowLocator;
 
-/// A range that was counted within this time may be followed by one of twice the width.
-const SHORT_COUNT: Duration = Duration::from_micros(1500);
+/// A range that was read within this time may be followed by one of twice the width.
+const SHORT_RANGE: Duration = Duration::from_micros(1500);
 const FIRST_RANGE_WIDTH: i64 = 4096;
-/// How often a count in ranges starts again because the table may have changed.
+/// A range no wider than one that was read in time has so many times the time of a lock: it takes longer only if the thread
+/// waits for a processor, and then reading it again would hold the lock for longer than reading on.
+const PROVEN_WIDTH_TIMES: u32 = 4;
+/// How often a read in ranges starts again because the table may have changed.
 const ATTEMPTS_MAX: usize = 3;
 
+/// What a question without groups asks of its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct RowTotals {
+    pub(super) rows: u64,
+    /// In the order in which the columns were given.
+    pub(super) columns: Vec<IntegerTotals>,
+}
+
+impl RowTotals {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.columns.iter_mut().zip(&other.columns).for_each(|(all, part)| all.merge(part));
+    }
+}
+
 impl TableReader {
-    /// The number of rows that pass the filters; `None` if they can only be counted row by row.
-    pub(super) fn count_exactly(&self, question: &Aggregate<'_>) -> Result<Option<u64>, DbError> {
-        if question.filters.is_empty() {
-            return Ok(self.count_all(ReadMode::Blocking)?.and_then(|total| total.exact()));
+    /// The totals of these columns over the rows that pass the filters; `None` if that needs a scan of the rows.
+    pub(super) fn row_totals(
+        &self,
+        question: &Aggregate<'_>,
+        columns: &[usize],
+    ) -> Result<Option<RowTotals>, DbError> {
+        if question.filters.is_empty() && columns.is_empty() {
+            let counted = self.count_all(ReadMode::Blocking)?.and_then(|total| total.exact());
+            return Ok(counted.map(|rows| RowTotals { rows, columns: Vec::new() }));
         }
         let builder = self.select_builder();
         let filters: Vec<FilterShape> = question.filters.iter().map(FilterShape::new).collect();
-        let whole = builder.build_count(&filters, None);
+        let whole = builder.build_totals(columns, &filters, None);
         self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
             let _cancel = connection.cancel_on(question.cancelled);
             if !connection.is_wal {
-                connection.set_deadline(self.lock_hold_max);
-                match self.run_count(question, &whole, None, connection) {
-                    Err(DbError::DeadlineExceeded) => {}
-                    counted => return counted.map(Some),
+                let rowid = match &self.table.locator {
+                    RowLocator::Rowid(rowid) => Some(rowid),
+                    RowLocator::PrimaryKey(_) | RowLocator::None => None,
+                };
+                // Only an index finds the rows of a large table in time.
+                let is_long = || Ok::<bool, DbError>(!self.is_small && whole.is_scan(&connection.inner)?);
+                if rowid.is_none() || !is_long()? {
+                    connection.set_deadline(self.lock_hold_max);
+                    match self.run_totals(question, columns.len(), &whole, None, connection) {
+                        Err(DbError::DeadlineExceeded) => {}
+                        totals => return totals.map(Some),
+                    }
                 }
-                let RowLocator::Rowid(rowid) = &self.table.locator else { return Ok(None) };
-                let ranges = builder.build_count(&filters, Some(rowid));
+                let Some(rowid) = rowid else { return Ok(None) };
+                let ranges = builder.build_totals(columns, &filters, Some(rowid));
                 for _ in 0..ATTEMPTS_MAX {
-                    if let Some(rows) = self.count_in_ranges(question, rowid, &ranges, connection)? {
-                        return Ok(Some(rows));
+                    let totals =
+                        self.totals_in_ranges(question, columns.len(), rowid, &ranges, connection)?;
+                    if totals.is_some() {
+                        return Ok(totals);
                     }
                 }
             }
             connection.set_call_limit(question.cancelled, self.call_max);
-            self.run_count(question, &whole, None, connection).map(Some)
+            self.run_totals(question, columns.len(), &whole, None, connection).map(Some)
         })
     }
 
     /// One attempt; `None` if another connection has committed meanwhile, or if there was no time for even one row.
-    fn count_in_ranges(
+    fn totals_in_ranges(
         &self,
         question: &Aggregate<'_>,
+        width: usize,
         rowid: &str,
         template: &SqlTemplate,
         connection: &DbConnection,
-    ) -> Result<Option<u64>, DbError> {
+    ) -> Result<Option<RowTotals>, DbError> {
         let give_up = question.cancelled.is_none().then(|| Instant::now() + self.call_max);
         let version = connection.data_version()?;
         // Two statements: SQLite finds the least or the greatest rowid at once, but not both.
@@ -70,8 +105,9 @@ impl TableReader {
         connection.clear_deadline();
         let bounds: (Option<i64>, Option<i64>) =
             connection.inner.prepare_cached(&bounds)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let (Some(mut from), Some(last)) = bounds else { return Ok(Some(0)) };
-        let (mut rows, mut width) = (0, FIRST_RANGE_WIDTH);
+        let mut totals = RowTotals { rows: 0, columns: vec![IntegerTotals::default(); width] };
+        let (Some(mut from), Some(last)) = bounds else { return Ok(Some(totals)) };
+        let (mut range_width, mut proven_width, mut too_wide) = (FIRST_RANGE_WIDTH, 0, i64::MAX);
         loop {
             if connection.data_version()? != version {
                 return Ok(None);
@@ -80,38 +116,46 @@ impl TableReader {
             if give_up.is_some_and(|give_up| started >= give_up) {
                 return Err(DbError::DeadlineExceeded);
             }
-            connection.set_deadline(self.lock_hold_max);
-            let to = from.saturating_add(width - 1).min(last);
-            let counted = self.run_count(question, template, Some([from, to]), connection);
+            let is_proven = range_width <= proven_width;
+            connection.set_deadline(self.lock_hold_max * if is_proven { PROVEN_WIDTH_TIMES } else { 1 });
+            let to = from.saturating_add(range_width - 1).min(last);
+            let part = self.run_totals(question, width, template, Some([from, to]), connection);
             connection.clear_deadline();
-            match counted {
-                Ok(counted) => {
-                    rows += counted;
-                    progress::report_rows(question.progress, counted);
+            match part {
+                Ok(part) => {
+                    totals.merge(&part);
+                    progress::report_rows(question.progress, part.rows);
                     if to == last {
-                        return Ok((connection.data_version()? == version).then_some(rows));
+                        return Ok((connection.data_version()? == version).then_some(totals));
                     }
                     from = to + 1;
-                    if started.elapsed() < SHORT_COUNT {
-                        width = width.saturating_mul(2);
+                    proven_width = proven_width.max(range_width);
+                    let wider = range_width.saturating_mul(2);
+                    if started.elapsed() < SHORT_RANGE && wider < too_wide {
+                        range_width = wider;
                     }
                 }
                 // A busy machine, or many rows after a gap.
-                Err(DbError::DeadlineExceeded) if width > 1 => width = (width / 4).max(1),
+                Err(DbError::DeadlineExceeded) if range_width > 1 => {
+                    too_wide = range_width;
+                    range_width = (range_width / 4).max(1);
+                    proven_width = proven_width.min(range_width);
+                }
                 Err(DbError::DeadlineExceeded) => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Counts the rows of a range of rowids, or all.
-    fn run_count(
+    /// The totals of a range of rowids, or of all rows. `width` is the number of columns.
+    fn run_totals(
         &self,
         question: &Aggregate<'_>,
+        width: usize,
         template: &SqlTemplate,
         range: Option<[i64; 2]>,
         connection: &DbConnection,
-    ) -> Result<u64, DbError> {
+    ) -> Result<RowTotals, DbError> {
         let filters = &question.filters;
         let values = QueryParams { filters, sort: &[], sort_values: &[], key: &[], limit: 0 };
         let mut statement = connection.inner.prepare_cached(&template.sql)?;
@@ -121,8 +165,17 @@ impl TableReader {
             statement.raw_bind_parameter(bound, SqlValue::Integer(edge))?;
         }
         let mut rows = statement.raw_query();
-        let counted = rows.next()?.map_or(Ok(0), |row| row.get::<_, i64>(0))?;
-        Ok(u64::try_from(counted).unwrap_or(0))
+        let Some(row) = rows.next()? else { return Ok(RowTotals::default()) };
+        let totals = (0..width).map(|at| {
+            let bytes = row.get_ref(at)?.as_blob().unwrap_or_default();
+            Ok(IntegerTotals::decode(bytes).expect("our own function returns it for every set of rows"))
+        });
+        let columns = totals.collect::<Result<Vec<_>, DbError>>()?;
+        let rows = match columns.first() {
+            Some(totals) => totals.count + totals.nulls + totals.others,
+            None => u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+        };
+        Ok(RowTotals { rows, columns })
     }
 }
 
@@ -188,10 +241,16 @@ mod tests {
     fn count_in_ranges(reader: &TableReader) -> Option<u64> {
         let question = ones();
         let filters: Vec<FilterShape> = question.filters.iter().map(FilterShape::new).collect();
-        let template = reader.select_builder().build_count(&filters, Some(ROWID));
-        let counted =
-            reader.pool.read(|connection| reader.count_in_ranges(&question, ROWID, &template, connection));
-        counted.expect("a count")
+        let template = reader.select_builder().build_totals(&[], &filters, Some(ROWID));
+        let totals = reader
+            .pool
+            .read(|connection| reader.totals_in_ranges(&question, 0, ROWID, &template, connection));
+        totals.expect("a count").map(|totals| totals.rows)
+    }
+
+    /// Counts in whatever way the time allows.
+    fn count(reader: &TableReader) -> Option<u64> {
+        reader.row_totals(&ones(), &[]).expect("a count").map(|totals| totals.rows)
     }
 
     proptest! {
@@ -221,7 +280,7 @@ mod tests {
         let rowids: BTreeSet<i64> = (0..10).chain(1 << 40..(1 << 40) + 30_000).collect();
         let (_folder, _writer, mut reader) = reader_of(&rowids);
         reader.lock_hold_max = Duration::from_micros(100);
-        assert_eq!(reader.count_exactly(&ones()).expect("a count"), Some(expected(&rowids)));
+        assert_eq!(count(&reader), Some(expected(&rowids)));
     }
 
     #[test]
@@ -229,16 +288,16 @@ mod tests {
         let (_folder, _writer, mut reader) = reader_of(&(0..30_000).collect());
         reader.lock_hold_max = Duration::ZERO;
         reader.call_max = Duration::ZERO;
-        assert!(reader.count_exactly(&ones()).is_err());
+        assert!(reader.row_totals(&ones(), &[]).is_err());
     }
 
     #[test]
     fn rows_that_another_connection_adds_are_counted_the_next_time() {
         let rowids: BTreeSet<i64> = (0..100).collect();
         let (_folder, writer, reader) = reader_of(&rowids);
-        assert_eq!(reader.count_exactly(&ones()).expect("a count"), Some(33));
+        assert_eq!(count(&reader), Some(33));
         writer.execute("INSERT INTO t (rowid, n) VALUES (1000000, 1)", []).expect("a row");
-        assert_eq!(reader.count_exactly(&ones()).expect("a count"), Some(34));
+        assert_eq!(count(&reader), Some(34));
         assert_eq!(count_in_ranges(&reader), Some(34));
     }
 }

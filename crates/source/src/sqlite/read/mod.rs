@@ -3,6 +3,9 @@
 mod aggregate;
 mod count;
 #[cfg(test)]
+mod integer_tests;
+pub(crate) mod page_cursor;
+#[cfg(test)]
 mod paging_tests;
 pub(crate) mod row_buffer;
 pub(crate) mod scan_page;
@@ -18,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use contract::source::{
-    Aggregate, CancelFlag, Comparison, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow,
-    RowPosition, Search, SearchOutcome, SourceError, TableShape, Total,
+    Aggregate, CancelFlag, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
+    Search, SearchOutcome, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -33,6 +36,7 @@ use crate::sqlite::column::{Column, ExpectedType, from_sqlite};
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::error::{DbError, file_name_of};
+pub(crate) use crate::sqlite::read::page_cursor::PageCursor;
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::select_builder::{
     FilterShape, PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate,
@@ -96,13 +100,6 @@ pub(crate) enum Paging {
 pub(crate) struct CachedQuery {
     pub(crate) template: SqlTemplate,
     is_cheap: bool,
-}
-
-/// Where a page ended, checked against the table.
-#[derive(Debug, Clone)]
-pub(crate) struct PageCursor {
-    pub(crate) sort_values: Vec<Value>,
-    pub(crate) key: Vec<Value>,
 }
 
 /// Whether more rows follow a page.
@@ -522,32 +519,6 @@ impl TableReader {
         Ok(PageStatus::Exhausted)
     }
 
-    /// Checks a cursor. Spile issued it, but perhaps for another shape of the table.
-    pub(crate) fn parse_cursor(&self, query: &Query<'_>) -> Result<Option<PageCursor>, SourceError> {
-        let Some(CursorPosition { sort_values, key }) = query.after else { return Ok(None) };
-        let after = PageCursor { sort_values: sort_values.clone(), key: key.clone() };
-        let is_valid = match (&self.paging, &key[..]) {
-            (Paging::Key, key) => key.len() == self.key.len() && !key.contains(&Value::Null),
-            (Paging::Rowid(_) | Paging::Offset, [Value::Integer(_), Value::Integer(0)]) => true,
-            (Paging::Rowid(_) | Paging::Offset, _) => false,
-        };
-        if is_valid && sort_values.len() == query.sort.len() {
-            Ok(Some(after))
-        } else {
-            Err(SourceError::StaleCursor)
-        }
-    }
-
-    pub(crate) fn cursor_after(&self, query: &Query<'_>, page: &RowBuffer) -> Option<PageCursor> {
-        let row = page.row_count().checked_sub(1)?;
-        let sort_values = query.sort.iter().map(|sort| page.value(row, sort.column)).collect();
-        let key = match self.paging {
-            Paging::Key => self.key.iter().map(|column| page.value(row, *column)).collect(),
-            Paging::Rowid(_) | Paging::Offset => vec![Value::Integer(page.position(row))],
-        };
-        Some(PageCursor { sort_values, key })
-    }
-
     fn list_pages(
         &self,
         query: &Query<'_>,
@@ -589,13 +560,18 @@ impl TableReader {
         mode: ReadMode,
         page: &mut RowBuffer,
     ) -> Result<(PageStatus, Option<u64>), DbError> {
+        if query.is_sorted_by_link() {
+            return match mode {
+                ReadMode::Inline => Err(DbError::WouldBlock),
+                ReadMode::Blocking if self.can_scan() => self.scan_whole_page(query, after, rows_max, page),
+                // Nothing tells the rows of a view apart, so a page could not be read again.
+                ReadMode::Blocking => Err(self.unsortable_view_error().into()),
+            };
+        }
         let status = match self.query_page(query, after, rows_max, mode, page) {
             Err(DbError::DeadlineExceeded) if mode == ReadMode::Inline => return Err(DbError::WouldBlock),
             Err(DbError::DeadlineExceeded) if self.can_scan() => {
-                let total = self.scan_page(query, after, rows_max, page)?;
-                let is_full = page.row_count() >= rows_max;
-                let status = if is_full { PageStatus::MayHaveMore } else { PageStatus::Exhausted };
-                return Ok((status, Some(total)));
+                return self.scan_whole_page(query, after, rows_max, page);
             }
             // A view cannot be continued, so it holds its lock until it ends, as a statement does.
             Err(DbError::DeadlineExceeded) => self.query_whole_page(query, after, rows_max, page)?,
@@ -603,6 +579,20 @@ impl TableReader {
         };
         progress::report_rows(query.progress, page.row_count() as u64);
         Ok((status, None))
+    }
+
+    /// Fills a page by a scan, which counts the rows as well.
+    fn scan_whole_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<(PageStatus, Option<u64>), DbError> {
+        let total = self.scan_page(query, after, rows_max, page)?;
+        let is_full = page.row_count() >= rows_max;
+        let status = if is_full { PageStatus::MayHaveMore } else { PageStatus::Exhausted };
+        Ok((status, Some(total)))
     }
 
     /// Whether a scan can continue after it released its lock.
@@ -626,20 +616,6 @@ impl TableReader {
             }
         }
         Ok(RowFlow::Continue)
-    }
-
-    /// A page that ends before a row with the same key and sort value cannot be continued after it.
-    fn check_page_end(&self, query: &Query<'_>, page: &RowBuffer, next: usize) -> Result<(), SourceError> {
-        if self.key_is_declared || self.key.is_empty() || next == 0 {
-            return Ok(());
-        }
-        let same = |column: &usize| page.value_ref(next, *column) == page.value_ref(next - 1, *column);
-        let mut sorted = query.sort.iter().map(|sort| sort.column);
-        if !self.key.iter().all(same) || !sorted.all(|column| same(&column)) {
-            return Ok(());
-        }
-        let key: Vec<ValueRef<'_>> = self.key.iter().map(|at| page.value_ref(next, *at)).collect();
-        Err(self.duplicate_key_error(&key))
     }
 
     #[inline]

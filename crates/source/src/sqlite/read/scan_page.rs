@@ -139,11 +139,11 @@ impl TableReader {
         let value = |column: &Column, place: usize| -> Result<ValueRef<'_>, DbError> {
             Ok(column.unchecked_value(row.get_ref(scan.locator_width + place)?))
         };
-        let sorted = query
-            .sort
+        let sorts = query.sorts();
+        let sorted = sorts
             .iter()
             .zip(&layout.sort)
-            .map(|(sort, place)| value(&self.columns[sort.column], *place))
+            .map(|(by, place)| Ok(self.sort_value(by, value(&self.columns[by.sort.column], *place)?)))
             .collect::<Result<Vec<_>, DbError>>()?;
         let mut key = Vec::with_capacity(self.key.len().max(1));
         match self.paging {
@@ -193,12 +193,15 @@ impl TableReader {
         a: (&[ValueRef<'_>], &[ValueRef<'_>]),
         b: (&[ValueRef<'_>], &[ValueRef<'_>]),
     ) -> Ordering {
-        let sorted = query.sort.iter().zip(a.0.iter().zip(b.0)).map(|(sort, pair)| match pair {
+        let links = query.sort_links.iter().copied().chain(std::iter::repeat(None));
+        let sorts = query.sort.iter().zip(links).zip(a.0.iter().zip(b.0));
+        let sorted = sorts.map(|((sort, linked), pair)| match pair {
             (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
             (ValueRef::Null, _) => Ordering::Greater,
             (_, ValueRef::Null) => Ordering::Less,
             (x, y) => {
-                let order = order::compare(self.columns[sort.column].data_type, *x, *y);
+                let kind = linked.map_or(self.columns[sort.column].data_type, |values| values.kind);
+                let order = order::compare(kind, *x, *y);
                 if sort.descending { order.reverse() } else { order }
             }
         });
@@ -292,8 +295,10 @@ impl TableReader {
         let matches = query.filters.iter().all(|filter| {
             self.columns[filter.column].matches_filter(page.value_ref(row, filter.column), filter)
         });
-        let mut sorted = query.sort.iter().zip(&found.sort_values);
-        let keeps_order = sorted.all(|(sort, value)| page.value(row, sort.column) == *value);
+        let sorts = query.sorts();
+        let mut sorted = sorts.iter().zip(&found.sort_values);
+        let keeps_order = sorted
+            .all(|(by, value)| self.sort_value(by, page.value_ref(row, by.sort.column)).to_value() == *value);
         let keys = self.key.iter().zip(&found.key);
         matches && keeps_order && keys.into_iter().all(|(column, value)| page.value(row, *column) == *value)
     }

@@ -8,7 +8,9 @@ use rusqlite::{Connection, Result, Statement};
 
 use crate::sqlite::column::{Column, SqlParam};
 use crate::sqlite::key_blob;
-use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, IN_KEYS_FUNCTION, STARTS_WITH_FUNCTION};
+use crate::sqlite::reserved_names::{
+    CONTAINS_FUNCTION, IN_KEYS_FUNCTION, INTEGER_TOTALS_FUNCTION, STARTS_WITH_FUNCTION,
+};
 use crate::sqlite::sort_key::SortKeyKind;
 
 /// A query without its values.
@@ -192,10 +194,21 @@ impl SelectBuilder<'_> {
         SqlTemplate { sql: writer.sql, params: writer.params }
     }
 
-    /// Counts the rows that pass the filters; with the name of the rowid, those of a range of rowids, whose two ends are
-    /// the last parameters.
-    pub(crate) fn build_count(&self, filters: &[FilterShape], rowid: Option<&str>) -> SqlTemplate {
-        let sql = format!("SELECT count(*) FROM {}", self.table);
+    /// Counts the rows that pass the filters, or adds up these columns of integers, which counts them too. With the name of
+    /// the rowid, only those of a range of rowids, whose two ends are the last parameters.
+    pub(crate) fn build_totals(
+        &self,
+        columns: &[usize],
+        filters: &[FilterShape],
+        rowid: Option<&str>,
+    ) -> SqlTemplate {
+        let total = |column: &usize| {
+            let name = &self.columns[*column].quoted_name;
+            format!("{INTEGER_TOTALS_FUNCTION}({name})")
+        };
+        let totals: Vec<String> = columns.iter().map(total).collect();
+        let select = if totals.is_empty() { "count(*)".to_owned() } else { totals.join(", ") };
+        let sql = format!("SELECT {select} FROM {}", self.table);
         let mut writer = SqlWriter { builder: self, sql, params: Vec::new() };
         let shape =
             QueryShape { filters: filters.to_vec(), sort: Vec::new(), segment: PageSegment::FromStart };
@@ -570,6 +583,19 @@ impl SqlTemplate {
             statement.raw_bind_parameter(before + index + 1, param)?;
         }
         Ok(before + self.params.len())
+    }
+
+    /// Whether SQLite visits every row of a table.
+    pub(crate) fn is_scan(&self, connection: &Connection) -> Result<bool> {
+        let mut statement = connection.prepare_cached(&format!("EXPLAIN QUERY PLAN {}", self.sql))?;
+        let nulls = vec![SqlParam::Value(ValueRef::Null); self.params.len()];
+        let mut steps = statement.query(rusqlite::params_from_iter(nulls))?;
+        while let Some(step) = steps.next()? {
+            if step.get_ref(3)?.as_str().is_ok_and(|step| step.starts_with("SCAN")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether SQLite finds the rows by an index, or returns the first rows of the table.

@@ -55,7 +55,7 @@ fn different_numbers_are_counted_by_value_in_every_group() {
     let groups = reader.aggregate(&whole).unwrap();
     assert_eq!(groups.rows.len(), 1);
     assert_eq!(groups.rows[0].0, counts(None));
-    let by_team = Aggregate { groups: vec![GroupColumn { column: 1, unit: None, map: None }], ..whole };
+    let by_team = Aggregate { groups: vec![GroupColumn::new(1)], ..whole };
     let groups = reader.aggregate(&by_team).unwrap();
     assert_eq!(groups.rows.len(), 4);
     for (team, row) in (0..).zip(&groups.rows) {
@@ -70,7 +70,7 @@ fn more_groups_than_are_allowed_are_an_error() {
     let csv = file.csv();
     let reader = reader(&csv);
     let by_id = Aggregate {
-        groups: vec![GroupColumn { column: 0, unit: None, map: None }],
+        groups: vec![GroupColumn::new(0)],
         measures: vec![Measure::Count],
         groups_max: GROUPS_MAX,
         ..Aggregate::default()

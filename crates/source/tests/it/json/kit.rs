@@ -158,6 +158,7 @@ pub fn pages(
             filters: query.filters.clone(),
             after: after.as_ref(),
             sort: query.sort.clone(),
+            sort_links: query.sort_links.clone(),
             cancelled: None,
             ..*query
         };

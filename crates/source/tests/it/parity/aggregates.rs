@@ -292,7 +292,7 @@ fn groups() -> impl Strategy<Value = Vec<GroupColumn<'static>>> {
     })
 }
 
-fn measures() -> impl Strategy<Value = Vec<Measure>> {
+fn measures() -> impl Strategy<Value = Vec<Measure<'static>>> {
     let one =
         (0..6_usize, 0..6_usize).prop_map(|(column, function)| match AggregateFunction::ALL.get(function) {
             None => Measure::Count,
@@ -344,7 +344,7 @@ fn days(date: &str) -> i64 {
     years + lengths(year)[..month - 1].iter().sum::<i64>() + day
 }
 
-fn measure(rows: &[&[Option<String>; 6]], measure: Measure) -> Value {
+fn measure(rows: &[&[Option<String>; 6]], measure: Measure<'_>) -> Value {
     let Measure::Of { function, column } = measure else { return Value::Integer(rows.len() as i64) };
     let texts: Vec<&str> = rows.iter().filter_map(|row| row[column].as_deref()).collect();
     let kind = KINDS[column];
@@ -392,9 +392,9 @@ fn kinds(question: &Aggregate<'_>) -> Vec<DataType> {
         Some(_) => DataType::Text,
         None => KINDS[group.column],
     });
-    let measures = question.measures.iter().map(|measure| match measure {
-        Measure::Count => DataType::Integer,
-        Measure::Of { column, .. } => contract::aggregate::result_type(*measure, KINDS[*column]),
+    let measures = question.measures.iter().map(|measure| {
+        let kind = measure.column().map_or(DataType::Integer, |column| KINDS[column]);
+        contract::aggregate::result_type(*measure, kind)
     });
     groups.chain(measures).collect()
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use contract::DataType;
 use contract::manifest::WorkbookFormat;
+use contract::source::TableOptions;
 use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
@@ -18,7 +19,16 @@ use crate::sheets::kit::{self, CellContent};
 const INDEXED: &str = "sqlite, indexed";
 
 pub fn all() -> Vec<TestSource> {
-    vec![csv(), imported_csv(), sqlite("sqlite"), sqlite(INDEXED), json_lines(), json_document(), xlsx()]
+    vec![
+        csv(),
+        imported_csv(),
+        sqlite("sqlite"),
+        sqlite(INDEXED),
+        json_lines(),
+        imported_json_lines(),
+        json_document(),
+        xlsx(),
+    ]
 }
 
 fn folder(ending: &str) -> (TempDir, PathBuf) {
@@ -108,10 +118,22 @@ fn object(at: usize) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
 }
 
-fn json_lines() -> TestSource {
+fn write_json_lines() -> (TempDir, PathBuf) {
     let (folder, path) = folder("jsonl");
     let lines: String = (0..ROWS.len()).map(|at| format!("{}\n", object(at))).collect();
     std::fs::write(&path, lines).unwrap();
+    (folder, path)
+}
+
+/// As a file that is too large for memory.
+fn imported_json_lines() -> TestSource {
+    let (folder, path) = write_json_lines();
+    let source = json::open_large_lines(&path, TableOptions::default(), &folder.path().join("cache"));
+    TestSource { name: "jsonl, imported", source: Box::new(source), _folder: folder }
+}
+
+fn json_lines() -> TestSource {
+    let (folder, path) = write_json_lines();
     let source = json::open(&path, json::Options::new(JsonLayout::Lines));
     TestSource { name: "jsonl", source: Box::new(source), _folder: folder }
 }

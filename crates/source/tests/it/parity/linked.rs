@@ -1,8 +1,13 @@
-//! Rows by a set of keys, and groups by what a map has for a value: the questions that follow links.
+//! Rows by a set of keys; groups, measures and sort orders by what a map has for a value: the questions that follow
+//! links.
 
 use std::collections::BTreeMap;
 
-use contract::source::{Aggregate, Filter, GroupColumn, GroupRow, KeyMap, KeySet, Measure, Query, Sort};
+use contract::order::compare;
+use contract::source::{
+    Aggregate, AggregateFunction, Filter, GroupColumn, GroupRow, KeyMap, KeySet, LinkedValues, Measure,
+    Query, Sort,
+};
 use contract::{DataType, Value, ValueRef};
 
 use super::data::{COLUMNS, ROWS, shape};
@@ -135,6 +140,122 @@ fn every_kind_of_file_groups_by_a_map_in_the_same_way() {
                 .collect();
             assert_eq!(found, expected, "{}", made.name);
             assert_eq!(groups.rows.len(), expected.len(), "{}: each group once", made.name);
+        }
+    }
+}
+
+/// A decimal for each team but one.
+fn prices() -> KeyMap {
+    let mut prices = KeyMap::default();
+    for (team, price) in [("red", "1.5"), ("Red", "1.5"), ("blue", "-20"), ("green", "0.25")] {
+        prices.insert(Value::Text(team.to_owned()), Value::Text(price.to_owned())).unwrap();
+    }
+    prices
+}
+
+fn price_of(team: &str) -> Option<&'static str> {
+    match team {
+        "red" | "Red" => Some("1.5"),
+        "blue" => Some("-20"),
+        "green" => Some("0.25"),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_kind_of_file_measures_values_behind_a_link_in_the_same_way() {
+    let prices = prices();
+    let values = LinkedValues { map: &prices, kind: DataType::Decimal };
+    let linked = |function| Measure::Linked { function, column: 1, values };
+    let found_prices: Vec<&str> = ROWS.iter().filter_map(|row| price_of(row[1].unwrap())).collect();
+    // Hundredths.
+    let sum: i64 = found_prices
+        .iter()
+        .map(|price| match *price {
+            "1.5" => 150,
+            "-20" => -2000,
+            _ => 25,
+        })
+        .sum();
+    let text = |hundredths: i64| {
+        let mut sum = contract::aggregate::DecimalSum::default();
+        sum.add_scaled(i128::from(hundredths), 2);
+        Value::Text(sum.to_text())
+    };
+    let expected = vec![
+        text(sum),
+        Value::Text("-20".into()),
+        Value::Text("1.5".into()),
+        Value::Integer(3),
+        Value::Integer(ROWS.len() as i64),
+    ];
+    for made in fixtures::all() {
+        for is_keyed in [true, false] {
+            let reader = made.source.reader(&shape(is_keyed)).unwrap();
+            let question = Aggregate {
+                measures: vec![
+                    linked(AggregateFunction::Sum),
+                    linked(AggregateFunction::Min),
+                    linked(AggregateFunction::Max),
+                    linked(AggregateFunction::Distinct),
+                    Measure::Count,
+                ],
+                groups_max: 100,
+                ..Aggregate::default()
+            };
+            let groups = reader.aggregate(&question).unwrap();
+            assert_eq!(groups.rows, [GroupRow(expected.clone())], "{}", made.name);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_file_sorts_by_values_behind_a_link_page_by_page() {
+    let prices = prices();
+    let values = LinkedValues { map: &prices, kind: DataType::Decimal };
+    for made in fixtures::all() {
+        for (is_keyed, descending, by_day) in
+            [(true, false, false), (true, true, true), (false, true, false), (false, false, true)]
+        {
+            let shape = shape(is_keyed);
+            let reader = made.source.reader(&shape).unwrap();
+            let mut query = Query {
+                sort: vec![Sort { column: 1, descending }],
+                sort_links: vec![Some(values)],
+                rows_max: 3,
+                ..Query::default()
+            };
+            if by_day {
+                query.sort.push(Sort { column: 3, descending: true });
+            }
+            let (rows, _) = pages(reader.as_ref(), &shape, &query);
+            let mut order: Vec<usize> = (0..ROWS.len()).collect();
+            let value = |text: Option<&'static str>| text.map_or(ValueRef::Null, ValueRef::Text);
+            let by = |kind, a: ValueRef<'_>, b: ValueRef<'_>, descending: bool| match (a, b) {
+                (ValueRef::Null, ValueRef::Null) => std::cmp::Ordering::Equal,
+                (ValueRef::Null, _) => std::cmp::Ordering::Greater,
+                (_, ValueRef::Null) => std::cmp::Ordering::Less,
+                (a, b) if descending => compare(kind, b, a),
+                (a, b) => compare(kind, a, b),
+            };
+            order.sort_by(|a, b| {
+                let price = |at: usize| value(price_of(ROWS[at][1].unwrap()));
+                let day = |at: usize| value(ROWS[at][3]);
+                let priced = by(DataType::Decimal, price(*a), price(*b), descending);
+                let dated = || match by_day {
+                    true => by(DataType::Date, day(*a), day(*b), true),
+                    false => std::cmp::Ordering::Equal,
+                };
+                let keyed = || match is_keyed {
+                    true => by(DataType::Integer, value(ROWS[*a][0]), value(ROWS[*b][0]), false),
+                    false => std::cmp::Ordering::Equal,
+                };
+                priced.then_with(dated).then_with(keyed)
+            });
+            let id = |row: &String| row[..row.find(',').unwrap()].trim_start_matches("{\"id\":").to_owned();
+            let found: Vec<String> = rows.iter().map(id).collect();
+            let expected: Vec<&str> = order.iter().map(|at| ROWS[*at][0].unwrap()).collect();
+            assert_eq!(found, expected, "{} {is_keyed} {descending} {by_day}", made.name);
         }
     }
 }

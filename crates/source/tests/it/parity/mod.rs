@@ -94,6 +94,7 @@ fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<Str
             filters: query.filters.clone(),
             after: after.as_ref(),
             sort: query.sort.clone(),
+            sort_links: query.sort_links.clone(),
             cancelled: None,
             ..*query
         };
@@ -104,7 +105,14 @@ fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<Str
                 key => key.iter().map(|at| cells[*at].to_value()).collect(),
             };
             last = Some(CursorPosition {
-                sort_values: query.sort.iter().map(|sort| cells[sort.column].to_value()).collect(),
+                sort_values: query
+                    .sorts()
+                    .iter()
+                    .map(|by| {
+                        let column = by.sort.column;
+                        by.value(shape.columns[column].data_type, cells[column]).to_value()
+                    })
+                    .collect(),
                 key,
             });
             rows.push(row_json(cells));

@@ -201,6 +201,7 @@ fn check(case: &Case) {
         let query = Query {
             filters: filters.into_iter().collect(),
             sort: sort.into_iter().collect(),
+            sort_links: Vec::new(),
             after: after.as_ref(),
             rows_max: case.rows_max,
             cancelled: None,

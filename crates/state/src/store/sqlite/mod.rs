@@ -22,7 +22,7 @@ use super::{
 use crate::private_file::{self, FileExposure, OpenProblem};
 use operations::{OperationError, OwnedKey};
 use schema::SchemaProblem;
-use worker::{Access, Job, OperationJob};
+use worker::{Access, Job, OpenedFile, OperationJob};
 
 /// Why a file cannot be the store. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +76,10 @@ impl SqliteStore {
                 SchemaProblem::NoWriteAheadLog => OpenStoreError::NoWriteAheadLog { path },
             }
         })?;
+        let file = OpenedFile::new(path).map_err(io_error)?;
         let (jobs, queue) = sync_channel(QUEUE_JOBS_MAX);
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let thread = thread.spawn(move || worker::run(connection, &queue)).map_err(io_error)?;
+        let thread = thread.spawn(move || worker::run(connection, &file, &queue)).map_err(io_error)?;
         Ok(Self { limits, jobs: Some(jobs), thread: Some(thread) })
     }
 

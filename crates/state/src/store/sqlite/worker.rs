@@ -1,6 +1,8 @@
 //! The thread that owns the connection. It runs the operations that wait in one transaction: one wait for the disk serves
 //! them all, and each is answered only after the commit.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
@@ -66,16 +68,48 @@ where
 
 const BATCH_JOBS_MAX: usize = 64;
 
+/// The file that was opened. Whoever deletes or replaces it leaves this process alone with a file that no other one sees.
+pub(super) struct OpenedFile {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl OpenedFile {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), id: file_id(path)? })
+    }
+
+    fn is_in_place(&self) -> bool {
+        file_id(&self.path).is_ok_and(|id| id == self.id)
+    }
+}
+
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    #[cfg(unix)]
+    return Ok((
+        std::os::unix::fs::MetadataExt::dev(&metadata),
+        std::os::unix::fs::MetadataExt::ino(&metadata),
+    ));
+    // Windows does not delete a file that is open.
+    #[cfg(not(unix))]
+    Ok((0, u64::from(metadata.is_file())))
+}
+
 /// Ends when all senders are gone.
-pub(super) fn run(mut connection: Connection, jobs: &Receiver<Box<dyn Job>>) {
+pub(super) fn run(mut connection: Connection, file: &OpenedFile, jobs: &Receiver<Box<dyn Job>>) {
     while let Ok(first) = jobs.recv() {
         let waiting = std::iter::once(first).chain(jobs.try_iter()).take(BATCH_JOBS_MAX);
         let mut batch: Vec<Box<dyn Job>> = waiting.filter(|job| !job.is_abandoned()).collect();
         if batch.is_empty() {
             continue;
         }
-        let committed = run_batch(&mut connection, &mut batch);
-        let committed = committed.map_err(|error| to_store_error(&error));
+        let committed = if file.is_in_place() {
+            run_batch(&mut connection, &mut batch).map_err(|error| to_store_error(&error))
+        } else {
+            tracing::error!(path = %file.path.display(), "the store was deleted or replaced; restart the server");
+            Err(StoreError::Unavailable)
+        };
         batch.into_iter().for_each(|job| job.finish(committed));
     }
 }

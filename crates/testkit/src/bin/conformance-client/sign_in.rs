@@ -86,8 +86,7 @@ struct SignedInClient {
 impl SignedInClient {
     async fn connect(&mut self) -> Result<Connection> {
         loop {
-            let options =
-                ConnectionOptions { bearer: Some(self.authorizer.bearer()), ..self.options.clone() };
+            let options = ConnectionOptions { token: Some(self.authorizer.token()), ..self.options.clone() };
             let target = Target::Http(self.url.clone());
             match Connection::open(&target, options, Arc::new(AcceptingHandler)).await {
                 Ok(connection) => {

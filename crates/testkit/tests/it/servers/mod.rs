@@ -5,6 +5,7 @@
 //! in the style of their SDK. What the client does is in `scenarios.rs`; what an SDK cannot do is in [`GAPS`], with the
 //! reason, and everything else must work.
 
+mod gateway;
 mod scenarios;
 mod sdk_server;
 

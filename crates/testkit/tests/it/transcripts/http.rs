@@ -29,6 +29,9 @@ impl TestHttpServer {
             http_sse: true,
             failed_servers: Vec::new(),
             page: None,
+            has_main_server: false,
+            directory: None,
+            admin: None,
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket can be set not to block");

@@ -270,6 +270,7 @@ fn catalog() -> Catalog {
     ];
     Catalog {
         rate_limit: None,
+        is_open_ended: false,
         tools: [decorated, numbers, route, job].into_iter().chain(names.map(plain)).collect(),
         resources: vec![plan()],
         resource_templates: vec![ResourceTemplate {

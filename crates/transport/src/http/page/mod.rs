@@ -8,7 +8,7 @@ mod snapshot;
 
 use std::sync::Arc;
 
-use ::page::{ACTIVITY_PATH, ASSETS, ConnectSnippet, PATH_PREFIX, SECURITY_HEADERS};
+use ::page::{ACTIVITY_PATH, ASSETS, ConnectSnippet, PATH_PREFIX, SECURITY_HEADERS, UpstreamView};
 use host::{CallObserver, CallerIdentity, Server};
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -28,7 +28,12 @@ pub struct Page {
     connect_snippets: ConnectSnippets,
     /// One for each server, in their order.
     call_histories: Vec<Arc<CallHistory>>,
+    /// The servers behind a gateway.
+    upstreams: Option<Upstreams>,
 }
+
+/// Tells the state of the servers behind a gateway.
+pub type Upstreams = Box<dyn Fn() -> Vec<UpstreamView> + Send + Sync>;
 
 /// Tells how clients connect to a server.
 pub type ConnectSnippets = Box<dyn Fn(&SnippetRequest<'_>) -> Vec<ConnectSnippet> + Send + Sync>;
@@ -43,7 +48,12 @@ pub struct SnippetRequest<'a> {
 impl Page {
     pub fn new(servers: &[Arc<Server>], connect_snippets: ConnectSnippets) -> Self {
         let call_histories = servers.iter().map(|_| Arc::default()).collect();
-        Self { connect_snippets, call_histories }
+        Self { connect_snippets, call_histories, upstreams: None }
+    }
+
+    #[must_use]
+    pub fn with_upstreams(self, upstreams: Upstreams) -> Self {
+        Self { upstreams: Some(upstreams), ..self }
     }
 
     /// Records the calls of a server from now on, if it is given to the server as an observer. Without that, the first

@@ -1,6 +1,8 @@
 //! The state of all servers at one moment, as one caller may see it.
 
-use ::page::{CallView, PageView, ReloadView, ServerView, SourceView, UnservedView};
+use ::page::{
+    CallView, PageView, ReloadView, ServerView, SourceView, UnservedView, UpstreamHealth, UpstreamView,
+};
 use host::{CallerIdentity, OfferedCatalog, Server, SourceHealth, Status, UnavailableSource};
 use spile_core::CallTarget;
 
@@ -12,6 +14,7 @@ pub(super) struct ServiceSnapshot<'s> {
     service: &'s HttpService,
     page: &'s Page,
     servers: Vec<ServerSnapshot<'s>>,
+    upstreams: Vec<UpstreamView>,
 }
 
 struct ServerSnapshot<'s> {
@@ -38,20 +41,32 @@ impl<'s> ServiceSnapshot<'s> {
                 recorded_since_ms: history.since_ms(),
             }
         });
-        Self { service, page, servers: servers.collect() }
+        let upstreams = page.upstreams.as_ref().map(|upstreams| upstreams()).unwrap_or_default();
+        Self { service, page, servers: servers.collect(), upstreams }
     }
 
     pub(super) fn view(&self, base_url: &str) -> PageView<'_> {
         let requires_token = self.service.guard.tokens.is_some();
-        let is_single = self.servers.len() == 1;
-        let servers = self.servers.iter().map(|snapshot| {
+        let servers = self.servers.iter().enumerate().map(|(index, snapshot)| {
             let name = &*snapshot.server.name;
-            let url = format!("{base_url}{}", server_path(name, is_single));
+            let url = format!("{base_url}{}", server_path(name, self.service.is_main(index)));
             let request = SnippetRequest { name, url: &url, requires_token };
             let snippets = (self.page.connect_snippets)(&request);
-            ServerView { url, snippets, ..snapshot.view() }
+            let view = snapshot.view();
+            // A gateway is as well as the servers behind it.
+            let is_affected = self.service.is_main(index)
+                && self.upstreams.iter().any(|one| one.health != UpstreamHealth::Good);
+            let health = if is_affected && view.health == "ok" { "degraded" } else { view.health };
+            ServerView { url, snippets, health, ..view }
+        });
+        let upstreams = self.upstreams.iter().map(|upstream| UpstreamView {
+            url: format!("{base_url}{}", server_path(&upstream.name, false)),
+            // What went wrong may name files and addresses, which are the operator's business.
+            detail: if requires_token { String::new() } else { upstream.detail.clone() },
+            ..upstream.clone()
         });
         PageView {
+            upstreams: upstreams.collect(),
             servers: servers.collect(),
             failed_servers: self.service.failed_servers.iter().map(source_view).collect(),
             requires_token,

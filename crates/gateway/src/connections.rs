@@ -1,0 +1,442 @@
+//! The connections to servers: which one carries a call.
+//!
+//! A server of the stateless era learns with each request what the caller can do, so all callers share one connection. In the
+//! handshake era that is said once for a connection, and a server may keep state for it: each session of a caller has
+//! its own, opened at its first call and closed when it was idle for long.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use json::Json;
+use servers::manager::{CallerConnection, Manager, ServerCallError};
+use spile_core::{CatalogChange, ClientCapabilities, EventSink, InputRequest, LogLevel};
+use tokio::sync::{Notify, oneshot};
+use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
+use wire::client::{CallId, IncomingInputRequest, InputReply};
+
+use crate::questions::input_request;
+
+/// How many connections of their own callers may have. Each is a process, where the server is a program.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionPoolLimits {
+    /// Of one principal, to all servers together.
+    pub per_principal_max: usize,
+    /// Of all callers, to all servers together.
+    pub total_max: usize,
+    /// A connection without a call for this long is closed.
+    pub idle_ms: u64,
+}
+
+impl Default for ConnectionPoolLimits {
+    fn default() -> Self {
+        Self { per_principal_max: 128, total_max: 512, idle_ms: 5 * 60_000 }
+    }
+}
+
+/// Whose connection it is. One session that declares other capabilities is another client.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CallerKey {
+    pub(crate) principal: Box<str>,
+    /// `None` for a caller without sessions: all of its calls belong together.
+    pub(crate) session: Option<[u8; 16]>,
+    pub(crate) capabilities: u16,
+}
+
+/// A connection, and the calls that run on it.
+pub(crate) struct Link {
+    pub(crate) connection: CallerConnection,
+    pub(crate) calls: Arc<RunningCalls>,
+    log_level: Mutex<Option<LogLevel>>,
+    /// Resources that somebody watches. Some servers tell only the session that caused a change.
+    subscriptions: Mutex<HashMap<String, Subscription>>,
+}
+
+impl Link {
+    pub(crate) fn new(connection: CallerConnection, calls: Arc<RunningCalls>) -> Self {
+        Self { connection, calls, log_level: Mutex::new(None), subscriptions: Mutex::default() }
+    }
+
+    async fn watch(&self, uri: &str) {
+        if let Some(subscription) = self.connection.subscribe_to_resource(uri).await {
+            let mut subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+            subscriptions.insert(uri.to_owned(), subscription);
+        }
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+    }
+
+    /// Only for a connection with one caller: a server of the handshake era has one level for all of its calls.
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        let mut current = self.log_level.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.is_none_or(|current| level < current) {
+            *current = Some(level);
+            self.connection.set_log_level(level);
+        }
+    }
+}
+
+/// The connections of callers to servers of the handshake era.
+pub(crate) struct CallerConnections {
+    limits: ConnectionPoolLimits,
+    slots: Mutex<HashMap<SlotKey, Arc<Slot>>>,
+    watched: Mutex<WatchedResources>,
+}
+
+/// By server: the URIs that somebody watches, and how often. Bounded by the limits of the server that has the clients.
+type WatchedResources = HashMap<Box<str>, BTreeMap<String, usize>>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct SlotKey {
+    server: Box<str>,
+    caller: CallerKey,
+}
+
+/// Calls that need a connection at the same time wait for the first one to open it.
+struct Slot {
+    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+    last_used_ms: Mutex<u64>,
+}
+
+/// Why a caller gets no connection.
+pub(crate) enum NoConnection {
+    TooMany { max: usize, of: &'static str },
+    Server(ServerCallError),
+}
+
+impl CallerConnections {
+    pub(crate) fn new(limits: ConnectionPoolLimits) -> Self {
+        Self { limits, slots: Mutex::default(), watched: Mutex::default() }
+    }
+
+    /// The connection of this caller, opened now if it has none. `broken` is one that does not work.
+    pub(crate) async fn get(
+        &self,
+        manager: &Arc<Manager>,
+        server: &str,
+        key: &CallerKey,
+        broken: Option<&Arc<Link>>,
+        now_ms: u64,
+    ) -> Result<Arc<Link>, NoConnection> {
+        let slot = self.slot(SlotKey { server: server.into(), caller: key.clone() }, now_ms)?;
+        let mut link = slot.link.lock().await;
+        let is_broken = |link: &Arc<Link>| broken.is_some_and(|broken| Arc::ptr_eq(broken, link));
+        if let Some(link) = link.as_ref().filter(|link| !is_broken(link)) {
+            return Ok(link.clone());
+        }
+        let calls = Arc::new(RunningCalls::default());
+        let handler = Arc::new(CallerHandler {
+            server: server.into(),
+            calls: calls.clone(),
+            manager: Arc::downgrade(manager),
+        });
+        let capabilities = ClientCapabilities::from_bits(key.capabilities);
+        let opened = manager.open_connection(server, capabilities, handler).await;
+        let opened = Arc::new(Link::new(opened.map_err(NoConnection::Server)?, calls));
+        // Before the call that may change something.
+        for uri in self.watched_uris(server) {
+            opened.watch(&uri).await;
+        }
+        *link = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn slot(&self, key: SlotKey, now_ms: u64) -> Result<Arc<Slot>, NoConnection> {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.get(&key) {
+            *slot.last_used_ms.lock().unwrap_or_else(PoisonError::into_inner) = now_ms;
+            return Ok(slot.clone());
+        }
+        let ConnectionPoolLimits { per_principal_max, total_max, .. } = self.limits;
+        let is_own = |other: &SlotKey| other.caller.principal == key.caller.principal;
+        let own = slots.keys().filter(|other| is_own(other)).count();
+        if own >= per_principal_max && !remove_oldest(&mut slots, is_own) {
+            return Err(NoConnection::TooMany { max: per_principal_max, of: "one caller" });
+        }
+        if slots.len() >= total_max && !remove_oldest(&mut slots, |_| true) {
+            return Err(NoConnection::TooMany { max: total_max, of: "all callers together" });
+        }
+        let slot = Arc::new(Slot { link: tokio::sync::Mutex::default(), last_used_ms: Mutex::new(now_ms) });
+        slots.insert(key, slot.clone());
+        Ok(slot)
+    }
+
+    fn watched_uris(&self, server: &str) -> Vec<String> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.get(server).into_iter().flat_map(|uris| uris.keys().cloned()).collect()
+    }
+
+    /// Somebody watches a resource: the server tells every session of ours.
+    pub(crate) fn watch(&self, server: &str, uri: &str) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = watched.entry(server.into()).or_default().entry(uri.to_owned()).or_default();
+        *count += 1;
+        if *count > 1 {
+            return;
+        }
+        drop(watched);
+        for link in self.open_links(server) {
+            let uri = uri.to_owned();
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move { link.watch(&uri).await });
+            }
+        }
+    }
+
+    pub(crate) fn unwatch(&self, server: &str, uri: &str) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(uris) = watched.get_mut(server) else { return };
+        match uris.get_mut(uri) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => {
+                uris.remove(uri);
+                drop(watched);
+                self.open_links(server).iter().for_each(|link| link.unwatch(uri));
+            }
+            None => {}
+        }
+    }
+
+    fn open_links(&self, server: &str) -> Vec<Arc<Link>> {
+        let slots = self.lock();
+        let own = slots.iter().filter(|(key, _)| *key.server == *server);
+        own.filter_map(|(_, slot)| slot.link.try_lock().ok()?.clone()).collect()
+    }
+
+    /// Closes what was idle for long.
+    pub(crate) fn close_idle(&self, now_ms: u64) {
+        let idle_ms = self.limits.idle_ms;
+        self.lock().retain(|_, slot| !slot.is_unused() || slot.idle_ms(now_ms) < idle_ms);
+    }
+
+    pub(crate) fn close_all(&self) {
+        self.lock().clear();
+    }
+
+    /// Calls that run on them go on.
+    pub(crate) fn close_server(&self, server: &str) {
+        self.lock().retain(|key, _| *key.server != *server);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SlotKey, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes room by closing the connection that was unused for longest. Returns whether there was one.
+fn remove_oldest(slots: &mut HashMap<SlotKey, Arc<Slot>>, may_remove: impl Fn(&SlotKey) -> bool) -> bool {
+    let unused = slots.iter().filter(|(key, slot)| may_remove(key) && slot.is_unused());
+    let oldest = unused.min_by_key(|(_, slot)| slot.last_used_ms()).map(|(key, _)| key.clone());
+    oldest.is_some_and(|oldest| slots.remove(&oldest).is_some())
+}
+
+impl Slot {
+    /// No call runs on it, and none is about to.
+    fn is_unused(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(self) > 1 {
+            return false;
+        }
+        match self.link.try_lock() {
+            Ok(link) => link.as_ref().is_none_or(|link| link.calls.is_empty()),
+            Err(_) => false,
+        }
+    }
+
+    fn last_used_ms(&self) -> u64 {
+        *self.last_used_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn idle_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.last_used_ms())
+    }
+}
+
+/// Lists that the server says have changed, and that were not read since.
+#[derive(Default)]
+pub(crate) struct ChangedLists(Mutex<Vec<CatalogChange>>);
+
+impl ChangedLists {
+    pub(crate) fn add(&self, change: &CatalogChange) {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !changes.contains(change) {
+            changes.push(change.clone());
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<CatalogChange> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The calls that run on a connection, oldest first.
+#[derive(Default)]
+pub(crate) struct RunningCalls(Mutex<Vec<Arc<CallInbox>>>);
+
+/// What arrives for a call while it runs: questions, progress, log messages.
+pub(crate) struct CallInbox {
+    id: OnceLock<CallId>,
+    content: Mutex<InboxContent>,
+    /// Something arrived.
+    pub(crate) arrived: Notify,
+}
+
+struct InboxContent {
+    questions: Vec<Question>,
+    questions_total: u32,
+    /// The events of the round that runs now.
+    events: EventSink,
+}
+
+/// A question of the server, and where its answer goes.
+pub(crate) struct Question {
+    pub(crate) key: String,
+    pub(crate) request: InputRequest,
+    pub(crate) reply: oneshot::Sender<InputReply>,
+}
+
+impl CallInbox {
+    pub(crate) fn set_id(&self, id: CallId) {
+        // Set once, by whoever started the call.
+        let _ = self.id.set(id);
+    }
+
+    /// A later round of the call has events of its own.
+    pub(crate) fn set_events(&self, events: EventSink) {
+        self.lock().events = events;
+    }
+
+    pub(crate) fn take_questions(&self) -> Vec<Question> {
+        std::mem::take(&mut self.lock().questions)
+    }
+
+    pub(crate) fn progress(&self, progress: &Progress) {
+        let events = self.lock().events.clone();
+        events.progress(progress.progress, progress.total, progress.message.as_deref());
+        self.arrived.notify_one();
+    }
+
+    fn log(&self, level: LogLevel, logger: Option<&str>, data: &Json) {
+        let events = self.lock().events.clone();
+        events.log(level, logger, data.clone());
+    }
+
+    fn ask(&self, request: InputRequest) -> oneshot::Receiver<InputReply> {
+        let (reply, answer) = oneshot::channel();
+        let mut content = self.lock();
+        content.questions_total += 1;
+        let key = format!("question_{}", content.questions_total);
+        content.questions.push(Question { key, request, reply });
+        drop(content);
+        self.arrived.notify_one();
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InboxContent> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunningCalls {
+    /// Before the call is sent: the server may ask at once.
+    pub(crate) fn add(self: &Arc<Self>, events: EventSink) -> Arc<CallInbox> {
+        let content = InboxContent { questions: Vec::new(), questions_total: 0, events };
+        let inbox =
+            Arc::new(CallInbox { id: OnceLock::new(), content: Mutex::new(content), arrived: Notify::new() });
+        self.lock().push(inbox.clone());
+        inbox
+    }
+
+    pub(crate) fn remove(&self, inbox: &Arc<CallInbox>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, inbox));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// The call with this id. On a pipe a server does not say which call it means: all calls on the connection of one caller
+    /// are the caller's, and the newest is the likeliest.
+    fn of_one_caller(&self, id: Option<CallId>) -> Option<Arc<CallInbox>> {
+        let calls = self.lock();
+        let named = id.and_then(|id| calls.iter().find(|call| call.id.get() == Some(&id)));
+        named.or_else(|| calls.last()).cloned()
+    }
+
+    /// The call with this id, or the only one: where several callers share a connection, nothing is guessed.
+    fn of_any_caller(&self, id: Option<CallId>) -> Option<Arc<CallInbox>> {
+        let calls = self.lock();
+        match id {
+            Some(id) => calls.iter().find(|call| call.id.get() == Some(&id)).cloned(),
+            None => calls.first().filter(|_| calls.len() == 1).cloned(),
+        }
+    }
+
+    /// Passes a log message of a shared connection on to the call that it belongs to.
+    pub(crate) fn log_for_any_caller(&self, event: &ConnectionEvent) {
+        if let ConnectionEvent::Log { call, level, logger, data } = event
+            && let (Some(inbox), Some(level)) = (self.of_any_caller(*call), LogLevel::parse(level))
+        {
+            inbox.log(level, logger.as_deref(), data);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<CallInbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Our side of a connection that belongs to one caller.
+struct CallerHandler {
+    server: Box<str>,
+    calls: Arc<RunningCalls>,
+    manager: Weak<Manager>,
+}
+
+impl ClientHandler for CallerHandler {
+    fn on_input_request(
+        &self,
+        request: IncomingInputRequest,
+    ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        let declined = |reason: &str| InputReply::Declined(reason.to_owned());
+        let Some(inbox) = self.calls.of_one_caller(request.call) else {
+            return Box::pin(std::future::ready(declined("no call is running that could ask")));
+        };
+        match input_request(request.kind, request.params.to_doc().root()) {
+            Err(reason) => Box::pin(std::future::ready(declined(reason))),
+            Ok(request) => {
+                let answer = inbox.ask(request);
+                Box::pin(async move {
+                    answer
+                        .await
+                        .unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
+                })
+            }
+        }
+    }
+
+    fn on_event(&self, event: ConnectionEvent) {
+        match &event {
+            ConnectionEvent::Log { call, level, logger, data } => {
+                if let (Some(inbox), Some(level)) = (self.calls.of_one_caller(*call), LogLevel::parse(level))
+                {
+                    inbox.log(level, logger.as_deref(), data);
+                }
+            }
+            // A server may tell this session alone, whoever subscribed.
+            ConnectionEvent::CatalogChanged(_) => {
+                if let Some(manager) = self.manager.upgrade() {
+                    manager.catalog_changed(&self.server, &event);
+                }
+            }
+            ConnectionEvent::Reinitialized(_)
+            | ConnectionEvent::Stderr(_)
+            | ConnectionEvent::ProtocolWarning(_)
+            | ConnectionEvent::Closed(_) => tracing::debug!(server = &*self.server, ?event),
+        }
+    }
+}

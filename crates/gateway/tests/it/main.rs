@@ -1,0 +1,6 @@
+//! The gateway as a whole: servers in the same process, on one fake clock.
+
+mod listing;
+mod sharing;
+mod simulation;
+mod world;

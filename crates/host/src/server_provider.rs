@@ -1,0 +1,183 @@
+//! A server as a provider of another one: the gateway offers the servers that it hosts together with remote ones.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spile_core::{
+    Call, CallContext, CallError, CallTarget, Catalog, ChangeListener, CompletionRef, DetachedWork, ItemKind,
+    Outcome, Provider, Run, TaskSupport,
+};
+
+use crate::registry::Registry;
+use crate::server::Server;
+use crate::subscriptions::{Subscription, SubscriptionEvent};
+
+/// The names of all tools, or of all prompts, as they are served elsewhere, in the same order.
+pub type Rename = Box<dyn Fn(&[&str]) -> Vec<String> + Send + Sync>;
+
+/// Offers everything that a server offers, under other names. Calls run in that server, with its limits.
+pub struct ServerProvider {
+    server: Arc<Server>,
+    rename: Rename,
+    offered: Mutex<Offered>,
+    listener: Mutex<Option<Arc<dyn ChangeListener>>>,
+    subscription: Arc<Subscription>,
+}
+
+#[derive(Default)]
+struct Offered {
+    catalog: Arc<Catalog>,
+    /// The server's own names, by the offered ones.
+    tools: HashMap<String, String>,
+    prompts: HashMap<String, String>,
+}
+
+impl ServerProvider {
+    pub fn new(server: Arc<Server>, rename: Rename) -> Arc<Self> {
+        let subscription = server.subscriptions.subscribe_to_lists();
+        let provider =
+            Self { server, rename, offered: Mutex::default(), listener: Mutex::default(), subscription };
+        provider.read();
+        Arc::new(provider)
+    }
+
+    /// Reports the changes of the server, until it shuts down.
+    pub async fn follow(self: Arc<Self>) {
+        while let Some(event) = poll_fn(|cx| self.subscription.poll_next(cx)).await {
+            let SubscriptionEvent::Change(change) = event else { continue };
+            self.read();
+            let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(listener) = listener {
+                listener.catalog_changed(change);
+            }
+        }
+    }
+
+    fn read(&self) {
+        let registry = self.server.registry();
+        let tools: Vec<&str> = registry.tool_definitions().map(|tool| &*tool.name).collect();
+        let prompts: Vec<&str> = registry.prompt_list().map(|prompt| &*prompt.name).collect();
+        let (tool_names, prompt_names) = ((self.rename)(&tools), (self.rename)(&prompts));
+        let own = |offered: &[String], own: &[&str]| -> HashMap<String, String> {
+            offered.iter().cloned().zip(own.iter().map(|name| (*name).to_owned())).collect()
+        };
+        let (own_tools, own_prompts) = (own(&tool_names, &tools), own(&prompt_names, &prompts));
+        let mut catalog = joined_catalog(&registry, tool_names, prompt_names);
+        // Beside those of other servers, instructions must say whose they are.
+        catalog.instructions = catalog.instructions.map(|text| format!("{}: {text}", self.server.name));
+        let catalog = Arc::new(catalog);
+        *self.lock() = Offered { catalog, tools: own_tools, prompts: own_prompts };
+    }
+
+    /// The server's own name of an item that is offered under this one; `None` if it has no such item.
+    pub fn own_name(&self, kind: ItemKind, offered: &str) -> Option<String> {
+        let all = self.lock();
+        match kind {
+            ItemKind::Tool => all.tools.get(offered).cloned(),
+            ItemKind::Prompt => all.prompts.get(offered).cloned(),
+            ItemKind::Resource => {
+                let is_listed = all.catalog.resources.iter().any(|resource| resource.uri == offered);
+                is_listed.then(|| offered.to_owned())
+            }
+            ItemKind::Task => None,
+        }
+    }
+
+    fn own_call(&self, call: &Call) -> Option<Call> {
+        let name = call.name();
+        let offered = self.lock();
+        let own_name = match call.target {
+            CallTarget::Tool => offered.tools.get(&*name)?,
+            CallTarget::Prompt | CallTarget::Completion { reference: CompletionRef::Prompt, .. } => {
+                offered.prompts.get(&*name)?
+            }
+            CallTarget::Resource
+            | CallTarget::Completion { reference: CompletionRef::ResourceTemplate, .. } => {
+                return Some(call.clone());
+            }
+        };
+        Some(call.renamed(own_name))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Offered> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn joined_catalog(registry: &Registry, tool_names: Vec<String>, prompt_names: Vec<String>) -> Catalog {
+    let capabilities = &registry.capabilities;
+    let tools = registry.tool_definitions().cloned().zip(tool_names);
+    let prompts = registry.prompt_list().cloned().zip(prompt_names);
+    let all = registry.slots.iter().map(|slot| &slot.compiled.catalog);
+    Catalog {
+        tools: tools
+            .map(|(tool, name)| spile_core::Tool {
+                name,
+                call_timeout_ms: tool.call_timeout_ms.or(Some(registry.config.call_timeout_ms)),
+                // The server itself counts its calls.
+                rate_limit: None,
+                ..tool
+            })
+            .collect(),
+        prompts: prompts.map(|(prompt, name)| spile_core::Prompt { name, ..prompt }).collect(),
+        resources: registry.resource_list().cloned().collect(),
+        resource_templates: registry.template_list().cloned().collect(),
+        skills: all.clone().flat_map(|catalog| catalog.skills.iter().cloned()).collect(),
+        directories: all.clone().flat_map(|catalog| catalog.directories.iter().cloned()).collect(),
+        completions: capabilities.completions,
+        logging: capabilities.logging,
+        resource_subscriptions: capabilities.resource_subscriptions,
+        list_changed: true,
+        is_open_ended: false,
+        instructions: capabilities.instructions.clone(),
+        rate_limit: None,
+        reads_request_heads: registry.reads_request_heads(),
+    }
+}
+
+impl Provider for ServerProvider {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.lock().catalog.clone()
+    }
+
+    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        let Some(own) = self.own_call(call) else {
+            let kind = match call.target {
+                CallTarget::Tool => ItemKind::Tool,
+                CallTarget::Prompt | CallTarget::Completion { .. } => ItemKind::Prompt,
+                CallTarget::Resource => ItemKind::Resource,
+            };
+            let unknown = CallError::UnknownItem { kind, name: call.name().into_owned() };
+            return Run::Now(Outcome::Failed(unknown));
+        };
+        let may_become_task = matches!(own.target, CallTarget::Tool)
+            && self.server.with_registry(|registry| {
+                let tool = registry.tool(&own.name());
+                tool.is_some_and(|tool| tool.compiled.definition.task_support != TaskSupport::Forbidden)
+            });
+        let future = self.server.call_for(own, cx);
+        match may_become_task {
+            true => Run::Now(Outcome::Detach(DetachedWork::from_future(future))),
+            false => Run::Later(future),
+        }
+    }
+
+    fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    fn watch(&self, uri: &str) {
+        // Bounded by the limits of the server that has the clients.
+        self.subscription.subscribe(uri.to_owned(), usize::MAX, usize::MAX);
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.subscription.unsubscribe(uri);
+    }
+
+    // The server checks its own providers.
+    fn guarantees_output_schemas(&self) -> bool {
+        true
+    }
+}

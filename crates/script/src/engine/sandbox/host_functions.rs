@@ -1,0 +1,276 @@
+//! What the host functions of one sandbox know and do: the state of its call, and the functions of the prelude's `host`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rquickjs::{Ctx, Exception, Function, Object, TypedArray, Value};
+
+use super::super::meter::CpuMeter;
+use super::super::random::{CallRandom, SeededRandom};
+use super::super::{
+    End, EngineLimits, IssuedEffect, Limit, Returned, Signal, Step, Thrown, Values, url_parts,
+};
+use crate::journal::{Completion, EffectJournal, fingerprint};
+
+/// What the host functions of one sandbox share.
+pub(super) struct Shared {
+    pub(super) limits: EngineLimits,
+    pub(super) meter: CpuMeter,
+    pub(super) random: RefCell<CallRandom>,
+    pub(super) call: RefCell<CallState>,
+    /// Rejected promises without a handler, and what one of them says.
+    pub(super) unhandled: Cell<u32>,
+    unhandled_reason: RefCell<Option<(String, String)>>,
+    pub(super) out_of_memory: Cell<bool>,
+    /// The call is about to do something that may take long, on the thread of its connection.
+    pub(super) must_leave: Cell<bool>,
+}
+
+#[derive(Default)]
+pub(super) struct CallState {
+    pub(super) now_ms: u64,
+    pub(super) started_ms: u64,
+    pub(super) replay: Replay,
+    pub(super) next_effect: u32,
+    pub(super) next_read: usize,
+    pub(super) signals: u32,
+    pub(super) values: Arc<Values>,
+    pub(super) capabilities: Arc<[&'static str]>,
+    pub(super) step: Step,
+}
+
+/// The part of the journal that is still ahead.
+#[derive(Default)]
+pub(super) struct Replay {
+    pub(super) journal: Option<Arc<EffectJournal>>,
+    pub(super) completed: HashSet<u32>,
+    pub(super) next_completion: usize,
+}
+
+impl Shared {
+    pub(super) fn new(limits: &EngineLimits, now_ms: u64) -> Self {
+        Self {
+            limits: limits.clone(),
+            meter: CpuMeter::default(),
+            random: RefCell::new(CallRandom::Ready(SeededRandom::unpredictable())),
+            call: RefCell::new(CallState { now_ms, started_ms: now_ms, ..CallState::default() }),
+            unhandled: Cell::new(0),
+            unhandled_reason: RefCell::default(),
+            out_of_memory: Cell::new(false),
+            must_leave: Cell::new(false),
+        }
+    }
+
+    fn with_random<T>(&self, read: impl FnOnce(&SeededRandom) -> T) -> T {
+        read(self.random.borrow_mut().get())
+    }
+
+    /// Whether the call must start over on a thread for scripts.
+    fn leave_connection(&self) -> bool {
+        let must_leave = self.meter.counts_polls();
+        self.must_leave.set(self.must_leave.get() || must_leave);
+        must_leave
+    }
+
+    pub(super) fn track_rejection(&self, reason: &Value<'_>, is_handled: bool) {
+        if is_handled {
+            self.unhandled.set(self.unhandled.get().saturating_sub(1));
+            return;
+        }
+        self.unhandled.set(self.unhandled.get() + 1);
+        let described = match reason.as_exception() {
+            Some(exception) => {
+                (exception.message().unwrap_or_default(), exception.stack().unwrap_or_default())
+            }
+            None => ("a promise was rejected with a value that is not an error".to_owned(), String::new()),
+        };
+        *self.unhandled_reason.borrow_mut() = Some(described);
+    }
+
+    pub(super) fn unhandled_error(&self) -> Box<Thrown> {
+        let (message, stack) = self.unhandled_reason.borrow_mut().take().unwrap_or_default();
+        let message = format!("a rejected promise was not handled: {message}");
+        Box::new(Thrown { class: "Error".into(), message, stack, is_unhandled: true, ..Thrown::default() })
+    }
+
+    pub(super) fn see_exception(&self, thrown: &Thrown) {
+        if thrown.message.contains("out of memory") {
+            self.out_of_memory.set(true);
+        }
+    }
+
+    /// The next completion of the journal, if the handler has come that far.
+    pub(super) fn next_recorded(&self) -> Option<Completion> {
+        let mut call = self.call.borrow_mut();
+        let issued = call.next_effect;
+        let replay = &mut call.replay;
+        let completion = replay.journal.as_ref()?.completions.get(replay.next_completion)?.clone();
+        if completion.effect >= issued {
+            let reason = "it did not reach an effect that it had started before".to_owned();
+            call.step.end.get_or_insert(End::Diverged(reason));
+            return None;
+        }
+        replay.next_completion += 1;
+        Some(completion)
+    }
+
+    fn issue(&self, kind: String, arguments: String) -> Result<u32, String> {
+        let mut call = self.call.borrow_mut();
+        let number = call.next_effect;
+        if number as usize >= self.limits.effects_max {
+            return Err(format!("the call has too many effects; the limit is {}", self.limits.effects_max));
+        }
+        let fingerprint = fingerprint(&kind, &arguments);
+        let recorded = call.replay.journal.as_ref().and_then(|journal| journal.issued.get(number as usize));
+        if recorded.is_some_and(|recorded| *recorded != fingerprint) {
+            let reason = format!("its effect {} is now another one (`{kind}`)", number + 1);
+            call.step.end.get_or_insert(End::Diverged(reason));
+            return Err("the call cannot be continued".into());
+        }
+        call.next_effect += 1;
+        if !call.replay.completed.contains(&number) {
+            let at_ms = call.now_ms;
+            call.step.effects.push(IssuedEffect { number, kind, arguments, fingerprint, at_ms });
+        }
+        Ok(number)
+    }
+
+    fn abandon(&self, number: u32) {
+        let mut call = self.call.borrow_mut();
+        // Not sent yet: nobody needs to hear of it.
+        if !call.replay.completed.contains(&number) {
+            call.step.abandoned.push(number);
+        }
+    }
+
+    fn signal(&self, kind: String, arguments: String) {
+        let mut call = self.call.borrow_mut();
+        call.signals = call.signals.saturating_add(1);
+        let sent = call.replay.journal.as_ref().map_or(0, |journal| journal.signals);
+        if call.signals > sent && call.signals <= self.limits.signals_max {
+            call.step.signals.push(Signal { kind, arguments });
+        }
+    }
+
+    /// `Err` is the text of the error to throw.
+    fn read(&self, kind: &str, name: &str) -> Result<Option<String>, String> {
+        let mut call = self.call.borrow_mut();
+        let (values, what, key) = match kind {
+            "secret" => (&call.values.secrets, "secret", "secrets"),
+            _ => (&call.values.env, "environment variable", "env"),
+        };
+        let Some(value) = values.get(name).cloned() else {
+            return Err(format!("the {what} `{name}` is not declared in `permissions.{key}`"));
+        };
+        if kind == "secret" {
+            return value.map(Some).ok_or_else(|| format!("the secret `{name}` is not set"));
+        }
+        let recorded =
+            call.replay.journal.as_ref().and_then(|journal| journal.reads.get(call.next_read)).cloned();
+        call.next_read += 1;
+        Ok(match recorded {
+            Some(recorded) => recorded,
+            None => {
+                call.step.reads.push(value.clone());
+                value
+            }
+        })
+    }
+
+    /// The kinds are those of `finish` in the prelude.
+    fn finish(&self, kind: u8, text: String) {
+        let end = if text.len() > self.limits.result_bytes_max {
+            let message = format!("the result exceeds {} bytes", self.limits.result_bytes_max);
+            End::Threw(Box::new(Thrown { class: "Error".into(), message, ..Thrown::default() }))
+        } else {
+            End::Returned(match kind {
+                1 => Returned::Text(text),
+                2 => Returned::Bytes(text),
+                3 => Returned::Nothing,
+                _ => Returned::Json(text),
+            })
+        };
+        self.call.borrow_mut().step.end.get_or_insert(end);
+    }
+
+    fn fail(&self, description: &str) {
+        let thrown: Thrown = serde_json::from_str(description)
+            .unwrap_or_else(|_| Thrown { class: "value".into(), ..Thrown::default() });
+        let end = match (thrown.class.as_str(), thrown.message.as_str()) {
+            ("InternalError", "out of memory") => End::LimitExceeded(Limit::Memory),
+            ("InternalError", "stack overflow") | ("RangeError", "Maximum call stack size exceeded") => {
+                End::LimitExceeded(Limit::Stack)
+            }
+            _ => End::Threw(Box::new(thrown)),
+        };
+        self.call.borrow_mut().step.end.get_or_insert(end);
+    }
+}
+
+pub(super) fn host_object<'js>(
+    ctx: &Ctx<'js>,
+    shared: &Rc<Shared>,
+    allows_eval: bool,
+) -> rquickjs::Result<Object<'js>> {
+    let host = Object::new(ctx.clone())?;
+    let throw = |ctx: &Ctx<'js>, message: &str| Exception::throw_message(ctx, message);
+    host.set("allowsEval", allows_eval)?;
+    let own = shared.clone();
+    host.set("now", Function::new(ctx.clone(), move || own.call.borrow().now_ms as f64)?)?;
+    let own = shared.clone();
+    host.set("startedAt", Function::new(ctx.clone(), move || own.call.borrow().started_ms as f64)?)?;
+    let own = shared.clone();
+    host.set("random", Function::new(ctx.clone(), move || own.with_random(SeededRandom::number))?)?;
+    let own = shared.clone();
+    let random_bytes = move |ctx: Ctx<'js>, count: usize| {
+        TypedArray::<u8>::new_copy(ctx, own.with_random(|random| random.bytes(count.min(1 << 16))))
+    };
+    host.set("randomBytes", Function::new(ctx.clone(), random_bytes)?)?;
+    let own = shared.clone();
+    let issue = move |ctx: Ctx<'js>, kind: String, arguments: String| {
+        own.issue(kind, arguments).map_err(|message| throw(&ctx, &message))
+    };
+    host.set("issue", Function::new(ctx.clone(), issue)?)?;
+    let own = shared.clone();
+    host.set("abandon", Function::new(ctx.clone(), move |number: u32| own.abandon(number))?)?;
+    let own = shared.clone();
+    let signal = move |kind: String, arguments: String| own.signal(kind, arguments);
+    host.set("signal", Function::new(ctx.clone(), signal)?)?;
+    let own = shared.clone();
+    let read = move |ctx: Ctx<'js>, kind: String, name: String| {
+        own.read(&kind, &name).map_err(|message| throw(&ctx, &message))
+    };
+    host.set("read", Function::new(ctx.clone(), read)?)?;
+    let own = shared.clone();
+    let has = move |name: String| own.call.borrow().capabilities.contains(&name.as_str());
+    host.set("hasCapability", Function::new(ctx.clone(), has)?)?;
+    let own = shared.clone();
+    host.set("finish", Function::new(ctx.clone(), move |kind: u8, text: String| own.finish(kind, text))?)?;
+    let own = shared.clone();
+    let leave = move |ctx: Ctx<'js>| match own.leave_connection() {
+        // What the handler makes of it does not matter: the call starts over.
+        true => Err(throw(&ctx, "the call continues on another thread")),
+        false => Ok(()),
+    };
+    host.set("leaveConnection", Function::new(ctx.clone(), leave)?)?;
+    let own = shared.clone();
+    host.set("fail", Function::new(ctx.clone(), move |description: String| own.fail(&description))?)?;
+    // A copy counts towards the memory of the call.
+    let encode = |ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.into_bytes());
+    host.set("encodeUtf8", Function::new(ctx.clone(), encode)?)?;
+    // Bytes come as the characters of a text: reading a typed array in place would be unsafe.
+    let decode = |latin1: String, is_fatal: bool| {
+        let bytes: Vec<u8> = latin1.chars().map(|char| char as u8).collect();
+        match String::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            Err(_) if is_fatal => None,
+            Err(error) => Some(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        }
+    };
+    host.set("decodeUtf8", Function::new(ctx.clone(), decode)?)?;
+    host.set("parseUrl", Function::new(ctx.clone(), url_parts::parse)?)?;
+    host.set("setUrlPart", Function::new(ctx.clone(), url_parts::set)?)?;
+    Ok(host)
+}

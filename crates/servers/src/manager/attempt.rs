@@ -1,0 +1,226 @@
+//! One attempt to connect: starts or reaches a server, and reads what it offers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbound::{ConnectFailure, OutboundError};
+use tokio::sync::Semaphore;
+use upstream::process::StartError;
+use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, TokenSlot};
+use wire::ListKind;
+use wire::client::ClientError;
+
+use super::server::{Handler, OpenConnection, Signals, StderrLines};
+use super::state::Failure;
+use super::tokens::access_token;
+use super::{ManagerHost, ManagerOptions};
+use crate::config::{ConfigScope, ConfiguredServer, ResolvedTransport};
+use crate::registry::ServerLists;
+
+/// One attempt to start or reach a server.
+pub(super) struct Attempt {
+    pub(super) server: Arc<ConfiguredServer>,
+    pub(super) options: Arc<ManagerOptions>,
+    pub(super) host: Arc<dyn ManagerHost>,
+    pub(super) starts: Arc<Semaphore>,
+    pub(super) stderr: Arc<StderrLines>,
+}
+
+pub(super) struct Opened {
+    pub(super) connection: OpenConnection,
+    pub(super) lists: ServerLists,
+    pub(super) signals: Arc<Signals>,
+}
+
+pub(super) struct AttemptError {
+    pub(super) failure: Failure,
+    pub(super) message: String,
+}
+
+impl Attempt {
+    pub(super) async fn run(self) -> Result<Opened, AttemptError> {
+        let entry = self.server.entry.as_ref().ok();
+        let timeout_ms =
+            entry.and_then(|entry| entry.start_timeout_ms).unwrap_or(self.options.start_timeout_ms);
+        let permit = self.starts.clone().acquire_owned().await.ok();
+        let opening = async {
+            let opening = self.open(timeout_ms);
+            tokio::pin!(opening);
+            // A server that hangs keeps its place for a moment only, so that the others can start.
+            let share = tokio::time::sleep(Duration::from_millis(self.options.start_share_ms));
+            tokio::select! {
+                opened = &mut opening => return opened,
+                () = share => drop(permit),
+            }
+            opening.await
+        };
+        match tokio::time::timeout(Duration::from_millis(timeout_ms), opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(AttemptError {
+                failure: Failure::Transient,
+                message: format!("the server is not ready after {timeout_ms} ms"),
+            }),
+        }
+    }
+
+    async fn open(&self, timeout_ms: u64) -> Result<Opened, AttemptError> {
+        let signals = Arc::new(Signals::default());
+        let connection = connect(
+            &self.server,
+            &self.options,
+            &self.options.connection,
+            &*self.host,
+            &self.handler(&signals),
+        )
+        .await?;
+        let lists = read_lists(&connection.connection, timeout_ms).await.map_err(|error| AttemptError {
+            failure: Failure::Transient,
+            message: format!("cannot list the tools: {error}"),
+        })?;
+        let lists = review(lists, &self.server, &*self.host)
+            .await
+            .map_err(|message| AttemptError { failure: Failure::Permanent, message })?;
+        Ok(Opened { connection, lists, signals })
+    }
+
+    fn handler(&self, signals: &Arc<Signals>) -> Arc<dyn ClientHandler> {
+        Arc::new(Handler {
+            server: self.server.name.clone(),
+            host: self.host.clone(),
+            signals: signals.clone(),
+            stderr: self.stderr.clone(),
+        })
+    }
+}
+
+/// Starts or reaches the server, with the user's token where it needs one.
+pub(super) async fn connect(
+    server: &ConfiguredServer,
+    limits: &ManagerOptions,
+    options: &ConnectionOptions,
+    host: &dyn ManagerHost,
+    handler: &Arc<dyn ClientHandler>,
+) -> Result<OpenConnection, AttemptError> {
+    let failed = |error: OpenError| AttemptError { failure: classify(&error), message: error.to_string() };
+    if let Some(connecting) = host.connect_in_process(&server.name, options, handler) {
+        let connection = connecting.await.map_err(failed)?;
+        return Ok(OpenConnection { connection, token: TokenSlot::default(), url: None });
+    }
+    let mut options = options.clone();
+    if server.source.scope == ConfigScope::Dynamic {
+        options.outbound.reach = limits.registered_reach;
+    }
+    let env = |name: &str| host.env(name);
+    let resolved = server
+        .resolve(&env, host.home().as_deref())
+        .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;
+    let token = TokenSlot::default();
+    let with_headers = |headers: Vec<(String, String)>| ConnectionOptions {
+        headers,
+        token: Some(token.clone()),
+        ..options.clone()
+    };
+    let connection = match &resolved {
+        ResolvedTransport::Process(command) => {
+            Connection::spawn(command, with_headers(Vec::new()), handler.clone()).await
+        }
+        ResolvedTransport::Remote { target, headers } => {
+            let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            if let Some(url) = resolved.url().filter(|_| !has_own) {
+                token.set(access_token(server, url, None, host).await);
+            }
+            let options = with_headers(headers.clone());
+            let first = Connection::open(target, options.clone(), handler.clone()).await;
+            match (first, token.text()) {
+                // The token may have been revoked; a refresh may help.
+                (
+                    Err(OpenError::Failed(ClientError::Unauthorized { status: 401, .. })),
+                    rejected @ Some(_),
+                ) => {
+                    if let Some(url) = resolved.url() {
+                        token.set(access_token(server, url, rejected, host).await);
+                    }
+                    Connection::open(target, options, handler.clone()).await
+                }
+                (first, _) => first,
+            }
+        }
+    };
+    let connection = connection.map_err(failed)?;
+    Ok(OpenConnection { connection, token, url: resolved.url().cloned() })
+}
+
+/// Reads every list that the server has. Only the tools must be readable: a server with broken prompts is still useful.
+pub(super) async fn read_lists(connection: &Connection, timeout_ms: u64) -> Result<ServerLists, ClientError> {
+    let optional = async |kind: ListKind| {
+        if !connection.has_capability(kind.result_key()) && kind != ListKind::Templates {
+            return Vec::new();
+        }
+        connection.list(kind, Some(timeout_ms)).await.unwrap_or_default()
+    };
+    let tools = if connection.has_capability(ListKind::Tools.result_key()) {
+        connection.list(ListKind::Tools, Some(timeout_ms)).await?
+    } else {
+        Vec::new()
+    };
+    let prompts = optional(ListKind::Prompts).await;
+    let resources = optional(ListKind::Resources).await;
+    let has_resources = connection.has_capability(ListKind::Resources.result_key());
+    let templates = if has_resources { optional(ListKind::Templates).await } else { Vec::new() };
+    Ok(ServerLists { tools, prompts, resources, templates, unapproved: Vec::new() })
+}
+
+/// Compares the tools with those that the user approved. Without an answer none may be used.
+pub(super) async fn review(
+    mut lists: ServerLists,
+    server: &Arc<ConfiguredServer>,
+    host: &dyn ManagerHost,
+) -> Result<ServerLists, String> {
+    let Some(pins) = host.definitions() else { return Ok(lists) };
+    let server = server.clone();
+    let policy = server.entry.as_ref().map(|entry| entry.definitions).unwrap_or_default();
+    let reviewed = tokio::task::spawn_blocking(move || {
+        let unapproved = pins.review(&server, &lists.tools, policy).map_err(|error| error.to_string())?;
+        for one in &unapproved {
+            tracing::warn!(server = server.name, tool = one.tool, "{}", one.reason());
+        }
+        lists.unapproved = unapproved;
+        Ok(lists)
+    });
+    reviewed.await.map_err(|error| format!("this is a bug, please report it: {error}"))?
+}
+
+/// Whether another attempt may succeed.
+fn classify(error: &OpenError) -> Failure {
+    let by_client_error = |error: &ClientError| match error {
+        ClientError::Unauthorized { .. } => Failure::Unauthorized,
+        ClientError::HttpStatus { status: 408 | 425 | 429 | 500.., retry_after_ms, .. } => {
+            retry_after_ms.map_or(Failure::Transient, |retry_after_ms| Failure::Busy { retry_after_ms })
+        }
+        ClientError::HttpStatus { .. } | ClientError::UnsupportedVersion(_) => Failure::Permanent,
+        ClientError::Server(_)
+        | ClientError::ProtocolViolation(_)
+        | ClientError::Timeout { .. }
+        | ClientError::ConnectionClosed(_)
+        | ClientError::Cancelled
+        | ClientError::InputRefused(_)
+        | ClientError::Busy => Failure::Transient,
+    };
+    match error {
+        OpenError::Failed(error) | OpenError::Child { error, .. } => by_client_error(error),
+        OpenError::Connect { failure, .. } | OpenError::Outbound(OutboundError::Connect { failure, .. }) => {
+            match failure {
+                // Only a person can change the certificate or the address.
+                ConnectFailure::UnknownIssuer | ConnectFailure::NotTls => Failure::Permanent,
+                ConnectFailure::SocketNotFound
+                | ConnectFailure::Refused
+                | ConnectFailure::NameNotResolved
+                | ConnectFailure::Other => Failure::Transient,
+            }
+        }
+        OpenError::Start(StartError::SpawnFailed { .. } | StartError::SetupFailed { .. }) => {
+            Failure::Transient
+        }
+        OpenError::Outbound(_) | OpenError::Start(_) => Failure::Permanent,
+    }
+}

@@ -1,0 +1,162 @@
+//! Follows the settings files while a manager runs: a server that is added, changed or removed joins or leaves, and the
+//! others notice nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use file_watch::{FileChange, FileStamp, ReadStamp};
+
+use super::server::Command;
+use super::{Manager, ServerHandle};
+use crate::config::files::ConfigDirs;
+use crate::config::{Configuration, ConfiguredServer, RegisteredServers};
+use crate::decisions::{DecisionFile, Decisions};
+
+/// What happened to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerChange {
+    Added(String),
+    /// Its entry, its file or its approval is another one; it was started again.
+    Changed(String),
+    Removed(String),
+}
+
+/// Everything that decides how a server is started.
+fn is_same(handle: &ServerHandle, server: &ConfiguredServer, decisions: &Decisions) -> bool {
+    handle.server.source == server.source
+        && handle.server.entry == server.entry
+        && handle.permission == decisions.permission(server)
+}
+
+impl Manager {
+    /// Starts, starts again and ends servers until they are those of the configuration. A file that cannot be read, as while
+    /// someone edits it, changes nothing about its servers.
+    pub fn apply(&self, configuration: &Configuration, decisions: &Decisions) -> Vec<ServerChange> {
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let unreadable = |handle: &ServerHandle| {
+            let path = &handle.server.source.path;
+            configuration.problems.iter().any(|problem| problem.server.is_none() && problem.path == *path)
+        };
+        let wanted: BTreeMap<&str, &ConfiguredServer> =
+            configuration.servers.iter().map(|server| (server.name.as_str(), server)).collect();
+        let mut changes = Vec::new();
+        let gone: Vec<String> = servers
+            .iter()
+            .filter(|(name, handle)| !wanted.contains_key(name.as_str()) && !unreadable(handle))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            servers.remove(&name).iter().for_each(stop);
+            changes.push(ServerChange::Removed(name));
+        }
+        for (name, server) in wanted {
+            let change = match servers.get(name) {
+                // The file with the entry that takes precedence is being edited.
+                Some(handle) if unreadable(handle) || is_same(handle, server, decisions) => continue,
+                Some(handle) => {
+                    stop(handle);
+                    ServerChange::Changed(name.to_owned())
+                }
+                None => ServerChange::Added(name.to_owned()),
+            };
+            let permission = decisions.permission(server);
+            servers.insert(name.to_owned(), self.starter.start(server.clone(), permission));
+            changes.push(change);
+        }
+        changes
+    }
+}
+
+/// Calls that wait for the server fail; those that run end with the connection.
+fn stop(handle: &Arc<ServerHandle>) {
+    let commands = handle.commands.clone();
+    tokio::spawn(async move {
+        // An error means that the task has ended.
+        let _ = commands.send(Command::Stop { is_removed: true }).await;
+    });
+}
+
+/// The settings files and decisions of a user, read again when one of them changes.
+pub struct ConfigFollower {
+    dirs: ConfigDirs,
+    run_files: Vec<PathBuf>,
+    /// `server-decisions.json`.
+    decisions: Option<PathBuf>,
+    /// Servers that are in no file.
+    registered: Option<Arc<RegisteredServers>>,
+    registered_version: u64,
+    stamps: BTreeMap<PathBuf, ReadStamp>,
+}
+
+impl ConfigFollower {
+    /// Knows nothing yet: the first poll reads everything.
+    pub fn new(dirs: ConfigDirs, run_files: Vec<PathBuf>, decisions: Option<PathBuf>) -> Self {
+        let (registered, stamps) = (None, BTreeMap::new());
+        Self { dirs, run_files, decisions, registered, registered_version: 0, stamps }
+    }
+
+    /// Also follows the servers that are registered while the program runs.
+    #[must_use]
+    pub fn with_registered(self, registered: Arc<RegisteredServers>) -> Self {
+        Self { registered: Some(registered), ..self }
+    }
+
+    /// `None` if nothing changed, or if what changed cannot be used: then what runs goes on.
+    pub fn poll(&mut self) -> Option<(Configuration, Decisions)> {
+        let mut paths = self.dirs.paths(&self.run_files);
+        paths.extend(self.decisions.clone());
+        let now = SystemTime::now();
+        let current: BTreeMap<PathBuf, FileStamp> =
+            paths.into_iter().map(|path| (path.clone(), FileStamp::of_path(&path))).collect();
+        let is_unchanged = |(path, stamp): (&PathBuf, &FileStamp)| {
+            self.stamps.get(path).is_some_and(|read| read.compare(*stamp, now) == FileChange::Unchanged)
+        };
+        let registered_version = self.registered.as_ref().map_or(0, |registered| registered.version());
+        if current.len() == self.stamps.len()
+            && current.iter().all(is_unchanged)
+            && registered_version == self.registered_version
+        {
+            return None;
+        }
+        self.registered_version = registered_version;
+        // Taken before the files are read, so that a change meanwhile is one more.
+        let stamps = current.into_iter().map(|(path, stamp)| (path, ReadStamp::before_read(stamp, now)));
+        self.stamps = stamps.collect();
+        let configuration = match self.dirs.load_with(&self.run_files, self.registered.as_deref()) {
+            Ok(configuration) => configuration,
+            Err(error) => {
+                tracing::warn!(%error, "the settings were not read again");
+                return None;
+            }
+        };
+        let decisions = self.decisions.clone().map(|path| DecisionFile::new(path).load());
+        match decisions.transpose() {
+            Ok(decisions) => Some((configuration, decisions.unwrap_or_default())),
+            Err(error) => {
+                tracing::warn!(%error, "the settings were not read again");
+                None
+            }
+        }
+    }
+}
+
+/// Applies every change of the files to the manager, until it is dropped.
+pub async fn follow(manager: &Manager, mut follower: ConfigFollower, interval: Duration) {
+    loop {
+        let polled = tokio::task::spawn_blocking(move || {
+            let found = follower.poll();
+            (follower, found)
+        });
+        // A panic in it is a bug; the servers go on as they are.
+        let Ok((returned, found)) = polled.await else { return };
+        follower = returned;
+        if let Some((configuration, decisions)) = found {
+            for change in manager.apply(&configuration, &decisions) {
+                tracing::info!(?change, "the settings have changed");
+            }
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
