@@ -77,8 +77,8 @@ pub fn integer(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(&digits[first..]);
 }
 
-/// Writes a finite number so that it reads back as the same `f64`. JSON has no NaN and no infinities: they
-/// become `null`.
+/// Writes a finite number with as few digits as read back as the same `f64`: the digits that JavaScript and Python write.
+/// JSON has no NaN and no infinities: they become `null`.
 pub fn number(out: &mut Vec<u8>, n: f64) {
     if !n.is_finite() {
         out.extend_from_slice(b"null");
@@ -87,11 +87,27 @@ pub fn number(out: &mut Vec<u8>, n: f64) {
     } else if n.fract() == 0.0 && n.abs() < 9e15 {
         integer(out, n as i64);
     } else if (1e-5..1e16).contains(&n.abs()) {
-        out.extend_from_slice(n.to_string().as_bytes());
+        let digits = ties_to_even(n, n.to_string(), |decimals| format!("{n:.decimals$}"));
+        out.extend_from_slice(digits.as_bytes());
     } else {
         // Without an exponent this could be hundreds of zeros.
-        out.extend_from_slice(format!("{n:e}").as_bytes());
+        let digits = ties_to_even(n, format!("{n:e}"), |decimals| format!("{n:.decimals$e}"));
+        out.extend_from_slice(digits.as_bytes());
     }
+}
+
+/// 1658206780088562.25 has two shortest forms, `.2` and `.3`, and both are equally close. Rust's `Display` takes the odd
+/// digit, everybody else the even one. `rounded` writes the number with so many digits after the point.
+fn ties_to_even(n: f64, shortest: String, rounded: impl FnOnce(usize) -> String) -> String {
+    // Fifteen digits are never a tie: every one of them reads back as another number.
+    if shortest.len() <= 15 {
+        return shortest;
+    }
+    let mantissa = shortest.split('e').next().unwrap_or_default();
+    let even = rounded(mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()));
+    // Next to a power of two, the closest digits may read back as the neighbour.
+    let is_same = even.parse::<f64>().is_ok_and(|read| read.to_bits() == n.to_bits());
+    if is_same { even } else { shortest }
 }
 
 /// Writes one object, members in the order of the calls. [`ObjectWriter::end`] closes it.

@@ -1,6 +1,6 @@
 //! What the parser accepts and rejects, and that it agrees with `serde_json` otherwise.
 
-use json::{Json, JsonErrorKind, ParseLimits, parse, write};
+use json::{Decimal, Json, JsonErrorKind, ParseLimits, parse, write};
 use proptest::prelude::*;
 
 fn check(text: &str, expected: Result<&str, JsonErrorKind>) {
@@ -298,6 +298,12 @@ fn numbers_are_written_as_valid_json() {
         (1e300, "1e300"),
         (-2.5e-9, "-2.5e-9"),
         (f64::NAN, "null"),
+        // In the middle of two spellings that are equally short: the even digit, as in JavaScript and Python.
+        (1_658_206_780_088_562.25, "1658206780088562.2"),
+        (-13_271_210_409_342.312_5, "-13271210409342.312"),
+        // Next to a power of two, the closest digits would read back as the neighbour.
+        (2f64.powi(-1017), "7.120236347223045e-307"),
+        (2f64.powi(-44), "5.684341886080802e-14"),
     ] {
         let mut out = Vec::new();
         write::number(&mut out, n);
@@ -347,6 +353,20 @@ proptest! {
             Ok(_) => prop_assert!(serde.is_ok() || serde.is_err_and(|e| e.to_string().contains("out of range"))),
             Err(_) => prop_assert!(serde.is_err(), "{}", String::from_utf8_lossy(&bytes)),
         }
+    }
+
+    /// serde_json writes the digits that JavaScript and Python write. Half of the numbers have a few binary places only: ties.
+    #[test]
+    fn a_float_of_another_writer_is_exact_and_keeps_its_digits(n in prop_oneof![
+        any::<f64>().prop_filter("finite", |n| n.is_finite()),
+        (-(1i64 << 53)..(1i64 << 53), 0..12i32).prop_map(|(n, places)| n as f64 / 2f64.powi(places)),
+    ]) {
+        let theirs = serde_json::to_string(&n).expect("a finite number");
+        prop_assert_eq!(json::exact_f64(&theirs).map(f64::to_bits), Some(n.to_bits()), "{}", theirs);
+        let mut ours = Vec::new();
+        write::number(&mut ours, n);
+        let ours = String::from_utf8_lossy(&ours);
+        prop_assert_eq!(Decimal::parse(&ours), Decimal::parse(&theirs), "{} {}", ours, theirs);
     }
 
     #[test]
