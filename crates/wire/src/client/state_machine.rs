@@ -76,6 +76,9 @@ pub(super) const EXCHANGE_WITHOUT_REQUEST_MIN: u64 = 1 << 62;
 /// The limit of messages in one frame.
 const MESSAGES_MAX: usize = 4096;
 
+/// How long calls wait for a server that does not answer `logging/setLevel`.
+const SET_LEVEL_TIMEOUT_MS: u64 = 5000;
+
 /// A call without a result yet.
 pub(super) struct PendingCall {
     pub(super) call: ClientCall,
@@ -110,8 +113,12 @@ pub(super) enum CallPurpose {
         listen_call: CallId,
         uri: String,
     },
-    /// No caller waits for it; a failure becomes a warning.
-    Background,
+    /// Ends the subscription to one resource, in the handshake era.
+    Unsubscribe {
+        uri: String,
+    },
+    /// Sets the log level, in the handshake era. Calls wait for it: a server that handles them side by side would not log.
+    SetLevel,
 }
 
 impl Client {
@@ -195,7 +202,7 @@ impl Client {
             let params = Json::object(|params| {
                 params.str("level", level.as_str());
             });
-            self.start_call(ClientCall::new(Method::SetLevel, params), CallPurpose::Background);
+            self.start_call(ClientCall::new(Method::SetLevel, params), CallPurpose::SetLevel);
         }
     }
 
@@ -214,13 +221,14 @@ impl Client {
         let timeout_ms = match purpose {
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => call.timeout_ms,
             // No caller waits for these, so no caller would ever cancel them.
-            CallPurpose::RefreshTools { .. } | CallPurpose::Subscribe { .. } | CallPurpose::Background => {
-                Some(self.options.handshake_timeout_ms)
-            }
+            CallPurpose::RefreshTools { .. }
+            | CallPurpose::Subscribe { .. }
+            | CallPurpose::Unsubscribe { .. } => Some(self.options.handshake_timeout_ms),
+            CallPurpose::SetLevel => Some(self.options.handshake_timeout_ms.min(SET_LEVEL_TIMEOUT_MS)),
         };
         let deadline = timeout_ms.map(|ms| self.now_ms.saturating_add(ms));
         let pending = PendingCall {
-            call,
+            call: ClientCall { timeout_ms, ..call },
             purpose,
             message_id: None,
             deadline_ms: deadline,
@@ -236,6 +244,7 @@ impl Client {
         self.pending_calls.insert(call_id, pending);
         self.deadlines.extend(deadline.map(|deadline| (deadline, call_id)));
         match self.phase {
+            Phase::Ready if self.must_wait(call_id) => {}
             Phase::Ready => self.send_call(call_id),
             Phase::Closed => {
                 self.fail_call(call_id, ClientError::ConnectionClosed(CloseReason::AlreadyClosed))
@@ -253,7 +262,35 @@ impl Client {
             .map(|(call_id, _)| *call_id)
             .collect();
         for call_id in waiting {
-            self.send_call(call_id);
+            if !self.must_wait(call_id) {
+                self.send_call(call_id);
+            }
+        }
+    }
+
+    /// Whether the server must answer another request before this one may be sent. Servers handle requests side by side, and
+    /// over HTTP a request may overtake another.
+    fn must_wait(&self, call_id: CallId) -> bool {
+        let Some(PendingCall { call, purpose, .. }) = self.pending_calls.get(&call_id) else { return false };
+        if !self.version.has(Feature::Handshake) {
+            return false;
+        }
+        // What was asked in an earlier session does not count.
+        let of_session = |pending: &&PendingCall| pending.session_epoch == self.session_epoch;
+        let mut others = self.pending_calls.values().filter(of_session).map(|pending| &pending.purpose);
+        match purpose {
+            CallPurpose::Single if may_log(call.method) => {
+                others.any(|other| matches!(other, CallPurpose::SetLevel))
+            }
+            CallPurpose::Subscribe { uri, .. } => {
+                others.any(|other| matches!(other, CallPurpose::Unsubscribe { uri: ended } if ended == uri))
+            }
+            CallPurpose::Single
+            | CallPurpose::List(..)
+            | CallPurpose::Listen
+            | CallPurpose::RefreshTools { .. }
+            | CallPurpose::Unsubscribe { .. }
+            | CallPurpose::SetLevel => false,
         }
     }
 
@@ -279,7 +316,8 @@ impl Client {
             CallPurpose::Single
             | CallPurpose::Listen
             | CallPurpose::Subscribe { .. }
-            | CallPurpose::Background => None,
+            | CallPurpose::Unsubscribe { .. }
+            | CallPurpose::SetLevel => None,
         };
         let round = &pending.input_round;
         let mut identity = self.client_identity();
@@ -326,10 +364,11 @@ impl Client {
         let Some(id) = pending.message_id.filter(|_| self.phase == Phase::Ready) else { return };
         if matches!(pending.purpose, CallPurpose::Listen) && !self.version.has(Feature::Listen) {
             for uri in pending.notification_filter().resource_uris {
-                self.start_call(
-                    ClientCall::new(Method::Unsubscribe, uri_params(&uri)),
-                    CallPurpose::Background,
-                );
+                // The server knows one subscription for each resource of a session.
+                if !self.is_subscribed(&uri) {
+                    let call = ClientCall::new(Method::Unsubscribe, uri_params(&uri));
+                    self.start_call(call, CallPurpose::Unsubscribe { uri });
+                }
             }
             return;
         }
@@ -479,12 +518,14 @@ impl Client {
     pub(super) fn on_result(&mut self, call_id: CallId, result: Node<'_>) {
         let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
         let page = match &mut pending.purpose {
-            CallPurpose::Single | CallPurpose::Background | CallPurpose::Listen => {
-                let pending = self.remove_call(call_id);
-                if !matches!(pending, Some(PendingCall { purpose: CallPurpose::Background, .. })) {
-                    self.events.push_back(ClientEvent::Done { call_id, result: Json::from(result) });
-                }
+            CallPurpose::Single | CallPurpose::Listen => {
+                self.remove_call(call_id);
+                self.events.push_back(ClientEvent::Done { call_id, result: Json::from(result) });
                 return;
+            }
+            CallPurpose::SetLevel | CallPurpose::Unsubscribe { .. } => {
+                self.remove_call(call_id);
+                return self.send_unsent_calls();
             }
             CallPurpose::Subscribe { listen_call, .. } => {
                 let listen_call = *listen_call;
@@ -594,8 +635,15 @@ impl Client {
     /// Reports a failure to the call that depends on this one, or to the application.
     fn report_failure(&mut self, call_id: CallId, purpose: &CallPurpose, error: ClientError) {
         match purpose {
-            CallPurpose::Background => {
-                self.warn(WarningKind::Rejected, &format!("a background request failed: {error}"))
+            CallPurpose::SetLevel | CallPurpose::Unsubscribe { .. } => {
+                let request = match purpose {
+                    CallPurpose::SetLevel => Method::SetLevel,
+                    _ => Method::Unsubscribe,
+                };
+                self.warn(WarningKind::Rejected, &format!("`{}` failed: {error}", request.as_str()));
+                if self.phase == Phase::Ready {
+                    self.send_unsent_calls();
+                }
             }
             CallPurpose::RefreshTools { call, .. } => self.fail_call(*call, error),
             CallPurpose::Subscribe { listen_call, uri } => {
@@ -773,4 +821,9 @@ impl PendingCall {
     pub(super) fn is_unsent(&self) -> bool {
         self.message_id.is_none() && self.input_round.open_requests.is_empty()
     }
+}
+
+/// Whether a server runs code of its author for this request.
+fn may_log(method: Method) -> bool {
+    matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete)
 }
