@@ -203,6 +203,10 @@ impl BatchInFlight {
 }
 
 /// The pending response to one message: a call or a batch.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost every call an allocation, and a batch is rare"
+)]
 pub enum PendingResponse {
     Single(InFlight),
     Batch(BatchInFlight),

@@ -137,8 +137,10 @@ mod tests {
 
     const LINES: &str = "Host: a\r\nContent-Type: application/json\r\n";
 
+    type Headers = Vec<(String, String)>;
+
     /// The path, the length and the headers, if the head is plain.
-    fn parse(head: &str) -> Option<(String, usize, Vec<(String, String)>)> {
+    fn parse(head: &str) -> Option<(String, usize, Headers)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("it is text");
         let head = PlainHead::parse(head.as_bytes())?;
         let headers = head.headers().iter().map(|(name, value)| (text(name), text(value))).collect();

@@ -196,8 +196,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
     fn answer(&mut self, request: AcceptedRequest, cx: &mut Context<'_>) -> Option<Exit> {
         let connection = &self.context.connection;
         connection.on_body_complete();
-        let head = self.memo.get(&request)?;
-        let server = head.server(&self.context)?;
+        let Some(head) = self.memo.get(&request) else { return Some(self.hand_over()) };
+        let Some(server) = head.server(&self.context) else { return Some(self.hand_over()) };
         let body = self.input.unread()[request.head_bytes..request.bytes()].to_vec();
         let lines = head.headers();
         let is_same_origin = matches!(head.origin, Origin::Same);
@@ -241,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
         mut response: Response<Body>,
         cx: &Context<'_>,
     ) -> Option<Exit> {
-        let head = self.memo.get(&request)?;
+        let Some(head) = self.memo.get(&request) else { return Some(Exit::Closed) };
         if let Origin::Allowed(origin) = &head.origin {
             cors::allow_origin(&mut response, origin);
         }
