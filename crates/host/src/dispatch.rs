@@ -112,6 +112,12 @@ impl Server {
             RequestKind::Initialize { negotiated_version, capabilities } => {
                 self.initialize(&registry, negotiated_version, capabilities, to, identity, &reply_channel)
             }
+            // As a resource that does not exist, which may come into being: its changes stay hidden, too.
+            RequestKind::Subscribe(uri)
+                if !is_visible_resource(self.catalog_view(identity, peer).as_ref(), &uri) =>
+            {
+                empty_response(&registry, &to)
+            }
             RequestKind::Subscribe(uri) => {
                 self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
                     connection.subscription.subscribe(
@@ -470,6 +476,7 @@ impl Server {
         }
         let capabilities = &registry.capabilities;
         let owner = TaskOwner::new(&identity.principal, reply_channel);
+        let view = self.catalog_view(identity, peer);
         let granted = NotificationFilter {
             tools_list_changed: filter.tools_list_changed && capabilities.tools && capabilities.list_changed,
             prompts_list_changed: filter.prompts_list_changed
@@ -479,7 +486,8 @@ impl Server {
                 && capabilities.resources
                 && capabilities.list_changed,
             resource_uris: if capabilities.resource_subscriptions {
-                filter.resource_uris
+                let uris = filter.resource_uris.into_iter();
+                uris.filter(|uri| is_visible_resource(view.as_ref(), uri)).collect()
             } else {
                 Vec::new()
             },
@@ -556,10 +564,17 @@ impl Server {
             return self.dispatch_task_future(registry, to, events, result);
         }
         match known {
-            Ok(task) => match answer_task(self, &task, request, uses_task_extension) {
-                Ok(answer) => task_response(&registry, &answer, &to),
-                Err(error) => error_response(&error, &to),
-            },
+            Ok(task) if matches!(request, TaskRequest::Get(_)) => {
+                task_response(&registry, &task_state(&task, uses_task_extension), &to)
+            }
+            Ok(task) => {
+                let server = self.clone();
+                let answered = async move {
+                    let answer = answer_task(&server, &task, request, uses_task_extension).await?;
+                    Ok(CallResponse::TaskAnswer(answer))
+                };
+                self.dispatch_task_future(registry, to, EventSink::disabled(), answered)
+            }
             Err(_) => {
                 let answered = answer_stored_task(self.clone(), request, owner, uses_task_extension);
                 self.dispatch_task_future(registry, to, EventSink::disabled(), answered)
@@ -578,35 +593,41 @@ impl Server {
     }
 }
 
-/// Answers a request about a task that this process knows.
-fn answer_task(
+/// The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
+fn task_state(task: &Task, uses_task_extension: bool) -> TaskAnswer {
+    TaskAnswer::State(if uses_task_extension { task.snapshot_for_delivery() } else { task.snapshot() })
+}
+
+/// Answers a request about a task that this process knows. What is acknowledged is in the store.
+async fn answer_task(
     server: &Arc<Server>,
     task: &Arc<Task>,
     request: TaskRequest,
     uses_task_extension: bool,
-) -> Result<TaskAnswer, RpcError> {
+) -> Result<TaskAnswer, CallError> {
     Ok(match request {
-        // The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
-        TaskRequest::Get(_) if uses_task_extension => TaskAnswer::State(task.snapshot_for_delivery()),
-        TaskRequest::Get(_) => TaskAnswer::State(task.snapshot()),
+        TaskRequest::Get(_) => task_state(task, uses_task_extension),
         TaskRequest::Update(_, answers) => {
-            task.provide_input(server, answers);
+            let changes = task.provide_input(server, answers);
+            task.wait_until_saved(changes).await;
             TaskAnswer::Acknowledged
         }
-        TaskRequest::Cancel(_) if uses_task_extension => {
-            task.cancel(server);
-            TaskAnswer::Acknowledged
+        TaskRequest::Cancel(_) => {
+            match task.cancel(server) {
+                // Fails only if the process is about to end.
+                Some(recorded) => _ = recorded.await,
+                // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
+                None if !uses_task_extension => {
+                    let reason = "the task has already finished".to_owned();
+                    return Err(CallError::InvalidParams { path: "params.taskId".into(), reason });
+                }
+                None => {}
+            }
+            match uses_task_extension {
+                true => TaskAnswer::Acknowledged,
+                false => TaskAnswer::State(task.snapshot()),
+            }
         }
-        // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
-        TaskRequest::Cancel(_) => match task.snapshot().status {
-            TaskStatus::Working | TaskStatus::InputRequired(_) => {
-                task.cancel(server);
-                TaskAnswer::State(task.snapshot())
-            }
-            TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
-                return Err(RpcError::invalid_params("the task has already finished"));
-            }
-        },
         TaskRequest::Result(_) | TaskRequest::List(_) => TaskAnswer::Acknowledged,
     })
 }
@@ -626,11 +647,7 @@ async fn answer_stored_task(
         TaskRequest::List(_) => String::new(),
     };
     let answer = match server.tasks.find_stored(&server, &id, &owner).await? {
-        FoundTask::Here(task) => {
-            answer_task(&server, &task, request, uses_task_extension).map_err(|error| {
-                CallError::Provider { code: error.code, message: error.message, data: error.data }
-            })?
-        }
+        FoundTask::Here(task) => answer_task(&server, &task, request, uses_task_extension).await?,
         FoundTask::Elsewhere(snapshot) => match request {
             TaskRequest::Get(_) => TaskAnswer::State(snapshot),
             TaskRequest::Update(..)
