@@ -40,5 +40,5 @@ pub use policy::{
 pub use principal::{Identity, IdentityError, Principal};
 pub use provider::{
     CallContext, CallFuture, CatalogChange, ChangeListener, CheckpointSink, Checkpoints, NoTools, Platform,
-    Provider, RequestHead, Run, ToolCaller,
+    Provider, RequestHead, Run, ToolCaller, WatchFuture,
 };

@@ -31,6 +31,12 @@ pub trait Provider: Send + Sync {
     /// The first client subscribed to this resource: from now on the provider reports its changes.
     fn watch(&self, _uri: &str) {}
 
+    /// For each subscription to a resource: what to wait for until its changes are certain to be reported. `None`: they are
+    /// already. The future ends within seconds, also where they will not be.
+    fn watching(&self, _uri: &str) -> Option<WatchFuture> {
+        None
+    }
+
     /// The last client unsubscribed from this resource.
     fn unwatch(&self, _uri: &str) {}
 
@@ -137,6 +143,9 @@ pub enum Run {
     Now(Outcome),
     Later(CallFuture),
 }
+
+/// Ends when the changes of a resource are reported.
+pub type WatchFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A running call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;

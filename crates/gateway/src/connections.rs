@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use json::Json;
 use servers::manager::{CallerConnection, Manager, ServerCallError};
@@ -15,6 +16,9 @@ use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
 use wire::client::{CallId, IncomingInputRequest, InputReply};
 
 use crate::questions::input_request;
+
+/// How long a client that subscribes, or the first call of a new connection, waits for the server's answer.
+pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many connections of their own callers may have. Each is a process, where the server is a program.
 #[derive(Debug, Clone, Copy)]
@@ -48,26 +52,33 @@ pub(crate) struct Link {
     pub(crate) calls: Arc<RunningCalls>,
     log_level: Mutex<Option<LogLevel>>,
     /// Resources that somebody watches. Some servers tell only the session that caused a change.
-    subscriptions: Mutex<HashMap<String, Subscription>>,
+    subscriptions: Mutex<HashMap<String, Arc<LinkSubscription>>>,
 }
+
+/// Made once; whoever needs it meanwhile waits. `None`: the server refused.
+type LinkSubscription = tokio::sync::OnceCell<Option<Subscription>>;
 
 impl Link {
     pub(crate) fn new(connection: CallerConnection, calls: Arc<RunningCalls>) -> Self {
         Self { connection, calls, log_level: Mutex::new(None), subscriptions: Mutex::default() }
     }
 
+    /// Returns when the server has answered.
     async fn watch(&self, uri: &str) {
-        if let Some(subscription) = self.connection.subscribe_to_resource(uri).await {
-            let mut subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
-            subscriptions.insert(uri.to_owned(), subscription);
-        }
+        let subscription = self.subscriptions().entry(uri.to_owned()).or_default().clone();
+        subscription.get_or_init(|| self.connection.subscribe_to_resource(uri)).await;
     }
 
     fn unwatch(&self, uri: &str) {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        self.subscriptions().remove(uri);
     }
 
-    /// Only for a connection with one caller: a server of the handshake era has one level for all of its calls.
+    fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, Arc<LinkSubscription>>> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only for a connection with one caller: a server of the handshake era has one level for all of its calls. Calls that are
+    /// started after this have it.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         let mut current = self.log_level.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_none_or(|current| level < current) {
@@ -96,6 +107,8 @@ struct SlotKey {
 /// Calls that need a connection at the same time wait for the first one to open it.
 struct Slot {
     link: tokio::sync::Mutex<Option<Arc<Link>>>,
+    /// The same, for those who must not wait: also while its first subscriptions are made.
+    open_link: Mutex<Option<Arc<Link>>>,
     last_used_ms: Mutex<u64>,
 }
 
@@ -134,10 +147,15 @@ impl CallerConnections {
         let capabilities = ClientCapabilities::from_bits(key.capabilities);
         let opened = manager.open_connection(server, capabilities, handler).await;
         let opened = Arc::new(Link::new(opened.map_err(NoConnection::Server)?, calls));
+        // From now on `watch` sees it; what was watched before is in the list.
+        slot.set_open_link(opened.clone());
         // Before the call that may change something.
-        for uri in self.watched_uris(server) {
-            opened.watch(&uri).await;
-        }
+        let subscribed = async {
+            for uri in self.watched_uris(server) {
+                opened.watch(&uri).await;
+            }
+        };
+        let _ = tokio::time::timeout(WATCH_TIMEOUT, subscribed).await;
         *link = Some(opened.clone());
         Ok(opened)
     }
@@ -157,7 +175,11 @@ impl CallerConnections {
         if slots.len() >= total_max && !remove_oldest(&mut slots, |_| true) {
             return Err(NoConnection::TooMany { max: total_max, of: "all callers together" });
         }
-        let slot = Arc::new(Slot { link: tokio::sync::Mutex::default(), last_used_ms: Mutex::new(now_ms) });
+        let slot = Arc::new(Slot {
+            link: tokio::sync::Mutex::default(),
+            open_link: Mutex::default(),
+            last_used_ms: Mutex::new(now_ms),
+        });
         slots.insert(key, slot.clone());
         Ok(slot)
     }
@@ -184,6 +206,13 @@ impl CallerConnections {
         }
     }
 
+    /// Waits until the server has answered on every open connection, for a resource that is watched.
+    pub(crate) async fn wait_watching(&self, server: &str, uri: &str) {
+        for link in self.open_links(server) {
+            link.watch(uri).await;
+        }
+    }
+
     pub(crate) fn unwatch(&self, server: &str, uri: &str) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(uris) = watched.get_mut(server) else { return };
@@ -201,7 +230,7 @@ impl CallerConnections {
     fn open_links(&self, server: &str) -> Vec<Arc<Link>> {
         let slots = self.lock();
         let own = slots.iter().filter(|(key, _)| *key.server == *server);
-        own.filter_map(|(_, slot)| slot.link.try_lock().ok()?.clone()).collect()
+        own.filter_map(|(_, slot)| slot.open_link()).collect()
     }
 
     /// Closes what was idle for long.
@@ -245,6 +274,14 @@ impl Slot {
             Ok(link) => link.as_ref().is_none_or(|link| link.calls.is_empty()),
             Err(_) => false,
         }
+    }
+
+    fn open_link(&self) -> Option<Arc<Link>> {
+        self.open_link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_open_link(&self, link: Arc<Link>) {
+        *self.open_link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
     }
 
     fn last_used_ms(&self) -> u64 {
@@ -318,6 +355,10 @@ impl CallInbox {
         let events = self.lock().events.clone();
         events.progress(progress.progress, progress.total, progress.message.as_deref());
         self.arrived.notify_one();
+    }
+
+    pub(crate) fn wants_log(&self) -> bool {
+        self.lock().events.log_level().is_some()
     }
 
     fn log(&self, level: LogLevel, logger: Option<&str>, data: &Json) {

@@ -62,7 +62,13 @@ impl ForwardedCall {
             let idle = Duration::from_millis(timeouts.idle_ms);
             tokio::select! {
                 biased;
-                result = self.running.result() => return Step::Ended(result),
+                result = self.running.result() => {
+                    // A log message that the server sent before the result may arrive after it.
+                    if self.inbox.wants_log() {
+                        self.link.connection.catch_up().await;
+                    }
+                    return Step::Ended(result);
+                }
                 () = self.inbox.arrived.notified() => {}
                 () = tokio::time::sleep(idle.min(left)) => {
                     let after_ms = if left < idle { timeouts.total_ms } else { timeouts.idle_ms };

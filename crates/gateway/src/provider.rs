@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use servers::names;
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, CompletionRef,
-    ItemKind, Outcome, Provider, Run, TaskSupport,
+    ItemKind, Outcome, Provider, Run, TaskSupport, WatchFuture,
 };
 
 use crate::definitions::{self, ItemList};
@@ -217,6 +217,10 @@ impl Provider for RemoteProvider {
 
     fn watch(&self, uri: &str) {
         self.server.watch(uri);
+    }
+
+    fn watching(&self, uri: &str) -> Option<WatchFuture> {
+        Some(self.server.watching(uri))
     }
 
     fn unwatch(&self, uri: &str) {

@@ -8,14 +8,17 @@ use servers::manager::{CallFailure, Manager};
 use spile_core::text::{hex, parse_hex};
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, ClientCapabilities, CompletionRef, EventSink,
-    Journal, Outcome, Platform, TaskSupport, ToolErrorCode,
+    Journal, Outcome, Platform, TaskSupport, ToolErrorCode, WatchFuture,
 };
+use tokio::time::Instant;
 use upstream::ConnectionEvent;
 use wire::client::{ClientCall, ClientError, Relay};
 use wire::method::Method;
 use wire::{Feature, Version};
 
-use crate::connections::{CallerConnections, CallerKey, ChangedLists, Link, NoConnection, RunningCalls};
+use crate::connections::{
+    CallerConnections, CallerKey, ChangedLists, Link, NoConnection, RunningCalls, WATCH_TIMEOUT,
+};
 use crate::forwarded_call::{ForwardedCall, Step};
 use crate::parked::{ParkedCalls, ParkedId};
 use crate::questions::input_requests;
@@ -455,6 +458,19 @@ impl RemoteServer {
     pub(crate) fn watch(&self, uri: &str) {
         self.manager.watch_resource(&self.name, uri);
         self.connections.watch(&self.name, uri);
+    }
+
+    /// Ends when every connection of ours is told of changes, or its server did not answer for some seconds.
+    pub(crate) fn watching(&self, uri: &str) -> WatchFuture {
+        let (manager, connections) = (self.manager.clone(), self.connections.clone());
+        let (server, uri) = (self.name.clone(), uri.to_owned());
+        let deadline = Instant::now() + WATCH_TIMEOUT;
+        Box::pin(async move {
+            let answered = async {
+                tokio::join!(manager.wait_watching(&server, &uri), connections.wait_watching(&server, &uri))
+            };
+            let _ = tokio::time::timeout_at(deadline, answered).await;
+        })
     }
 
     pub(crate) fn unwatch(&self, uri: &str) {

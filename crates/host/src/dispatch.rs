@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use json::Json;
 use spile_core::{
     Call, CallError, CallResult, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink,
-    ItemKind, Journal, Principal, Resource,
+    ItemKind, Journal, Limits, Principal, Resource,
 };
 use wire::encode::{self, ReplyTo, TaskAnswer, TaskStatus};
 use wire::error::{ErrorCode, RpcError};
@@ -119,13 +119,7 @@ impl Server {
                 empty_response(&registry, &to)
             }
             RequestKind::Subscribe(uri) => {
-                self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
-                    connection.subscription.subscribe(
-                        uri,
-                        self.limits.subscriptions_per_connection_max,
-                        self.limits.subscription_bytes_max,
-                    )
-                })
+                self.dispatch_subscribe(registry, uri, to, identity, &reply_channel)
             }
             RequestKind::Unsubscribe(uri) => {
                 self.with_connection_state(&registry, &to, identity, &reply_channel, |connection| {
@@ -435,6 +429,37 @@ impl Server {
         }
     }
 
+    fn dispatch_subscribe(
+        self: &Arc<Self>,
+        registry: Arc<Registry>,
+        uri: String,
+        to: ReplyTo,
+        identity: &CallerIdentity,
+        reply_channel: &ReplyChannel,
+    ) -> Dispatched {
+        let mut watching = None;
+        let response = self.with_connection_state(&registry, &to, identity, reply_channel, |connection| {
+            let Limits { subscriptions_per_connection_max, subscription_bytes_max, .. } = self.limits;
+            let is_subscribed = connection.subscription.subscribe(
+                uri.clone(),
+                subscriptions_per_connection_max,
+                subscription_bytes_max,
+            );
+            if is_subscribed {
+                watching = self.watching(&registry, [&*uri]);
+            }
+            is_subscribed
+        });
+        match watching {
+            None => response,
+            // A client that reads the resource after the response misses no change.
+            Some(watching) => self.dispatch_future(registry, to, EventSink::disabled(), async {
+                watching.await;
+                Ok(CallResponse::TaskAnswer(TaskAnswer::Acknowledged))
+            }),
+        }
+    }
+
     fn dispatch_listen(
         self: &Arc<Self>,
         registry: &Registry,
@@ -498,8 +523,9 @@ impl Server {
                 .collect(),
         };
         let subscription = self.subscriptions.subscribe(&granted);
+        let watching = self.watching(registry, granted.resource_uris.iter().map(String::as_str));
         let first = encode::subscription_acknowledged(&to.id, &granted);
-        Dispatched::Subscription(SubscriptionStream::new(self.clone(), to, subscription, first))
+        Dispatched::Subscription(SubscriptionStream::new(self.clone(), to, subscription, first, watching))
     }
 
     fn dispatch_task(
@@ -534,7 +560,7 @@ impl Server {
                     return error_response(&error, &to);
                 }
                 let listed = list_tasks(self.clone(), owner, cursor.clone());
-                return self.dispatch_task_future(registry, to, EventSink::disabled(), listed);
+                return self.dispatch_future(registry, to, EventSink::disabled(), listed);
             }
         };
         let known = self.tasks.find(self, id, &owner);
@@ -561,7 +587,7 @@ impl Server {
                 };
                 await_task_result(server, task, connection, own_events).await
             };
-            return self.dispatch_task_future(registry, to, events, result);
+            return self.dispatch_future(registry, to, events, result);
         }
         match known {
             Ok(task) if matches!(request, TaskRequest::Get(_)) => {
@@ -577,12 +603,12 @@ impl Server {
             }
             Err(_) => {
                 let answered = answer_stored_task(self.clone(), request, owner, uses_task_extension);
-                self.dispatch_task_future(registry, to, EventSink::disabled(), answered)
+                self.dispatch_future(registry, to, EventSink::disabled(), answered)
             }
         }
     }
 
-    fn dispatch_task_future(
+    fn dispatch_future(
         self: &Arc<Self>,
         registry: Arc<Registry>,
         to: ReplyTo,

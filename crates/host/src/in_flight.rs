@@ -3,9 +3,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use spile_core::{CallError, CallEvent, EventSink};
+use spile_core::{CallError, CallEvent, EventSink, WatchFuture};
 use wire::encode::{self, ReplyTo};
 use wire::{RequestId, Version};
 
@@ -279,6 +279,8 @@ pub struct SubscriptionStream {
     reply_to: ReplyTo,
     subscription: Arc<Subscription>,
     acknowledgement: Option<Vec<u8>>,
+    /// What the acknowledgement waits for.
+    watching: Option<WatchFuture>,
     is_ending: bool,
     is_finished: bool,
 }
@@ -289,6 +291,7 @@ impl SubscriptionStream {
         reply_to: ReplyTo,
         subscription: Arc<Subscription>,
         acknowledgement: Vec<u8>,
+        watching: Option<WatchFuture>,
     ) -> Self {
         server.counters.subscriptions.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -296,6 +299,7 @@ impl SubscriptionStream {
             reply_to,
             subscription,
             acknowledgement: Some(acknowledgement),
+            watching,
             is_ending: false,
             is_finished: false,
         }
@@ -322,6 +326,10 @@ impl SubscriptionStream {
 
     /// The next message. The last one is the response itself.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        if let Some(watching) = &mut self.watching {
+            ready!(watching.as_mut().poll(cx));
+            self.watching = None;
+        }
         if let Some(first) = self.acknowledgement.take() {
             return Poll::Ready(Some(first));
         }

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use spile_core::{Catalog, CatalogChange, ChangeListener, ItemKind, Provider};
+use spile_core::{Catalog, CatalogChange, ChangeListener, ItemKind, Provider, WatchFuture};
 use wire::ListKind;
 
 use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig, UnservedItem};
@@ -190,6 +190,27 @@ impl Server {
         }));
     }
 
+    /// What to wait for until changes of these resources, which have subscribers, are certain to be reported. `None`: they
+    /// are already.
+    pub(crate) fn watching<'u>(
+        &self,
+        registry: &Registry,
+        uris: impl IntoIterator<Item = &'u str>,
+    ) -> Option<WatchFuture> {
+        let mut unready: Vec<WatchFuture> = Vec::new();
+        for uri in uris {
+            for_each_provider(registry, uri, |provider| unready.extend(provider.watching(uri)));
+        }
+        if unready.is_empty() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            for one in unready {
+                one.await;
+            }
+        }))
+    }
+
     /// Reads the catalog of one provider again. Returns whether the provider is still served.
     fn refresh(self: &Arc<Self>, slot_id: u64) -> bool {
         let registry = self.registry();
@@ -221,7 +242,7 @@ impl Server {
     }
 }
 
-fn for_each_provider(registry: &Registry, uri: &str, act: impl Fn(&Arc<dyn Provider>)) {
+fn for_each_provider(registry: &Registry, uri: &str, mut act: impl FnMut(&Arc<dyn Provider>)) {
     match registry.route_resource(uri) {
         CallRoute::Provider(provider) => act(provider),
         CallRoute::ResourceProviders(providers) => providers.iter().for_each(act),

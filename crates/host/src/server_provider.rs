@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, ChangeListener, CompletionRef, DetachedWork, ItemKind,
-    Outcome, Provider, Run, TaskSupport,
+    Outcome, Provider, Run, TaskSupport, WatchFuture,
 };
 
 use crate::registry::Registry;
@@ -170,6 +170,10 @@ impl Provider for ServerProvider {
     fn watch(&self, uri: &str) {
         // Bounded by the limits of the server that has the clients.
         self.subscription.subscribe(uri.to_owned(), usize::MAX, usize::MAX);
+    }
+
+    fn watching(&self, uri: &str) -> Option<WatchFuture> {
+        self.server.watching(&self.server.registry(), [uri])
     }
 
     fn unwatch(&self, uri: &str) {

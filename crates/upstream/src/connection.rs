@@ -70,6 +70,9 @@ impl ConnectionOptions {
     }
 }
 
+/// How long a result waits for messages that the server may have sent before it.
+const CATCH_UP_TIMEOUT_MS: u64 = 1000;
+
 /// A server that accepts a WebSocket is already running and answers the version probe quickly.
 const WEBSOCKET_PROBE_MS: u64 = 2000;
 
@@ -420,7 +423,16 @@ impl Connection {
         }
     }
 
-    /// Sets the minimum level of log messages that the server sends.
+    /// Waits until what the server sent before now has arrived. It takes a round trip where messages come on a stream of
+    /// their own, and no time elsewhere.
+    pub async fn catch_up(&self) {
+        if self.shared.lock().client.has_server_stream() {
+            // Any answer is one, and a server without an answer is not waited for.
+            let _ = self.ping(Some(CATCH_UP_TIMEOUT_MS)).await;
+        }
+    }
+
+    /// Sets the minimum level of log messages that the server sends. Calls that are made after it wait until the server has it.
     pub fn set_log_level(&self, level: spile_core::LogLevel) {
         self.shared.with_client(|client, now| client.set_level(level, now));
     }

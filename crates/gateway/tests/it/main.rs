@@ -3,4 +3,5 @@
 mod listing;
 mod sharing;
 mod simulation;
+mod subscriptions;
 mod world;

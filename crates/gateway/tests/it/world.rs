@@ -14,7 +14,7 @@ use servers::decisions::Permission;
 use servers::manager::ManagerHost;
 use spile_core::{
     Call, CallContext, Catalog, ClientCapabilities, InputRequest, InputRequests, Limits, Outcome, Platform,
-    Provider, Run, Tool, ToolResult,
+    Provider, Run, Tool, ToolResult, WatchFuture,
 };
 use tokio::time::Instant;
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
@@ -162,11 +162,22 @@ pub struct SimProvider {
     pub has_subscriptions: bool,
     /// Tools beside `echo` that nobody calls.
     pub fillers: usize,
+    /// How long the server takes to answer a subscription.
+    pub subscribing: Duration,
+    /// How many subscriptions it has answered.
+    pub subscribed: Arc<AtomicU64>,
 }
 
 impl SimProvider {
     pub fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), executed: Mutex::default(), has_subscriptions: false, fillers: 0 }
+        Self {
+            server: server.to_owned(),
+            executed: Mutex::default(),
+            has_subscriptions: false,
+            fillers: 0,
+            subscribing: Duration::ZERO,
+            subscribed: Arc::default(),
+        }
     }
 
     pub fn executions(&self, token: &str) -> u32 {
@@ -190,6 +201,14 @@ impl Provider for SimProvider {
             is_open_ended: self.has_subscriptions,
             ..Catalog::default()
         })
+    }
+
+    fn watching(&self, _: &str) -> Option<WatchFuture> {
+        let (subscribing, subscribed) = (self.subscribing, self.subscribed.clone());
+        Some(Box::pin(async move {
+            tokio::time::sleep(subscribing).await;
+            subscribed.fetch_add(1, Ordering::Relaxed);
+        }))
     }
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {

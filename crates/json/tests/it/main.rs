@@ -289,6 +289,7 @@ fn node_returns_members_and_elements() {
 }
 
 #[test]
+#[expect(clippy::excessive_precision, reason = "the digits beyond a double are what is tested")]
 fn numbers_are_written_as_valid_json() {
     for (n, text) in [
         (0.0, "0"),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use outbound::{ConnectFailure, OutboundError};
 use tokio::sync::Semaphore;
 use upstream::process::StartError;
-use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, TokenSlot};
-use wire::ListKind;
+use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, Subscription, TokenSlot};
 use wire::client::ClientError;
+use wire::{ListKind, NotificationFilter};
 
 use super::server::{Handler, OpenConnection, Signals, StderrLines};
 use super::state::Failure;
@@ -30,6 +30,16 @@ pub(super) struct Opened {
     pub(super) connection: OpenConnection,
     pub(super) lists: ServerLists,
     pub(super) signals: Arc<Signals>,
+    pub(super) subscribed: ListSubscription,
+}
+
+/// The subscription to changes of lists that was made before they were read.
+pub(super) enum ListSubscription {
+    Subscribed(Subscription),
+    /// The server has no such method, or sends notifications without it.
+    Refused,
+    /// The server has not answered. Changes of now may not be announced.
+    Unanswered,
 }
 
 pub(super) struct AttemptError {
@@ -73,6 +83,7 @@ impl Attempt {
             &self.handler(&signals),
         )
         .await?;
+        let subscribed = subscribe_to_lists(&connection.connection).await;
         let lists = read_lists(&connection.connection, timeout_ms).await.map_err(|error| AttemptError {
             failure: Failure::Transient,
             message: format!("cannot list the tools: {error}"),
@@ -80,7 +91,7 @@ impl Attempt {
         let lists = review(lists, &self.server, &*self.host)
             .await
             .map_err(|message| AttemptError { failure: Failure::Permanent, message })?;
-        Ok(Opened { connection, lists, signals })
+        Ok(Opened { connection, lists, signals, subscribed })
     }
 
     fn handler(&self, signals: &Arc<Signals>) -> Arc<dyn ClientHandler> {
@@ -148,6 +159,27 @@ pub(super) async fn connect(
     };
     let connection = connection.map_err(failed)?;
     Ok(OpenConnection { connection, token, url: resolved.url().cloned() })
+}
+
+/// How long the lists wait for the subscription to their changes.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Before the lists are read: a change in between is announced.
+async fn subscribe_to_lists(connection: &Connection) -> ListSubscription {
+    match tokio::time::timeout(SUBSCRIBE_TIMEOUT, connection.subscribe(&list_changes())).await {
+        Ok(Ok(subscription)) => ListSubscription::Subscribed(subscription),
+        Ok(Err(_)) => ListSubscription::Refused,
+        Err(_) => ListSubscription::Unanswered,
+    }
+}
+
+pub(super) fn list_changes() -> NotificationFilter {
+    NotificationFilter {
+        tools_list_changed: true,
+        prompts_list_changed: true,
+        resources_list_changed: true,
+        ..NotificationFilter::default()
+    }
 }
 
 /// Reads every list that the server has. Only the tools must be readable: a server with broken prompts is still useful.

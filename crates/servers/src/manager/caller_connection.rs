@@ -14,8 +14,8 @@ use wire::client::{ClientCall, ClientError, ClientOptions, ServerInfo};
 use wire::{NotificationFilter, Version};
 
 use super::attempt::connect;
-use super::server::{Command, OpenConnection};
-use super::state::Failure;
+use super::server::{Command, OpenConnection, View};
+use super::state::{Failure, Status};
 use super::tokens::access_token;
 use super::{CallTimeouts, Manager, ManagerHost, ServerCallError, ServerHandle, call_error};
 use crate::config::ConfiguredServer;
@@ -123,6 +123,19 @@ impl Manager {
         }
     }
 
+    /// Waits until the server has answered whether it reports changes of a resource that is watched, and not for a server that
+    /// was given up.
+    pub async fn wait_watching(&self, server: &str, uri: &str) {
+        let Some(handle) = self.find(server) else { return };
+        let mut view = handle.view.clone();
+        let is_absent =
+            |view: &View| matches!(view.status, Status::Error | Status::Disabled | Status::NeedsAuth);
+        tokio::select! {
+            () = handle.watched.wait_answered(uri) => {}
+            _ = view.wait_for(is_absent) => {}
+        }
+    }
+
     pub fn unwatch_resource(&self, server: &str, uri: &str) {
         if let Some(handle) = self.find(server) {
             handle.watched.unwatch(uri);
@@ -161,6 +174,11 @@ impl CallerConnection {
         let filter =
             NotificationFilter { resource_uris: vec![uri.to_owned()], ..NotificationFilter::default() };
         self.connection.connection.subscribe(&filter).await.ok()
+    }
+
+    /// Waits until what the server sent before now has arrived.
+    pub async fn catch_up(&self) {
+        self.connection.connection.catch_up().await;
     }
 
     /// For all calls of this connection.

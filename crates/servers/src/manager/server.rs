@@ -15,7 +15,7 @@ use url::Url;
 use wire::NotificationFilter;
 use wire::client::{ClientError, IncomingInputRequest, InputReply, ServerInfo};
 
-use super::attempt::{Attempt, AttemptError, Opened, read_lists, review};
+use super::attempt::{Attempt, AttemptError, ListSubscription, Opened, list_changes, read_lists, review};
 use super::state::{Event, Failure, Status, Step, UpstreamState};
 use super::tokens::keep_valid;
 use super::watched_resources::{ResourceSubscriptions, WatchedResources};
@@ -273,7 +273,7 @@ impl ServerTask {
         }
         self.attempt.shutdown().await;
         self.work.shutdown().await;
-        self.resource_subscriptions = ResourceSubscriptions::default();
+        self.resource_subscriptions.clear(&self.watched);
         let mut connection = None;
         self.view.send_modify(|view| connection = view.connection.take());
         if let Some(open) = connection.and_then(Arc::into_inner) {
@@ -376,7 +376,7 @@ impl ServerTask {
         self.attempt = JoinSet::new();
         self.work.abort_all();
         self.work = JoinSet::new();
-        self.resource_subscriptions = ResourceSubscriptions::default();
+        self.resource_subscriptions.clear(&self.watched);
         self.is_listing = false;
         self.signals = Arc::default();
         let mut old = None;
@@ -402,7 +402,7 @@ impl ServerTask {
     }
 
     fn opened(&mut self, opened: Opened) {
-        let Opened { connection, lists, signals } = opened;
+        let Opened { connection, lists, signals, subscribed } = opened;
         let info = connection.connection.server_info();
         let connection = Arc::new(connection);
         self.signals = signals;
@@ -415,50 +415,44 @@ impl ServerTask {
             view.connects += 1;
         });
         self.apply(Event::Opened, None);
-        self.subscribe(&connection);
+        self.follow_lists(&connection, subscribed);
         self.subscribe_to_resources();
         self.keep_token_valid(&connection);
+        self.host.on_lists_read(&self.server.name);
         // It may have closed or changed before anyone looked.
         self.on_signals();
     }
 
-    /// Asks for notifications of changed lists. Only the newest protocol version needs that.
-    /// A subscription that ends is made again, and the lists are read again: changes in between were not announced.
-    fn subscribe(&mut self, connection: &Arc<OpenConnection>) {
+    /// Keeps the subscription to changed lists. One that ends is made again, and the lists are read again: changes in between
+    /// were not announced.
+    fn follow_lists(&mut self, connection: &Arc<OpenConnection>, subscribed: ListSubscription) {
+        let (mut subscription, mut may_have_missed) = match subscribed {
+            ListSubscription::Refused => return,
+            ListSubscription::Subscribed(subscription) => (Some(subscription), false),
+            ListSubscription::Unanswered => (None, true),
+        };
         // Only while the connection is used otherwise: this must not keep it open.
         let (connection, signals) = (Arc::downgrade(connection), self.signals.clone());
         let policy = self.options.retry;
         self.work.spawn(async move {
-            let filter = NotificationFilter {
-                tools_list_changed: true,
-                prompts_list_changed: true,
-                resources_list_changed: true,
-                ..NotificationFilter::default()
-            };
-            let (mut was_subscribed, mut wait_ms) = (false, policy.backoff_min_ms);
-            while let Some(open) = connection.upgrade() {
-                let subscribed = open.connection.subscribe(&filter).await;
-                drop(open);
-                match subscribed {
-                    Ok(mut subscription) => {
-                        if was_subscribed {
-                            signals.lists_changed();
-                        }
-                        was_subscribed = true;
-                        let since = Instant::now();
-                        subscription.wait_ended().await;
-                        if since.elapsed() >= Duration::from_millis(policy.stable_ms) {
-                            wait_ms = policy.backoff_min_ms;
-                        }
+            let mut wait_ms = policy.backoff_min_ms;
+            loop {
+                if let Some(mut subscription) = subscription.take() {
+                    if may_have_missed {
+                        signals.lists_changed();
                     }
-                    // The server has no such method, or sends notifications without it.
-                    Err(_) if !was_subscribed => break,
-                    Err(_) => {}
+                    may_have_missed = true;
+                    let since = Instant::now();
+                    subscription.wait_ended().await;
+                    if since.elapsed() >= Duration::from_millis(policy.stable_ms) {
+                        wait_ms = policy.backoff_min_ms;
+                    }
                 }
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
                 wait_ms = wait_ms.saturating_mul(2).min(policy.backoff_max_ms);
+                let Some(open) = connection.upgrade() else { return Work::Done };
+                subscription = open.connection.subscribe(&list_changes()).await.ok();
             }
-            Work::Done
         });
     }
 
@@ -534,7 +528,9 @@ impl ServerTask {
                     self.read_lists();
                 }
             }
-            Ok(Work::Watched(uri, subscription)) => self.resource_subscriptions.set(&uri, subscription),
+            Ok(Work::Watched(uri, subscription)) => {
+                self.resource_subscriptions.set(&self.watched, &uri, subscription);
+            }
             Ok(Work::Hangs(connection)) => {
                 if self.is_current(&connection) {
                     drop(connection);

@@ -122,6 +122,11 @@ impl Client {
         self.actions.push_back(Action::Get { exchange, delay_ms: 0, last_event_id: None, headers });
     }
 
+    /// Whether messages of the server may arrive beside the responses to requests, in no order with them.
+    pub fn has_server_stream(&self) -> bool {
+        self.stream_exchange.is_some()
+    }
+
     /// The headers of the DELETE request that ends the session; `None` if there is no session.
     pub fn delete_headers(&self) -> Option<Vec<(String, String)>> {
         // Before the version is negotiated, there is no version header.
@@ -214,7 +219,8 @@ impl Client {
         pending.retried = true;
         pending.message_id = None;
         let is_current_session = pending.session_epoch == epoch;
-        let is_repeated_anyway = matches!(pending.purpose, CallPurpose::Background);
+        let is_repeated_anyway =
+            matches!(pending.purpose, CallPurpose::SetLevel | CallPurpose::Unsubscribe { .. });
         self.calls_by_message_id.remove(&exchange);
         if is_repeated_anyway {
             // The next handshake sends the log level and the subscriptions again.

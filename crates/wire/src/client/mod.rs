@@ -20,6 +20,7 @@ mod input_requests;
 mod lists;
 mod negotiation;
 mod notifications;
+mod order;
 mod outgoing;
 mod param_headers;
 mod state_machine;

@@ -76,6 +76,9 @@ pub(super) const EXCHANGE_WITHOUT_REQUEST_MIN: u64 = 1 << 62;
 /// The limit of messages in one frame.
 const MESSAGES_MAX: usize = 4096;
 
+/// How long calls wait for a server that does not answer `logging/setLevel`.
+const SET_LEVEL_TIMEOUT_MS: u64 = 5000;
+
 /// A call without a result yet.
 pub(super) struct PendingCall {
     pub(super) call: ClientCall,
@@ -110,8 +113,12 @@ pub(super) enum CallPurpose {
         listen_call: CallId,
         uri: String,
     },
-    /// No caller waits for it; a failure becomes a warning.
-    Background,
+    /// Ends the subscription to one resource, in the handshake era.
+    Unsubscribe {
+        uri: String,
+    },
+    /// Sets the log level, in the handshake era. Calls wait for it: a server that handles them side by side would not log.
+    SetLevel,
 }
 
 impl Client {
@@ -186,19 +193,6 @@ impl Client {
         }
     }
 
-    /// Sends the log level; in the handshake era that is a request.
-    pub(super) fn send_level(&mut self) {
-        if let Some(level) = self.log_level
-            && self.version.has(Feature::SetLevel)
-            && self.server_supports("logging")
-        {
-            let params = Json::object(|params| {
-                params.str("level", level.as_str());
-            });
-            self.start_call(ClientCall::new(Method::SetLevel, params), CallPurpose::Background);
-        }
-    }
-
     /// Whether the server declared a capability.
     pub fn server_supports(&self, capability: &str) -> bool {
         let Some(server_info) = &self.server_info else { return false };
@@ -214,13 +208,14 @@ impl Client {
         let timeout_ms = match purpose {
             CallPurpose::Single | CallPurpose::List(..) | CallPurpose::Listen => call.timeout_ms,
             // No caller waits for these, so no caller would ever cancel them.
-            CallPurpose::RefreshTools { .. } | CallPurpose::Subscribe { .. } | CallPurpose::Background => {
-                Some(self.options.handshake_timeout_ms)
-            }
+            CallPurpose::RefreshTools { .. }
+            | CallPurpose::Subscribe { .. }
+            | CallPurpose::Unsubscribe { .. } => Some(self.options.handshake_timeout_ms),
+            CallPurpose::SetLevel => Some(self.options.handshake_timeout_ms.min(SET_LEVEL_TIMEOUT_MS)),
         };
         let deadline = timeout_ms.map(|ms| self.now_ms.saturating_add(ms));
         let pending = PendingCall {
-            call,
+            call: ClientCall { timeout_ms, ..call },
             purpose,
             message_id: None,
             deadline_ms: deadline,
@@ -236,6 +231,7 @@ impl Client {
         self.pending_calls.insert(call_id, pending);
         self.deadlines.extend(deadline.map(|deadline| (deadline, call_id)));
         match self.phase {
+            Phase::Ready if self.must_wait(call_id) => {}
             Phase::Ready => self.send_call(call_id),
             Phase::Closed => {
                 self.fail_call(call_id, ClientError::ConnectionClosed(CloseReason::AlreadyClosed))
@@ -253,7 +249,9 @@ impl Client {
             .map(|(call_id, _)| *call_id)
             .collect();
         for call_id in waiting {
-            self.send_call(call_id);
+            if !self.must_wait(call_id) {
+                self.send_call(call_id);
+            }
         }
     }
 
@@ -279,7 +277,8 @@ impl Client {
             CallPurpose::Single
             | CallPurpose::Listen
             | CallPurpose::Subscribe { .. }
-            | CallPurpose::Background => None,
+            | CallPurpose::Unsubscribe { .. }
+            | CallPurpose::SetLevel => None,
         };
         let round = &pending.input_round;
         let mut identity = self.client_identity();
@@ -326,10 +325,11 @@ impl Client {
         let Some(id) = pending.message_id.filter(|_| self.phase == Phase::Ready) else { return };
         if matches!(pending.purpose, CallPurpose::Listen) && !self.version.has(Feature::Listen) {
             for uri in pending.notification_filter().resource_uris {
-                self.start_call(
-                    ClientCall::new(Method::Unsubscribe, uri_params(&uri)),
-                    CallPurpose::Background,
-                );
+                // The server knows one subscription for each resource of a session.
+                if !self.is_subscribed(&uri) {
+                    let call = ClientCall::new(Method::Unsubscribe, uri_params(&uri));
+                    self.start_call(call, CallPurpose::Unsubscribe { uri });
+                }
             }
             return;
         }
@@ -479,12 +479,14 @@ impl Client {
     pub(super) fn on_result(&mut self, call_id: CallId, result: Node<'_>) {
         let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
         let page = match &mut pending.purpose {
-            CallPurpose::Single | CallPurpose::Background | CallPurpose::Listen => {
-                let pending = self.remove_call(call_id);
-                if !matches!(pending, Some(PendingCall { purpose: CallPurpose::Background, .. })) {
-                    self.events.push_back(ClientEvent::Done { call_id, result: Json::from(result) });
-                }
+            CallPurpose::Single | CallPurpose::Listen => {
+                self.remove_call(call_id);
+                self.events.push_back(ClientEvent::Done { call_id, result: Json::from(result) });
                 return;
+            }
+            CallPurpose::SetLevel | CallPurpose::Unsubscribe { .. } => {
+                self.remove_call(call_id);
+                return self.send_unsent_calls();
             }
             CallPurpose::Subscribe { listen_call, .. } => {
                 let listen_call = *listen_call;
@@ -594,8 +596,15 @@ impl Client {
     /// Reports a failure to the call that depends on this one, or to the application.
     fn report_failure(&mut self, call_id: CallId, purpose: &CallPurpose, error: ClientError) {
         match purpose {
-            CallPurpose::Background => {
-                self.warn(WarningKind::Rejected, &format!("a background request failed: {error}"))
+            CallPurpose::SetLevel | CallPurpose::Unsubscribe { .. } => {
+                let request = match purpose {
+                    CallPurpose::SetLevel => Method::SetLevel,
+                    _ => Method::Unsubscribe,
+                };
+                self.warn(WarningKind::Rejected, &format!("`{}` failed: {error}", request.as_str()));
+                if self.phase == Phase::Ready {
+                    self.send_unsent_calls();
+                }
             }
             CallPurpose::RefreshTools { call, .. } => self.fail_call(*call, error),
             CallPurpose::Subscribe { listen_call, uri } => {

@@ -36,6 +36,14 @@ impl Client {
         }
     }
 
+    /// Whether a subscription of the handshake era names this resource.
+    pub(super) fn is_subscribed(&self, uri: &str) -> bool {
+        self.pending_calls.values().any(|pending| {
+            matches!(pending.purpose, CallPurpose::Listen)
+                && pending.notification_filter().resource_uris.iter().any(|one| one == uri)
+        })
+    }
+
     /// Removes a resource that the server refused from the subscription.
     pub(super) fn drop_subscribed_uri(&mut self, call_id: CallId, uri: &str) {
         if let Some(pending) = self.pending_calls.get_mut(&call_id) {

@@ -4,6 +4,7 @@
 //! application. Over HTTP `<` starts with a status, and headers follow `>` in `[…]`.
 
 mod errors;
+mod order;
 mod over_http;
 mod regressions;
 
