@@ -6,9 +6,11 @@
 //! ```text
 //! mod.rs       the tasks that this process runs or has run, and their states
 //! record.rs    a task as bytes for the store
+//! answers.rs   answers to requests about them
 //! durable.rs   what the store has of each task; tasks that an earlier process left are continued
 //! ```
 
+mod answers;
 mod durable;
 mod record;
 
@@ -37,6 +39,9 @@ use crate::pipeline::{
 };
 use crate::registry::Registry;
 use crate::server::Server;
+pub(crate) use answers::{
+    answer_stored_task, answer_task, await_task_result, list_tasks, task_elsewhere, task_state,
+};
 pub(crate) use durable::FoundTask;
 use record::TaskCall;
 
