@@ -10,6 +10,8 @@ mod decode;
 mod frames;
 mod fuzz_input;
 mod headers;
+#[cfg(unix)]
+mod http1;
 mod pair;
 mod sample_messages;
 mod scan;
@@ -28,6 +30,8 @@ pub use decode::decode_message;
 pub use frames::frames;
 pub use fuzz_input::FuzzInput;
 pub use headers::headers;
+#[cfg(unix)]
+pub use http1::{TOKEN as HTTP1_TOKEN, check_http1, http1};
 pub use pair::{input_for_seed, pair};
 pub use scan::scan;
 pub use seal::seal;
