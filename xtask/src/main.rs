@@ -11,6 +11,7 @@ mod debian;
 mod docs;
 mod fuzz;
 mod judges;
+mod release;
 mod setup;
 mod sh;
 mod tidy;
@@ -38,6 +39,7 @@ cargo xtask <command>
                             checks that take too long for CI: kill -9 while writing, reloads under load,
                             sqlmap on every argument of the examples, the page in a browser, Excel
                             tables that grew as openpyxl reads them
+  release [--no-profile]    build the binary as it is shipped; `release sizes` says what each part of it costs
   bench …                   compare speed; see `cargo xtask bench help`
   help                      print this text
 ";
@@ -67,6 +69,7 @@ fn run(args: &[String]) -> Result<()> {
         "docs" => docs::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
+        "release" => release::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -18,6 +18,15 @@ use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
+/// What the floors answer: of the size of a real `tools/call` response.
+pub const CANNED_ANSWER: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1000000,"result":{"content":[{"type":"text","text":"{\"email\":"#,
+    r#"\"user1000@example.com\",\"plan\":\"enterprise\",\"signup_date\":\"2021-05-20\"}"}],"#,
+    r#""structuredContent":{"email":"user1000@example.com","plan":"enterprise","signup_date":"#,
+    r#""2021-05-20"},"isError":false,"resultType":"complete","_meta":{"#,
+    r#""io.modelcontextprotocol/serverInfo":{"name":"floor","version":"0.1.0"}}}}"#,
+);
+
 /// How many customers there are: `user0@example.com` to `user9999@example.com`.
 pub const CUSTOMERS: usize = 10_000;
 

@@ -188,6 +188,8 @@ pub struct Journal {
     /// The number of earlier rounds.
     pub round: u32,
     call_id: OnceLock<CallId>,
+    /// Whether the id is that of an earlier round, or the caller's.
+    has_given_id: bool,
     entries: Vec<(String, Json)>,
     memo: Option<Box<[u8]>>,
 }
@@ -215,7 +217,7 @@ impl Journal {
 
     /// A journal without answers for a later round of a call.
     pub fn for_round(round: u32, call_id: CallId, memo: Option<Box<[u8]>>) -> Self {
-        Self { round, call_id: call_id.into(), entries: Vec::new(), memo }
+        Self { round, call_id: call_id.into(), has_given_id: true, entries: Vec::new(), memo }
     }
 
     /// The id of the call, chosen when it is first needed.
@@ -230,6 +232,12 @@ impl Journal {
     /// The id of the call, if anybody has needed it.
     pub fn known_call_id(&self) -> Option<CallId> {
         self.call_id.get().copied()
+    }
+
+    /// The id of a call that may run a second time under it: in a later round, or because another call repeats it. An id
+    /// that was only chosen for a record is none.
+    pub fn repeatable_call_id(&self) -> Option<CallId> {
+        self.known_call_id().filter(|_| self.has_given_id || self.round > 0)
     }
 
     /// What the provider left in [`InputRequests::with_memo`] when the last round ended.

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use json::Json;
 use spile_core::{
-    Call, CallError, CallResult, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink,
-    ItemKind, Journal, Limits, Principal, Resource,
+    Call, CallError, CallTarget, Caller, CatalogView, ClientCapabilities, EventFilter, EventSink, ItemKind,
+    Journal, Limits, Principal, Resource,
 };
-use wire::encode::{self, ReplyTo, TaskAnswer, TaskStatus};
+use wire::encode::{self, ReplyTo, TaskAnswer};
 use wire::error::{ErrorCode, RpcError};
 use wire::method::Method;
 use wire::{
@@ -26,7 +25,10 @@ use crate::observer::CallObservation;
 use crate::pipeline::{self, CallJob, CallResponse, CallStage};
 use crate::registry::Registry;
 use crate::server::{CallerIdentity, RegistrySnapshot, Server};
-use crate::tasks::{FoundTask, Task, TaskOwner};
+use crate::tasks::{
+    FoundTask, TaskOwner, answer_stored_task, answer_task, await_task_result, list_tasks, task_elsewhere,
+    task_state,
+};
 
 /// What dispatching a request produced.
 pub enum Dispatched {
@@ -111,6 +113,12 @@ impl Server {
             }
             RequestKind::Initialize { negotiated_version, capabilities } => {
                 self.initialize(&registry, negotiated_version, capabilities, to, identity, &reply_channel)
+            }
+            // As a resource that does not exist, which may come into being: its changes stay hidden, too.
+            RequestKind::Subscribe(uri)
+                if !is_visible_resource(self.catalog_view(identity, peer).as_ref(), &uri) =>
+            {
+                empty_response(&registry, &to)
             }
             RequestKind::Subscribe(uri) => {
                 self.dispatch_subscribe(registry, uri, to, identity, &reply_channel)
@@ -495,6 +503,7 @@ impl Server {
         }
         let capabilities = &registry.capabilities;
         let owner = TaskOwner::new(&identity.principal, reply_channel);
+        let view = self.catalog_view(identity, peer);
         let granted = NotificationFilter {
             tools_list_changed: filter.tools_list_changed && capabilities.tools && capabilities.list_changed,
             prompts_list_changed: filter.prompts_list_changed
@@ -504,7 +513,8 @@ impl Server {
                 && capabilities.resources
                 && capabilities.list_changed,
             resource_uris: if capabilities.resource_subscriptions {
-                filter.resource_uris
+                let uris = filter.resource_uris.into_iter();
+                uris.filter(|uri| is_visible_resource(view.as_ref(), uri)).collect()
             } else {
                 Vec::new()
             },
@@ -582,10 +592,17 @@ impl Server {
             return self.dispatch_future(registry, to, events, result);
         }
         match known {
-            Ok(task) => match answer_task(self, &task, request, uses_task_extension) {
-                Ok(answer) => task_response(&registry, &answer, &to),
-                Err(error) => error_response(&error, &to),
-            },
+            Ok(task) if matches!(request, TaskRequest::Get(_)) => {
+                task_response(&registry, &task_state(&task, uses_task_extension), &to)
+            }
+            Ok(task) => {
+                let server = self.clone();
+                let answered = async move {
+                    let answer = answer_task(&server, &task, request, uses_task_extension).await?;
+                    Ok(CallResponse::TaskAnswer(answer))
+                };
+                self.dispatch_future(registry, to, EventSink::disabled(), answered)
+            }
             Err(_) => {
                 let answered = answer_stored_task(self.clone(), request, owner, uses_task_extension);
                 self.dispatch_future(registry, to, EventSink::disabled(), answered)
@@ -602,97 +619,6 @@ impl Server {
     ) -> Dispatched {
         Dispatched::Call(InFlight::new(self.clone(), registry, to, events, Box::pin(future), None))
     }
-}
-
-/// Answers a request about a task that this process knows.
-fn answer_task(
-    server: &Arc<Server>,
-    task: &Arc<Task>,
-    request: TaskRequest,
-    uses_task_extension: bool,
-) -> Result<TaskAnswer, RpcError> {
-    Ok(match request {
-        // The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
-        TaskRequest::Get(_) if uses_task_extension => TaskAnswer::State(task.snapshot_for_delivery()),
-        TaskRequest::Get(_) => TaskAnswer::State(task.snapshot()),
-        TaskRequest::Update(_, answers) => {
-            task.provide_input(server, answers);
-            TaskAnswer::Acknowledged
-        }
-        TaskRequest::Cancel(_) if uses_task_extension => {
-            task.cancel(server);
-            TaskAnswer::Acknowledged
-        }
-        // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
-        TaskRequest::Cancel(_) => match task.snapshot().status {
-            TaskStatus::Working | TaskStatus::InputRequired(_) => {
-                task.cancel(server);
-                TaskAnswer::State(task.snapshot())
-            }
-            TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
-                return Err(RpcError::invalid_params("the task has already finished"));
-            }
-        },
-        TaskRequest::Result(_) | TaskRequest::List(_) => TaskAnswer::Acknowledged,
-    })
-}
-
-/// The same for a task that only the store knows: an earlier process left it, or another replica runs it.
-async fn answer_stored_task(
-    server: Arc<Server>,
-    request: TaskRequest,
-    owner: TaskOwner,
-    uses_task_extension: bool,
-) -> Result<CallResponse, CallError> {
-    let id = match &request {
-        TaskRequest::Get(id)
-        | TaskRequest::Update(id, _)
-        | TaskRequest::Cancel(id)
-        | TaskRequest::Result(id) => id.clone(),
-        TaskRequest::List(_) => String::new(),
-    };
-    let answer = match server.tasks.find_stored(&server, &id, &owner).await? {
-        FoundTask::Here(task) => {
-            answer_task(&server, &task, request, uses_task_extension).map_err(|error| {
-                CallError::Provider { code: error.code, message: error.message, data: error.data }
-            })?
-        }
-        FoundTask::Elsewhere(snapshot) => match request {
-            TaskRequest::Get(_) => TaskAnswer::State(snapshot),
-            TaskRequest::Update(..)
-            | TaskRequest::Cancel(_)
-            | TaskRequest::Result(_)
-            | TaskRequest::List(_) => return Err(task_elsewhere()),
-        },
-    };
-    Ok(CallResponse::TaskAnswer(answer))
-}
-
-/// Another replica runs the task. Its lease ends soon if that replica has ended.
-fn task_elsewhere() -> CallError {
-    CallError::Busy { retry_after_ms: BUSY_RETRY_MS }
-}
-
-async fn list_tasks(
-    server: Arc<Server>,
-    owner: TaskOwner,
-    cursor: Option<String>,
-) -> Result<CallResponse, CallError> {
-    let tasks = server.tasks.list_for(&server, &owner).await?;
-    let from = match cursor.as_deref() {
-        None | Some("") => 0,
-        Some(last) => match tasks.iter().position(|task| task.id == last) {
-            Some(at) => at + 1,
-            None => {
-                let reason = "unknown cursor".to_owned();
-                return Err(CallError::InvalidParams { path: "params.cursor".into(), reason });
-            }
-        },
-    };
-    let until = (from + server.limits.page_items_max).min(tasks.len());
-    let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
-    let tasks = tasks[from..until].to_vec();
-    Ok(CallResponse::TaskAnswer(TaskAnswer::List { tasks, next }))
 }
 
 fn task_response(registry: &Registry, answer: &TaskAnswer, to: &ReplyTo) -> Dispatched {
@@ -715,46 +641,6 @@ struct CallRequest {
     call: Call,
     resume: Option<Box<Resume>>,
     task_metadata: Option<TaskMetadata>,
-}
-
-/// Waits for the result of a task of 2025-11-25, and relays the task's input requests to the waiting client.
-async fn await_task_result(
-    server: Arc<Server>,
-    task: Arc<Task>,
-    connection: Option<Arc<ConnectionState>>,
-    events: EventSink,
-) -> Result<CallResponse, CallError> {
-    let view = match connection {
-        Some(connection) => task.wait_until_done_relaying_input(&server, &connection, &events).await,
-        None => task.wait_until_done().await,
-    };
-    task.mark_delivered();
-    match view.status {
-        TaskStatus::Completed(result) => {
-            Ok(CallResponse::Result(CallResult::Relayed(with_related_task(&result, &view.id))))
-        }
-        TaskStatus::Failed(error) => Err(error),
-        TaskStatus::Working | TaskStatus::InputRequired(_) | TaskStatus::Cancelled => {
-            Err(CallError::Cancelled)
-        }
-    }
-}
-
-/// 2025-11-25: the result of a task names the task in its `_meta`.
-fn with_related_task(result: &CallResult, id: &str) -> Json {
-    let doc = encode::stored_result(result).to_doc();
-    let root = doc.root();
-    Json::object(|object| {
-        for (key, value) in root.members().filter(|(key, _)| !key.eq_str("_meta")) {
-            object.raw(&key.str().unwrap_or_default(), value.raw());
-        }
-        object.object("_meta", |meta| {
-            for (key, value) in root.get("_meta").iter().flat_map(|meta| meta.members()) {
-                meta.raw(&key.str().unwrap_or_default(), value.raw());
-            }
-            encode::write_related_task(meta, id);
-        });
-    })
 }
 
 fn id_in_use_error() -> RpcError {
@@ -783,7 +669,7 @@ fn is_visible_resource(view: Option<&CatalogView>, uri: &str) -> bool {
     view.is_none_or(|view| view.visibility.is_visible(ItemKind::Resource, uri))
 }
 
-const BUSY_RETRY_MS: u64 = 1000;
+pub(crate) const BUSY_RETRY_MS: u64 = 1000;
 
 /// Shared caches may keep a response only if it needed no token.
 fn is_cacheable_publicly(identity: &CallerIdentity) -> bool {

@@ -15,8 +15,9 @@ use crate::sessions::SessionTicket;
 
 /// How soon other processes refuse a session that has ended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// As many as one process remembers.
-const ENDED_MAX: usize = 65_536;
+/// Below what a store holds for one owner: a stream that cannot grow must drop its oldest entry, not refuse the newest. The
+/// processes that run have read that one long ago.
+const ENDED_MAX: usize = 16_384;
 const PAGE_ENTRIES: usize = 1000;
 const NAME: &[u8] = b"ended";
 const ENTRY_BYTES: usize = 16 + 8;

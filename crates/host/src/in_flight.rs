@@ -28,6 +28,9 @@ pub struct InFlight {
     /// The response, held back until all events before it are sent.
     response: Option<CallResponse>,
     observation: Option<Arc<CallObservation>>,
+    /// Whether the call counts as active. One that is ready at its first poll never does: counting it would make all
+    /// threads write to the same memory for each call.
+    is_counted: bool,
 }
 
 /// The pipeline's future of one call.
@@ -57,9 +60,16 @@ impl InFlight {
         future: ResponseFuture,
         observation: Option<Arc<CallObservation>>,
     ) -> Self {
-        server.counters.calls_active.fetch_add(1, Ordering::Relaxed);
-        server.counters.calls_total.fetch_add(1, Ordering::Relaxed);
-        Self { server, registry, reply_to, events, future, response: None, observation }
+        server.counters.calls_total.increment();
+        let (response, is_counted) = (None, false);
+        Self { server, registry, reply_to, events, future, response, observation, is_counted }
+    }
+
+    /// Counts the call as active from now on.
+    fn count_as_active(&mut self) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self.server.counters.calls_active.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub fn reply_to(&self) -> &ReplyTo {
@@ -78,12 +88,14 @@ impl InFlight {
         }
         while let Some(event) = self.events.pop() {
             if let Some(message) = self.encode_event(&event) {
+                self.count_as_active();
                 return Poll::Ready(message);
             }
         }
         match self.response.take() {
             Some(response) => Poll::Ready(self.encode_response(&response)),
             None => {
+                self.count_as_active();
                 self.events.register_waker(cx.waker());
                 // An event may have arrived before the waker was registered.
                 match self.events.has_events() {
@@ -128,7 +140,9 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.server.counters.calls_active.fetch_sub(1, Ordering::Relaxed);
+        if self.is_counted {
+            self.server.counters.calls_active.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(observation) = self.observation.take() {
             observation.report(&self.server, None, 0);
         }
@@ -151,7 +165,9 @@ impl BatchInFlight {
         self.responses.push(body);
     }
 
-    pub(crate) fn push_pending(&mut self, in_flight: InFlight) {
+    pub(crate) fn push_pending(&mut self, mut in_flight: InFlight) {
+        // The calls of a batch are started together.
+        in_flight.count_as_active();
         self.pending.push((self.responses.len(), in_flight));
         self.responses.push(Vec::new());
     }
@@ -187,6 +203,10 @@ impl BatchInFlight {
 }
 
 /// The pending response to one message: a call or a batch.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost every call an allocation, and a batch is rare"
+)]
 pub enum PendingResponse {
     Single(InFlight),
     Batch(BatchInFlight),

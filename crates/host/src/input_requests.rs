@@ -154,8 +154,7 @@ async fn request_over_connection(
     outcome
 }
 
-/// What a seal is bound to: the server, the caller, and the call with its arguments. If the store that knows which
-/// states were used ends with this process, so do the states.
+/// What a seal is bound to: the server, the caller, and the call with its arguments.
 fn seal_binding(server: &Server, principal: &Principal, call: &Call) -> [u8; 32] {
     let target: &[u8] = match call.target {
         CallTarget::Tool => b"tool",
@@ -167,10 +166,8 @@ fn seal_binding(server: &Server, principal: &Principal, call: &Call) -> [u8; 32]
     if let Some(node) = call.arguments() {
         node.write_canonical(&mut arguments);
     }
-    let run_id = server.store.run_id().unwrap_or_default();
     digest_parts(&[
         server.store_scope.as_bytes(),
-        &run_id,
         principal.id().as_bytes(),
         target,
         call.name().as_bytes(),
@@ -206,6 +203,7 @@ async fn seal_journal(
     plain.extend_from_slice(&attempts.to_be_bytes());
     plain.extend_from_slice(&call_id);
     plain.extend_from_slice(&owner);
+    plain.extend_from_slice(&server.store.run_id().unwrap_or_default());
     plain.extend_from_slice(&registry.contract_digest(&job.call));
     if is_stored {
         let id = state_id(&call_id, job.journal.round);
@@ -328,8 +326,11 @@ fn responses_digest(journal: &Journal) -> [u8; 32] {
 pub(crate) fn store_failure(error: StoreError) -> CallError {
     tracing::warn!(%error, "cannot use the store");
     match error {
-        StoreError::Unavailable | StoreError::Full { .. } => CallError::StoreUnavailable,
-        StoreError::TooLarge { .. } | StoreError::Corrupt | StoreError::KeyGone => {
+        // What is too large is refused before, with its own reason.
+        StoreError::Unavailable | StoreError::Full { .. } | StoreError::TooLarge { .. } => {
+            CallError::StoreUnavailable
+        }
+        StoreError::Corrupt | StoreError::KeyGone => {
             CallError::InvalidRequestState("the server cannot read it any more; repeat the call without it")
         }
     }
@@ -367,7 +368,9 @@ pub(crate) fn resume_journal(
             let now_ms = server.platform.now_ms();
             let plain = server.keyring.open(Purpose::RequestState, &binding, &state, now_ms);
             let plain = plain.map_err(|error| CallError::InvalidRequestState(open_error_text(error)))?;
-            let (header, body) = StateHeader::decode(&plain, now_ms, &registry.contract_digest(call))?;
+            let run_id = server.store.run_id().unwrap_or_default();
+            let (header, body) =
+                StateHeader::decode(&plain, now_ms, &run_id, &registry.contract_digest(call))?;
             let StateHeader { is_stored, expires_ms, round, attempts, call_id, owner } = header;
             let journal = Journal::for_round(round, call_id, None);
             let mut state = ResumedState { id: state_id(&call_id, round), owner, expires_ms, unread: None };
@@ -409,7 +412,7 @@ struct StateHeader {
     owner: [u8; 32],
 }
 
-const HEADER_BYTES: usize = 1 + 8 + 4 + 4 + 16 + 32 + 32;
+const HEADER_BYTES: usize = 1 + 8 + 4 + 4 + 16 + 32 + 16 + 32;
 
 /// The seal opened, so this server wrote it; still, nothing here may panic.
 fn corrupt() -> CallError {
@@ -421,6 +424,7 @@ impl StateHeader {
     fn decode<'p>(
         plain: &'p [u8],
         now_ms: u64,
+        run_id: &[u8; 16],
         contract_digest: &[u8; 32],
     ) -> Result<(Self, &'p [u8]), CallError> {
         let (is_stored, rest) = plain.split_first().ok_or_else(corrupt)?;
@@ -433,6 +437,13 @@ impl StateHeader {
         let (attempts, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
         let (call_id, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
         let (owner, rest) = rest.split_first_chunk().ok_or_else(corrupt)?;
+        let (sealed_run_id, rest) = rest.split_first_chunk::<16>().ok_or_else(corrupt)?;
+        // If the store that knows which states were used ends with its process, so do the states.
+        if sealed_run_id != run_id {
+            return Err(CallError::InvalidRequestState(
+                "it ended with the process that issued it, which had no store; repeat the call without it",
+            ));
+        }
         let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
         if digest != contract_digest {
             return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));

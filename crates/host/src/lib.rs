@@ -33,6 +33,7 @@ mod server;
 mod server_provider;
 mod session_streams;
 mod sessions;
+mod sharded_counter;
 mod subscriptions;
 mod tasks;
 mod uri_pattern;

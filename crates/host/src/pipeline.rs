@@ -146,9 +146,15 @@ fn start_round(server: &Server, route: &CallRoute<'_>, job: &mut CallJob) -> Res
     if let Err(error) = tool.compiled.input_schema.validate(job.call.arguments()) {
         return Err(Box::new(Outcome::ToolFailed(error)));
     }
+    if let CallStage::Task(_) = job.stage {
+        // The task was accepted and counted when it was created, perhaps by an earlier process.
+        return Ok(());
+    }
     check_task_support(tool, job).map_err(|error| Box::new(Outcome::Failed(error)))?;
-    // Answers to input requests belong to a call that was counted already.
-    if job.journal.round == 0 { check_rate_limit(server, tool, job) } else { Ok(()) }
+    // Answers to input requests belong to a call that was counted already: in an earlier round, or just now, if they came
+    // with the call itself.
+    let is_counted = job.journal.round > 0 || job.checks.as_ref().is_some_and(|checks| checks.has_accepted());
+    if is_counted { Ok(()) } else { check_rate_limit(server, tool, job) }
 }
 
 #[inline]
@@ -160,7 +166,7 @@ fn check_rate_limit(server: &Server, tool: &ToolEntry, job: &CallJob) -> Result<
 
 /// The registry for the next round. A round runs on the registry that is current when it begins, as it does where the
 /// client repeats the request; if the tool means something else by now, the call ends.
-fn next_registry(
+pub(crate) fn next_registry(
     server: &Server,
     registry: &Arc<Registry>,
     job: &CallJob,

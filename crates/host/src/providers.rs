@@ -158,11 +158,12 @@ impl Server {
 
     /// Listens to the changes of a new provider, and repeats the watches that its predecessor had.
     fn attach(self: &Arc<Self>, registry: &Registry, slot: &ProviderSlot) {
-        slot.provider.set_change_listener(Arc::new(SlotListener {
+        let listener = Arc::new(SlotListener {
             server: Arc::downgrade(self),
             slot_id: slot.id,
             pending: Mutex::default(),
-        }));
+        });
+        slot.provider.set_change_listener(listener.clone());
         for uri in self.subscriptions.watches.uris() {
             for_each_provider(registry, &uri, |provider| {
                 if Arc::ptr_eq(provider, &slot.provider) {
@@ -170,9 +171,10 @@ impl Server {
                 }
             });
         }
-        // The catalog may have changed before there was a listener.
+        // The catalog may have changed before there was a listener. The listener applies one change after the other, so an
+        // older catalog never replaces a newer one.
         if slot.provider.catalog() != slot.compiled.catalog {
-            self.refresh(slot.id);
+            listener.apply(&[CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::Resources]);
         }
     }
 
@@ -270,23 +272,14 @@ struct PendingChanges {
 }
 
 impl SlotListener {
-    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ChangeListener for SlotListener {
-    fn catalog_changed(&self, change: CatalogChange) {
+    /// Reads the catalog again, here or on the thread that is about to, and notifies subscribers.
+    fn apply(&self, changes: &[CatalogChange]) {
         let Some(server) = self.server.upgrade() else { return };
-        if let CatalogChange::Resource(_) = change {
-            if server.with_registry(|registry| registry.slots.iter().any(|slot| slot.id == self.slot_id)) {
-                server.subscriptions.notify(&change);
-            }
-            return;
-        }
         let mut pending = self.lock();
-        if !pending.changes.contains(&change) {
-            pending.changes.push(change);
+        for change in changes {
+            if !pending.changes.contains(change) {
+                pending.changes.push(change.clone());
+            }
         }
         if std::mem::replace(&mut pending.is_applying, true) {
             return;
@@ -304,6 +297,20 @@ impl ChangeListener for SlotListener {
                 pending.is_applying = false;
                 return;
             }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChangeListener for SlotListener {
+    fn catalog_changed(&self, change: CatalogChange) {
+        let CatalogChange::Resource(_) = change else { return self.apply(&[change]) };
+        let Some(server) = self.server.upgrade() else { return };
+        if server.with_registry(|registry| registry.slots.iter().any(|slot| slot.id == self.slot_id)) {
+            server.subscriptions.notify(&change);
         }
     }
 }

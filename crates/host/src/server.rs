@@ -19,6 +19,7 @@ use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
 use crate::registry::{self, Registry, UnservedItem};
 use crate::sessions::{SessionStateError, SessionTicket, Sessions};
+use crate::sharded_counter::ShardedCounter;
 use crate::subscriptions::{SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
@@ -154,7 +155,8 @@ impl SourceHealth {
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) calls_total: AtomicU64,
+    pub(crate) calls_total: ShardedCounter,
+    /// Calls that were not ready at their first poll.
     pub(crate) calls_active: AtomicUsize,
     pub(crate) subscriptions: AtomicUsize,
     /// Providers added so far.
@@ -424,7 +426,7 @@ impl Server {
             prompts,
             sessions: self.sessions.count(),
             subscriptions: self.counters.subscriptions.load(Ordering::Relaxed),
-            calls: self.counters.calls_total.load(Ordering::Relaxed),
+            calls: self.counters.calls_total.sum(),
             calls_active: self.counters.calls_active.load(Ordering::Relaxed),
             uptime_ms: self.platform.now_ms().saturating_sub(self.started_ms),
         }

@@ -94,16 +94,14 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
     let mut parser = Parser {
         bytes: text.as_bytes(),
         text: &text,
-        position: 0,
         slots: Vec::with_capacity(guess.min(4096)),
         depth_left: limits.depth_max,
         values_max: limits.values_max,
     };
-    parser.skip_whitespace();
-    parser.value()?;
-    parser.skip_whitespace();
-    if parser.position != parser.bytes.len() {
-        return parser.error(JsonErrorKind::Syntax);
+    let end = parser.value(parser.skip_whitespace(0))?;
+    let end = parser.skip_whitespace(end);
+    if end != parser.bytes.len() {
+        return error(end, JsonErrorKind::Syntax);
     }
     let slots = parser.slots;
     Ok(Doc { text, slots })
@@ -113,118 +111,120 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
 /// instead: no input takes quadratic time, and there is no hash to attack.
 const PAIRWISE_KEYS_MAX: u32 = 12;
 
+/// Each method starts at the position that it is passed and returns the position behind what it has read: a position in a
+/// register is cheaper than a field.
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
-    position: usize,
     slots: Vec<Slot>,
     depth_left: u32,
     values_max: usize,
 }
 
+#[cold]
+fn error<T>(offset: usize, kind: JsonErrorKind) -> Result<T, JsonError> {
+    Err(JsonError { offset, kind })
+}
+
 impl Parser<'_> {
     #[inline]
-    fn peek(&self) -> u8 {
+    fn peek(&self, position: usize) -> u8 {
         // NUL is never valid outside a string, so it can mark the end of the text.
-        self.bytes.get(self.position).copied().unwrap_or(0)
-    }
-
-    fn error<T>(&self, kind: JsonErrorKind) -> Result<T, JsonError> {
-        Err(JsonError { offset: self.position, kind })
+        self.bytes.get(position).copied().unwrap_or(0)
     }
 
     #[inline]
-    fn skip_whitespace(&mut self) {
-        while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
-            self.position += 1;
+    fn skip_whitespace(&self, position: usize) -> usize {
+        // Nearly always there is none.
+        if self.peek(position) <= b' ' { self.skip_some_whitespace(position) } else { position }
+    }
+
+    #[inline(never)]
+    fn skip_some_whitespace(&self, mut position: usize) -> usize {
+        while matches!(self.peek(position), b' ' | b'\t' | b'\n' | b'\r') {
+            position += 1;
         }
+        position
     }
 
     #[inline]
-    fn push_slot(&mut self, start: usize, kind: NodeKind, complex: bool) -> Result<(), JsonError> {
+    fn push_slot(
+        &mut self,
+        start: usize,
+        end: usize,
+        kind: NodeKind,
+        complex: bool,
+    ) -> Result<(), JsonError> {
         let next = self.slots.len() + 1;
         if next > self.values_max {
-            return self.error(JsonErrorKind::TooManyValues);
+            return error(end, JsonErrorKind::TooManyValues);
         }
-        self.slots.push(Slot::new(start, self.position, next, kind, complex, 0));
+        self.slots.push(Slot::new(start, end, next, kind, complex, 0));
         Ok(())
     }
 
-    fn value(&mut self) -> Result<(), JsonError> {
-        let start = self.position;
-        match self.peek() {
-            b'"' => {
-                let escaped = self.string()?;
-                self.push_slot(start, NodeKind::String, escaped)
-            }
-            b'{' => self.object(),
-            b'[' => self.array(),
-            b't' => self.literal(b"true", NodeKind::True),
-            b'f' => self.literal(b"false", NodeKind::False),
-            b'n' => self.literal(b"null", NodeKind::Null),
+    fn value(&mut self, start: usize) -> Result<usize, JsonError> {
+        match self.peek(start) {
+            b'"' => self.string(start),
+            b'{' => self.object(start),
+            b'[' => self.array(start),
+            b't' => self.literal(start, b"true", NodeKind::True),
+            b'f' => self.literal(start, b"false", NodeKind::False),
+            b'n' => self.literal(start, b"null", NodeKind::Null),
             b'-' | b'0'..=b'9' => {
-                let fractional = self.number()?;
-                self.push_slot(start, NodeKind::Number, fractional)
+                let (end, fractional) = self.number(start)?;
+                self.push_slot(start, end, NodeKind::Number, fractional)?;
+                Ok(end)
             }
-            _ => self.error(JsonErrorKind::Syntax),
+            _ => error(start, JsonErrorKind::Syntax),
         }
     }
 
-    fn literal(&mut self, word: &[u8], kind: NodeKind) -> Result<(), JsonError> {
-        let start = self.position;
+    fn literal(&mut self, start: usize, word: &[u8], kind: NodeKind) -> Result<usize, JsonError> {
         if !self.bytes[start..].starts_with(word) {
-            return self.error(JsonErrorKind::Syntax);
+            return error(start, JsonErrorKind::Syntax);
         }
-        self.position += word.len();
-        self.push_slot(start, kind, false)
+        let end = start + word.len();
+        self.push_slot(start, end, kind, false)?;
+        Ok(end)
     }
 
-    /// Scans a string including both quotes. Returns whether it has escapes.
+    /// Reads a string or a key, from one quote to the other.
     #[inline]
-    fn string(&mut self) -> Result<bool, JsonError> {
-        let mut from = self.position + 1;
-        let mut escaped = false;
+    fn string(&mut self, start: usize) -> Result<usize, JsonError> {
+        let (at, byte) = find_special(self.bytes, start + 1);
+        // Nearly all strings have no escapes.
+        let (end, escaped) = if byte == b'"' { (at + 1, false) } else { (self.escaped_string(at)?, true) };
+        self.push_slot(start, end, NodeKind::String, escaped)?;
+        Ok(end)
+    }
+
+    /// Continues a string at its first special byte, which is not the closing quote.
+    #[cold]
+    fn escaped_string(&self, mut position: usize) -> Result<usize, JsonError> {
         loop {
-            let (at, byte) = find_special(self.bytes, from);
-            self.position = at;
+            let (at, byte) = find_special(self.bytes, position);
             match byte {
-                b'"' => {
-                    self.position += 1;
-                    return Ok(escaped);
-                }
-                b'\\' => {
-                    escaped = true;
-                    self.escape()?;
-                    from = self.position;
-                }
-                _ => return self.error(JsonErrorKind::Syntax),
+                b'"' => return Ok(at + 1),
+                b'\\' => position = self.escape(at)?,
+                _ => return error(at, JsonErrorKind::Syntax),
             }
         }
     }
 
-    #[cold]
-    fn escape(&mut self) -> Result<(), JsonError> {
-        match self.bytes.get(self.position + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.position += 2;
-                Ok(())
-            }
-            Some(b'u') => match self.utf16_unit(self.position) {
+    fn escape(&self, position: usize) -> Result<usize, JsonError> {
+        match self.bytes.get(position + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(position + 2),
+            Some(b'u') => match self.utf16_unit(position) {
                 // A lone surrogate has no UTF-8 form, so it could not be forwarded unchanged.
-                Some(0xD800..0xDC00) => match self.utf16_unit(self.position + 6) {
-                    Some(0xDC00..0xE000) => {
-                        self.position += 12;
-                        Ok(())
-                    }
-                    _ => self.error(JsonErrorKind::Syntax),
+                Some(0xD800..0xDC00) => match self.utf16_unit(position + 6) {
+                    Some(0xDC00..0xE000) => Ok(position + 12),
+                    _ => error(position, JsonErrorKind::Syntax),
                 },
-                Some(0xDC00..0xE000) | None => self.error(JsonErrorKind::Syntax),
-                Some(_) => {
-                    self.position += 6;
-                    Ok(())
-                }
+                Some(0xDC00..0xE000) | None => error(position, JsonErrorKind::Syntax),
+                Some(_) => Ok(position + 6),
             },
-            _ => self.error(JsonErrorKind::Syntax),
+            _ => error(position, JsonErrorKind::Syntax),
         }
     }
 
@@ -237,117 +237,111 @@ impl Parser<'_> {
         u32::from_str_radix(hex, 16).ok()
     }
 
-    /// Scans a number. Returns whether it has a fraction or an exponent.
-    fn number(&mut self) -> Result<bool, JsonError> {
-        if self.peek() == b'-' {
-            self.position += 1;
+    /// Reads a number. Returns its end, and whether it has a fraction or an exponent.
+    fn number(&self, mut position: usize) -> Result<(usize, bool), JsonError> {
+        if self.peek(position) == b'-' {
+            position += 1;
         }
-        match self.peek() {
-            b'0' => self.position += 1,
-            b'1'..=b'9' => self.digits()?,
-            _ => return self.error(JsonErrorKind::Syntax),
+        match self.peek(position) {
+            b'0' => position += 1,
+            b'1'..=b'9' => position = self.digits(position)?,
+            _ => return error(position, JsonErrorKind::Syntax),
         }
         let mut fractional = false;
-        if self.peek() == b'.' {
+        if self.peek(position) == b'.' {
             fractional = true;
-            self.position += 1;
-            self.digits()?;
+            position = self.digits(position + 1)?;
         }
-        if matches!(self.peek(), b'e' | b'E') {
+        if matches!(self.peek(position), b'e' | b'E') {
             fractional = true;
-            self.position += 1;
-            if matches!(self.peek(), b'+' | b'-') {
-                self.position += 1;
+            position += 1;
+            if matches!(self.peek(position), b'+' | b'-') {
+                position += 1;
             }
-            self.digits()?;
+            position = self.digits(position)?;
         }
-        Ok(fractional)
+        Ok((position, fractional))
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), JsonError> {
-        let start = self.position;
-        while self.peek().is_ascii_digit() {
-            self.position += 1;
+    fn digits(&self, start: usize) -> Result<usize, JsonError> {
+        let mut position = start;
+        while self.peek(position).is_ascii_digit() {
+            position += 1;
         }
-        if self.position == start { self.error(JsonErrorKind::Syntax) } else { Ok(()) }
+        if position == start { error(position, JsonErrorKind::Syntax) } else { Ok(position) }
     }
 
-    fn open_container(&mut self, kind: NodeKind) -> Result<usize, JsonError> {
+    fn open_container(&mut self, start: usize, kind: NodeKind) -> Result<usize, JsonError> {
         if self.depth_left == 0 {
-            return self.error(JsonErrorKind::TooDeep);
+            return error(start, JsonErrorKind::TooDeep);
         }
         self.depth_left -= 1;
         let index = self.slots.len();
-        let start = self.position;
-        self.push_slot(start, kind, false)?;
-        self.position += 1;
-        self.skip_whitespace();
+        self.push_slot(start, start, kind, false)?;
         Ok(index)
     }
 
     #[inline]
-    fn close_container(&mut self, index: usize, kind: NodeKind, len: u32) {
-        self.position += 1;
+    fn close_container(&mut self, index: usize, end: usize, kind: NodeKind, len: u32) {
         self.depth_left += 1;
         let next = self.slots.len();
         let start = self.slots[index].start();
-        self.slots[index] = Slot::new(start, self.position, next, kind, false, len);
+        self.slots[index] = Slot::new(start, end, next, kind, false, len);
     }
 
-    fn array(&mut self) -> Result<(), JsonError> {
-        let index = self.open_container(NodeKind::Array)?;
+    fn array(&mut self, start: usize) -> Result<usize, JsonError> {
+        let index = self.open_container(start, NodeKind::Array)?;
+        let mut position = self.skip_whitespace(start + 1);
         let mut len = 0;
-        if self.peek() != b']' {
+        if self.peek(position) != b']' {
             loop {
-                self.value()?;
+                position = self.value(position)?;
                 len += 1;
-                self.skip_whitespace();
-                match self.peek() {
-                    b',' => self.position += 1,
+                position = self.skip_whitespace(position);
+                match self.peek(position) {
+                    b',' => position = self.skip_whitespace(position + 1),
                     b']' => break,
-                    _ => return self.error(JsonErrorKind::Syntax),
+                    _ => return error(position, JsonErrorKind::Syntax),
                 }
-                self.skip_whitespace();
             }
         }
-        self.close_container(index, NodeKind::Array, len);
-        Ok(())
+        self.close_container(index, position + 1, NodeKind::Array, len);
+        Ok(position + 1)
     }
 
-    fn object(&mut self) -> Result<(), JsonError> {
-        let index = self.open_container(NodeKind::Object)?;
+    fn object(&mut self, start: usize) -> Result<usize, JsonError> {
+        let index = self.open_container(start, NodeKind::Object)?;
+        let mut position = self.skip_whitespace(start + 1);
         let mut len = 0;
-        if self.peek() != b'}' {
+        if self.peek(position) != b'}' {
             loop {
-                if self.peek() != b'"' {
-                    return self.error(JsonErrorKind::Syntax);
+                if self.peek(position) != b'"' {
+                    return error(position, JsonErrorKind::Syntax);
                 }
-                let start = self.position;
-                let escaped = self.string()?;
-                self.push_slot(start, NodeKind::String, escaped)?;
+                position = self.string(position)?;
                 if len < PAIRWISE_KEYS_MAX {
                     self.check_new_key(index)?;
                 }
-                self.skip_whitespace();
-                if self.peek() != b':' {
-                    return self.error(JsonErrorKind::Syntax);
+                position = self.skip_whitespace(position);
+                if self.peek(position) != b':' {
+                    return error(position, JsonErrorKind::Syntax);
                 }
-                self.position += 1;
-                self.skip_whitespace();
-                self.value()?;
+                position = self.value(self.skip_whitespace(position + 1))?;
                 len += 1;
-                self.skip_whitespace();
-                match self.peek() {
-                    b',' => self.position += 1,
+                position = self.skip_whitespace(position);
+                match self.peek(position) {
+                    b',' => position = self.skip_whitespace(position + 1),
                     b'}' => break,
-                    _ => return self.error(JsonErrorKind::Syntax),
+                    _ => return error(position, JsonErrorKind::Syntax),
                 }
-                self.skip_whitespace();
             }
         }
-        self.close_container(index, NodeKind::Object, len);
-        if len > PAIRWISE_KEYS_MAX { self.check_keys_sorted(index) } else { Ok(()) }
+        self.close_container(index, position + 1, NodeKind::Object, len);
+        if len > PAIRWISE_KEYS_MAX {
+            self.check_keys_sorted(index)?;
+        }
+        Ok(position + 1)
     }
 
     /// Compares the newest key with every earlier key of the object in slot `object`.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ struct Shared {
     hasher: RandomState,
     /// The number of addresses, so that a request without wrong tokens anywhere takes no lock.
     len: AtomicUsize,
+    /// Changes with each wrong token: an address may have to wait from then on.
+    generation: AtomicU64,
     addresses: Mutex<HashMap<IpAddr, Guesses>>,
 }
 
@@ -58,6 +60,7 @@ impl AuthThrottle {
             free_guesses,
             hasher: RandomState::new(),
             len: AtomicUsize::new(0),
+            generation: AtomicU64::new(0),
             addresses: Mutex::default(),
         }))
     }
@@ -66,6 +69,12 @@ impl AuthThrottle {
     #[inline]
     pub(crate) fn delay(&self, address: IpAddr) -> Option<Duration> {
         if self.0.len.load(Ordering::Relaxed) == 0 { None } else { self.delay_at(address, Instant::now()) }
+    }
+
+    /// The same value as before means that no further address has to wait.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
     }
 
     fn delay_at(&self, address: IpAddr, now: Instant) -> Option<Duration> {
@@ -111,6 +120,8 @@ impl AuthThrottle {
             guesses.blocked_until = now + delay;
         }
         self.0.len.store(addresses.len(), Ordering::Relaxed);
+        // Last: whoever sees the old value may not have had to wait.
+        self.0.generation.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Content negotiation: which media types the client accepts, and which bodies the server accepts.
 
 use host::AcceptedTypes;
-use http::header;
 use wire::HeaderField;
 
 use crate::request_headers::RequestHeaders;
@@ -25,8 +24,8 @@ fn from_header(headers: &RequestHeaders<'_>) -> Option<AcceptedTypes> {
         HeaderField::Single(_) | HeaderField::Repeated => {}
     }
     let mut accepted = AcceptedTypes { json: false, stream: false };
-    for value in headers.map.get_all(header::ACCEPT) {
-        for range in value.as_bytes().split(|c| *c == b',') {
+    for value in headers.values("accept") {
+        for range in value.split(|c| *c == b',') {
             add_media_range(&mut accepted, range);
         }
     }
@@ -49,8 +48,7 @@ fn add_media_range(accepted: &mut AcceptedTypes, range: &[u8]) {
 
 /// Whether the client names HTML, as browsers do. `*/*` does not: programs send it.
 pub(crate) fn accepts_html(headers: &RequestHeaders<'_>) -> bool {
-    let values = headers.map.get_all(header::ACCEPT).into_iter();
-    values.flat_map(|value| value.as_bytes().split(|c| *c == b',')).any(|range| {
+    headers.values("accept").flat_map(|value| value.split(|c| *c == b',')).any(|range| {
         let mut parts = range.split(|c| *c == b';').map(<[u8]>::trim_ascii);
         let is_html = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/html"));
         is_html && !parts.any(has_zero_weight)

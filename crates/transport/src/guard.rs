@@ -8,9 +8,8 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
 use http::header::HeaderValue;
-use http::uri::Authority;
-use http::{StatusCode, Uri};
 use spile_core::Principal;
 use wire::HeaderField;
 
@@ -83,20 +82,21 @@ impl Guard {
         Ok(Self { allowed_hosts, allowed_origins, tokens, throttle: AuthThrottle::default() })
     }
 
-    /// Checks the `Host` and `Origin` headers: who may reach this server, and from which web pages.
+    /// Checks the `Host` and `Origin` headers: who may reach this server, and from which web pages. `authority` is what
+    /// the request line names, if it does.
     pub(crate) fn check_host_and_origin<'h>(
         &self,
-        uri: &'h Uri,
+        authority: Option<&'h str>,
         headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
     ) -> Result<Origin, GuardRefusal> {
-        let host = self.check_host(uri, headers, local)?;
+        let host = self.check_host(authority, headers, local)?;
         self.check_origin(headers, host)
     }
 
     fn check_host<'h>(
         &self,
-        uri: &'h Uri,
+        authority: Option<&'h str>,
         headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
     ) -> Result<&'h str, GuardRefusal> {
@@ -109,7 +109,7 @@ impl Guard {
             }
         };
         // HTTP/2 sends the host as `:authority`. If there is a Host header too, both must agree.
-        let host = match (uri.authority().map(Authority::as_str), header) {
+        let host = match (authority, header) {
             (Some(authority), Some(header)) if !authority.eq_ignore_ascii_case(header) => {
                 return Err(bad_request("Host differs from the request line"));
             }
@@ -185,6 +185,36 @@ impl Guard {
         self.authenticate_with(tokens, headers, address)
     }
 
+    /// The caller of a request that will be admitted; `None` if it must be refused. Counts nothing: whoever refuses it
+    /// calls [`Guard::authenticate`].
+    pub(crate) fn recognize(
+        &self,
+        headers: &RequestHeaders<'_>,
+        address: Option<IpAddr>,
+    ) -> Option<(Principal, Option<GrantId>)> {
+        let Some(tokens) = &self.tokens else { return Some((Principal::Anonymous, None)) };
+        let given = bearer_token(headers).ok()?;
+        if address.is_some_and(|address| self.throttle.delay(address).is_some()) {
+            return None;
+        }
+        match tokens.check(given) {
+            TokenCheck::Accepted(principal, grant) => Some((principal, Some(grant))),
+            TokenCheck::NoLongerValid | TokenCheck::Unknown => None,
+        }
+    }
+
+    /// Changes whenever a head that was admitted might be refused now, but for the expiry of the caller itself. A memo of
+    /// an admission must be tagged with the value from before the checks.
+    #[inline]
+    pub(crate) fn generation(&self) -> GuardGeneration {
+        match &self.tokens {
+            None => GuardGeneration::default(),
+            Some(tokens) => {
+                GuardGeneration { tokens: tokens.generation(), throttle: self.throttle.generation() }
+            }
+        }
+    }
+
     /// The same with other tokens than those of callers.
     pub(crate) fn authenticate_with(
         &self,
@@ -192,20 +222,13 @@ impl Guard {
         headers: &RequestHeaders<'_>,
         address: Option<IpAddr>,
     ) -> Result<(Principal, Option<GrantId>), GuardRefusal> {
-        match authorization(headers)?.split_at_checked(7) {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-                self.check_token(tokens, given.trim_ascii(), address)
-            }
-            _ => Err(GuardRefusal::new(StatusCode::UNAUTHORIZED, TOKEN_REQUIRED)),
-        }
+        self.check_token(tokens, bearer_token(headers)?, address)
     }
 
     /// Who sent a request that was refused, for the log. Not a check: a wrong token is nobody, and is not counted.
     #[cold]
     pub(crate) fn known_principal(&self, headers: &RequestHeaders<'_>) -> Option<Principal> {
-        let (scheme, given) = authorization(headers).ok()?.split_at_checked(7)?;
-        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
-        match self.tokens.as_ref().filter(|_| is_bearer)?.check(given.trim_ascii()) {
+        match self.tokens.as_ref()?.check(bearer_token(headers).ok()?) {
             TokenCheck::Accepted(principal, _) => Some(principal),
             TokenCheck::NoLongerValid | TokenCheck::Unknown => None,
         }
@@ -260,6 +283,20 @@ impl Guard {
 }
 
 const TOKEN_REQUIRED: &str = "a bearer token is required";
+
+/// A state of what the guard decides by: see [`Guard::generation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct GuardGeneration {
+    tokens: u64,
+    throttle: u64,
+}
+
+fn bearer_token<'h>(headers: &RequestHeaders<'h>) -> Result<&'h [u8], GuardRefusal> {
+    match authorization(headers)?.split_at_checked(7) {
+        Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => Ok(given.trim_ascii()),
+        _ => Err(GuardRefusal::new(StatusCode::UNAUTHORIZED, TOKEN_REQUIRED)),
+    }
+}
 
 fn authorization<'h>(headers: &RequestHeaders<'h>) -> Result<&'h [u8], GuardRefusal> {
     let denied = |reason| Err(GuardRefusal::new(StatusCode::UNAUTHORIZED, reason));

@@ -30,7 +30,7 @@ impl CountRow {
     pub fn name(&self) -> String {
         let work = self.operation.name();
         match (self.peer, self.tools) {
-            (Peer::Floor, _) => "count floor".into(),
+            (peer, _) if peer.is_floor() => format!("count {}", peer.name()),
             (peer, None) => format!("count {} {} {work}", peer.name(), self.protocol.name()),
             (peer, Some(tools)) => {
                 format!("count {} {} {work}, {tools} tools", peer.name(), self.protocol.name())
@@ -43,8 +43,9 @@ const fn call_row(peer: Peer) -> CountRow {
     CountRow { peer, protocol: Protocol::M26, operation: Operation::Call, tools: None }
 }
 
-pub const ROWS: [CountRow; 12] = [
-    CountRow { peer: Peer::Floor, protocol: Protocol::J25, operation: Operation::Call, tools: None },
+pub const ROWS: [CountRow; 13] = [
+    call_row(Peer::Floor),
+    call_row(Peer::RawFloor),
     CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: None },
     CountRow { peer: Peer::Spile, protocol: Protocol::J25, operation: Operation::Call, tools: None },
     CountRow { peer: Peer::Spile, protocol: Protocol::S25, operation: Operation::Call, tools: None },
@@ -63,8 +64,14 @@ pub struct RequestCost {
     pub name: String,
     pub instructions: f64,
     pub allocations: f64,
-    /// Atomic read-modify-write instructions; `None` where they cannot be counted.
-    pub locked: Option<f64>,
+    /// Atomic read-modify-write instructions by function, most first; `None` where they cannot be counted.
+    pub locked: Option<Vec<(String, f64)>>,
+}
+
+impl RequestCost {
+    pub fn locked_total(&self) -> Option<f64> {
+        self.locked.as_ref().map(|functions| functions.iter().map(|(_, times)| times).sum())
+    }
 }
 
 /// Counts every row, or none if valgrind is not installed. Adds rows that fail to `failed`.
@@ -133,7 +140,9 @@ fn measure_cost(
         name,
         instructions: each(instructions),
         allocations: each(allocations(&text)),
-        locked: super::locked::count(&text)?.map(each),
+        locked: super::locked::count(&text)?.map(|functions| {
+            functions.into_iter().map(|(function, times)| (function, each(times))).collect()
+        }),
     })
 }
 

@@ -43,9 +43,9 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
     };
     let gate = |name, bound, unit, value| Gate { name, bound, value, unit };
     vec![
-        gate("call m26, CPU over the floor", AtMost(1.45), "x", cpu("http spile m26 call", "http floor")),
-        gate("call j25, CPU over the floor", AtMost(1.45), "x", cpu("http spile j25 call", "http floor")),
-        gate("call s25, CPU over the floor", AtMost(1.45), "x", cpu("http spile s25 call", "http floor")),
+        gate("call m26, CPU over the floor", AtMost(1.0), "x", cpu("http spile m26 call", "http floor")),
+        gate("call j25, CPU over the floor", AtMost(1.0), "x", cpu("http spile j25 call", "http floor")),
+        gate("call s25, CPU over the floor", AtMost(1.05), "x", cpu("http spile s25 call", "http floor")),
         gate(
             "call m26, rmcp's CPU over ours",
             AtLeast(3.0),
@@ -66,13 +66,13 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         ),
         gate(
             "call of a CSV row, CPU over the floor",
-            AtMost(1.6),
+            AtMost(1.15),
             "x",
             cpu("http spile csv m26 call", "http floor"),
         ),
         gate(
             "call of a SQLite row, CPU over the floor",
-            AtMost(2.0),
+            AtMost(1.35),
             "x",
             cpu("http spile sqlite m26 call", "http floor"),
         ),
@@ -90,7 +90,7 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         ),
         gate(
             "call of a TypeScript tool, CPU over the floor",
-            AtMost(2.5),
+            AtMost(1.8),
             "x",
             cpu("http spile code m26 call", "http floor"),
         ),
@@ -102,25 +102,31 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         ),
         gate(
             "stdio pipelined, rmcp's CPU over ours",
-            AtLeast(6.0),
+            AtLeast(15.0),
             "x",
             cpu("stdio rmcp pipelined", "stdio spile pipelined"),
         ),
         gate(
             "the same with rmcp on its usual transport",
-            AtLeast(6.0),
+            AtLeast(15.0),
             "x",
             cpu("stdio rmcp-plain pipelined", "stdio spile pipelined"),
         ),
-        gate("call m26, instructions", AtMost(38_000.0), "", instructions("count spile m26 call")),
-        gate("call j25, instructions", AtMost(38_000.0), "", instructions("count spile j25 call")),
-        gate("call s25, instructions", AtMost(38_000.0), "", instructions("count spile s25 call")),
-        gate("call m26, allocations", AtMost(16.0), "", allocations("count spile m26 call")),
-        gate("call j25, allocations", AtMost(16.0), "", allocations("count spile j25 call")),
-        gate("call s25, allocations", AtMost(16.0), "", allocations("count spile s25 call")),
+        gate("call m26, instructions", AtMost(15_000.0), "", instructions("count spile m26 call")),
+        gate("call j25, instructions", AtMost(12_500.0), "", instructions("count spile j25 call")),
+        gate("call s25, instructions", AtMost(15_000.0), "", instructions("count spile s25 call")),
+        gate(
+            "call of a CSV row, instructions",
+            AtMost(18_500.0),
+            "",
+            instructions("count spile csv m26 call"),
+        ),
+        gate("call m26, allocations", AtMost(6.0), "", allocations("count spile m26 call")),
+        gate("call j25, allocations", AtMost(6.0), "", allocations("count spile j25 call")),
+        gate("call s25, allocations", AtMost(6.0), "", allocations("count spile s25 call")),
         gate(
             "list m26 of ten tools, instructions",
-            AtMost(25_000.0),
+            AtMost(10_500.0),
             "",
             instructions("count spile m26 list"),
         ),

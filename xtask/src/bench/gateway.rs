@@ -84,7 +84,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         |make: &dyn Fn() -> RequestTemplate, count: usize| (0..count).map(|_| make()).collect::<Vec<_>>();
     let watch = Instrumentation::Uninstrumented(cores.as_ref());
 
-    let floor = HttpPeer::start(Peer::Floor, Protocol::J25, &binaries, watch, &[])?;
+    let floor = HttpPeer::start(Peer::Floor, Protocol::M26, &binaries, watch, &[])?;
     let floor_templates = floor.request_templates(Operation::Call, Protocol::J25, CONNECTIONS)?;
     let direct = HttpPeer::start(Peer::Spile, Protocol::M26, &binaries, watch, &[])?;
     let list = || RequestTemplate::http(Operation::List, Protocol::M26, "", None);

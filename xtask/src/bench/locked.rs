@@ -10,32 +10,40 @@ use anyhow::{Context, ensure};
 
 use crate::sh;
 
-/// How often locked instructions ran, or `None` where this cannot be told: not on x86, or no `objdump`.
-pub fn count(profile: &str) -> anyhow::Result<Option<u64>> {
+/// How often locked instructions ran in each function, most first; `None` where this cannot be told: not on x86, or no
+/// `objdump`. Which of them wait for other cores depends on what they write: a line of the connection costs nothing.
+pub fn count(profile: &str) -> anyhow::Result<Option<Vec<(String, u64)>>> {
     if !cfg!(target_arch = "x86_64") || !sh::succeeds(Command::new("objdump").arg("--version")) {
         return Ok(None);
     }
-    let mut total = 0;
+    let mut functions: HashMap<&str, u64> = HashMap::new();
     for (object, runs) in runs_by_object(profile) {
         // The kernel's vdso is not a file, and it has no locked instruction.
         if !std::path::Path::new(object).is_file() {
             continue;
         }
         let locked = locked_addresses(object)?;
-        total +=
-            runs.iter().filter(|(address, _)| locked.contains(*address)).map(|(_, times)| times).sum::<u64>();
+        for (address, (times, function)) in &runs {
+            if locked.contains(address) {
+                *functions.entry(function).or_default() += times;
+            }
+        }
     }
-    Ok(Some(total))
+    let mut functions: Vec<(String, u64)> =
+        functions.into_iter().map(|(function, times)| (function.to_owned(), times)).collect();
+    functions
+        .sort_unstable_by(|(name, times), (other, others)| others.cmp(times).then_with(|| name.cmp(other)));
+    Ok(Some(functions))
 }
 
-/// How often each instruction ran, by the file that it is in.
+/// How often each instruction ran and in which function, by the file that it is in.
 ///
 /// A profile with `positions: instr` has a line `0x40a1 3` for three runs of an instruction in the object `ob=`. The
 /// line after `calls=` has the cost of the called function instead.
-fn runs_by_object(profile: &str) -> HashMap<&str, HashMap<u64, u64>> {
-    let mut names = HashMap::new();
-    let mut objects: HashMap<&str, HashMap<u64, u64>> = HashMap::new();
-    let mut object = "";
+fn runs_by_object(profile: &str) -> HashMap<&str, HashMap<u64, (u64, &str)>> {
+    let (mut names, mut function_names) = (HashMap::new(), HashMap::new());
+    let mut objects: HashMap<&str, HashMap<u64, (u64, &str)>> = HashMap::new();
+    let (mut object, mut function) = ("", "");
     let mut is_cost_of_call = false;
     for line in profile.lines() {
         if let Some((key, value)) = line.split_once('=') {
@@ -44,6 +52,10 @@ fn runs_by_object(profile: &str) -> HashMap<&str, HashMap<u64, u64>> {
                 // An object may be named in full here for the first time.
                 "cob" => {
                     super::count::resolve_name(&mut names, value);
+                }
+                "fn" => function = super::count::resolve_name(&mut function_names, value),
+                "cfn" => {
+                    super::count::resolve_name(&mut function_names, value);
                 }
                 "calls" => is_cost_of_call = true,
                 _ => {}
@@ -58,7 +70,7 @@ fn runs_by_object(profile: &str) -> HashMap<&str, HashMap<u64, u64>> {
         let address = words.next().and_then(|address| u64::from_str_radix(address, 16).ok());
         let times = words.next().and_then(|times| times.parse::<u64>().ok());
         if let (Some(address), Some(times)) = (address, times) {
-            *objects.entry(object).or_default().entry(address).or_default() += times;
+            objects.entry(object).or_default().entry(address).or_insert((0, function)).0 += times;
         }
     }
     objects
@@ -109,12 +121,14 @@ totals: 315
 ";
         let runs = runs_by_object(profile);
         let sorted = |object: &str| {
-            let mut runs: Vec<(u64, u64)> = runs[object].clone().into_iter().collect();
+            let mut runs: Vec<(u64, u64)> =
+                runs[object].iter().map(|(address, (times, _))| (*address, *times)).collect();
             runs.sort_unstable();
             runs
         };
         assert_eq!(sorted("/bin/server"), [(0x40a1, 7), (0x40a4, 2), (0x40a8, 3)]);
         assert_eq!(sorted("/lib/libc.so.6"), [(0x9000, 3)]);
+        assert_eq!((runs["/bin/server"][&0x40a1].1, runs["/lib/libc.so.6"][&0x9000].1), ("answer", "malloc"));
     }
 
     #[test]

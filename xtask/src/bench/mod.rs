@@ -26,14 +26,16 @@ mod start;
 mod stdio;
 mod timed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
+use http::HttpLoad;
 use machine::Cores;
-use peers::{Binaries, Peer};
+use peers::{Binaries, HttpPeer, Instrumentation, Peer, StdioPeer};
 use report::Report;
+use request::{Operation, Protocol};
 use timed::TimedRow;
 
 use crate::sh;
@@ -135,6 +137,33 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
+pub use peers::release_folder;
+
+/// Serves the requests of the bench with the `spile` in `folder`, for a profile of what it does most.
+pub fn train(folder: &Path) -> anyhow::Result<()> {
+    const REQUESTS: u64 = 20_000;
+    let binaries = Binaries::build_for_training(folder)?;
+    for peer in [Peer::SpileCsv, Peer::SpileSqlite, Peer::SpileCode] {
+        for (protocol, operation) in [
+            (Protocol::M26, Operation::Call),
+            (Protocol::M26, Operation::List),
+            (Protocol::J25, Operation::Call),
+            (Protocol::S25, Operation::Call),
+        ] {
+            let uninstrumented = Instrumentation::Uninstrumented(None);
+            let server = HttpPeer::start(peer, protocol, &binaries, uninstrumented, &[])?;
+            HttpLoad::connect(server.address, server.request_templates(operation, protocol, 4)?)?
+                .run(REQUESTS)?;
+            // It writes its profile when it ends in order.
+            server.stop()?;
+        }
+        let mut piped = StdioPeer::start(peer, &binaries, None)?;
+        piped.load.run(REQUESTS, 64)?;
+        piped.stop()?;
+    }
+    Ok(())
+}
+
 /// Where results go.
 fn output_dir() -> anyhow::Result<PathBuf> {
     let folder = sh::repo_root().join("bench-out");
@@ -148,7 +177,7 @@ fn select_rows<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (S
     if !rows.iter().any(wanted) {
         return Vec::new();
     }
-    rows.iter().filter(|row| about(row).1 == Peer::Floor || wanted(row)).collect()
+    rows.iter().filter(|row| about(row).1.is_floor() || wanted(row)).collect()
 }
 
 /// Runs the bench from a release build of xtask.
@@ -157,7 +186,7 @@ fn select_rows<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (S
 /// wakes for each of them costs several times as much as a busy one.
 fn run_optimised(args: &[String]) -> anyhow::Result<()> {
     peers::cargo_build(&["-p", "xtask"])?;
-    let status = Command::new(peers::release_folder()?.join("xtask")).arg("bench").args(args).status()?;
+    let status = Command::new(release_folder()?.join("xtask")).arg("bench").args(args).status()?;
     ensure!(status.success(), "the bench ended with {status}");
     Ok(())
 }

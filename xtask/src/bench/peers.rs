@@ -24,7 +24,10 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 /// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
+    /// A fixed response on hyper.
     Floor,
+    /// The same on a bare socket with httparse: the limit.
+    RawFloor,
     /// The product's path with rows in memory: the fixture.
     Spile,
     /// The product itself on a CSV file, with no manifest.
@@ -48,6 +51,7 @@ impl Peer {
     pub fn name(self) -> &'static str {
         match self {
             Peer::Floor => "floor",
+            Peer::RawFloor => "raw-floor",
             Peer::Spile => "spile",
             Peer::SpileCsv => "spile csv",
             Peer::SpileSqlite => "spile sqlite",
@@ -62,7 +66,12 @@ impl Peer {
 
     /// The request and its check, adapted to this peer.
     pub fn prepare_request(self, ask: RequestTemplate) -> RequestTemplate {
-        if self == Peer::Floor { ask.expect_canned() } else { ask }
+        if self.is_floor() { ask.expect_canned() } else { ask }
+    }
+
+    /// Whether the peer sends the same response to everything.
+    pub fn is_floor(self) -> bool {
+        matches!(self, Peer::Floor | Peer::RawFloor)
     }
 
     /// The tool that looks up a customer.
@@ -88,6 +97,7 @@ impl Peer {
             Peer::SpileCsv | Peer::RmcpCsv => Some("customers.csv"),
             Peer::SpileSqlite | Peer::RmcpSqlite => Some("customers.db"),
             Peer::Floor
+            | Peer::RawFloor
             | Peer::Spile
             | Peer::SpileCode
             | Peer::TypescriptSdk
@@ -102,6 +112,7 @@ impl Peer {
         let file = self.data_file().map(|name| binaries.data.join(name)).unwrap_or_default();
         match self {
             Peer::Floor => vec![program("peer-floor")],
+            Peer::RawFloor => vec![program("peer-raw-floor")],
             Peer::Spile => vec![program("fixture"), "bench".into()],
             Peer::SpileCsv | Peer::SpileSqlite => vec![program("spile"), "serve".into(), file],
             Peer::SpileCode => {
@@ -122,6 +133,7 @@ impl Peer {
                 command.extend(["--mode".into(), dress.name().into()]);
             }
             Peer::Floor
+            | Peer::RawFloor
             | Peer::Spile
             | Peer::SpileCsv
             | Peer::SpileSqlite
@@ -136,7 +148,12 @@ impl Peer {
         match self {
             Peer::Floor | Peer::Rmcp | Peer::RmcpCsv | Peer::RmcpSqlite => command.push("--stdio".into()),
             Peer::RmcpPlain => command.extend(["--stdio".into(), "--plain".into()]),
-            Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite | Peer::SpileCode | Peer::TypescriptSdk => {}
+            Peer::RawFloor
+            | Peer::Spile
+            | Peer::SpileCsv
+            | Peer::SpileSqlite
+            | Peer::SpileCode
+            | Peer::TypescriptSdk => {}
         }
         command
     }
@@ -172,9 +189,7 @@ impl Binaries {
         let node = cache.node().display().to_string();
         let binaries = Binaries { folder: release_folder()?, node, data: BenchDir::new()? };
         if peers.contains(&Peer::SpileCode) {
-            let tools = binaries.data.path().join(CODE_FOLDER).join("tools");
-            std::fs::create_dir_all(&tools)?;
-            std::fs::write(tools.join("lookup_customer.ts"), include_str!("peer_tool.ts"))?;
+            binaries.write_code_folder()?;
         }
         if peers.contains(&Peer::TypescriptSdk) {
             let modules = cache.node_prefix().join("node_modules");
@@ -188,6 +203,23 @@ impl Binaries {
             binaries.make_data(&["customers", &binaries.data.path().display().to_string()])?;
         }
         Ok(binaries)
+    }
+
+    /// The `spile` in `folder`, with the data of all its peers.
+    pub fn build_for_training(folder: &Path) -> anyhow::Result<Binaries> {
+        cargo_build(&["-p", "bench-peers", "--bin", "bench-data"])?;
+        let data = BenchDir::new()?;
+        let maker = Binaries { folder: release_folder()?, node: String::new(), data };
+        maker.make_data(&["customers", &maker.data.path().display().to_string()])?;
+        maker.write_code_folder()?;
+        Ok(Binaries { folder: folder.to_owned(), ..maker })
+    }
+
+    /// A folder with a tool in TypeScript.
+    fn write_code_folder(&self) -> anyhow::Result<()> {
+        let tools = self.data.path().join(CODE_FOLDER).join("tools");
+        std::fs::create_dir_all(&tools)?;
+        Ok(std::fs::write(tools.join("lookup_customer.ts"), include_str!("peer_tool.ts"))?)
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -328,7 +360,7 @@ impl HttpPeer {
         (0..connections)
             .map(|_| {
                 let session = match dress {
-                    Protocol::S25 if self.peer != Peer::Floor => Some(http::open_session(self.address)?),
+                    Protocol::S25 if !self.peer.is_floor() => Some(http::open_session(self.address)?),
                     Protocol::S25 | Protocol::M26 | Protocol::J25 => None,
                 };
                 Ok(self.peer.prepare_request(RequestTemplate::http(
@@ -410,6 +442,16 @@ impl StdioPeer {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+}
+
+impl StdioPeer {
+    /// Stops the server in order, and waits until it has ended.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        machine::terminate(self.pid())?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
     }
 }
 

@@ -146,8 +146,23 @@ pub fn table(report: &Report) -> String {
                 count.instructions,
                 over,
                 count.allocations,
-                count.locked.map_or("-".into(), |locked| format!("{locked:.1}"))
+                count.locked_total().map_or("-".into(), |locked| format!("{locked:.1}"))
             );
+        }
+        text.push_str(&locked_table(&report.counts));
+    }
+    text
+}
+
+/// Where the locked operations of our own calls are.
+fn locked_table(counts: &[RequestCost]) -> String {
+    let mut text = String::new();
+    for count in counts.iter().filter(|count| count.name.starts_with("count spile")) {
+        let Some(functions) = &count.locked else { continue };
+        let _ = writeln!(text, "\nlocked operations of `{}`", count.name);
+        // What happens once in many requests belongs to the runtime.
+        for (function, times) in functions.iter().filter(|(_, times)| *times >= 0.05) {
+            let _ = writeln!(text, "  {times:>6.1}  {function}");
         }
     }
     text
@@ -176,7 +191,8 @@ pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
             "name": count.name,
             "instructions": count.instructions,
             "allocations": count.allocations,
-            "locked": count.locked,
+            "locked": count.locked_total(),
+            "locked_by_function": count.locked,
         })
     });
     let gates = gates.iter().map(|gate| {

@@ -29,10 +29,10 @@ const fn http_row(peer: Peer, dress: Protocol, work: Operation) -> TimedRow {
     TimedRow { peer, mode: LoadMode::Http(dress, work) }
 }
 
-// The floor gets the plainest request: the Mcp-* headers alone would cost hyper 2,000 instructions and four
-// allocations, and the cost of handling them does not belong into the floor.
-pub const HTTP: [TimedRow; 16] = [
-    http_row(Peer::Floor, Protocol::J25, Operation::Call),
+// The floors get the request that we get, with its headers and its `_meta`: whoever answers it has to read it.
+pub const HTTP: [TimedRow; 17] = [
+    http_row(Peer::Floor, Protocol::M26, Operation::Call),
+    http_row(Peer::RawFloor, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::J25, Operation::Call),
     http_row(Peer::Spile, Protocol::S25, Operation::Call),
@@ -65,7 +65,7 @@ impl TimedRow {
     pub fn name(&self) -> String {
         let peer = self.peer.name();
         match &self.mode {
-            LoadMode::Http(..) if self.peer == Peer::Floor => format!("http {peer}"),
+            LoadMode::Http(..) if self.peer.is_floor() => format!("http {peer}"),
             LoadMode::Http(dress, work) => format!("http {peer} {} {}", dress.name(), work.name()),
             LoadMode::Sequential => format!("stdio {peer} sequential"),
             LoadMode::Pipelined => format!("stdio {peer} pipelined"),

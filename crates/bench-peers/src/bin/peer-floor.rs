@@ -7,19 +7,11 @@
 
 use std::io::{Read, Write};
 
-use bench_peers::Transport;
+use bench_peers::{CANNED_ANSWER, Transport};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response};
-
-const ANSWER: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":1000000,"result":{"content":[{"type":"text","text":"{\"email\":"#,
-    r#"\"user1000@example.com\",\"plan\":\"enterprise\",\"signup_date\":\"2021-05-20\"}"}],"#,
-    r#""structuredContent":{"email":"user1000@example.com","plan":"enterprise","signup_date":"#,
-    r#""2021-05-20"},"isError":false,"resultType":"complete","_meta":{"#,
-    r#""io.modelcontextprotocol/serverInfo":{"name":"floor","version":"0.1.0"}}}}"#,
-);
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +25,7 @@ async fn canned_response(request: Request<Incoming>) -> Response<Full<Bytes>> {
     // Reads the body and discards it: the floor pays for reading and nothing else.
     let mut body = request.into_body();
     while let Some(Ok(_)) = body.frame().await {}
-    let mut response = Response::new(Full::new(Bytes::from_static(ANSWER.as_bytes())));
+    let mut response = Response::new(Full::new(Bytes::from_static(CANNED_ANSWER.as_bytes())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
@@ -51,7 +43,7 @@ fn answer_lines() -> anyhow::Result<()> {
         }
         answers.clear();
         for _ in buffer[..read].iter().filter(|&&byte| byte == b'\n') {
-            answers.extend_from_slice(ANSWER.as_bytes());
+            answers.extend_from_slice(CANNED_ANSWER.as_bytes());
             answers.push(b'\n');
         }
         output.write_all(&answers)?;

@@ -16,7 +16,7 @@ use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, ItemKind, Journal, Outcome, Platform, Resource,
     ResourceContents, ResourceResult, ResourceTemplate, Run, ToolError, ToolErrorCode,
 };
-use state::keyring::Purpose;
+use state::keyring::{OpenError, Purpose};
 
 use super::error::{record_error_outcome, source_error_outcome};
 use super::links::LinkedArguments;
@@ -234,8 +234,17 @@ impl ContractProvider {
         let Some((id, format)) = parse_uri(&uri) else { return Run::Now(unknown(&uri)) };
         let now_ms = cx.platform.now_ms();
         let opened = self.0.keyring.open(Purpose::Export, principal_binding(cx.caller), id, now_ms);
-        // Of another principal, of other keys, or invented: all the same to the caller.
-        let Ok(payload) = opened else { return Run::Now(unknown(&uri)) };
+        let payload = match opened {
+            Ok(payload) => payload,
+            Err(OpenError::KeyExpired(_)) => {
+                let message = "the server's keys have changed since this link was made; repeat the call that returned it";
+                return Run::now(ToolError::new(ToolErrorCode::NotFound, message));
+            }
+            // Of another principal, of another server, or invented: all the same to the caller.
+            Err(OpenError::UnknownKey(_) | OpenError::Mismatch | OpenError::Malformed) => {
+                return Run::Now(unknown(&uri));
+            }
+        };
         let Some(request) = ExportRequest::decode(&payload) else { return Run::Now(unknown(&uri)) };
         let index = self.0.tool_index.get(request.tool).copied();
         let is_same_shape = |index: &usize| match &self.0.contract.tools[*index].operation {
@@ -244,9 +253,15 @@ impl ContractProvider {
             }
             _ => false,
         };
-        let Some(index) = index.filter(is_same_shape).filter(|_| now_ms < request.expires_ms) else {
-            let message = format!("the export has expired; call {} again for a new link", request.tool);
-            return Run::now(ToolError::new(ToolErrorCode::NotFound, message));
+        let refused = |reason: &str| {
+            let message = format!("{reason}; call {} again for a new link", request.tool);
+            Run::now(ToolError::new(ToolErrorCode::NotFound, message))
+        };
+        if now_ms >= request.expires_ms {
+            return refused("the export has expired");
+        }
+        let Some(index) = index.filter(is_same_shape) else {
+            return refused("the columns have changed since this link was made");
         };
         let arguments = Json::parse(request.arguments);
         let Ok(arguments) = arguments else { return Run::Now(unknown(&uri)) };

@@ -88,7 +88,8 @@ pub(super) fn replayed_outcome(stored: &[u8]) -> Outcome {
 }
 
 /// The idempotency key of a write; `None` for a dry run, which leaves no trace. Without a key from the client the id of
-/// a confirmed call serves as one: what the user agreed to is done once, however often the client repeats the call.
+/// a confirmed call serves as one: what the user agreed to is done once, however often the client repeats the call. So does
+/// the id that a script gives to a call, which it repeats after a restart.
 pub(super) fn idempotency_key(
     tool: &Tool,
     options: &WriteOptions<'_>,
@@ -99,7 +100,7 @@ pub(super) fn idempotency_key(
         return None;
     }
     let principal = blocking.caller.principal.id().as_bytes();
-    let key_digest = match (&options.idempotency_key, &blocking.journal.known_call_id()) {
+    let key_digest = match (&options.idempotency_key, &blocking.journal.repeatable_call_id()) {
         (Some(key), _) => {
             digest_parts(&[b"idempotency_key", principal, tool.name.as_bytes(), key.as_bytes()])
         }

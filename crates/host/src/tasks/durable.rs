@@ -12,12 +12,13 @@ use std::time::Duration;
 use spile_core::{CallError, CheckpointSink, Checkpoints, ItemKind};
 use state::keyring::digest_parts;
 use state::store::{LeaseOutcome, Namespace, Sequence, Store as _, StoreError, StoreKey, Ttl};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use wire::encode::{TaskSnapshot, TaskStatus};
 
 use super::record::{self, TaskRecord};
 use super::{AtomicBool, AtomicUsize, Mutex, OwnerDigest, Task, TaskOwner, evict_finished};
 use crate::input_requests::store_failure;
+use crate::observer::{CallObservation, CallStatus};
 use crate::pipeline::CONTRACT_CHANGED;
 use crate::server::Server;
 
@@ -27,6 +28,8 @@ const LEASE_RENEWAL: Duration = Duration::from_millis(LEASE_MS / 3);
 /// Older tasks of a server, or of an owner, are not found by listing them.
 const INDEX_ENTRIES_MAX: usize = 4096;
 const INDEX_PAGE_ENTRIES: usize = 256;
+/// How long a request about a task waits for the store.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the store accepts as one entry, less what encryption adds.
 const RECORD_BYTES_MAX: usize = (1 << 20) - 1024;
 
@@ -53,6 +56,10 @@ impl Task {
     pub(super) async fn create_record(&self, server: &Server) -> Result<(), CallError> {
         let now_ms = server.platform.now_ms();
         let bytes = self.encode(&TaskStatus::Working);
+        if bytes.len() > RECORD_BYTES_MAX {
+            let reason = format!("a call that continues as a task has at most {RECORD_BYTES_MAX} bytes");
+            return Err(CallError::InvalidParams { path: "params.arguments".into(), reason });
+        }
         server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await.map_err(store_failure)?;
         let lease = Ttl { ms: LEASE_MS };
         server
@@ -61,9 +68,11 @@ impl Task {
             .await
             .map_err(store_failure)?;
         let entry = [&self.owner[..], self.id.as_bytes()].concat();
+        // A list ends this long after its last task was added. That one may end soon; those before it may not.
+        let index_ttl = Ttl { ms: server.limits.task_ttl_ms };
         for owner in [&self.owner, &server_owner(server)] {
             let index = index_key(owner);
-            let appended = server.store.append(index, &entry, INDEX_ENTRIES_MAX, self.ttl(now_ms), now_ms);
+            let appended = server.store.append(index, &entry, INDEX_ENTRIES_MAX, index_ttl, now_ms);
             appended.await.map_err(store_failure)?;
         }
         Ok(())
@@ -83,11 +92,15 @@ impl Task {
     ) -> Option<T> {
         let work = std::pin::pin!(work);
         let record = std::pin::pin!(self.record_changes(server));
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
             ended = work => Some(ended),
             () = record => None,
+        };
+        if ended.is_none() {
+            self.saved_changes.send_replace(u64::MAX);
         }
+        ended
     }
 
     /// Ends only if the lease is lost.
@@ -110,14 +123,29 @@ impl Task {
     }
 
     async fn save(&self, server: &Server) {
-        let status = self.lock().status.clone();
+        let (status, changes) = {
+            let state = self.lock();
+            (state.status.clone(), state.changes)
+        };
         self.write(server, &status).await;
+        self.saved_changes.send_replace(changes);
+    }
+
+    /// Waits until the store has the first `changes` changes: what is acknowledged must survive the process. A store that
+    /// does not answer holds nobody up for long.
+    pub(crate) async fn wait_until_saved(&self, changes: u64) {
+        let mut saved = self.saved_changes.subscribe();
+        if tokio::time::timeout(SAVE_TIMEOUT, saved.wait_for(|saved| *saved >= changes)).await.is_err() {
+            tracing::warn!(task = self.id, "the state of a task is acknowledged before it is kept");
+        }
     }
 
     /// Writes how the task ended, and lets go of it.
     pub(super) async fn record_end(&self, server: &Server, status: &TaskStatus) {
         self.lock().updated_ms = server.platform.now_ms();
-        self.write(server, status).await;
+        let is_kept = self.write(server, status).await;
+        self.is_kept.store(is_kept, super::Ordering::Relaxed);
+        self.saved_changes.send_replace(u64::MAX);
         let released =
             server.store.release(self.key(), &server.tasks.holder(server), server.platform.now_ms());
         if let Err(error) = released.await {
@@ -125,10 +153,12 @@ impl Task {
         }
     }
 
-    async fn write(&self, server: &Server, status: &TaskStatus) {
+    /// Returns whether the store has all of it now.
+    async fn write(&self, server: &Server, status: &TaskStatus) -> bool {
         let now_ms = server.platform.now_ms();
         let mut bytes = self.encode(status);
-        if bytes.len() > RECORD_BYTES_MAX {
+        let is_whole = bytes.len() <= RECORD_BYTES_MAX;
+        if !is_whole {
             let is_open = matches!(status, TaskStatus::Working | TaskStatus::InputRequired(_));
             tracing::warn!(
                 task = self.id,
@@ -147,9 +177,10 @@ impl Task {
             };
         }
         let written = server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await;
-        if let Err(error) = written {
+        if let Err(error) = &written {
             tracing::warn!(%error, task = self.id, "the state of a task is not kept");
         }
+        is_whole && written.is_ok()
     }
 
     fn encode(&self, status: &TaskStatus) -> Vec<u8> {
@@ -297,21 +328,32 @@ impl Task {
             }
         };
         if let Some(reason) = refusal {
-            self.end(server, reason).await;
+            let status = failed(reason);
+            self.record_end(server, &status).await;
+            self.report_refusal(server, &status);
+            self.set_status(server, status);
         }
     }
 
-    /// Ends the task because it cannot go on.
-    async fn end(&self, server: &Server, reason: &str) {
-        let error = CallError::Provider { code: INTERNAL_ERROR, message: reason.to_owned(), data: None };
-        let status = TaskStatus::Failed(error);
-        self.record_end(server, &status).await;
-        self.set_status(server, status);
+    /// The record of a call that an earlier process began, and that cannot go on.
+    fn report_refusal(&self, server: &Server, status: &TaskStatus) {
+        let (Some(call), TaskStatus::Failed(error)) = (&self.call, status) else { return };
+        let job = call.to_job(self.lock().journal.clone());
+        let observation =
+            CallObservation::new(server, &job.call, &job.identity, &job.reply_channel, &job.journal, 0);
+        if let Some(observation) = observation {
+            observation.report_status(server, CallStatus::Error(error), 0);
+        }
     }
 
     fn retained_bytes(&self) -> usize {
         self.retained_bytes.load(super::Ordering::Relaxed)
     }
+}
+
+/// The state of a task that cannot go on.
+fn failed(reason: &str) -> TaskStatus {
+    TaskStatus::Failed(CallError::Provider { code: INTERNAL_ERROR, message: reason.to_owned(), data: None })
 }
 
 /// JSON-RPC 2.0.
@@ -369,8 +411,10 @@ impl Server {
         };
         let removed: Vec<Arc<Task>> = self.tasks.lock().values().filter(is_removed).cloned().collect();
         for task in removed {
+            let status = failed(CALLER_REMOVED);
+            task.set_status(self, status.clone());
             task.abort();
-            task.end(self, CALLER_REMOVED).await;
+            task.record_end(self, &status).await;
         }
     }
 
@@ -439,6 +483,7 @@ const TASK_ID_CHARS: usize = 32;
 
 fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) -> Task {
     let TaskRecord { created_ms, ttl_ms, call, state } = record;
+    let has_ended = !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
     let bytes = match &state.status {
         TaskStatus::Completed(result) => result.size_bytes(),
         _ => 0,
@@ -453,8 +498,10 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
         poll_ms: server.limits.task_poll_interval_ms,
         state: Mutex::new(state),
         result_delivered: AtomicBool::new(false),
+        is_kept: AtomicBool::new(has_ended),
         changed_notify: Notify::new(),
         dirty_notify: Notify::new(),
+        saved_changes: watch::Sender::new(0),
     }
 }
 

@@ -6,9 +6,11 @@
 //! ```text
 //! mod.rs       the tasks that this process runs or has run, and their states
 //! record.rs    a task as bytes for the store
+//! answers.rs   answers to requests about them
 //! durable.rs   what the store has of each task; tasks that an earlier process left are continued
 //! ```
 
+mod answers;
 mod durable;
 mod record;
 
@@ -24,8 +26,8 @@ use spile_core::{
     Journal, Limits, Principal, ToolError, ToolResult,
 };
 use state::keyring::digest_parts;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinHandle};
 use wire::encode::{TaskSnapshot, TaskStatus};
 
 use crate::connection_state::{ConnectionState, ReplyChannel};
@@ -33,9 +35,13 @@ use crate::input_responses::{ExpectedResponse, explain_rejection};
 use crate::observer::{CallObservation, CallStatus};
 use crate::pipeline::{
     CallJob, CallResponse, CallStage, execute_call, input_refused_error, invalid_response_error,
+    next_registry,
 };
 use crate::registry::Registry;
 use crate::server::Server;
+pub(crate) use answers::{
+    answer_stored_task, answer_task, await_task_result, list_tasks, task_elsewhere, task_state,
+};
 pub(crate) use durable::FoundTask;
 use record::TaskCall;
 
@@ -94,15 +100,21 @@ pub(crate) struct Task {
     state: Mutex<TaskState>,
     /// Whether the result was sent to its owner.
     result_delivered: AtomicBool,
+    /// Whether the store has the result, too.
+    is_kept: AtomicBool,
     /// Notified when responses arrive and when the status changes.
     changed_notify: Notify,
     /// Notified when the store must be written.
     dirty_notify: Notify,
+    /// How many of the changes in [`TaskState::changes`] the store has.
+    saved_changes: watch::Sender<u64>,
 }
 
 struct TaskState {
     status: TaskStatus,
     updated_ms: u64,
+    /// The number of changes by requests of the client.
+    changes: u64,
     /// The answers so far, and the last checkpoint.
     journal: Journal,
     /// The last checkpoint was too large to keep: after a restart the task could not go on where it was.
@@ -155,8 +167,10 @@ impl Tasks {
             poll_ms: limits.task_poll_interval_ms,
             state: Mutex::new(TaskState::new(TaskStatus::Working, job.journal.clone(), now_ms)),
             result_delivered: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
             changed_notify: Notify::new(),
             dirty_notify: Notify::new(),
+            saved_changes: watch::Sender::new(0),
         });
         {
             let mut tasks = self.lock();
@@ -204,7 +218,8 @@ impl Tasks {
     }
 }
 
-/// Drops expired tasks, then tasks whose result was delivered, until one more task of this size fits the limits.
+/// Drops expired tasks, then tasks whose result was delivered, then those whose result the store has, until one more task
+/// of this size fits the limits.
 fn evict_finished(
     tasks: &mut HashMap<String, Arc<Task>>,
     owner: &OwnerDigest,
@@ -228,9 +243,11 @@ fn evict_finished(
         tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
     };
     while tasks.len() >= limits.tasks_max || retained_bytes(tasks) + bytes > limits.tasks_bytes_max {
-        // Results that were not delivered are kept: their owner still wants them.
-        let delivered = tasks.values().filter(|task| task.result_delivered.load(Ordering::Relaxed));
-        let oldest = delivered.min_by_key(|task| task.created_ms).map(|task| task.id.clone());
+        // A result that was not delivered and is nowhere else stays: its owner still wants it.
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        let spare = tasks.values().filter(|task| is_set(&task.result_delivered) || is_set(&task.is_kept));
+        let oldest = spare.min_by_key(|task| (!is_set(&task.result_delivered), task.created_ms));
+        let oldest = oldest.map(|task| task.id.clone());
         tasks.remove(&oldest.ok_or_else(busy)?);
     }
     Ok(())
@@ -257,12 +274,11 @@ impl TaskRecord {
     }
 }
 
-/// A cancelled task is dropped before its end.
+/// A task that is cancelled, or whose caller is gone, is dropped before its work ends.
 impl Drop for TaskRecord {
     fn drop(&mut self) {
-        if matches!(self.task.lock().status, TaskStatus::Cancelled) {
-            self.report(&TaskStatus::Cancelled);
-        }
+        let status = self.task.lock().status.clone();
+        self.report(&status);
     }
 }
 
@@ -271,6 +287,7 @@ impl TaskState {
         Self {
             status,
             updated_ms,
+            changes: 0,
             journal,
             is_unresumable: false,
             input_requests: Vec::new(),
@@ -300,6 +317,11 @@ impl Task {
         let record =
             TaskRecord { server: server.clone(), task: self.clone(), observation: job.observation.clone() };
         let (server, registry, task) = (server.clone(), registry.clone(), self.clone());
+        let mut state = self.lock();
+        // Its owner may find it in a list, and cancel it, before it starts.
+        if matches!(state.status, TaskStatus::Cancelled) {
+            return;
+        }
         let handle = tokio::spawn(async move {
             let work = run_to_completion(server.clone(), registry, job, work);
             let expired = CallError::UnknownItem { kind: ItemKind::Task, name: task.id.clone() };
@@ -315,7 +337,7 @@ impl Task {
             record.report(&status);
             task.set_status(&server, status);
         });
-        self.lock().abort_handle = Some(handle.abort_handle());
+        state.abort_handle = Some(handle.abort_handle());
     }
 
     pub(crate) fn snapshot(&self) -> TaskSnapshot {
@@ -346,11 +368,11 @@ impl Task {
 
     /// Stores responses to open input requests and closes those requests. Ignores other keys. A response that does not
     /// match its request is not stored: the request is opened again under a new key, with the reason. A client that
-    /// keeps sending invalid responses ends the task.
-    pub(crate) fn provide_input(&self, server: &Server, responses: Vec<(String, Json)>) {
+    /// keeps sending invalid responses ends the task. Returns the number of changes so far.
+    pub(crate) fn provide_input(&self, server: &Server, responses: Vec<(String, Json)>) -> u64 {
         let mut state = self.lock();
-        let TaskState { status, input_requests, used_keys, rejections, refusal, .. } = &mut *state;
-        let TaskStatus::InputRequired(requests) = status else { return };
+        let TaskState { status, input_requests, used_keys, rejections, refusal, changes, .. } = &mut *state;
+        let TaskStatus::InputRequired(requests) = status else { return *changes };
         let mut open = std::mem::take(requests);
         for (key, response) in responses {
             let is_open = |open: &&mut TaskInputRequest| open.wire_key == key && open.response.is_none();
@@ -369,33 +391,34 @@ impl Task {
             open = open.with(request.wire_key.clone(), explain_rejection(&request.request, &reason));
         }
         *status = if open.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(open) };
+        *changes += 1;
+        let changes = *changes;
         state.updated_ms = server.platform.now_ms();
         drop(state);
         self.changed_notify.notify_waiters();
         self.dirty_notify.notify_one();
         server.subscriptions.notify_task(&self.id);
+        changes
     }
 
-    /// Cancels the task. A finished task stays as it is.
-    pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) {
-        let stopped = {
+    /// Cancels the task. A finished task stays as it is. Returns what writes it to the store: until then, a process that
+    /// starts would continue the task.
+    pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) -> Option<JoinHandle<()>> {
+        {
             let mut state = self.lock();
-            let open = matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
-            if open {
-                state.status = TaskStatus::Cancelled;
-                state.updated_ms = server.platform.now_ms();
+            if !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
+                return None;
             }
-            if open { state.abort_handle.take() } else { None }
-        };
-        if let Some(stop) = stopped {
-            stop.abort();
-            self.mark_delivered();
-            self.changed_notify.notify_waiters();
-            server.subscriptions.notify_task(&self.id);
-            // The acknowledgement does not wait for the store: the extension allows that, and the work has stopped.
-            let (task, server) = (self.clone(), server.clone());
-            tokio::spawn(async move { task.record_end(&server, &TaskStatus::Cancelled).await });
+            state.status = TaskStatus::Cancelled;
+            state.updated_ms = server.platform.now_ms();
         }
+        self.abort();
+        self.mark_delivered();
+        self.changed_notify.notify_waiters();
+        server.subscriptions.notify_task(&self.id);
+        // A task of its own: the client may go away meanwhile.
+        let (task, server) = (self.clone(), server.clone());
+        Some(tokio::spawn(async move { task.record_end(&server, &TaskStatus::Cancelled).await }))
     }
 
     /// Waits until the task has finished.
@@ -449,7 +472,9 @@ impl Task {
                 };
                 match response {
                     // After an invalid response the request is open under a new key, and is sent in the next turn.
-                    Ok(Ok(response)) => self.provide_input(server, vec![(key.clone(), response)]),
+                    Ok(Ok(response)) => {
+                        self.provide_input(server, vec![(key.clone(), response)]);
+                    }
                     Ok(Err(message)) => self.refuse_input(input_refused_error(&message)),
                     // The client is gone; another request may wait for the task later.
                     Err(_) => {}
@@ -581,7 +606,7 @@ fn new_wire_key(used_keys: &mut Vec<String>, key: &str) -> String {
 /// returned".
 async fn run_to_completion(
     server: Arc<Server>,
-    registry: Arc<Registry>,
+    mut registry: Arc<Registry>,
     mut job: CallJob,
     work: Option<CallFuture>,
 ) -> TaskStatus {
@@ -593,6 +618,11 @@ async fn run_to_completion(
             Err(error) => {
                 return TaskStatus::Completed(CallResult::Tool(ToolResult::from_tool_error(&error)));
             }
+        }
+        // The tool may have changed while the task waited.
+        match next_registry(&server, &registry, &job) {
+            Ok(current) => registry = current,
+            Err(error) => return TaskStatus::Failed(error),
         }
     }
     match execute_call(server, registry, job, work).await {

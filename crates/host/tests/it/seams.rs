@@ -4,6 +4,7 @@
 mod catalogs;
 mod consent;
 mod durable_tasks;
+mod ended_sessions;
 mod nested;
 mod policies;
 mod relay;
@@ -110,13 +111,18 @@ fn answers(state: &str, key: &str, value: &str) -> String {
 
 /// The response to one message.
 async fn respond(server: &Arc<Server>, message: &str) -> Doc {
+    respond_as(server, &ANONYMOUS, message).await
+}
+
+/// The response to one message of this caller.
+async fn respond_as(server: &Arc<Server>, caller: &CallerIdentity, message: &str) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
     let Decoded::Request(request) =
         server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let body = match server.dispatch(request, &ANONYMOUS, ReplyChannel::NoSession, server.snapshot()) {
+    let body = match server.dispatch(request, caller, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Call(in_flight) => finish(PendingResponse::Single(in_flight)).await,
         Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => body,
         Dispatched::Subscription(_) => panic!("a call"),

@@ -220,6 +220,28 @@ async fn a_repeated_idempotency_key_replays_the_first_result() {
     assert_eq!(client.table.state().writes, 4);
 }
 
+/// The id of a call is chosen for its record; nothing repeats the call under it.
+#[tokio::test]
+async fn an_observer_that_needs_ids_does_not_make_writes_store_their_responses() {
+    struct NeedsIds;
+    impl host::CallObserver for NeedsIds {
+        fn on_call_finished(&self, record: &host::CallRecord<'_>) {
+            assert!(record.call_id.is_some());
+        }
+
+        fn needs_call_id(&self) -> bool {
+            true
+        }
+    }
+    let mut client = people(Era::Newest, "");
+    client.server.set_observer(std::sync::Arc::new(NeedsIds));
+    let result = client.call("create_people", r#"{"id":"n","name":"New"}"#).await;
+    assert_eq!(member(&result, "outcome"), "created");
+    assert_eq!(client.table.state().idempotency_records.len(), 0);
+    client.call("create_people", r#"{"id":"o","name":"New","idempotency_key":"k"}"#).await;
+    assert_eq!(client.table.state().idempotency_records.len(), 1);
+}
+
 #[tokio::test]
 async fn a_dry_run_leaves_no_trace() {
     let mut client = people(Era::Newest, "confirm = \"ask\"\n").without_forms();

@@ -1,6 +1,8 @@
-//! One log line for each call, at `-v`. It has no argument values: those may be private.
+//! One log line for each call, at `-v`. It has no argument values: those may be private. A call that asks, or that continues as
+//! a task, has several lines with the same `id`, which the audit log has, too.
 
 use host::{CallObserver, CallRecord, CallStatus};
+use spile_core::text::hex;
 use spile_core::{CallError, CallResult, CallTarget};
 
 /// The log target of calls.
@@ -35,6 +37,8 @@ impl CallObserver for CallLog {
             // Empty for most calls, and left out then.
             reason = error.as_ref().and_then(|error| error.reason),
             policy = (!policy.is_empty()).then(|| policy.join(",")),
+            id = record.call_id.map(|id| hex(&id)),
+            round = (record.round > 0).then_some(record.round),
             // A call of one tool by another.
             depth = (record.depth > 0).then_some(record.depth),
             duration_ms = record.duration_ms,
@@ -42,6 +46,10 @@ impl CallObserver for CallLog {
             response_bytes = record.response_bytes,
             "call"
         );
+    }
+
+    fn needs_call_id(&self) -> bool {
+        true
     }
 }
 

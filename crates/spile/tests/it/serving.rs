@@ -216,6 +216,48 @@ fn no_sse_switches_the_deprecated_transport_off() {
 }
 
 #[test]
+fn the_log_lines_of_one_call_have_the_same_id() {
+    let project = TestProject::example("stock");
+    let mut server =
+        HttpServer::start(&mut project.spile(&["serve", ".", "--bind", "0", "-v", "--log-format", "json"]));
+    let meta = serde_json::json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let call = |params: &mut serde_json::Value| -> serde_json::Value {
+        params["_meta"] = meta.clone();
+        let name = params["name"].as_str().expect("a name");
+        let headers =
+            format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n");
+        let message =
+            serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let (_, body) = server.post("/mcp", &headers, &message.to_string());
+        serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"))
+    };
+    let list = call(&mut serde_json::json!({"name": "list_stock", "arguments": {"limit": 1}}));
+    let sku = &list["result"]["structuredContent"]["items"][0]["sku"];
+    let delete = serde_json::json!({"name": "delete_stock", "arguments": {"sku": sku}});
+    let asked = call(&mut delete.clone());
+    let key = asked["result"]["inputRequests"].as_object().and_then(|all| all.keys().next());
+    let mut answer = delete;
+    answer["requestState"] = asked["result"]["requestState"].clone();
+    answer["inputResponses"] = serde_json::json!({key.expect("a question"): {"action": "decline"}});
+    call(&mut answer);
+    server.wait_for("\"round\":1");
+    let (_, stderr, _) = server.stop();
+    let lines: Vec<serde_json::Value> = stderr
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["fields"].clone())
+        .filter(|fields| fields["message"] == "call")
+        .collect();
+    let [list, asked, answered] = &lines[..] else { panic!("three calls: {stderr}") };
+    assert!(asked["id"].as_str().is_some_and(|id| id.len() == 32), "{asked}");
+    assert_eq!((&asked["id"], &asked["status"]), (&answered["id"], &"input_required".into()));
+    assert_eq!((&asked["round"], &answered["round"]), (&serde_json::Value::Null, &1.into()));
+    assert_ne!(list["id"], asked["id"]);
+}
+
+#[test]
 fn verbose_logs_one_line_for_each_call_and_refusal_without_values() {
     let project = TestProject::new(&[PEOPLE]);
     let mut command = project.spile(&["serve", "people.csv", "--bind", "0", "-v", "--log-format", "json"]);

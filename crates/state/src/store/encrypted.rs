@@ -2,7 +2,8 @@
 //!
 //! Values are sealed with the keyring and bound to their place: what is moved to another name, owner or namespace does not
 //! open. Names, owners and holders are replaced by keyed digests, which do not change when keys rotate: a mark set before
-//! a rotation is found after it. Who can write the engine can still delete records, or repeat old entries of a stream.
+//! a rotation is found after it. The entries of a stream live longer than keys do, where something is always added: those
+//! whose key has ended are gone, and the others can still be read. Who can write the engine can still delete records, or repeat old entries of a stream.
 
 use std::sync::Arc;
 
@@ -65,15 +66,15 @@ impl EncryptedStore {
         now_ms: u64,
     ) -> impl Fn(Vec<u8>) -> Result<Vec<u8>, StoreError> + Send + 'static {
         let (keyring, binding) = (self.keyring.clone(), binding(kind, key));
-        move |sealed| {
-            keyring.open_bytes(Purpose::Store, &binding, sealed, now_ms).map_err(|error| {
-                tracing::error!(%error, "cannot decrypt a stored value");
-                match error {
-                    OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => StoreError::KeyGone,
-                    OpenError::Malformed | OpenError::Mismatch => StoreError::Corrupt,
-                }
-            })
-        }
+        move |sealed| keyring.open_bytes(Purpose::Store, &binding, sealed, now_ms).map_err(unreadable)
+    }
+}
+
+fn unreadable(error: OpenError) -> StoreError {
+    tracing::error!(%error, "cannot decrypt a stored value");
+    match error {
+        OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => StoreError::KeyGone,
+        OpenError::Malformed | OpenError::Mismatch => StoreError::Corrupt,
     }
 }
 
@@ -130,13 +131,29 @@ impl Store for EncryptedStore {
         entries_max: usize,
         now_ms: u64,
     ) -> Reply<Option<StreamPage>> {
-        let open = self.opener(Kind::StreamEntry, stream, now_ms);
-        let page =
-            self.engine.read_after(self.hide(stream).in_namespace_of(stream), after, entries_max, now_ms);
-        page.map(move |page| {
-            let Some(StreamPage { entries, has_gap }) = page? else { return Ok(None) };
-            let entries = entries.into_iter().map(|(sequence, sealed)| Ok((sequence, open(sealed)?)));
-            Ok(Some(StreamPage { entries: entries.collect::<Result<_, StoreError>>()?, has_gap }))
+        let (engine, hidden, namespace) = (self.engine.clone(), self.hide(stream), stream.namespace);
+        let (keyring, binding) = (self.keyring.clone(), binding(Kind::StreamEntry, stream));
+        Reply::later(async move {
+            let (mut after, mut has_lost) = (after, false);
+            loop {
+                let key = StoreKey { namespace, owner: &hidden.owner, name: &hidden.name };
+                let page = engine.read_after(key, after, entries_max, now_ms).await?;
+                let Some(StreamPage { entries: sealed, has_gap }) = page else { return Ok(None) };
+                let last = sealed.last().map(|(sequence, _)| *sequence);
+                let mut entries = Vec::with_capacity(sealed.len());
+                for (sequence, sealed) in sealed {
+                    match keyring.open_bytes(Purpose::Store, &binding, sealed, now_ms) {
+                        Ok(value) => entries.push((sequence, value)),
+                        Err(OpenError::UnknownKey(_) | OpenError::KeyExpired(_)) => has_lost = true,
+                        Err(error) => return Err(unreadable(error)),
+                    }
+                }
+                match last {
+                    // A page without entries would be the end of the stream.
+                    Some(last) if entries.is_empty() => after = last,
+                    _ => return Ok(Some(StreamPage { entries, has_gap: has_gap || has_lost })),
+                }
+            }
         })
     }
 

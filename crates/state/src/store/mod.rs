@@ -92,7 +92,7 @@ pub enum LeaseOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamPage {
     pub entries: Vec<(Sequence, Vec<u8>)>,
-    /// Entries after the requested sequence were dropped, because the stream was full.
+    /// Entries after the requested sequence were dropped, because the stream was full, or because their key has ended.
     pub has_gap: bool,
 }
 

@@ -98,6 +98,29 @@ fn of_many_handles_on_one_file_one_wins() {
     check_one_winner(&stores);
 }
 
+/// As many clients may answer at the same moment as a server has calls in progress.
+#[tokio::test]
+async fn more_callers_than_the_queue_holds_wait_for_their_turn() {
+    const CALLERS: usize = 1000;
+    let (_folder, path) = new_path();
+    let store = sqlite(&path);
+    let names: Vec<String> = (0..CALLERS).map(|n| n.to_string()).collect();
+    let replies: Vec<_> =
+        names.iter().map(|name| store.put_once(key("alice", name), b"", TTL, NOW_MS)).collect();
+    for (name, reply) in names.iter().zip(replies) {
+        assert_eq!(reply.await, Ok(PutOutcome::Stored), "{name}");
+    }
+    // Who still waits does not keep the store from closing.
+    let waiting: Vec<_> =
+        names.iter().map(|name| store.put_once(key("bob", name), b"", TTL, NOW_MS)).collect();
+    drop(store);
+    let mut refused = 0;
+    for reply in waiting {
+        refused += usize::from(reply.await == Err(StoreError::Unavailable));
+    }
+    assert!(refused > 0, "the last ones came too late");
+}
+
 #[test]
 fn handles_that_create_the_file_at_once_share_it() {
     for _ in 0..5 {
@@ -137,21 +160,19 @@ fn all_files_of_the_store_are_private() {
 }
 
 #[test]
-fn a_full_queue_is_unavailable_and_loses_nothing_that_was_acknowledged() {
+fn a_burst_behind_a_locked_file_is_stored_when_the_lock_ends() {
     let (_folder, path) = new_path();
     let store = sqlite(&path);
     let locked = rusqlite::Connection::open(&path).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // The thread waits for the lock with one batch; the queue fills behind it.
+    // The thread waits for the lock with one batch; the queue fills behind it, and the rest waits for a place.
     let names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
     let replies: Vec<_> =
         names.iter().map(|name| store.put_once(key("alice", name), b"x", TTL, NOW_MS)).collect();
     locked.execute_batch("ROLLBACK").unwrap();
-    let outcomes: Vec<_> = replies.into_iter().map(wait).collect();
-    assert!(outcomes.contains(&Ok(PutOutcome::Stored)) && outcomes.contains(&Err(StoreError::Unavailable)));
-    for (name, outcome) in names.iter().zip(outcomes) {
-        let expected = (outcome == Ok(PutOutcome::Stored)).then(|| b"x".to_vec());
-        assert_eq!(wait(store.get(key("alice", name), NOW_MS)), Ok(expected), "{name}: {outcome:?}");
+    for (name, reply) in names.iter().zip(replies) {
+        assert_eq!(wait(reply), Ok(PutOutcome::Stored), "{name}");
+        assert_eq!(wait(store.get(key("alice", name), NOW_MS)), Ok(Some(b"x".to_vec())), "{name}");
     }
 }
 
@@ -328,16 +349,47 @@ impl Encrypted {
     }
 }
 
+/// A stream that is written to again and again is older than any key.
+#[test]
+fn entries_of_a_stream_whose_key_has_ended_do_not_hide_the_others() {
+    let Encrypted { keyring, store, platform, .. } =
+        Encrypted::new(Arc::new(MemoryStore::new(StoreLimits::default())));
+    let (now, stream) = (|| platform.now_ms(), key("alice", "stream"));
+    let append = |value: &[u8]| wait(store.append(stream, value, 10, TTL, now())).expect("available");
+    let read = |after, entries_max| {
+        let page = wait(store.read_after(stream, after, entries_max, now())).expect("available");
+        page.expect("a stream")
+    };
+    for value in [b"1", b"2", b"3"] {
+        append(value);
+    }
+    keyring.rotate(1000, &*platform).unwrap();
+    assert_eq!(read(Sequence::START, 10).entries.len(), 3);
+    platform.advance_ms(1000);
+    let page = read(Sequence::START, 10);
+    assert_eq!((page.entries, page.has_gap), (Vec::new(), true), "all are gone");
+
+    let fourth = append(b"4");
+    append(b"5");
+    // A page that has room only for entries that are gone is not the end.
+    for entries_max in [1, 2, 10] {
+        let page = read(Sequence::START, entries_max);
+        assert_eq!(page.entries[0], (fourth, b"4".to_vec()), "{entries_max} entries a page");
+        assert!(page.has_gap);
+    }
+    let rest = read(fourth, 10);
+    assert_eq!((rest.entries.len(), rest.has_gap), (1, false));
+}
+
 #[test]
 fn entries_from_before_a_rotation_are_readable_until_the_overlap_ends_and_taken_once() {
     let Encrypted { keyring, store, platform, .. } =
         Encrypted::new(Arc::new(MemoryStore::new(StoreLimits::default())));
     let now = || platform.now_ms();
-    let (one, two, stream) = (key("alice", "one"), key("alice", "two"), key("alice", "stream"));
+    let (one, two) = (key("alice", "one"), key("alice", "two"));
     for key in [one, two] {
         assert_eq!(wait(store.put_once(key, b"v", TTL, now())), Ok(PutOutcome::Stored));
     }
-    let _ = wait(store.append(stream, b"e", 10, TTL, now())).unwrap();
     assert_eq!(wait(store.lease(one, b"me", TTL, now())), Ok(LeaseOutcome::Held));
 
     keyring.rotate(1000, &*platform).unwrap();
@@ -350,7 +402,6 @@ fn entries_from_before_a_rotation_are_readable_until_the_overlap_ends_and_taken_
 
     platform.advance_ms(1000);
     assert_eq!(wait(store.get(two, now())), Err(StoreError::KeyGone));
-    assert_eq!(wait(store.read_after(stream, Sequence::START, 10, now())), Err(StoreError::KeyGone));
     // Its mark still holds, and it can still be removed.
     assert_eq!(wait(store.put_once(two, b"again", TTL, now())), Ok(PutOutcome::AlreadyThere));
     assert_eq!(wait(store.take(two, now())), Err(StoreError::KeyGone));

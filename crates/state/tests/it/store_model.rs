@@ -23,7 +23,7 @@ pub fn key((namespace, owner, name): OwnedKey) -> StoreKey<'static> {
 }
 
 pub fn wait<T: Unpin>(reply: Reply<T>) -> Result<T, StoreError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(reply)
 }
 

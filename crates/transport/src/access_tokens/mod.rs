@@ -21,6 +21,8 @@ use crate::guard::Exposure;
 #[derive(Clone)]
 pub struct AccessTokens {
     current: Arc<RwLock<TokenSet>>,
+    /// Changes with `current`, after it.
+    generation: Arc<AtomicU64>,
     file: Option<Arc<Path>>,
     exposure: Exposure,
 }
@@ -174,7 +176,8 @@ impl AccessTokens {
     fn new(tokens: impl IntoIterator<Item = AccessToken>, file: Option<Arc<Path>>) -> Self {
         let mut current = TokenSet::default();
         current.replace(tokens);
-        Self { current: Arc::new(RwLock::new(current)), file, exposure: Exposure::Local }
+        let current = Arc::new(RwLock::new(current));
+        Self { current, generation: Arc::default(), file, exposure: Exposure::Local }
     }
 
     /// Refuses tokens that are too short for who can reach the server, now and whenever the file is read again.
@@ -221,6 +224,12 @@ impl AccessTokens {
         }
     }
 
+    /// The same value as before means that the same tokens are accepted, but for those that expired.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Whether a token of this caller is valid. A caller without a name needs none.
     pub fn has_principal(&self, principal: &Principal) -> bool {
         let is_same =
@@ -239,7 +248,11 @@ impl AccessTokens {
             read => read?,
         };
         check_lengths(tokens.iter().map(|token| token.chars), self.exposure)?;
-        Ok(self.current.write().unwrap_or_else(PoisonError::into_inner).replace(tokens))
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = current.replace(tokens);
+        // Before the lock is released: whoever sees the new tokens sees the new generation.
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(is_changed)
     }
 
     /// Waits until a token that was valid is not any more, and returns what is valid now. Never returns for tokens

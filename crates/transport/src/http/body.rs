@@ -149,6 +149,16 @@ impl Body {
         Self { kind: BodyKind::Stream(Box::new(EventStream { stream, timer })), connection: None }
     }
 
+    /// The bytes of a complete body; `None` for a stream.
+    pub(crate) fn take_complete(&mut self) -> Option<Vec<u8>> {
+        match &mut self.kind {
+            BodyKind::Full(chunk) => {
+                Some(chunk.take().map_or_else(Vec::new, |mut chunk| std::mem::take(&mut chunk.bytes)))
+            }
+            BodyKind::Stream(_) => None,
+        }
+    }
+
     pub(crate) fn track_connection(&mut self, connection: Arc<TrackedConnection>) {
         if let BodyKind::Full(Some(chunk)) = &mut self.kind {
             chunk.track(&connection);

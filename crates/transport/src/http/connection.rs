@@ -1,10 +1,10 @@
-//! Serves one connection: detects the protocol, runs hyper over the tracked socket, with [`tls`](super::tls) in
+//! Serves one connection: detects the protocol, runs the fast path and hyper over the tracked socket, with [`tls`](super::tls) in
 //! between where it is configured.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use super::HttpService;
 use super::connection_tracker::{ConnectionTracker, TrackedConnection};
+use super::fast_path::{Exit, FastPath, PlainRequests};
 use super::route::{self, ConnectionContext};
 use super::socket::{AcceptedConnection, SocketStream};
-use super::strict::StrictHttp1Stream;
+use super::strict::{Handover, StrictHttp1Stream};
 use super::tls::stream::{AlpnProtocol, TlsSession, TlsSocket};
 use super::tls::{self, Tls};
 #[cfg(unix)]
@@ -50,14 +51,9 @@ pub(crate) fn spawn(
     let connection_tracker = tracker.clone();
     let task = tokio::spawn(async move {
         let _slot = slot;
-        let context = Arc::new(ConnectionContext {
-            service,
-            tracker: connection_tracker,
-            connection: connection.clone(),
-            local,
-            remote_ip,
-            pending_upgrade: Mutex::default(),
-        });
+        let context =
+            ConnectionContext::new(service, connection_tracker, connection.clone(), local, remote_ip);
+        let context = Arc::new(context);
         let outcome = match tls {
             None => serve_plain(connection, context).await,
             Some((tls, session)) => Box::pin(serve_tls(connection, context, &tls, session)).await,
@@ -83,10 +79,14 @@ async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<Connection
         #[cfg(unix)]
         LocalEndpoint::UnixSocket => Protocol::Pipe,
     });
-    let socket = TrackedSocket { connection: connection.clone(), sniffed };
+    let mut socket = TrackedSocket { connection: connection.clone(), sniffed };
     Ok(match protocol {
         Protocol::Http2 => Box::pin(serve_http2(connection, context, socket)).await,
-        Protocol::Http1 => serve_http1(connection, context, socket).await,
+        Protocol::Http1 => {
+            let sniffed = std::mem::replace(&mut socket.sniffed, SniffedBytes::EMPTY);
+            let first = sniffed.into_bytes_with_rest(&connection);
+            return serve_http1(connection, context, socket, &first, PlainRequests::FastPath).await;
+        }
         #[cfg(unix)]
         Protocol::Pipe => {
             Box::pin(unix_pipe::serve(socket, &connection, &context.service)).await;
@@ -104,10 +104,10 @@ async fn serve_tls(
     tls::reload_if_due(tls).await;
     let protocol = session.handshake(&connection).await?;
     let socket = TlsSocket { connection: connection.clone(), session };
-    Ok(match protocol {
-        AlpnProtocol::Http2 => serve_http2(connection, context, socket).await,
-        AlpnProtocol::Http1 => serve_http1(connection, context, socket).await,
-    })
+    match protocol {
+        AlpnProtocol::Http2 => Ok(serve_http2(connection, context, socket).await),
+        AlpnProtocol::Http1 => serve_http1(connection, context, socket, &[], PlainRequests::FastPath).await,
+    }
 }
 
 /// Limit for the head of a request, all headers together.
@@ -116,25 +116,96 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // The timeouts are the connection tracker's, not hyper's: it needs no timer per request. HTTP/1 and HTTP/2 are
 // two functions, not hyper-util's automatic choice, because that future has room for both in every connection.
 
-async fn serve_http1(
+/// Serves plain requests on the fast path, and gives every other to hyper, one at a time. `first` are the bytes that are
+/// already read.
+async fn serve_http1<S: Io + Clone>(
     connection: Arc<TrackedConnection>,
     context: Arc<ConnectionContext>,
-    socket: impl Io,
-) -> hyper::Result<()> {
-    let socket = TokioIo::new(StrictHttp1Stream::new(socket));
-    let http_connection = pin!(
-        http1::Builder::new()
-            .header_read_timeout(None)
-            .half_close(true)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(socket, service_fn(|request| route::handle(&context, request)))
-            .with_upgrades()
-    );
-    run_connection(&connection, http_connection, http1::UpgradeableConnection::graceful_shutdown).await?;
-    if let Some(upgrade) = context.take_pending_upgrade() {
-        Box::pin(websocket::serve(upgrade, &connection, &context.service)).await;
+    socket: S,
+    first: &[u8],
+    plain_requests: PlainRequests,
+) -> ServeResult {
+    let handover = &context.handover;
+    let start_hyper = || {
+        let stream = TokioIo::new(StrictHttp1Stream::new(socket.clone(), handover.clone()));
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None).half_close(true).max_buf_size(HEAD_BYTES_MAX);
+        let service = service_fn(|request| route::handle(&context, request));
+        Box::pin(builder.serve_connection(stream, service).with_upgrades())
+    };
+    let mut fast_path = FastPath::new(socket.clone(), context.clone(), first, plain_requests);
+    // Made when it is first needed. It lasts as long as the connection, and waits while the fast path serves.
+    let mut hyper = None;
+    let mut shutdown_notified = false;
+    loop {
+        match poll_fn(|cx| fast_path.poll(cx)).await? {
+            Exit::Closed => return Ok(Ok(())),
+            Exit::HandOver => handover.give(fast_path.take_input()),
+        }
+        let http_connection = hyper.get_or_insert_with(start_hyper).as_mut();
+        let ended = serve_with_hyper(
+            &connection,
+            http_connection,
+            http1::UpgradeableConnection::graceful_shutdown,
+            handover,
+            &mut shutdown_notified,
+        )
+        .await;
+        if let Some(result) = ended {
+            if let (Ok(()), Some(upgrade)) = (&result, context.take_pending_upgrade()) {
+                Box::pin(websocket::serve(upgrade, &connection, &context.service)).await;
+            }
+            return Ok(result);
+        }
+        fast_path.resume(&handover.take_back());
     }
-    Ok(())
+}
+
+/// Serves any stream as an HTTP/1 connection from this machine. Only the timeouts and the disconnect check are not there.
+#[cfg(unix)]
+pub(crate) async fn serve_http1_stream(
+    service: Arc<HttpService>,
+    stream: impl Io + Clone,
+    plain_requests: PlainRequests,
+) -> io::Result<()> {
+    let (socket, _other_end) = tokio::net::UnixStream::pair()?;
+    let tracker = Arc::new(ConnectionTracker::new(service.connection_limits.clone()));
+    let connection = tracker.new_connection(SocketStream::Unix(socket), None);
+    let address = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    let context = ConnectionContext::new(
+        service,
+        tracker,
+        connection.clone(),
+        LocalEndpoint::Address(address),
+        Some(address),
+    );
+    let served = serve_http1(connection, Arc::new(context), stream, &[], plain_requests).await?;
+    served.map_err(io::Error::other)
+}
+
+/// Polls hyper until it has answered the request that it was given (`None`), or the connection has ended.
+async fn serve_with_hyper<C: Future>(
+    connection: &TrackedConnection,
+    mut http_connection: Pin<&mut C>,
+    shut_down: fn(Pin<&mut C>),
+    handover: &Handover,
+    shutdown_notified: &mut bool,
+) -> Option<C::Output> {
+    poll_fn(|cx| {
+        // First, so that hyper knows of the request when it is told to shut down.
+        if let Poll::Ready(result) = http_connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(result));
+        }
+        if !*shutdown_notified && connection.is_shutting_down(cx) {
+            *shutdown_notified = true;
+            shut_down(http_connection.as_mut());
+            if let Poll::Ready(result) = http_connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+        }
+        if handover.is_request_done() { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
 }
 
 async fn serve_http2(
@@ -158,12 +229,10 @@ async fn serve_http2(
     run_connection(&connection, http_connection, http2::Connection::graceful_shutdown).await
 }
 
-/// The socket that hyper reads and writes.
-trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+/// The socket that the fast path and hyper read and write.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
-impl Io for TrackedSocket {}
-
-impl Io for TlsSocket {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for S {}
 
 /// Serves until the client disconnects, or until a graceful shutdown, which answers running requests first.
 async fn run_connection<C: Future>(
@@ -183,6 +252,7 @@ async fn run_connection<C: Future>(
 }
 
 /// The first bytes of a connection, which show the protocol.
+#[derive(Clone)]
 struct SniffedBytes {
     bytes: [u8; HTTP2_PREFACE.len()],
     /// How many bytes there are, and how many of them have been passed on.
@@ -201,10 +271,15 @@ enum Protocol {
 /// The first bytes of a client with prior knowledge of HTTP/2 (RFC 9113, 3.4).
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// As much as the fast path reads at a time.
+const FIRST_READ_BYTES: usize = 8 << 10;
+
 impl SniffedBytes {
+    const EMPTY: Self = Self { bytes: [0; HTTP2_PREFACE.len()], len: 0, replayed: 0 };
+
     /// Reads until the protocol is clear.
     async fn read(stream: &SocketStream, local: LocalEndpoint) -> io::Result<Self> {
-        let mut sniffed = Self { bytes: [0; HTTP2_PREFACE.len()], len: 0, replayed: 0 };
+        let mut sniffed = Self::EMPTY;
         loop {
             stream.readable().await?;
             match stream.try_read(&mut sniffed.bytes[usize::from(sniffed.len)..]) {
@@ -238,6 +313,18 @@ impl SniffedBytes {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// With what follows, as far as it is there: a head that arrives whole must be judged whole, and hyper does not look at
+    /// a violation in a head of which it has seen the start before, until the head ends.
+    fn into_bytes_with_rest(self, connection: &TrackedConnection) -> Vec<u8> {
+        let mut bytes = vec![0; FIRST_READ_BYTES];
+        let sniffed = self.bytes();
+        bytes[..sniffed.len()].copy_from_slice(sniffed);
+        let read = connection.stream.try_read(&mut bytes[sniffed.len()..]).unwrap_or_default();
+        bytes.truncate(sniffed.len() + read);
+        connection.on_read();
+        bytes
+    }
+
     #[inline]
     fn is_replayed(&self) -> bool {
         self.replayed == self.len
@@ -252,6 +339,7 @@ impl SniffedBytes {
 }
 
 /// A socket that records reads and writes for the connection tracker.
+#[derive(Clone)]
 pub(super) struct TrackedSocket {
     connection: Arc<TrackedConnection>,
     sniffed: SniffedBytes,

@@ -90,6 +90,12 @@ impl TrackedConnection {
         self.phase.store(phase as u8, Relaxed);
     }
 
+    /// The tracker's clock, which moves ten times a second.
+    #[inline]
+    pub(crate) fn tick(&self) -> u32 {
+        self.clock.load(Relaxed)
+    }
+
     #[inline]
     pub(crate) fn on_read(&self) {
         let phase = self.phase.load(Relaxed);

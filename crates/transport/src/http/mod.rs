@@ -2,7 +2,8 @@
 //! that a connection can turn into.
 //!
 //! ```text
-//! accept → connection (TLS; phases, timeouts) → route (guards) → post | get | delete | sse → host → response
+//! accept → connection (TLS; phases, timeouts) → fast_path                                  → host → response
+//!                                             → hyper → route (guards) → post | get | delete | sse → host → response
 //!                                                              → upgrade → websocket → pipe
 //!                                                              → page
 //!          a unix socket without HTTP → unix_pipe                                    → pipe
@@ -14,6 +15,7 @@ mod connection;
 mod connection_tracker;
 mod cors;
 mod directory;
+mod fast_path;
 mod get;
 mod page;
 mod post;
@@ -41,9 +43,13 @@ use tokio::sync::watch;
 use crate::access_tokens::AccessTokens;
 use crate::guard::Guard;
 pub use admin::{AdminEndpoint, AdminHandler, AdminMethod, AdminRequest, AdminResponse};
+#[cfg(unix)]
+pub(crate) use connection::serve_http1_stream;
 use connection_tracker::ConnectionTracker;
 pub(crate) use connection_tracker::{IdlePolicy, TrackedConnection};
 pub use directory::ServerDirectory;
+#[doc(hidden)]
+pub use fast_path::PlainRequests;
 pub use page::{ConnectSnippets, Page, SnippetRequest, Upstreams};
 pub(crate) use request_budget::{RequestReservation, UNCOUNTED_BYTES_MAX};
 pub(crate) use response::TOO_MANY_REQUEST_BYTES;

@@ -10,8 +10,8 @@ use host::{AcceptedTypes, CallerIdentity, PostReply, PostSender, Server, Waiting
 use http::{Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, Sleep};
-use wire::Headers;
 use wire::error::ErrorCode;
+use wire::{HeaderField, Headers};
 
 use super::body::{Body, ResponseTimer};
 use super::directory::ServerRef;
@@ -20,6 +20,16 @@ use super::route::ConnectionContext;
 use super::{ConnectionLimits, response};
 use crate::content_negotiation::{accepted_types, is_json_content_type, is_unencoded};
 use crate::request_headers::RequestHeaders;
+
+/// What answering a message needs of the head that it came with.
+pub(crate) struct PostHead<'a> {
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) identity: &'a CallerIdentity,
+    /// The headers that must agree with the message.
+    pub(crate) headers: Headers<'a>,
+    pub(crate) session_id: HeaderField<'a>,
+    pub(crate) accepted: AcceptedTypes,
+}
 
 /// A request with a valid head; its body comes next.
 pub(crate) struct PostRequest<'a> {
@@ -84,18 +94,38 @@ pub(crate) fn handle(
     cx: &mut Context<'_>,
 ) -> EventualResponse {
     let PostRequest { server, identity, headers, accepted } = post_request;
-    let compared_headers =
-        Headers { version: headers.protocol_version, method: headers.mcp_method, name: headers.mcp_name };
-    let message = server.decode_post(bytes, compared_headers, headers.session_id, identity);
-    let sender = PostSender { identity, accepted: *accepted };
-    match server.respond_to_post(message, &sender, |name| headers.get(name), cx) {
+    let head = PostHead {
+        server,
+        identity,
+        headers: Headers {
+            version: headers.protocol_version,
+            method: headers.mcp_method,
+            name: headers.mcp_name,
+        },
+        session_id: headers.session_id,
+        accepted: *accepted,
+    };
+    match reply(&head, bytes, |name| headers.get(name), cx) {
         PostReply::Ready(reply) => EventualResponse::Ready(response::from_reply(reply)),
         PostReply::Waiting(waiting) => EventualResponse::Pending(Box::pin(wait(waiting))),
     }
 }
 
+/// What the host replies to one message. `header` returns any other header of the request.
+#[inline]
+pub(crate) fn reply<'h>(
+    head: &PostHead<'_>,
+    bytes: Vec<u8>,
+    header: impl Fn(&str) -> HeaderField<'h>,
+    cx: &mut Context<'_>,
+) -> PostReply {
+    let PostHead { server, identity, headers, session_id, accepted } = *head;
+    let message = server.decode_post(bytes, headers, session_id, identity);
+    server.respond_to_post(message, &PostSender { identity, accepted }, header, cx)
+}
+
 /// Waits until it is known how the response begins.
-async fn wait(mut waiting: WaitingReply) -> Response<Body> {
+pub(crate) async fn wait(mut waiting: WaitingReply) -> Response<Body> {
     let mut timer = ResponseTimer::start();
     let mut elapsed_ms = 0;
     let reply = poll_fn(|cx| {

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use host::CallerIdentity;
 use http::request::Parts;
+use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use json::Json;
@@ -20,6 +21,7 @@ use super::connection_tracker::{ConnectionTracker, TrackedConnection};
 use super::directory::ServerRef;
 use super::post::{self, EventualResponse, PostRequest};
 use super::sse::{self, SseEndpoint, SsePost, SseRoute};
+use super::strict::Handover;
 use super::upgrade::{self, PendingUpgrade};
 use super::{HttpService, cors, get, page, response};
 use crate::guard::{LocalEndpoint, Origin};
@@ -34,11 +36,42 @@ pub(crate) struct ConnectionContext {
     pub(crate) remote_ip: Option<IpAddr>,
     /// The WebSocket that the connection becomes after its 101 response.
     pub(crate) pending_upgrade: Mutex<Option<PendingUpgrade>>,
+    /// Whose turn an HTTP/1 connection is.
+    pub(crate) handover: Arc<Handover>,
+    /// The response to the request that hyper gets next, if the fast path has begun to answer it.
+    pub(crate) prepared_response: Mutex<Option<Box<Response<Body>>>>,
 }
 
 impl ConnectionContext {
+    pub(crate) fn new(
+        service: Arc<HttpService>,
+        tracker: Arc<ConnectionTracker>,
+        connection: Arc<TrackedConnection>,
+        local: LocalEndpoint,
+        remote_ip: Option<IpAddr>,
+    ) -> Self {
+        Self {
+            service,
+            tracker,
+            connection,
+            local,
+            remote_ip,
+            pending_upgrade: Mutex::default(),
+            handover: Arc::default(),
+            prepared_response: Mutex::default(),
+        }
+    }
+
     pub(crate) fn set_pending_upgrade(&self, upgrade: PendingUpgrade) {
         *self.pending_upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+    }
+
+    pub(crate) fn set_prepared_response(&self, response: Response<Body>) {
+        *self.prepared_response.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(response));
+    }
+
+    fn take_prepared_response(&self) -> Option<Box<Response<Body>>> {
+        self.prepared_response.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn take_pending_upgrade(&self) -> Option<PendingUpgrade> {
@@ -59,6 +92,16 @@ pub(crate) fn handle(
     let (parts, body) = request.into_parts();
     async move {
         let open_request = OpenRequest::new(&context.connection, multiplexed);
+        if !multiplexed {
+            context.handover.on_handled();
+            if let Some(mut response) = context.take_prepared_response() {
+                // All of the body is there, and its message is being answered.
+                Box::pin(post::discard_body(body)).await;
+                context.connection.on_body_complete();
+                open_request.transfer_to(&mut response);
+                return Ok(*response);
+            }
+        }
         let headers = RequestHeaders::new(&parts.headers);
         let (decision, origin) = check_and_route(&context, &parts, &headers);
         let answer = match decision {
@@ -108,7 +151,9 @@ pub(crate) fn handle(
             cors::allow_origin(&mut response, origin);
         }
         if response.status().as_u16() >= 400 {
-            log_refused(&context, &parts, &headers, &response);
+            let guard = &context.service.guard;
+            let principal = guard.known_principal(&headers).unwrap_or(Principal::Anonymous);
+            log_refused(&context, parts.method.as_str(), parts.uri.path(), principal, &response);
         }
         open_request.transfer_to(&mut response);
         Ok(response)
@@ -136,20 +181,20 @@ async fn respond_to_admin(
 
 /// One line for each refused request. Neither the query, which may name a session, nor any header is logged.
 #[cold]
-fn log_refused(
+pub(crate) fn log_refused(
     context: &ConnectionContext,
-    parts: &Parts,
-    headers: &RequestHeaders<'_>,
+    method: &str,
+    path: &str,
+    principal: Principal,
     response: &Response<Body>,
 ) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
     }
-    let principal = context.service.guard.known_principal(headers).unwrap_or(Principal::Anonymous);
     let reason = response.extensions().get::<response::RefusalReason>();
     tracing::info!(
-        method = %parts.method,
-        path = ?parts.uri.path(),
+        method,
+        path = ?path,
         caller = %CallerIdentity { principal, address: context.remote_ip, ..CallerIdentity::default() },
         status = response.status().as_u16(),
         reason = reason.map(|reason| &*reason.0),
@@ -198,7 +243,8 @@ fn check_and_route<'a>(
     parts: &'a Parts,
     headers: &'a RequestHeaders<'a>,
 ) -> (RouteDecision<'a>, Origin) {
-    match context.service.guard.check_host_and_origin(&parts.uri, headers, context.local) {
+    let authority = parts.uri.authority().map(Authority::as_str);
+    match context.service.guard.check_host_and_origin(authority, headers, context.local) {
         Err(denial) => (RouteDecision::Respond(response::denied(denial)), Origin::Same),
         Ok(origin) if parts.method == Method::OPTIONS => {
             let response = match &origin {

@@ -39,8 +39,9 @@ pub(crate) fn is_websocket_upgrade(method: &Method, headers: &RequestHeaders<'_>
     match headers.upgrade {
         HeaderField::Absent => false,
         HeaderField::Single(_) | HeaderField::Repeated => {
-            method == Method::GET
-                && list_contains(headers.map, &header::UPGRADE, |name| name.eq_ignore_ascii_case(WEBSOCKET))
+            let texts = headers.values("upgrade").filter_map(|value| std::str::from_utf8(value).ok());
+            let mut names = texts.flat_map(|value| value.split(','));
+            method == Method::GET && names.any(|name| name.trim().eq_ignore_ascii_case(WEBSOCKET))
         }
     }
 }

@@ -8,6 +8,7 @@ mod conn;
 mod content_negotiation;
 mod controlled_provider;
 mod cors;
+mod fast_path;
 mod guard;
 mod h2;
 mod limits;

@@ -160,3 +160,65 @@ async fn a_provider_hears_of_the_first_and_the_last_subscriber_of_a_resource() {
     let watched = changing.watched.lock().expect("no panic before").clone();
     assert_eq!(watched, ["+f:a", "+f:b", "-f:a", "-f:b"]);
 }
+
+/// Lets everything pass, and hides one resource.
+struct HidesOne;
+
+impl spile_core::Visibility for HidesOne {
+    fn is_visible(&self, _: spile_core::ItemKind, name: &str) -> bool {
+        name != "f:hidden"
+    }
+}
+
+impl spile_core::Policy for HidesOne {
+    fn before(
+        &self,
+        _: &Call,
+        _: &spile_core::PolicyContext<'_>,
+    ) -> spile_core::PolicyRun<spile_core::PolicyDecision> {
+        spile_core::PolicyRun::Now(spile_core::PolicyDecision::allow())
+    }
+
+    fn view(&self, _: &spile_core::Caller) -> Option<spile_core::CatalogView> {
+        Some(spile_core::CatalogView { key: 1, visibility: Arc::new(HidesOne) })
+    }
+}
+
+#[tokio::test]
+async fn the_changes_of_a_hidden_resource_are_hidden_too() {
+    let changing = Arc::new(ChangingProvider::default());
+    let resource = |uri: &str| Resource { uri: uri.into(), name: uri.into(), ..Resource::default() };
+    *changing.catalog.lock().expect("no panic before") = Arc::new(Catalog {
+        resources: vec![resource("f:seen"), resource("f:hidden")],
+        resource_subscriptions: true,
+        ..Catalog::default()
+    });
+    let server = server(vec![changing.clone()]);
+    server.set_policy(Arc::new(HidesOne));
+    let pipe = host::ReplyChannel::Pipe(server.open_pipe());
+    let dispatch = |message: &str| {
+        let peer = wire::Peer::from_version(wire::Version::V2025_11_25);
+        let context = wire::MessageContext::Pipe(Some(peer));
+        let wire::Decoded::Request(request) =
+            server.decode(message.as_bytes().to_vec(), context, &server.snapshot())
+        else {
+            panic!("a request: {message}")
+        };
+        server.dispatch(request, &super::ANONYMOUS, pipe.clone(), server.snapshot())
+    };
+    for uri in ["f:seen", "f:hidden"] {
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{{"uri":"{uri}"}}}}"#
+        );
+        let host::Dispatched::Ready { body, .. } = dispatch(&message) else { panic!("an answer") };
+        assert!(!String::from_utf8_lossy(&body).contains("error"), "it looks as one that does not exist");
+    }
+    let listen = concat!(
+        r#"{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":"#,
+        r#"{"resourceSubscriptions":["f:seen","f:hidden"]},"_meta":{"#,
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+        r#""io.modelcontextprotocol/clientCapabilities":{}}}}"#
+    );
+    let host::Dispatched::Subscription(_stream) = dispatch(listen) else { panic!("a subscription") };
+    assert_eq!(*changing.watched.lock().expect("no panic before"), ["+f:seen"]);
+}

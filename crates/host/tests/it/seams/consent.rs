@@ -100,7 +100,7 @@ async fn a_state_ends_with_the_store_that_knows_what_was_used() {
     let answer = stateless_call("pay", &answers(&state, "sure", "yes"));
     assert_eq!(text_of(&respond(&before, &answer).await), "paid 1");
     let error = error_of(&respond(&after, &answer).await);
-    assert!(error.contains("by another server"), "{error}");
+    assert!(error.contains("it ended with the process that issued it"), "{error}");
 }
 
 #[tokio::test]
@@ -151,6 +151,35 @@ async fn coming_back_without_an_answer_counts_against_the_rate_limit() {
     assert!(respond(&server, &again).await.text().contains("rate limit exceeded"));
     let answer = stateless_call("pay", &answers(&state, "sure", "yes"));
     assert_eq!(text_of(&respond(&server, &answer).await), "paid 1", "an answer is part of its call");
+}
+
+/// A client that knows what it will be asked sends the answers with its call.
+#[tokio::test]
+async fn a_call_that_brings_its_answers_counts_once_against_the_rate_limit() {
+    let catalog = Catalog {
+        tools: tools(&["order"]),
+        rate_limit: Some(RateLimit { calls: 1, per_ms: 60_000 }),
+        ..Catalog::default()
+    };
+    let run = |_: &spile_core::Call, cx: &spile_core::CallContext<'_>| {
+        let answer = |key| cx.journal.response(key).and_then(|answer| answer.text_field("value"));
+        match (answer("size"), answer("colour")) {
+            (Some(size), Some(colour)) => Run::now(ToolResult::text(format!("{size} {colour}"))),
+            (None, _) => Run::Now(Outcome::InputRequired(ask("size"))),
+            (_, None) => Run::Now(Outcome::InputRequired(ask("colour"))),
+        }
+    };
+    let server = server(vec![Arc::new(FnProvider { catalog: Arc::new(catalog), run })]);
+    let answers = concat!(
+        r#","inputResponses":{"size":{"action":"accept","content":{"value":"small"}},"#,
+        r#""colour":{"action":"accept","content":{"value":"red"}}}"#
+    );
+    let call = stateless_call("order", answers);
+    assert_eq!(text_of(&respond(&server, &call).await), "small red");
+    assert!(
+        respond(&server, &call).await.text().contains("rate limit exceeded"),
+        "the next call is another one"
+    );
 }
 
 /// A journal that was used frees its place in the store.

@@ -29,7 +29,7 @@ pub const ERAS: [Era; 2] = [Era::Newest, Era::Handshake];
 pub struct Client {
     pub table: Table,
     pub platform: Arc<FakePlatform>,
-    server: Arc<Server>,
+    pub server: Arc<Server>,
     connection: Arc<ConnectionState>,
     contract: Contract,
     era: Era,

@@ -10,11 +10,14 @@ mod worker;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use spile_core::Platform;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
 use super::{
     LeaseOutcome, PutOutcome, Reply, Sequence, Store, StoreError, StoreKey, StoreLimits, StreamPage, Ttl,
@@ -22,7 +25,7 @@ use super::{
 use crate::private_file::{self, FileExposure, OpenProblem};
 use operations::{OperationError, OwnedKey};
 use schema::SchemaProblem;
-use worker::{Access, Job, OpenedFile, OperationJob};
+use worker::{Access, Job, OpenedFile, OperationJob, QueuedJob};
 
 /// Why a file cannot be the store. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +48,18 @@ pub enum OpenStoreError {
     Database { path: PathBuf, error: rusqlite::Error },
 }
 
-/// Verbs that may wait for the thread. Beyond that, the store is [`StoreError::Unavailable`].
+/// Operations that wait for the thread. The callers of others wait for a place, for at most [`QUEUE_TIMEOUT`]; then the
+/// store is [`StoreError::Unavailable`] for them.
 const QUEUE_JOBS_MAX: usize = 64;
+/// As long as the thread waits for another process that has locked the file.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct SqliteStore {
     limits: StoreLimits,
     /// `None` only while it is dropped.
-    jobs: Option<SyncSender<Box<dyn Job>>>,
+    jobs: Option<Arc<SyncSender<QueuedJob>>>,
+    /// One permit for each place in the queue.
+    places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -80,7 +88,8 @@ impl SqliteStore {
         let (jobs, queue) = sync_channel(QUEUE_JOBS_MAX);
         let thread = std::thread::Builder::new().name("store".to_owned());
         let thread = thread.spawn(move || worker::run(connection, &file, &queue)).map_err(io_error)?;
-        Ok(Self { limits, jobs: Some(jobs), thread: Some(thread) })
+        let places = Arc::new(Semaphore::new(QUEUE_JOBS_MAX));
+        Ok(Self { limits, jobs: Some(Arc::new(jobs)), places, thread: Some(thread) })
     }
 
     fn submit<T: Send + Unpin + 'static>(
@@ -89,15 +98,40 @@ impl SqliteStore {
         operation: impl FnMut(&Connection) -> Result<T, OperationError> + Send + 'static,
     ) -> Reply<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(OperationJob { access, operation, result: None, reply });
-        match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
-            Some(Ok(())) => Reply::later(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) }),
-            Some(Err(error)) => {
-                tracing::error!(%error, "the queue of the store's worker is full or closed");
-                Reply::now(Err(StoreError::Unavailable))
+        let job: Box<dyn Job> = Box::new(OperationJob { access, operation, result: None, reply });
+        // Weak: a caller that waits must not keep the thread alive.
+        let jobs = self.jobs.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let answer = async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) };
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => match enqueue(&jobs, QueuedJob { job, place }) {
+                Ok(()) => Reply::later(answer),
+                Err(error) => Reply::now(Err(error)),
+            },
+            Err(_) => {
+                let places = self.places.clone();
+                Reply::later(async move {
+                    let Ok(Ok(place)) = timeout(QUEUE_TIMEOUT, places.acquire_owned()).await else {
+                        tracing::error!("the store is too slow: its queue stays full");
+                        return Err(StoreError::Unavailable);
+                    };
+                    enqueue(&jobs, QueuedJob { job, place })?;
+                    answer.await
+                })
             }
-            None => Reply::now(Err(StoreError::Unavailable)),
         }
+    }
+}
+
+/// There is room for every job with a place.
+fn enqueue(jobs: &Weak<SyncSender<QueuedJob>>, job: QueuedJob) -> Result<(), StoreError> {
+    let sent = jobs.upgrade().map(|jobs| jobs.try_send(job));
+    match sent {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => {
+            tracing::error!(%error, "the queue of the store's worker is full or closed");
+            Err(StoreError::Unavailable)
+        }
+        None => Err(StoreError::Unavailable),
     }
 }
 

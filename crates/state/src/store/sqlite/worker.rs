@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::operations::OperationError;
 use crate::store::StoreError;
@@ -66,6 +66,20 @@ where
     }
 }
 
+/// A job that waits, and its place in the queue.
+pub(super) struct QueuedJob {
+    pub(super) job: Box<dyn Job>,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+impl QueuedJob {
+    /// Leaves the queue.
+    fn into_job(self) -> Box<dyn Job> {
+        drop(self.place);
+        self.job
+    }
+}
+
 const BATCH_JOBS_MAX: usize = 64;
 
 /// The file that was opened. Whoever deletes or replaces it leaves this process alone with a file that no other one sees.
@@ -97,10 +111,11 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Ends when all senders are gone.
-pub(super) fn run(mut connection: Connection, file: &OpenedFile, jobs: &Receiver<Box<dyn Job>>) {
+pub(super) fn run(mut connection: Connection, file: &OpenedFile, jobs: &Receiver<QueuedJob>) {
     while let Ok(first) = jobs.recv() {
         let waiting = std::iter::once(first).chain(jobs.try_iter()).take(BATCH_JOBS_MAX);
-        let mut batch: Vec<Box<dyn Job>> = waiting.filter(|job| !job.is_abandoned()).collect();
+        let mut batch: Vec<Box<dyn Job>> =
+            waiting.map(QueuedJob::into_job).filter(|job| !job.is_abandoned()).collect();
         if batch.is_empty() {
             continue;
         }

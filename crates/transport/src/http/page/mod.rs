@@ -123,7 +123,7 @@ pub(crate) fn respond(
 fn base_url(context: &ConnectionContext, parts: &Parts, headers: &RequestHeaders<'_>) -> String {
     let scheme = if context.service.tls.is_some() { "https" } else { "http" };
     let authority = parts.uri.authority().map(|authority| authority.as_str());
-    let header = || headers.map.get(header::HOST).and_then(|host| host.to_str().ok());
+    let header = || headers.values("host").next().and_then(|host| std::str::from_utf8(host).ok());
     // A client on a unix socket may send an empty host.
     let host = authority.or_else(header).filter(|host| !host.is_empty()).unwrap_or("localhost");
     format!("{scheme}://{host}")

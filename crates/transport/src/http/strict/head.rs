@@ -1,9 +1,11 @@
-//! Parses the head of a request line by line, to learn the length of its body.
+//! Reads the head of a request line by line, to learn where it ends and how its body is framed.
+//!
+//! This is the only definition of both: hyper's stream and the fast path read every head with it.
 
 use super::chunked::ChunkedBody;
 use super::{ParseStep, ParserState};
 
-pub(super) struct RequestHead {
+pub(in crate::http) struct RequestHead {
     partial_line: PartialLine,
     line_count: usize,
     content_length: Option<u64>,
@@ -29,8 +31,29 @@ const LINE_BYTES_MAX: usize = 48;
 
 struct Violation;
 
+/// What a part of a head turned out to be.
+pub(in crate::http) enum HeadScan {
+    /// The head goes on.
+    Incomplete,
+    /// The head ends after this many bytes.
+    Complete { bytes: usize, framing: BodyFraming },
+    /// The line that ends here makes the request ambiguous.
+    Violation { at: usize },
+}
+
+/// What comes after a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum BodyFraming {
+    /// Neither a length nor a coding: no body.
+    None,
+    Length(u64),
+    Chunked,
+    /// Another protocol, or the end of the connection.
+    Upgrade,
+}
+
 impl RequestHead {
-    pub(super) const START: Self = Self {
+    pub(in crate::http) const START: Self = Self {
         partial_line: PartialLine::EMPTY,
         line_count: 0,
         content_length: None,
@@ -38,7 +61,8 @@ impl RequestHead {
         has_upgrade: false,
     };
 
-    pub(super) fn inspect(&mut self, bytes: &mut [u8]) -> ParseStep {
+    /// Reads the next bytes of the head, which may be all of it.
+    pub(in crate::http) fn scan(&mut self, bytes: &[u8]) -> HeadScan {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', bytes) {
             let line = &bytes[start..end];
@@ -53,16 +77,32 @@ impl RequestHead {
             }
             match self.finish_line(line) {
                 Ok(false) => {}
-                Ok(true) => return ParseStep::Transition(start, self.next_state()),
-                Err(Violation) => {
-                    // A NUL is invalid in a head.
-                    bytes[end] = 0;
-                    return ParseStep::Violation;
-                }
+                Ok(true) => return HeadScan::Complete { bytes: start, framing: self.framing() },
+                Err(Violation) => return HeadScan::Violation { at: end },
             }
         }
         self.partial_line.push(&bytes[start..]);
-        ParseStep::ConsumedAll
+        HeadScan::Incomplete
+    }
+
+    pub(super) fn inspect(&mut self, bytes: &mut [u8]) -> ParseStep {
+        match self.scan(bytes) {
+            HeadScan::Incomplete => ParseStep::ConsumedAll,
+            HeadScan::Complete { bytes, framing } => ParseStep::Transition(
+                bytes,
+                match framing {
+                    BodyFraming::Upgrade => ParserState::PassThrough,
+                    BodyFraming::Chunked => ParserState::Chunks(ChunkedBody::START),
+                    BodyFraming::Length(length @ 1..) => ParserState::Body(length),
+                    BodyFraming::Length(0) | BodyFraming::None => ParserState::START,
+                },
+            ),
+            HeadScan::Violation { at } => {
+                // A NUL is invalid in a head.
+                bytes[at] = 0;
+                ParseStep::Violation
+            }
+        }
     }
 
     /// Completes a line with its last part. Returns whether it ends the head.
@@ -114,13 +154,13 @@ impl RequestHead {
         if self.content_length.is_some() && self.has_transfer_encoding { Err(Violation) } else { Ok(false) }
     }
 
-    fn next_state(&self) -> ParserState {
+    fn framing(&self) -> BodyFraming {
         match self.content_length {
-            _ if self.has_upgrade => ParserState::PassThrough,
+            _ if self.has_upgrade => BodyFraming::Upgrade,
             // hyper refuses every other coding.
-            _ if self.has_transfer_encoding => ParserState::Chunks(ChunkedBody::START),
-            Some(length @ 1..) => ParserState::Body(length),
-            Some(0) | None => ParserState::START,
+            _ if self.has_transfer_encoding => BodyFraming::Chunked,
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::None,
         }
     }
 }
@@ -154,7 +194,7 @@ fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// A decimal number with optional whitespace around it.
-fn parse_decimal(value: &[u8]) -> Option<u64> {
+pub(in crate::http) fn parse_decimal(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     let next = |number: u64, byte: &u8| {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;

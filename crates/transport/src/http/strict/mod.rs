@@ -5,27 +5,33 @@
 //! refuse all of it (2.2, 6.1, 6.3, 7.1), and no honest client sends it. The parser overwrites the offending byte, so
 //! that hyper answers 400 and closes.
 //!
-//! The parser follows requests from head to body to the next head, so it checks pipelined requests too. It stops after
-//! a request for an upgrade: either HTTP ends there, or the connection closes with the response.
+//! The parser follows a request from its head to the end of its body. There the stream stops: hyper gets one request at a
+//! time, and the [`Handover`] says when the connection is free for the fast path again. It checks nothing after a
+//! request for an upgrade: either HTTP ends there, or the connection closes with the response.
 
 mod chunked;
 mod error_response;
+mod handover;
 mod head;
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use chunked::ChunkedBody;
 use error_response::ReplacedResponse;
-use head::RequestHead;
+pub(super) use handover::Handover;
+use handover::Replay;
+pub(super) use head::{BodyFraming, HeadScan, RequestHead, parse_decimal};
 
 /// A connection whose incoming requests are checked.
 pub(super) struct StrictHttp1Stream<S> {
     inner: S,
     state: ParserState,
+    handover: Arc<Handover>,
     /// Whether the last write took only a part, so that the next one continues it.
     mid_write: bool,
     replaced: Option<Box<ReplacedResponse>>,
@@ -54,36 +60,44 @@ enum ParseStep {
 impl ParserState {
     const START: Self = Self::Head(RequestHead::START);
 
-    fn inspect(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
+    /// Checks the next bytes, up to the end of the request. Returns how many of them belong to it, if they end it.
+    fn inspect(&mut self, bytes: &mut [u8]) -> Option<usize> {
+        let mut index = 0;
+        while index < bytes.len() {
+            let rest = &mut bytes[index..];
             let step = match self {
-                Self::Head(head) => head.inspect(bytes),
-                Self::Body(left) if *left > bytes.len() as u64 => {
-                    *left -= bytes.len() as u64;
+                Self::Head(head) => head.inspect(rest),
+                Self::Body(left) if *left > rest.len() as u64 => {
+                    *left -= rest.len() as u64;
                     ParseStep::ConsumedAll
                 }
                 Self::Body(left) => ParseStep::Transition(*left as usize, Self::START),
-                Self::Chunks(chunks) => chunks.inspect(bytes),
+                Self::Chunks(chunks) => chunks.inspect(rest),
                 Self::PassThrough => ParseStep::ConsumedAll,
             };
-            bytes = match step {
-                ParseStep::ConsumedAll => return,
+            match step {
+                ParseStep::ConsumedAll => return None,
                 ParseStep::Transition(end, next) => {
+                    let is_end = matches!(next, Self::Head(_));
                     *self = next;
-                    &mut bytes[end..]
+                    index += end;
+                    if is_end {
+                        return Some(index);
+                    }
                 }
                 ParseStep::Violation => {
                     *self = Self::PassThrough;
-                    return;
+                    return None;
                 }
-            };
+            }
         }
+        None
     }
 }
 
 impl<S> StrictHttp1Stream<S> {
-    pub(super) fn new(inner: S) -> Self {
-        Self { inner, state: ParserState::START, mid_write: false, replaced: None }
+    pub(super) fn new(inner: S, handover: Arc<Handover>) -> Self {
+        Self { inner, state: ParserState::START, handover, mid_write: false, replaced: None }
     }
 }
 
@@ -94,9 +108,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for StrictHttp1Stream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let Self { inner, state, handover, .. } = &mut *self;
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        self.state.inspect(&mut buf.filled_mut()[before..]);
+        match handover.replay(buf) {
+            Replay::Nothing => {}
+            Replay::NotInRequest => return Poll::Pending,
+            Replay::Bytes(copied) => {
+                let end = state.inspect(&mut buf.filled_mut()[before..]);
+                buf.set_filled(before + end.unwrap_or(copied));
+                handover.on_replayed(end.unwrap_or(copied), end.is_some());
+                return Poll::Ready(Ok(()));
+            }
+        }
+        ready!(Pin::new(inner).poll_read(cx, buf))?;
+        if let Some(end) = state.inspect(&mut buf.filled_mut()[before..]) {
+            handover.on_request_end(&buf.filled()[before + end..]);
+            buf.set_filled(before + end);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -132,6 +160,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StrictHttp1Stream<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.handover.on_write();
         let offered = slices.iter().map(|slice| slice.len()).sum();
         if !self.mid_write && self.replaced.is_none() {
             self.replaced = error_response::replace(slices).map(Box::new);
@@ -150,7 +179,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StrictHttp1Stream<S> {
 
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        if flushed.is_ready() {
+            self.handover.on_flush();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -170,12 +203,17 @@ mod tests {
             let inspect_in = |pieces: &[usize]| {
                 let mut bytes = sent.as_bytes().to_vec();
                 let (mut state, mut rest) = (ParserState::START, &mut bytes[..]);
+                let mut inspect_all = |mut bytes: &mut [u8]| {
+                    while let Some(end) = state.inspect(bytes) {
+                        bytes = &mut bytes[end..];
+                    }
+                };
                 for piece in pieces {
                     let (now, later) = rest.split_at_mut(*piece);
-                    state.inspect(now);
+                    inspect_all(now);
                     rest = later;
                 }
-                state.inspect(rest);
+                inspect_all(rest);
                 let (is_same, is_beyond) =
                     (bytes == sent.as_bytes(), matches!(state, ParserState::PassThrough));
                 assert!(if passes { is_same } else { is_beyond }, "{sent:?} in {pieces:?}");

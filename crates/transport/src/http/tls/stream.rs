@@ -191,7 +191,8 @@ impl Write for SocketAdapter<'_> {
     }
 }
 
-/// A TLS connection as hyper uses it.
+/// A TLS connection as the fast path and hyper use it.
+#[derive(Clone)]
 pub(crate) struct TlsSocket {
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) session: Arc<TlsSession>,

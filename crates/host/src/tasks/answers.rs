@@ -1,0 +1,147 @@
+//! Answers to requests about tasks.
+
+use std::sync::Arc;
+
+use json::Json;
+use spile_core::{CallError, CallResult, EventSink};
+use wire::TaskRequest;
+use wire::encode::{self, TaskAnswer, TaskStatus};
+
+use super::{FoundTask, Task, TaskOwner};
+use crate::connection_state::ConnectionState;
+use crate::dispatch::BUSY_RETRY_MS;
+use crate::pipeline::CallResponse;
+use crate::server::Server;
+
+/// The extension's `tasks/get` includes the result; in 2025-11-25 it is fetched with `tasks/result`.
+pub(crate) fn task_state(task: &Task, uses_task_extension: bool) -> TaskAnswer {
+    TaskAnswer::State(if uses_task_extension { task.snapshot_for_delivery() } else { task.snapshot() })
+}
+
+/// Answers a request about a task that this process knows. What is acknowledged is in the store.
+pub(crate) async fn answer_task(
+    server: &Arc<Server>,
+    task: &Arc<Task>,
+    request: TaskRequest,
+    uses_task_extension: bool,
+) -> Result<TaskAnswer, CallError> {
+    Ok(match request {
+        TaskRequest::Get(_) => task_state(task, uses_task_extension),
+        TaskRequest::Update(_, answers) => {
+            let changes = task.provide_input(server, answers);
+            task.wait_until_saved(changes).await;
+            TaskAnswer::Acknowledged
+        }
+        TaskRequest::Cancel(_) => {
+            match task.cancel(server) {
+                // Fails only if the process is about to end.
+                Some(recorded) => _ = recorded.await,
+                // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
+                None if !uses_task_extension => {
+                    let reason = "the task has already finished".to_owned();
+                    return Err(CallError::InvalidParams { path: "params.taskId".into(), reason });
+                }
+                None => {}
+            }
+            match uses_task_extension {
+                true => TaskAnswer::Acknowledged,
+                false => TaskAnswer::State(task.snapshot()),
+            }
+        }
+        TaskRequest::Result(_) | TaskRequest::List(_) => TaskAnswer::Acknowledged,
+    })
+}
+
+/// The same for a task that only the store knows: an earlier process left it, or another replica runs it.
+pub(crate) async fn answer_stored_task(
+    server: Arc<Server>,
+    request: TaskRequest,
+    owner: TaskOwner,
+    uses_task_extension: bool,
+) -> Result<CallResponse, CallError> {
+    let id = match &request {
+        TaskRequest::Get(id)
+        | TaskRequest::Update(id, _)
+        | TaskRequest::Cancel(id)
+        | TaskRequest::Result(id) => id.clone(),
+        TaskRequest::List(_) => String::new(),
+    };
+    let answer = match server.tasks.find_stored(&server, &id, &owner).await? {
+        FoundTask::Here(task) => answer_task(&server, &task, request, uses_task_extension).await?,
+        FoundTask::Elsewhere(snapshot) => match request {
+            TaskRequest::Get(_) => TaskAnswer::State(snapshot),
+            TaskRequest::Update(..)
+            | TaskRequest::Cancel(_)
+            | TaskRequest::Result(_)
+            | TaskRequest::List(_) => return Err(task_elsewhere()),
+        },
+    };
+    Ok(CallResponse::TaskAnswer(answer))
+}
+
+/// Another replica runs the task. Its lease ends soon if that replica has ended.
+pub(crate) fn task_elsewhere() -> CallError {
+    CallError::Busy { retry_after_ms: BUSY_RETRY_MS }
+}
+
+pub(crate) async fn list_tasks(
+    server: Arc<Server>,
+    owner: TaskOwner,
+    cursor: Option<String>,
+) -> Result<CallResponse, CallError> {
+    let tasks = server.tasks.list_for(&server, &owner).await?;
+    let from = match cursor.as_deref() {
+        None | Some("") => 0,
+        Some(last) => match tasks.iter().position(|task| task.id == last) {
+            Some(at) => at + 1,
+            None => {
+                let reason = "unknown cursor".to_owned();
+                return Err(CallError::InvalidParams { path: "params.cursor".into(), reason });
+            }
+        },
+    };
+    let until = (from + server.limits.page_items_max).min(tasks.len());
+    let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
+    let tasks = tasks[from..until].to_vec();
+    Ok(CallResponse::TaskAnswer(TaskAnswer::List { tasks, next }))
+}
+
+/// Waits for the result of a task of 2025-11-25, and relays the task's input requests to the waiting client.
+pub(crate) async fn await_task_result(
+    server: Arc<Server>,
+    task: Arc<Task>,
+    connection: Option<Arc<ConnectionState>>,
+    events: EventSink,
+) -> Result<CallResponse, CallError> {
+    let view = match connection {
+        Some(connection) => task.wait_until_done_relaying_input(&server, &connection, &events).await,
+        None => task.wait_until_done().await,
+    };
+    task.mark_delivered();
+    match view.status {
+        TaskStatus::Completed(result) => {
+            Ok(CallResponse::Result(CallResult::Relayed(with_related_task(&result, &view.id))))
+        }
+        TaskStatus::Failed(error) => Err(error),
+        TaskStatus::Working | TaskStatus::InputRequired(_) | TaskStatus::Cancelled => {
+            Err(CallError::Cancelled)
+        }
+    }
+}
+
+/// 2025-11-25: the result of a task names the task in its `_meta`.
+fn with_related_task(result: &CallResult, id: &str) -> Json {
+    let doc = encode::stored_result(result).to_doc();
+    let root = doc.root();
+    Json::object(|object| {
+        for (key, value) in root.members().filter(|(key, _)| !key.eq_str("_meta")) {
+            object.raw(&key.str().unwrap_or_default(), value.raw());
+        }
+        object.object("_meta", |meta| {
+            for (key, value) in root.get("_meta").iter().flat_map(|meta| meta.members()) {
+                meta.raw(&key.str().unwrap_or_default(), value.raw());
+            }
+            encode::write_related_task(meta, id);
+        });
+    })
+}
