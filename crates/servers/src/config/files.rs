@@ -102,8 +102,10 @@ impl ConfigDirs {
             all.push(ConfigSource { scope, dialect, trust, path, project_key: None, folder });
         };
         for file in run_files {
-            let folder = file.parent().map(|folder| self.current_dir.join(folder));
-            add(ConfigScope::Run, Dialect::Spile, Trust::User, file.clone(), folder);
+            // Decisions and pinned definitions are kept by the path: `servers.json` is another file in another folder.
+            let file = self.current_dir.join(file);
+            let folder = file.parent().map(Path::to_owned);
+            add(ConfigScope::Run, Dialect::Spile, Trust::User, file, folder);
         }
         // A settings folder in the home folder is the user's, not that of a project.
         let nearest = |file: &str| self.nearest(file).filter(|folder| Some(folder) != self.home.as_ref());

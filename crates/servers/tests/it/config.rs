@@ -87,6 +87,17 @@ fn a_file_for_this_run_must_exist() {
 }
 
 #[test]
+fn a_relative_file_for_this_run_is_known_by_its_whole_path() {
+    let user = User::new(&[("project/below/servers.json", r#"{"mcpServers": {"s": {"command": "x"}}}"#)]);
+    let configuration = user.places().load(&["servers.json".into()]);
+    // The tests run elsewhere: it is found from the folder of the user.
+    let configuration = configuration.expect("it is found");
+    let source = &configuration.servers[0].source;
+    assert_eq!(source.path, user.path("project/below/servers.json"));
+    assert_eq!(source.folder, Some(user.path("project/below")));
+}
+
+#[test]
 fn a_settings_folder_at_home_belongs_to_the_user() {
     let user = User::new(&[("home/.claude/settings.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#)]);
     let mut places = user.places();
