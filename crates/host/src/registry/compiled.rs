@@ -27,13 +27,29 @@ pub(crate) struct ToolEntry {
 /// What depends only on the definition of a tool.
 pub(crate) struct CompiledTool {
     pub(crate) definition: Tool,
-    pub(crate) input_schema: CompiledSchema,
+    /// Tools with the same schema share it.
+    pub(crate) input_schema: Arc<CompiledSchema>,
     pub(crate) header_params: Vec<HeaderParam>,
     /// Whether its annotations say that it writes.
     pub(crate) writes: bool,
     digest: OnceLock<ToolDigest>,
     output_schema: OnceLock<Option<CompiledSchema>>,
     rendered: [OnceLock<Box<[u8]>>; Version::ALL.len()],
+}
+
+/// The input schemas of one catalog, by their text. Many tools take the same arguments.
+#[derive(Default)]
+struct SchemaCache<'c>(HashMap<&'c str, Arc<CompiledSchema>, foldhash::quality::RandomState>);
+
+impl<'c> SchemaCache<'c> {
+    fn compile(&mut self, schema: &'c Json) -> Result<Arc<CompiledSchema>, contract::SchemaError> {
+        if let Some(known) = self.0.get(schema.as_str()) {
+            return Ok(known.clone());
+        }
+        let compiled = Arc::new(CompiledSchema::compile(schema)?);
+        self.0.insert(schema.as_str(), compiled.clone());
+        Ok(compiled)
+    }
 }
 
 /// An item of a catalog that cannot be served. Its neighbours are.
@@ -55,10 +71,9 @@ pub(crate) struct CompiledCatalog {
 }
 
 impl CompiledTool {
-    /// Compiles the tool's input schema, once for each registry.
-    fn new(tool: &Tool) -> Result<Self, contract::SchemaError> {
+    fn new<'c>(tool: &'c Tool, schemas: &mut SchemaCache<'c>) -> Result<Self, contract::SchemaError> {
         Ok(Self {
-            input_schema: CompiledSchema::compile(&tool.input_schema)?,
+            input_schema: schemas.compile(&tool.input_schema)?,
             header_params: header_params(&tool.input_schema)?,
             writes: tool.annotations.read_only == Some(false),
             digest: OnceLock::new(),
@@ -107,13 +122,14 @@ impl CompiledCatalog {
         let checks_output = !provider.guarantees_output_schemas();
         let mut tools = Vec::with_capacity(catalog.tools.len());
         let mut unserved = Vec::new();
+        let mut schemas = SchemaCache::default();
         for tool in &catalog.tools {
             let known = known.get(&*tool.name).copied();
             let compiled = match known.filter(|entry| entry.compiled.definition == *tool) {
                 Some(entry) => entry.compiled.clone(),
                 None => {
                     compilations.fetch_add(1, Ordering::Relaxed);
-                    match CompiledTool::new(tool) {
+                    match CompiledTool::new(tool, &mut schemas) {
                         Ok(compiled) => Arc::new(compiled),
                         Err(reason) => {
                             unserved.push(UnservedItem {
@@ -140,6 +156,28 @@ impl CompiledCatalog {
                 checks_output,
             }));
         }
+        drop(schemas);
         Self { catalog, tools, unserved, shared_limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use json::Json;
+
+    use super::SchemaCache;
+
+    #[test]
+    fn tools_with_the_same_schema_share_what_it_is_compiled_to() {
+        let schema = |text: &str| Json::parse(text).expect("JSON");
+        let (one, same) = (schema(r#"{"type":"object"}"#), schema(r#"{"type":"object"}"#));
+        let (other, invalid) = (schema(r#"{"type":"object","minProperties":1}"#), schema(r#"{"type":7}"#));
+        let mut schemas = SchemaCache::default();
+        let compiled = schemas.compile(&one).expect("a schema");
+        assert!(Arc::ptr_eq(&compiled, &schemas.compile(&same).expect("a schema")));
+        assert!(!Arc::ptr_eq(&compiled, &schemas.compile(&other).expect("a schema")));
+        assert!(schemas.compile(&invalid).is_err() && schemas.compile(&invalid).is_err());
     }
 }

@@ -34,16 +34,25 @@ pub async fn http1(data: &[u8]) {
     check_http1(&pieces, how & 0x80 != 0).await;
 }
 
-/// Sends the pieces on one connection. Returns what came back, without the dates.
-pub async fn check_http1(pieces: &[&[u8]], requires_token: bool) -> String {
+async fn check_http1(pieces: &[&[u8]], requires_token: bool) {
     let fast = exchange(pieces, requires_token, PlainRequests::FastPath).await;
     let hyper = exchange(pieces, requires_token, PlainRequests::Hyper).await;
     assert_eq!(fast, hyper, "sent: {:?}", pieces.concat().escape_ascii().to_string());
-    fast
+}
+
+/// What a connection answers to `bytes`, without the dates, whole and cut at every byte.
+pub async fn check_http1_cuts(bytes: &[u8]) -> String {
+    let whole = exchange(&[bytes], false, PlainRequests::FastPath).await;
+    for cut in 1..bytes.len() {
+        let (first, second) = bytes.split_at(cut);
+        let answers = exchange(&[first, second], false, PlainRequests::FastPath).await;
+        assert_eq!(answers, whole, "cut at {cut}: {:?}", bytes.escape_ascii().to_string());
+    }
+    whole
 }
 
 /// What a client with access sends.
-pub const TOKEN: &str = "a-token-of-the-test";
+const TOKEN: &str = "a-token-of-the-test";
 
 /// No answer takes longer: by then all calls have ended or timed out, and a stream of events has shown what it is.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(100);

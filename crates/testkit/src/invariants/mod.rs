@@ -22,7 +22,7 @@ mod sheets;
 mod sse;
 mod websocket;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use check::check;
 pub use client::client;
@@ -31,7 +31,7 @@ pub use frames::frames;
 pub use fuzz_input::FuzzInput;
 pub use headers::headers;
 #[cfg(unix)]
-pub use http1::{TOKEN as HTTP1_TOKEN, check_http1, http1};
+pub use http1::{check_http1_cuts, http1};
 pub use pair::{input_for_seed, pair};
 pub use scan::scan;
 pub use seal::seal;
@@ -42,13 +42,23 @@ pub use websocket::websocket;
 
 /// Runs an invariant on all seeds of its fuzz target, which include every input that once violated it.
 pub fn check_seeds(target: &str, hold: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
-    let seeds =
-        std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("no seeds in {}: {e}", folder.display()));
-    for seed in seeds {
-        let path = seed.expect("a folder can be read").path();
+    for (path, seed) in seeds(target) {
         // Shown only if the test fails.
         eprintln!("{}", path.display());
-        hold(&std::fs::read(&path).expect("a seed can be read"));
+        hold(&seed);
     }
+}
+
+/// The seeds of a fuzz target, and the files that they are in.
+pub fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("no seeds in {}: {e}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be read").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let seed = std::fs::read(&path).expect("a seed can be read");
+        (path, seed)
+    };
+    paths.into_iter().map(read).collect()
 }

@@ -42,6 +42,7 @@ mod sse;
 mod stage_provider;
 mod transcript;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Runs every transcript of a folder, at each version it names, and reports all differences.
@@ -65,6 +66,32 @@ fn check(folder: &str) {
     }
     eprintln!("{folder}: {played} transcripts, {lines} steps");
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
+}
+
+/// Every kind of message that a transcript sends over HTTP, at each version: however its request is cut into two pieces, the
+/// answer is the same.
+#[test]
+fn requests_of_transcripts_may_arrive_in_pieces_cut_anywhere() {
+    let folders = std::fs::read_dir(folder_of("")).expect("the folder is readable");
+    let mut requests = BTreeMap::new();
+    for folder in folders.map(|entry| entry.expect("the folder is readable")) {
+        if !folder.path().is_dir() {
+            continue;
+        }
+        let folder = folder.file_name().to_string_lossy().into_owned();
+        for file in transcripts_in(&folder_of(&folder)) {
+            let text = std::fs::read_to_string(&file).expect("a transcript is readable");
+            for script in transcript::parse("", &folder, &text) {
+                requests.extend(runner::http_requests(&script));
+            }
+        }
+    }
+    assert!(requests.len() > 10, "{:?}", requests.keys());
+    for (kind, request) in requests {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        let answers = runtime.expect("a runtime").block_on(testkit::invariants::check_http1_cuts(&request));
+        assert!(answers.starts_with("HTTP/1.1 "), "{kind:?}: {answers}");
+    }
 }
 
 fn folder_of(name: &str) -> PathBuf {

@@ -1,5 +1,7 @@
 //! What must hold whatever clients do, tried with chance. `cargo xtask fuzz` tries the same for longer.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use testkit::invariants;
 
@@ -83,8 +85,49 @@ fn fuzzing_seeds_of_websocket_hold() {
     invariants::check_seeds("websocket", run_websocket_case);
 }
 
+/// `PROPTEST_CASES` tries more of them.
+fn http1_config() -> ProptestConfig {
+    let cases =
+        if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 500 };
+    ProptestConfig::with_cases(cases)
+}
+
+/// What a mutation puts into a seed: what matters to readers of HTTP.
+const SNIPPETS: [&str; 16] = [
+    "\r\n",
+    "\n",
+    "\r",
+    "\r\n\r\n",
+    " ",
+    "\t",
+    ":",
+    "0",
+    "\0",
+    "\u{e9}",
+    "Content-Length: 3\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Connection: close\r\n",
+    "Expect: 100-continue\r\n",
+    "POST /mcp HTTP/1.1\r\n",
+    "Host: x\r\n",
+];
+
+/// Replaces `removed` bytes at a place by a snippet.
+type Mutation = (prop::sample::Index, usize, Option<usize>);
+
+fn mutate(seed: &[u8], mutations: &[Mutation]) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for (place, removed, snippet) in mutations {
+        let start = place.index(bytes.len().max(2) - 1) + 1;
+        let end = (start + removed).min(bytes.len());
+        let snippet = snippet.map_or("", |index| SNIPPETS[index]);
+        bytes.splice(start.min(end)..end, snippet.bytes());
+    }
+    bytes
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(http1_config())]
 
     #[test]
     fn the_fast_path_and_hyper_answer_the_same(
@@ -92,6 +135,23 @@ proptest! {
         requests in prop::collection::vec(arb_request(), 1..4),
     ) {
         run_http1_case(&[&[how], requests.concat().as_bytes()].concat());
+    }
+
+    #[test]
+    fn the_fast_path_and_hyper_answer_the_same_to_mutated_seeds(
+        how in any::<u8>(),
+        seed in any::<prop::sample::Index>(),
+        mutations in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..4_usize, prop::option::of(0..SNIPPETS.len())),
+            1..4,
+        ),
+    ) {
+        static SEEDS: LazyLock<Vec<Vec<u8>>> =
+            LazyLock::new(|| invariants::seeds("http1").into_iter().map(|(_, seed)| seed).collect());
+        let mut data = mutate(&SEEDS[seed.index(SEEDS.len())], &mutations);
+        // Mostly whole, or in a few pieces.
+        data[0] = data[0] & 0x80 | if how < 128 { 0 } else { how & 0x7f };
+        run_http1_case(&data);
     }
 }
 

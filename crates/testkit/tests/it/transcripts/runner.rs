@@ -64,6 +64,57 @@ struct HttpConnection {
     responses: HashMap<String, Response>,
 }
 
+/// The requests that a transcript sends over HTTP, without a session, one for each method and version.
+pub fn http_requests(script: &Transcript) -> Vec<((String, String), Vec<u8>)> {
+    if script.transport != TransportKind::Http {
+        return Vec::new();
+    }
+    let messages = script.steps.iter().filter_map(|step| match &step.action {
+        Action::Send { text, .. } => Some(substitute(text, &script.variables)),
+        _ => None,
+    });
+    messages
+        .map(|text| {
+            let message: Value = serde_json::from_str(&text).unwrap_or_default();
+            let mut head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n".to_owned();
+            let mut headers = standard_headers(&message);
+            if headers.len() == STANDARD_HEADERS_MIN {
+                headers.push(("MCP-Protocol-Version".into(), script.version.clone()));
+            }
+            for (name, value) in headers {
+                head += &format!("{name}: {value}\r\n");
+            }
+            let request = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());
+            let method = message["method"].as_str().unwrap_or("no method").to_owned();
+            ((method, script.version.clone()), request.into_bytes())
+        })
+        .collect()
+}
+
+/// `Content-Type` and `Accept`.
+const STANDARD_HEADERS_MIN: usize = 2;
+
+/// The headers of a message, without those of a session.
+fn standard_headers(message: &Value) -> Vec<(String, String)> {
+    let mut headers = vec![
+        ("Content-Type".into(), "application/json".into()),
+        ("Accept".into(), "application/json, text/event-stream".into()),
+    ];
+    let params = &message["params"];
+    let Some(version) = params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str() else {
+        return headers;
+    };
+    headers.push(("MCP-Protocol-Version".into(), version.into()));
+    headers.push(("Mcp-Method".into(), message["method"].as_str().unwrap_or_default().into()));
+    let name = ["name", "uri", "taskId"].iter().find_map(|key| params[key].as_str());
+    if let Some(name) = name {
+        let plain = name.bytes().all(|c| c.is_ascii_graphic());
+        let value = if plain { name.into() } else { format!("=?base64?{}?=", STANDARD.encode(name)) };
+        headers.push(("Mcp-Name".into(), value));
+    }
+    headers
+}
+
 /// Where it differs, and why.
 type StepError = (usize, String);
 
@@ -279,22 +330,9 @@ impl HttpConnection {
 
     /// The headers that a correct client sends with a message.
     fn standard_headers(&self, message: &Value, negotiated: &str) -> Vec<(String, String)> {
-        let mut headers = vec![
-            ("Content-Type".into(), "application/json".into()),
-            ("Accept".into(), "application/json, text/event-stream".into()),
-        ];
-        let params = &message["params"];
-        let Some(version) = params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str() else {
+        let mut headers = standard_headers(message);
+        if headers.len() == STANDARD_HEADERS_MIN {
             headers.extend(self.session_headers(negotiated));
-            return headers;
-        };
-        headers.push(("MCP-Protocol-Version".into(), version.into()));
-        headers.push(("Mcp-Method".into(), message["method"].as_str().unwrap_or_default().into()));
-        let name = ["name", "uri", "taskId"].iter().find_map(|key| params[key].as_str());
-        if let Some(name) = name {
-            let plain = name.bytes().all(|c| c.is_ascii_graphic());
-            let value = if plain { name.into() } else { format!("=?base64?{}?=", STANDARD.encode(name)) };
-            headers.push(("Mcp-Name".into(), value));
         }
         headers
     }
