@@ -229,6 +229,13 @@ impl Server {
         replaced.is_some()
     }
 
+    /// The policy may show other items than before: tells all clients to read the lists again.
+    pub fn announce_lists(&self) {
+        for change in [CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::Resources] {
+            self.subscriptions.notify(&change);
+        }
+    }
+
     fn notify_differences(&self, old: &Registry, new: &Registry) {
         for (lists, change) in [
             (&[ListKind::Tools][..], CatalogChange::Tools),

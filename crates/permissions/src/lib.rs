@@ -47,6 +47,6 @@ mod result;
 pub mod rules;
 pub mod settings;
 
-pub use policy::{CallGate, PermissionPolicy};
+pub use policy::{CallGate, LivePolicy, PermissionPolicy};
 pub use question::{Approval, ApprovalRequest, Approver};
 pub use settings::Settings;

@@ -11,7 +11,7 @@
 //!
 //! What was decided goes into the note of the journal, so that a call is decided once, however many rounds it has.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use json::Json;
@@ -28,7 +28,7 @@ use crate::names::{Origin, Origins, ToolNames};
 use crate::note::Note;
 use crate::question::{Approval, ApprovalRequest, Approver};
 use crate::result::{add_context, failure_text, from_hook};
-use crate::rules::Rules;
+use crate::rules::{RuleKind, Rules};
 
 /// Says whether calls may run although nothing else forbids them: see [`PermissionPolicy::with_gate`].
 pub trait CallGate: Send + Sync {
@@ -79,6 +79,47 @@ impl PermissionPolicy {
 /// All callers see the same.
 const VIEW_KEY: u64 = 1;
 
+/// A policy that can be replaced while its server runs. A call keeps what was decided about it, and what is denied now is
+/// refused also where its user is being asked.
+pub struct LivePolicy(RwLock<Replaceable>);
+
+struct Replaceable {
+    policy: Arc<PermissionPolicy>,
+    /// Differs for each policy: lists are rendered once for each view.
+    view_key: u64,
+}
+
+impl LivePolicy {
+    pub fn new(policy: PermissionPolicy) -> Self {
+        Self(RwLock::new(Replaceable { policy: Arc::new(policy), view_key: VIEW_KEY }))
+    }
+
+    pub fn replace(&self, policy: PermissionPolicy) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Replaceable { policy: Arc::new(policy), view_key: current.view_key + 1 };
+    }
+
+    fn current(&self) -> (Arc<PermissionPolicy>, u64) {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (current.policy.clone(), current.view_key)
+    }
+}
+
+impl Policy for LivePolicy {
+    fn before(&self, call: &Call, cx: &PolicyContext<'_>) -> PolicyRun<PolicyDecision> {
+        self.current().0.before(call, cx)
+    }
+
+    fn after(&self, call: &Call, result: &CallResult, cx: &PolicyContext<'_>) -> PolicyRun<ResultDecision> {
+        self.current().0.after(call, result, cx)
+    }
+
+    fn view(&self, caller: &Caller) -> Option<CatalogView> {
+        let (policy, key) = self.current();
+        Some(CatalogView { key, ..policy.view(caller)? })
+    }
+}
+
 struct RuleVisibility {
     rules: Arc<Rules>,
     origins: Arc<dyn Origins>,
@@ -103,17 +144,21 @@ impl Policy for PermissionPolicy {
             return PolicyRun::Now(PolicyDecision::allow().because(reason));
         }
         let names = inner.names(&call.name());
+        // Also in a later round: the rules may have changed since the first one.
+        if let Some(rule) = inner.rules.hides_tool(&names) {
+            return PolicyRun::Now(PolicyDecision::refuse(format!("the rule `{rule}` denies it")));
+        }
         match Note::read(cx.journal) {
             Some(note) if note.is_question => {
                 let reason = note.reason.clone();
                 let facts = CallFacts::new(inner, names, call, cx).resume(note);
-                return PolicyRun::Now(ask_caller(&facts, reason));
+                return PolicyRun::Now(match inner.denying_rule(&facts) {
+                    Some(rule) => facts.refuse(format!("the rule `{rule}` denies it")),
+                    None => ask_caller(&facts, reason),
+                });
             }
             Some(note) => return PolicyRun::Now(note.into_decision()),
             None => {}
-        }
-        if let Some(rule) = inner.rules.hides_tool(&names) {
-            return PolicyRun::Now(PolicyDecision::refuse(format!("the rule `{rule}` denies it")));
         }
         let arguments = call.arguments();
         let has_hooks = inner.hooks.has(HookEvent::PreToolUse, &names, arguments)
@@ -291,6 +336,13 @@ impl Inner {
         ToolNames::new(listed, origin)
     }
 
+    /// The rule that denies the call with these arguments.
+    fn denying_rule(&self, facts: &CallFacts) -> Option<String> {
+        let doc = facts.arguments.to_doc();
+        let rule = self.rules.first_match(&facts.names, Some(doc.root()))?;
+        (rule.kind == RuleKind::Deny).then(|| rule.text.to_string())
+    }
+
     /// Everything but running hooks and waiting for an approver.
     fn decide(&self, facts: &CallFacts, advice: HookAdvice) -> Decided {
         let doc = facts.arguments.to_doc();
@@ -329,11 +381,9 @@ impl Inner {
                 return refusal;
             }
             if verdict == Some(HookVerdict::Allow) && facts.effect != Effect::Destructive {
-                let doc = facts.arguments.to_doc();
-                let rule = self.rules.first_match(&facts.names, Some(doc.root()));
-                return match rule.filter(|rule| rule.kind == crate::rules::RuleKind::Deny) {
+                return match self.denying_rule(&facts) {
                     // The hook may have rewritten the arguments into something that is denied.
-                    Some(rule) => facts.refuse(format!("the rule `{}` denies it", rule.text)),
+                    Some(rule) => facts.refuse(format!("the rule `{rule}` denies it")),
                     None => facts.allow("a hook allows it".to_owned(), true),
                 };
             }

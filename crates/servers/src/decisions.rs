@@ -2,8 +2,8 @@
 //!
 //! A file in a project folder came with the project. Nothing that it names is started or connected to before the user
 //! approved it, and an approval is bound to a digest of everything that decides what happens: the project folder, the
-//! server's name, and the command, arguments, environment, address and headers as they are written. Any change needs a
-//! new approval.
+//! server's name, and the command, arguments, environment, address and headers as they are written, with the content of the
+//! file that variables come from. Any change needs a new approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,6 +38,8 @@ pub struct Decisions {
     /// Digest → what it was made of, for people who read the file.
     approved: BTreeMap<String, Approval>,
     disabled: BTreeSet<(PathBuf, String)>,
+    /// How often the user wanted programs that run to try a server again.
+    retries: BTreeMap<(PathBuf, String), u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +88,15 @@ impl Decisions {
         self.disabled.remove(&(server.source.path.clone(), server.name.clone()));
     }
 
+    /// Programs that run and follow the decisions connect to the server again, and read its lists again.
+    pub fn retry(&mut self, server: &ConfiguredServer) {
+        *self.retries.entry((server.source.path.clone(), server.name.clone())).or_default() += 1;
+    }
+
+    pub fn retries(&self, server: &ConfiguredServer) -> u64 {
+        self.retries.get(&(server.source.path.clone(), server.name.clone())).copied().unwrap_or(0)
+    }
+
     fn to_json(&self) -> Json {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         Json::object(|out| {
@@ -101,6 +112,14 @@ impl Decisions {
                 object.str("server", server).str("file", &path(file));
                 object.end();
             });
+            if !self.retries.is_empty() {
+                out.array("retries", &self.retries, |out, ((file, server), count)| {
+                    let mut object = json::write::ObjectWriter::new(out);
+                    object.str("server", server).str("file", &path(file));
+                    object.int("count", i64::try_from(*count).unwrap_or(i64::MAX));
+                    object.end();
+                });
+            }
         })
     }
 
@@ -115,6 +134,11 @@ impl Decisions {
         }
         for one in doc.root().get("disabled")?.elements() {
             decisions.disabled.insert((text(one, "file")?.into(), text(one, "server")?));
+        }
+        // Earlier versions wrote none.
+        for one in doc.root().get("retries").into_iter().flat_map(|retries| retries.elements()) {
+            let count = one.get("count")?.u64()?;
+            decisions.retries.insert((text(one, "file")?.into(), text(one, "server")?), count);
         }
         Some(decisions)
     }
@@ -138,6 +162,11 @@ fn entry_digest(server: &ConfiguredServer, entry: &ServerEntry) -> String {
             hash.list(&stdio.inherited_env, |hash, name| hash.text(name));
             hash.list(stdio.env_file.iter().collect::<Vec<_>>(), PartsDigest::template);
             hash.list(stdio.cwd.iter().collect::<Vec<_>>(), PartsDigest::template);
+            // Without such a file nothing is added, so that earlier approvals stay valid.
+            if let Some(file) = &server.env_file {
+                hash.text("content of the env file");
+                hash.list(file.digest.iter().collect::<Vec<_>>(), |hash, digest| hash.text(digest));
+            }
         }
         EntryTransport::Remote(remote) => {
             hash.text(remote.kind.name());

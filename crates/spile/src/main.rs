@@ -18,7 +18,7 @@ use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
 use spile::lock::compile;
-use spile::mcp::{self, LoginArgs, LogoutArgs, McpCommand};
+use spile::mcp::{self, ConfigCommand, LoginArgs, LogoutArgs, McpCommand};
 use spile::new::{NewArgs, new};
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
@@ -96,6 +96,9 @@ enum Command {
     /// Manage the MCP servers that you configured: list, add, remove, approve, enable, disable
     #[command(subcommand, disable_help_subcommand = true)]
     Mcp(McpCommand),
+    /// Show where the configured servers come from
+    #[command(subcommand, disable_help_subcommand = true)]
+    Config(ConfigCommand),
     /// Sign in to a configured server with OAuth
     Login(LoginArgs),
     /// Sign out of a configured server: delete its tokens
@@ -138,7 +141,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("Backups", &["history", "restore"]),
-    ("Other servers", &["mcp", "login", "logout", "doctor", "gateway", "audit"]),
+    ("Other servers", &["mcp", "config", "login", "logout", "doctor", "gateway", "audit"]),
     ("Other", &["keys", "schema", "completions", "help"]),
 ];
 
@@ -226,6 +229,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore(&args),
         Command::Gateway(args) => gateway::run(&args),
         Command::Mcp(command) => mcp::run(&command),
+        Command::Config(command) => mcp::run_config(&command),
         Command::Login(args) => mcp::login(&args),
         Command::Logout(args) => mcp::logout(&args),
         Command::Audit(args) => audit::run(&args),

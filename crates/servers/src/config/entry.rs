@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use ring::digest;
+use spile_core::text::hex;
 use upstream::{Target, TargetError, process};
 
 use super::oauth::OAuthSettings;
 use super::template::{ExpandError, Template, Variables};
 use crate::definitions::DefinitionPolicy;
+use crate::private_file;
 
 /// A server of a settings file. Variables in it are not expanded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +112,12 @@ pub enum ResolveError {
     InvalidHeader { name: String },
     #[error("envFile: cannot read `{path}`: {reason}")]
     EnvFile { path: String, reason: String },
+    #[error("envFile: `{path}` has changed since the settings were read; review and approve it again")]
+    EnvFileChanged { path: String },
+    #[error(
+        "envFile: in a file of a project its path cannot contain environment variables: you could not approve its content"
+    )]
+    EnvFileVariable,
     #[error("the command is empty")]
     EmptyCommand,
 }
@@ -117,14 +126,16 @@ pub enum ResolveError {
 const ENV_FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl ServerEntry {
-    /// Expands all variables. Reads `envFile`, if there is one; `folder` is where relative paths start.
+    /// Expands all variables. Reads `envFile`, if there is one, which must be as in `approved`; `folder` is where relative
+    /// paths start.
     pub fn resolve(
         &self,
         variables: &Variables<'_>,
         folder: Option<&Path>,
+        approved: Option<&EnvFile>,
     ) -> Result<ResolvedTransport, ResolveError> {
         match &self.transport {
-            EntryTransport::Stdio(entry) => entry.resolve(variables, folder),
+            EntryTransport::Stdio(entry) => entry.resolve(variables, folder, approved),
             EntryTransport::Remote(entry) => entry.resolve(variables),
         }
     }
@@ -147,6 +158,7 @@ impl StdioEntry {
         &self,
         variables: &Variables<'_>,
         folder: Option<&Path>,
+        approved: Option<&EnvFile>,
     ) -> Result<ResolvedTransport, ResolveError> {
         let program = expand("command", &self.command, variables)?;
         if program.trim().is_empty() {
@@ -168,9 +180,10 @@ impl StdioEntry {
             }
         }
         if let Some(file) = &self.env_file {
-            let path = expand("envFile", file, variables)?;
-            let path = folder.map_or_else(|| PathBuf::from(&path), |folder| folder.join(&path));
-            for (name, value) in read_env_file(&path)? {
+            if approved.is_some_and(|approved| approved.path.is_none()) {
+                return Err(ResolveError::EnvFileVariable);
+            }
+            for (name, value) in read_env_file(&env_file_path(file, variables, folder)?, approved)? {
                 command = command.env(name, value);
             }
         }
@@ -252,10 +265,51 @@ fn http_unix_address(address: &str) -> String {
     }
 }
 
-fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, ResolveError> {
+/// The content of a file with variables, when the settings were read. It decides what a program does (`PATH`,
+/// `LD_PRELOAD`, `NODE_OPTIONS`), so the approval of a project's server covers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvFile {
+    /// `None` if the path depends on the environment, which nobody can approve.
+    pub path: Option<PathBuf>,
+    /// Of the whole text; `None` if it cannot be read.
+    pub digest: Option<String>,
+    /// The names that it sets.
+    pub names: Vec<String>,
+}
+
+impl EnvFile {
+    pub(super) fn read(file: &Template, variables: &Variables<'_>, folder: Option<&Path>) -> Self {
+        let path = env_file_path(file, variables, folder).ok();
+        let text = path.as_ref().and_then(|path| private_file::read(path, ENV_FILE_BYTES_MAX).ok().flatten());
+        let pairs = text.as_deref().and_then(|text| parse_env_file(text).ok()).unwrap_or_default();
+        let names = pairs.into_iter().map(|(name, _)| name).collect();
+        Self { path, digest: text.as_deref().map(text_digest), names }
+    }
+}
+
+fn text_digest(text: &str) -> String {
+    hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+}
+
+fn env_file_path(
+    file: &Template,
+    variables: &Variables<'_>,
+    folder: Option<&Path>,
+) -> Result<PathBuf, ResolveError> {
+    let path = expand("envFile", file, variables)?;
+    Ok(folder.map_or_else(|| PathBuf::from(&path), |folder| folder.join(&path)))
+}
+
+fn read_env_file(path: &Path, approved: Option<&EnvFile>) -> Result<Vec<(String, String)>, ResolveError> {
     let failed = |reason: String| ResolveError::EnvFile { path: path.display().to_string(), reason };
-    match crate::private_file::read(path, ENV_FILE_BYTES_MAX) {
-        Ok(Some(text)) => parse_env_file(&text).map_err(failed),
+    match private_file::read(path, ENV_FILE_BYTES_MAX) {
+        Ok(Some(text)) => {
+            let digest = text_digest(&text);
+            if approved.is_some_and(|approved| approved.digest.as_ref() != Some(&digest)) {
+                return Err(ResolveError::EnvFileChanged { path: path.display().to_string() });
+            }
+            parse_env_file(&text).map_err(failed)
+        }
         Ok(None) => Err(failed("file not found".to_owned())),
         Err(error) => Err(failed(error.to_string())),
     }

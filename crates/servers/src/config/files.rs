@@ -211,7 +211,9 @@ impl ConfigDirs {
         }
         let registered = registered.map(RegisteredServers::source);
         contents.extend(registered.map(|(source, servers)| (source, Ok(servers))));
-        Ok(merge(contents))
+        let mut configuration = merge(contents);
+        configuration.read_env_files(self.home.as_deref());
+        Ok(configuration)
     }
 
     /// The key of `projects` that is this folder, or the nearest above it.

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 pub use dialect::{Dialect, EntryError, FileError, ParsedServer, Section};
 pub use entry::{
-    EntryTransport, RemoteEntry, RemoteKind, ResolveError, ResolvedTransport, ServerEntry, StdioEntry,
-    ToolFilter,
+    EntryTransport, EnvFile, RemoteEntry, RemoteKind, ResolveError, ResolvedTransport, ServerEntry,
+    StdioEntry, ToolFilter,
 };
 pub use oauth::{GrantSettings, OAuthSettings};
 pub use registered::{RegisterError, RegisteredServers, Registration, RegistrationRules};
@@ -98,6 +98,8 @@ pub struct ConfiguredServer {
     pub entry: Result<ServerEntry, EntryError>,
     /// The lower places that name the same server, highest first.
     pub shadowed: Vec<Arc<ConfigSource>>,
+    /// The file with variables that a project's entry names, as it is now: an approval covers its content.
+    pub env_file: Option<EnvFile>,
 }
 
 impl ConfiguredServer {
@@ -111,7 +113,7 @@ impl ConfiguredServer {
         let folder = self.source.folder.as_deref();
         let input = |id: &str| env(&input_variable(id));
         let variables = Variables { env, input: &input, home, project: folder };
-        let mut resolved = entry.resolve(&variables, folder)?;
+        let mut resolved = entry.resolve(&variables, folder, self.approved_env_file())?;
         // Claude Code tells its servers where the project is.
         if let (ResolvedTransport::Process(command), Dialect::ClaudeCode, Some(folder)) =
             (&mut resolved, self.source.dialect, folder)
@@ -123,6 +125,24 @@ impl ConfiguredServer {
 }
 
 impl ConfiguredServer {
+    /// For a project's server: what its file with variables must be. A user's own file may change as they like.
+    fn approved_env_file(&self) -> Option<&EnvFile> {
+        self.env_file.as_ref().filter(|_| self.source.trust == Trust::Project)
+    }
+
+    /// Reads the file with variables that the entry of a project's server names.
+    fn read_env_file(&mut self, home: Option<&Path>) {
+        let Ok(ServerEntry { transport: EntryTransport::Stdio(stdio), .. }) = &self.entry else { return };
+        if self.source.trust == Trust::Project
+            && let Some(file) = &stdio.env_file
+        {
+            let folder = self.source.folder.as_deref();
+            let none = |_: &str| None;
+            let variables = Variables { env: &none, input: &none, home, project: folder };
+            self.env_file = Some(EnvFile::read(file, &variables, folder));
+        }
+    }
+
     /// Expands one text of the entry.
     pub fn expand(
         &self,
@@ -171,6 +191,11 @@ impl std::fmt::Display for ConfigProblem {
 }
 
 impl Configuration {
+    /// Reads the files with variables that entries of projects name.
+    fn read_env_files(&mut self, home: Option<&Path>) {
+        self.servers.iter_mut().for_each(|server| server.read_env_file(home));
+    }
+
     pub fn find(&self, name: &str) -> Option<&ConfiguredServer> {
         self.servers.iter().find(|server| server.name == name)
     }
@@ -227,8 +252,13 @@ pub fn merge(sources: impl IntoIterator<Item = (ConfigSource, SourceContent)>) -
                 problem(error.to_string());
             }
             taken.insert(part, name.clone());
-            let server =
-                ConfiguredServer { name: name.clone(), source: source.clone(), entry, shadowed: Vec::new() };
+            let server = ConfiguredServer {
+                name: name.clone(),
+                source: source.clone(),
+                entry,
+                shadowed: Vec::new(),
+                env_file: None,
+            };
             servers.insert(name, server);
         }
     }

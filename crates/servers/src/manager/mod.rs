@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -234,8 +235,13 @@ struct ServerHandle {
     view: watch::Receiver<View>,
     waiting: Arc<Semaphore>,
     watched: Arc<WatchedResources>,
+    /// See [`Decisions::retries`](crate::decisions::Decisions::retries): those that were followed.
+    retries: AtomicU64,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
+
+/// The decisions of the user were not read yet.
+const RETRIES_UNKNOWN: u64 = u64::MAX;
 
 type ListedServer = (Arc<ConfiguredServer>, Arc<ServerLists>);
 
@@ -512,7 +518,8 @@ impl Starter {
         );
         let waiting = Arc::new(Semaphore::new(self.options.waiting_calls_max));
         let task = Mutex::new(Some(tokio::spawn(task.run(permission))));
-        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, task })
+        let retries = AtomicU64::new(RETRIES_UNKNOWN);
+        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, retries, task })
     }
 }
 

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use file_watch::{FileChange, FileStamp, ReadStamp};
 
 use super::server::Command;
-use super::{Manager, ServerHandle};
+use super::{Manager, RETRIES_UNKNOWN, ServerHandle};
 use crate::config::files::ConfigDirs;
 use crate::config::{Configuration, ConfiguredServer, RegisteredServers};
 use crate::decisions::{DecisionFile, Decisions};
@@ -27,6 +28,7 @@ pub enum ServerChange {
 fn is_same(handle: &ServerHandle, server: &ConfiguredServer, decisions: &Decisions) -> bool {
     handle.server.source == server.source
         && handle.server.entry == server.entry
+        && handle.server.env_file == server.env_file
         && handle.permission == decisions.permission(server)
 }
 
@@ -54,7 +56,15 @@ impl Manager {
         for (name, server) in wanted {
             let change = match servers.get(name) {
                 // The file with the entry that takes precedence is being edited.
-                Some(handle) if unreadable(handle) || is_same(handle, server, decisions) => continue,
+                Some(handle) if unreadable(handle) => continue,
+                Some(handle) if is_same(handle, server, decisions) => {
+                    let retries = decisions.retries(server);
+                    let followed = handle.retries.swap(retries, Ordering::Relaxed);
+                    if followed != retries && followed != RETRIES_UNKNOWN {
+                        send(handle, Command::LookAgain);
+                    }
+                    continue;
+                }
                 Some(handle) => {
                     stop(handle);
                     ServerChange::Changed(name.to_owned())
@@ -62,7 +72,9 @@ impl Manager {
                 None => ServerChange::Added(name.to_owned()),
             };
             let permission = decisions.permission(server);
-            servers.insert(name.to_owned(), self.starter.start(server.clone(), permission));
+            let handle = self.starter.start(server.clone(), permission);
+            handle.retries.store(decisions.retries(server), Ordering::Relaxed);
+            servers.insert(name.to_owned(), handle);
             changes.push(change);
         }
         changes
@@ -71,10 +83,14 @@ impl Manager {
 
 /// Calls that wait for the server fail; those that run end with the connection.
 fn stop(handle: &Arc<ServerHandle>) {
+    send(handle, Command::Stop { is_removed: true });
+}
+
+fn send(handle: &Arc<ServerHandle>, command: Command) {
     let commands = handle.commands.clone();
     tokio::spawn(async move {
         // An error means that the task has ended.
-        let _ = commands.send(Command::Stop { is_removed: true }).await;
+        let _ = commands.send(command).await;
     });
 }
 
@@ -88,13 +104,15 @@ pub struct ConfigFollower {
     registered: Option<Arc<RegisteredServers>>,
     registered_version: u64,
     stamps: BTreeMap<PathBuf, ReadStamp>,
+    /// The files with variables that entries of projects named when they were read last.
+    env_files: Vec<PathBuf>,
 }
 
 impl ConfigFollower {
     /// Knows nothing yet: the first poll reads everything.
     pub fn new(dirs: ConfigDirs, run_files: Vec<PathBuf>, decisions: Option<PathBuf>) -> Self {
-        let (registered, stamps) = (None, BTreeMap::new());
-        Self { dirs, run_files, decisions, registered, registered_version: 0, stamps }
+        let (registered, stamps, env_files) = (None, BTreeMap::new(), Vec::new());
+        Self { dirs, run_files, decisions, registered, registered_version: 0, stamps, env_files }
     }
 
     /// Also follows the servers that are registered while the program runs.
@@ -106,7 +124,7 @@ impl ConfigFollower {
     /// `None` if nothing changed, or if what changed cannot be used: then what runs goes on.
     pub fn poll(&mut self) -> Option<(Configuration, Decisions)> {
         let mut paths = self.dirs.paths(&self.run_files);
-        paths.extend(self.decisions.clone());
+        paths.extend(self.decisions.iter().chain(&self.env_files).cloned());
         let now = SystemTime::now();
         let current: BTreeMap<PathBuf, FileStamp> =
             paths.into_iter().map(|path| (path.clone(), FileStamp::of_path(&path))).collect();
@@ -131,6 +149,9 @@ impl ConfigFollower {
                 return None;
             }
         };
+        let env_files =
+            configuration.servers.iter().filter_map(|server| server.env_file.as_ref()?.path.clone());
+        self.env_files = env_files.collect();
         let decisions = self.decisions.clone().map(|path| DecisionFile::new(path).load());
         match decisions.transpose() {
             Ok(decisions) => Some((configuration, decisions.unwrap_or_default())),

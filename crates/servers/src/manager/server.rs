@@ -34,6 +34,8 @@ pub(super) enum Command {
     Suspect(Arc<OpenConnection>),
     Unauthorized,
     Retry,
+    /// The user changed something outside: connect if there is no connection, else read the lists again.
+    LookAgain,
     SignedIn,
     Disable,
     Enable,
@@ -313,6 +315,8 @@ impl ServerTask {
             Command::Unauthorized => self.apply(Event::Unauthorized, None),
             Command::Stop { .. } => {}
             Command::Retry => self.apply(Event::Retry, None),
+            Command::LookAgain if self.state.status() == Status::Connected => self.read_lists(),
+            Command::LookAgain => self.apply(Event::Retry, None),
             Command::SignedIn => self.apply(Event::SignedIn, None),
             Command::Disable => self.disable("by the user"),
             Command::Enable => {

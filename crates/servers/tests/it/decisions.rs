@@ -82,6 +82,80 @@ fn any_change_of_what_would_happen_ends_an_approval() {
     }
 }
 
+/// A project of Cursor whose server gets its variables from a file.
+fn project_with_env_file(path: &str) -> (User, Configuration) {
+    let entry = format!(r#"{{"mcpServers": {{"s": {{"command": "x", "envFile": "{path}"}}}}}}"#);
+    let user = User::new(&[
+        ("home/.config/spile/servers.json", r#"{"import": ["cursor"]}"#),
+        ("project/.cursor/mcp.json", &entry),
+        ("project/.env", "LEVEL=1\n"),
+    ]);
+    let configuration = user.load();
+    (user, configuration)
+}
+
+#[test]
+fn an_approval_covers_the_content_of_the_file_with_variables() {
+    for path in [".env", "${workspaceFolder}/.env"] {
+        let (user, approved) = project_with_env_file(path);
+        let mut decisions = Decisions::default();
+        decisions.approve(&approved.servers[0]);
+        assert_eq!(permission(&decisions, &user.load()), Permission::Allowed, "{path}");
+        let start = |configuration: &Configuration| {
+            configuration.servers[0].resolve(&|_| None, None).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(start(&approved), Ok(()), "{path}");
+        user.write("project/.env", "LEVEL=1\nLD_PRELOAD=./evil.so\n");
+        assert_eq!(permission(&decisions, &user.load()), Permission::Changed, "{path}");
+        // The file changed after the settings were read: what was approved is not what would be started.
+        let error = start(&approved).expect_err("it changed");
+        assert!(error.contains("has changed"), "{error}");
+        std::fs::remove_file(user.path("project/.env")).expect("it is there");
+        assert_eq!(permission(&decisions, &user.load()), Permission::Changed, "{path}");
+        user.write("project/.env", "LEVEL=1\n");
+        assert_eq!(permission(&decisions, &user.load()), Permission::Allowed, "{path}");
+    }
+}
+
+#[test]
+fn a_file_with_variables_at_a_variable_place_cannot_be_approved() {
+    let (_, configuration) = project_with_env_file("${env:WHERE}/.env");
+    let error = configuration.servers[0].resolve(&|_| Some("/tmp".to_owned()), None).map(drop);
+    let error = error.expect_err("it is refused").to_string();
+    assert!(error.contains("environment variables"), "{error}");
+}
+
+#[test]
+fn a_file_with_variables_of_the_user_may_change() {
+    let user = User::new(&[
+        (
+            "home/.config/spile/servers.json",
+            r#"{"mcpServers": {"s": {"command": "x", "envFile": "ROOT/home/.env"}}}"#,
+        ),
+        ("home/.env", "A=1\n"),
+    ]);
+    let configuration = user.load();
+    user.write("home/.env", "A=2\n");
+    assert_eq!(permission(&Decisions::default(), &configuration), Permission::Allowed);
+    assert!(configuration.servers[0].resolve(&|_| None, None).is_ok());
+}
+
+#[test]
+fn a_retry_is_remembered_and_decides_nothing_else() {
+    let (user, configuration) = project(STDIO);
+    let server = &configuration.servers[0];
+    let file = DecisionFile::new(user.path("home/state/decisions.json"));
+    assert_eq!(file.load().expect("no file").retries(server), 0);
+    for count in 1..=2 {
+        file.update(|decisions| decisions.retry(server)).expect("it is written");
+        let decisions = file.load().expect("it is read");
+        assert_eq!(
+            (decisions.retries(server), decisions.permission(server)),
+            (count, Permission::NeedsApproval)
+        );
+    }
+}
+
 #[test]
 fn layout_and_limits_do_not_end_an_approval() {
     let (user, configuration) = project(STDIO);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -10,11 +10,11 @@ use contract::diagnostic::Diagnostic;
 use gateway::RemoteProvider;
 use host::{CallObserver, Server, ServerProvider, SystemPlatform};
 use permissions::audit::{AuditLog, AuditSettings, OnAuditError};
-use permissions::hooks::{CommandEnvironment, Hooks};
+use permissions::hooks::{CommandEnvironment, Hook, Hooks};
 use permissions::modes::Mode;
 use permissions::names::{Origin, Origins, SingleServer};
 use permissions::rules::Rules;
-use permissions::{Approver, PermissionPolicy, Settings};
+use permissions::{Approver, LivePolicy, PermissionPolicy, Settings};
 use servers::names;
 use spile_core::{Catalog, ItemKind, Policy, Provider as _};
 
@@ -26,6 +26,8 @@ use crate::print_diagnostics;
 pub(super) struct GatewaySettings {
     settings: Settings,
     pub(super) warnings: Vec<Diagnostic>,
+    /// Of all files: the same text is the same settings.
+    pub(super) text: String,
 }
 
 /// A settings file is written by hand.
@@ -46,8 +48,10 @@ impl GatewaySettings {
         };
         let mut found: Option<(PathBuf, Settings)> = None;
         let mut warnings = Vec::new();
+        let mut all_text = String::new();
         for path in files {
             let text = read_text(&path)?;
+            all_text += &text;
             let (settings, more) = match Settings::parse(&path.display().to_string(), &text) {
                 Ok(parsed) => parsed,
                 Err(problems) => {
@@ -70,7 +74,11 @@ impl GatewaySettings {
         }
         let mut settings = found.map(|(_, settings)| settings).unwrap_or_default();
         settings.mode = mode.unwrap_or(settings.mode);
-        Ok(Self { settings, warnings })
+        Ok(Self { settings, warnings, text: all_text })
+    }
+
+    pub(super) fn into_settings(self) -> Settings {
+        self.settings
     }
 
     /// `approver` is asked where the calling client cannot be.
@@ -79,9 +87,8 @@ impl GatewaySettings {
         table: Arc<GatewayTable>,
         approver: Option<Arc<dyn Approver>>,
     ) -> anyhow::Result<(Decider, Vec<Diagnostic>)> {
-        let Self { settings: Settings { rules, mode, hooks, audit, .. }, mut warnings } = self;
-        let folder = std::env::current_dir().context("cannot determine the current folder")?;
-        let hooks = Hooks::new(hooks, CommandEnvironment::new(folder)).map_err(anyhow::Error::msg)?;
+        let Self { settings: Settings { rules, mode, hooks, audit, .. }, mut warnings, .. } = self;
+        let hooks = runnable(hooks)?;
         let log = match open_audit(audit, &table) {
             Ok(log) => log,
             Err(OpenAuditError::Named(error)) => return Err(error),
@@ -90,10 +97,15 @@ impl GatewaySettings {
                 None
             }
         };
-        let (rules, hooks) = (Arc::new(rules), Arc::new(hooks));
-        let decider = Decider { rules, mode, hooks, table, log, approver };
+        let rules = RwLock::new(CurrentRules { rules: Arc::new(rules), mode, hooks: Arc::new(hooks) });
+        let decider = Decider { rules, policies: Mutex::default(), table, log, approver };
         Ok((decider, warnings))
     }
+}
+
+fn runnable(hooks: Vec<Hook>) -> anyhow::Result<Hooks> {
+    let folder = std::env::current_dir().context("cannot determine the current folder")?;
+    Hooks::new(hooks, CommandEnvironment::new(folder)).map_err(anyhow::Error::msg)
 }
 
 fn read_text(path: &std::path::Path) -> anyhow::Result<String> {
@@ -132,15 +144,57 @@ fn open_audit(
 
 /// Makes the policy and the observer of each server.
 pub(super) struct Decider {
-    rules: Arc<Rules>,
-    mode: Mode,
-    hooks: Arc<Hooks>,
+    rules: RwLock<CurrentRules>,
+    /// Of the servers that run, to be replaced when the settings change.
+    policies: Mutex<Vec<DecidedServer>>,
     table: Arc<GatewayTable>,
     log: Option<Arc<AuditLog>>,
     approver: Option<Arc<dyn Approver>>,
 }
 
+/// What the settings say now.
+#[derive(Clone)]
+struct CurrentRules {
+    rules: Arc<Rules>,
+    mode: Mode,
+    hooks: Arc<Hooks>,
+}
+
+struct DecidedServer {
+    server: Weak<Server>,
+    policy: Weak<LivePolicy>,
+    origins: Arc<dyn Origins>,
+}
+
 impl Decider {
+    /// Decides by other settings from the next call on, and tells the clients that they may see other tools.
+    pub(super) fn apply(&self, settings: Settings) -> anyhow::Result<()> {
+        let Settings { rules, mode, hooks, .. } = settings;
+        let hooks = Arc::new(runnable(hooks)?);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
+            CurrentRules { rules: Arc::new(rules), mode, hooks };
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        policies.retain(|one| {
+            let (Some(server), Some(policy)) = (one.server.upgrade(), one.policy.upgrade()) else {
+                return false;
+            };
+            policy.replace(self.make(one.origins.clone()));
+            server.announce_lists();
+            true
+        });
+        Ok(())
+    }
+
+    fn make(&self, origins: Arc<dyn Origins>) -> PermissionPolicy {
+        let CurrentRules { rules, mode, hooks } =
+            self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let policy = PermissionPolicy::new(rules, mode, hooks, origins, self.approver.clone());
+        match &self.log {
+            Some(log) => policy.with_gate(log.clone()),
+            None => policy,
+        }
+    }
+
     fn origins(&self, server: &Server, is_main: bool) -> Arc<dyn Origins> {
         match is_main {
             true => self.table.clone(),
@@ -148,14 +202,15 @@ impl Decider {
         }
     }
 
-    pub(super) fn policy(&self, server: &Server, is_main: bool) -> Arc<dyn Policy> {
+    pub(super) fn policy(&self, server: &Arc<Server>, is_main: bool) -> Arc<dyn Policy> {
         let origins = self.origins(server, is_main);
-        let (rules, hooks) = (self.rules.clone(), self.hooks.clone());
-        let policy = PermissionPolicy::new(rules, self.mode, hooks, origins, self.approver.clone());
-        match &self.log {
-            Some(log) => Arc::new(policy.with_gate(log.clone())),
-            None => Arc::new(policy),
-        }
+        // Held while it is made: settings that change meanwhile replace it.
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = Arc::new(LivePolicy::new(self.make(origins.clone())));
+        policies.retain(|one| one.server.strong_count() > 0);
+        let (server, weak) = (Arc::downgrade(server), Arc::downgrade(&policy));
+        policies.push(DecidedServer { server, policy: weak, origins });
+        policy
     }
 
     pub(super) fn observer(&self, server: &Server, is_main: bool) -> Option<Arc<dyn CallObserver>> {

@@ -29,6 +29,8 @@ pub(super) struct LiveServers {
     /// `None` on stdin and stdout, where only the server with everything is reached.
     pub(super) directory: Option<Arc<ServerDirectory>>,
     pub(super) state: ServerState,
+    /// Of the gateway; each server has a part of it.
+    pub(super) store_scope: String,
     pub(super) on_call: Option<Arc<dyn CallObserver>>,
     pub(super) main: OnceLock<Arc<Server>>,
     /// Something changed that nobody needs to wait for: apply it now.
@@ -65,7 +67,7 @@ impl LiveServers {
             info.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |info| info.server_version.clone());
         let timeouts = self.gateway.manager().call_timeouts(name);
         let service = Service::new(name, &version, own)
-            .with_state(self.state.clone(), format!("gateway/{name}"))
+            .with_state(self.state.clone(), format!("{}/{name}", self.store_scope))
             .with_call_timeout(timeouts.map(|timeouts| timeouts.total_ms));
         let server = service.into_remote_server()?;
         server.set_policy(self.decider.policy(&server, false));

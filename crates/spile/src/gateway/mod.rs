@@ -5,6 +5,7 @@
 
 mod admin;
 mod decisions;
+mod live_rules;
 mod live_servers;
 mod sign_in;
 mod terminal;
@@ -12,7 +13,7 @@ mod tool_search;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,7 +43,8 @@ use transport::http::AdminEndpoint;
 use wire::client::VersionPolicy;
 
 use self::admin::GatewayAdmin;
-use self::decisions::{GatewaySettings, GatewayTable};
+use self::decisions::GatewayTable;
+use self::live_rules::{ReadSettings, SettingsFiles};
 use self::live_servers::LiveServers;
 use self::sign_in::SignIns;
 use self::tools::GatewayTools;
@@ -115,7 +117,11 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
     let context = ServerContext::load(&args.config.files)?;
     let state = args.serve.state()?;
     let own_settings = context.places.settings.as_ref().map(|folder| folder.join("spile").join(OWN_SETTINGS));
-    let settings = GatewaySettings::load(&args.config.files, own_settings, args.mode)?;
+    let settings_files =
+        SettingsFiles { run_files: args.config.files.clone(), own_file: own_settings, mode: args.mode };
+    let stamps = settings_files.read_stamps();
+    let settings = settings_files.load()?;
+    let settings_read = ReadSettings { stamps, text: settings.text.clone() };
     let admin_tokens = admin_tokens(args)?;
     let configured = permitted_servers(&context);
     let problems = context.configuration.problems.iter();
@@ -138,6 +144,7 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
         }
     }
 
+    let store_scope = store_scope(&context.places.current_dir, &args.config.files, &args.paths);
     let runtime = args.serve.runtime()?;
     let entered = runtime.enter();
     let changed = Arc::new(Notify::new());
@@ -177,6 +184,7 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
         tools: tools.clone(),
         directory: is_network.then(Arc::default),
         state: state.clone(),
+        store_scope: store_scope.clone(),
         on_call: for_serving.on_call.clone(),
         main: OnceLock::new(),
         wake: Arc::default(),
@@ -195,7 +203,11 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
         join: Some(Box::new({
             let (gateway, tools) = (gateway.clone(), tools.clone());
             let is_search = args.tool_search;
-            move |servers| join_servers(servers, &gateway, &table, tools, is_search, &state)
+            move |servers| {
+                let service = Service::joined(MAIN_NAME, env!("CARGO_PKG_VERSION"), Vec::new())
+                    .with_state(state, store_scope);
+                join_servers(servers, &gateway, &table, tools, is_search, service)
+            }
         })),
         joined: Some(Box::new({
             let live = live.clone();
@@ -206,6 +218,7 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
                     main.list_tools_of(&[tools::PROVIDER]);
                 }
                 tokio::spawn(live.clone().follow(follower));
+                tokio::spawn(live_rules::follow(settings_files, settings_read, live.decider.clone()));
                 tokio::spawn(refresh_tools(live.tools.clone(), changed));
                 if let Some(queue) = approvals.filter(|_| asks_at_terminal) {
                     tokio::spawn(terminal::ask(queue));
@@ -241,6 +254,19 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
     let notes = StartNotes { diagnostics: notes, about_data: None };
     serve::serve_with(hosted, Vec::new(), notes, &args.serve, hooks)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where this gateway keeps what callers allowed and which tasks run: its folder and files say which gateway it is. What a user
+/// allowed at one of their gateways is not allowed at another.
+fn store_scope(folder: &Path, files: &[PathBuf], paths: &[PathBuf]) -> String {
+    let absolute = |path: &PathBuf| {
+        let path = folder.join(path);
+        path.canonicalize().unwrap_or(path).display().to_string()
+    };
+    let parts: Vec<String> = files.iter().map(absolute).chain(paths.iter().map(absolute)).collect();
+    // A file names all servers of the gateway, or the folder does.
+    let folder = if files.is_empty() { folder.display().to_string() } else { String::new() };
+    format!("{MAIN_NAME}\n{folder}\n{}", parts.join("\n"))
 }
 
 /// The tokens of operators, which are not those of callers.
@@ -381,7 +407,7 @@ fn join_servers(
     table: &GatewayTable,
     own_tools: Arc<GatewayTools>,
     is_search: bool,
-    state: &ServerState,
+    service: Service,
 ) -> anyhow::Result<JoinedServer> {
     let mut providers: Vec<(String, Arc<dyn Provider>)> =
         vec![(tools::PROVIDER.to_owned(), own_tools.clone())];
@@ -412,9 +438,7 @@ fn join_servers(
         |catalog: &Arc<Catalog>| !catalog.resources.is_empty() || !catalog.resource_templates.is_empty();
     let own = own_tools.definitions(catalogs.iter().any(has_resources));
     let total_ms = remote_names.iter().filter_map(|name| gateway.manager().call_timeouts(name));
-    let service = Service::joined(MAIN_NAME, env!("CARGO_PKG_VERSION"), Vec::new())
-        .with_state(state.clone(), "gateway".to_owned())
-        .with_call_timeout(total_ms.map(|timeouts| timeouts.total_ms).max());
+    let service = service.with_call_timeout(total_ms.map(|timeouts| timeouts.total_ms).max());
     let note = token_note(listed.len(), cost, catalog_tokens(&own), is_search);
     let tools = if is_search { own.tools.iter().map(|tool| tool.name.clone()).collect() } else { listed };
     let summary = ServerSummary {

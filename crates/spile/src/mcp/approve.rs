@@ -11,7 +11,7 @@ use servers::definitions::{DefinitionState, ToolDifference};
 
 use super::connect::{definition_pins, lists_of};
 use super::context::ServerContext;
-use super::show;
+use super::{ConfigArgs, show};
 use crate::client::output_style::OutputStyle;
 use crate::layout::render_record;
 use crate::sanitize;
@@ -30,10 +30,12 @@ pub struct ApproveArgs {
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
-    let context = ServerContext::load(&[])?;
+    let context = ServerContext::load(&args.config.files)?;
     if args.definitions {
         for name in &args.names {
             if !approve_definitions(&context, context.find(name)?, args.yes)? {
@@ -102,10 +104,9 @@ fn approve_definitions(
         }
     }
     pins.approve(server, &lists.tools)?;
-    show::notice(&format!(
-        "approved the definitions of `{}`; programs that run use them when they connect again",
-        server.name
-    ));
+    // Programs that run read the lists again.
+    context.decision_file()?.update(|decisions| decisions.retry(server))?;
+    show::notice(&format!("approved the definitions of `{}`", server.name));
     Ok(true)
 }
 

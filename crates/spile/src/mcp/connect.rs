@@ -44,6 +44,8 @@ pub struct ToolsArgs {
 pub struct ConnectArgs {
     /// The server's name
     name: String,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 /// The exit code where a server cannot be reached, as for the client commands.
@@ -274,8 +276,16 @@ pub(super) fn get(context: &ServerContext, args: &GetArgs) -> anyhow::Result<Exi
 }
 
 pub(super) fn test(args: &ConnectArgs) -> anyhow::Result<ExitCode> {
-    let context = ServerContext::load(&[])?;
+    let context = ServerContext::load(&args.config.files)?;
     let server = context.find(&args.name)?;
+    connect_one(&context, server, false, false)
+}
+
+/// Also tells the programs that run.
+pub(super) fn retry(args: &ConnectArgs) -> anyhow::Result<ExitCode> {
+    let context = ServerContext::load(&args.config.files)?;
+    let server = context.find(&args.name)?;
+    context.decision_file()?.update(|decisions| decisions.retry(server))?;
     connect_one(&context, server, false, false)
 }
 

@@ -12,6 +12,7 @@ use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Targ
 use url::Url;
 use wire::client::ClientError;
 
+use super::ConfigArgs;
 use super::connect::credential_store;
 use super::context::{ServerContext, refusal};
 use super::show::notice;
@@ -30,12 +31,16 @@ pub struct LoginArgs {
     /// Sign in on another device: print a short code to type there, and wait
     #[arg(long, conflicts_with = "no_browser")]
     device: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct LogoutArgs {
     /// The server's name
     name: String,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 /// A server that one can sign in to, with everything that its entry says about it.
@@ -83,7 +88,7 @@ impl<'a> LoginTarget<'a> {
 }
 
 pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
-    let context = ServerContext::load(&[])?;
+    let context = ServerContext::load(&args.config.files)?;
     let server = context.find(&args.name)?;
     let target = LoginTarget::new(&context, server)?;
     let store = credential_store()?.context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
@@ -142,7 +147,7 @@ async fn login_on_device(
 }
 
 pub fn logout(args: &LogoutArgs) -> anyhow::Result<ExitCode> {
-    let context = ServerContext::load(&[])?;
+    let context = ServerContext::load(&args.config.files)?;
     let server = context.find(&args.name)?;
     let env = |name: &str| std::env::var(name).ok();
     let resolved = server.resolve(&env, context.home())?;

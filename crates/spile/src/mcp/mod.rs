@@ -37,12 +37,28 @@ pub enum McpCommand {
     Disable(NameArgs),
     /// Connect to a server and report the result
     Test(connect::ConnectArgs),
+    /// Try a server again now, also in gateways that gave it up
+    Retry(connect::ConnectArgs),
     /// Connect to all servers, and list their tools under their public names
     Tools(connect::ToolsArgs),
     /// Include the servers that are configured in other MCP clients
+    #[command(visible_alias = "import")]
     Include(edit::IncludeArgs),
     /// List the settings files, with the servers that each one has and those that are used
     Files(FilesArgs),
+}
+
+/// `spile config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show where each configured server comes from: its file and scope, and the entries it overrides
+    Show(FilesArgs),
+}
+
+pub fn run_config(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Show(args) => show::files(&ServerContext::load(&args.config.files)?, args.json),
+    }
 }
 
 /// The files of a run.
@@ -92,6 +108,8 @@ pub struct GetArgs {
 pub struct NameArgs {
     /// The server's name
     name: String,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 /// Where a server is added.
@@ -122,20 +140,21 @@ pub fn run(command: &McpCommand) -> anyhow::Result<ExitCode> {
         McpCommand::Remove(args) => edit::remove(args),
         McpCommand::Approve(args) => approve::run(args),
         McpCommand::Enable(args) => {
-            let context = ServerContext::load(&[])?;
+            let context = ServerContext::load(&args.config.files)?;
             let server = context.find(&args.name)?;
             context.decision_file()?.update(|decisions| decisions.enable(server))?;
             show::notice(&format!("enabled `{}`", server.name));
             Ok(ExitCode::SUCCESS)
         }
         McpCommand::Disable(args) => {
-            let context = ServerContext::load(&[])?;
+            let context = ServerContext::load(&args.config.files)?;
             let server = context.find(&args.name)?;
             context.decision_file()?.update(|decisions| decisions.disable(server))?;
             show::notice(&format!("disabled `{}`", server.name));
             Ok(ExitCode::SUCCESS)
         }
         McpCommand::Test(args) => connect::test(args),
+        McpCommand::Retry(args) => connect::retry(args),
         McpCommand::Tools(args) => connect::tools(args),
         McpCommand::Include(args) => edit::include(args),
         McpCommand::Files(args) => show::files(&ServerContext::load(&args.config.files)?, args.json),

@@ -113,6 +113,9 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
                     }
                     stdio.inherited_env.iter().for_each(|name| row("inherits", name));
                     stdio.env_file.iter().for_each(|file| row("env file", file.text()));
+                    for name in server.env_file.iter().flat_map(|file| &file.names) {
+                        row("env file sets", name);
+                    }
                     match (&stdio.cwd, &server.source.folder) {
                         (Some(cwd), _) => row("working directory", cwd.text()),
                         (None, Some(folder)) => row("working directory", &folder.display().to_string()),

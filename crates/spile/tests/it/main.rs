@@ -21,6 +21,7 @@ mod folder_runtime;
 mod gateway;
 #[cfg(target_os = "linux")]
 mod gateway_faults;
+mod gateway_live;
 mod gateway_operators;
 mod golden;
 mod harness;

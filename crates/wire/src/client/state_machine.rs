@@ -76,9 +76,6 @@ pub(super) const EXCHANGE_WITHOUT_REQUEST_MIN: u64 = 1 << 62;
 /// The limit of messages in one frame.
 const MESSAGES_MAX: usize = 4096;
 
-/// How long calls wait for a server that does not answer `logging/setLevel`.
-const SET_LEVEL_TIMEOUT_MS: u64 = 5000;
-
 /// A call without a result yet.
 pub(super) struct PendingCall {
     pub(super) call: ClientCall,
@@ -210,8 +207,8 @@ impl Client {
             // No caller waits for these, so no caller would ever cancel them.
             CallPurpose::RefreshTools { .. }
             | CallPurpose::Subscribe { .. }
-            | CallPurpose::Unsubscribe { .. } => Some(self.options.handshake_timeout_ms),
-            CallPurpose::SetLevel => Some(self.options.handshake_timeout_ms.min(SET_LEVEL_TIMEOUT_MS)),
+            | CallPurpose::Unsubscribe { .. }
+            | CallPurpose::SetLevel => Some(self.options.handshake_timeout_ms),
         };
         let deadline = timeout_ms.map(|ms| self.now_ms.saturating_add(ms));
         let pending = PendingCall {

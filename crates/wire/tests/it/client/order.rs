@@ -11,9 +11,9 @@ fn calls_wait_until_the_server_has_the_log_level() {
             "! warning `logging/setLevel` failed: ? (-32601)",
         ),
         (
-            "wait 5000",
+            "wait 30000",
             r#"> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
-            ! warning `logging/setLevel` failed: no response within 5000 ms"#,
+            ! warning `logging/setLevel` failed: no response within 30000 ms"#,
         ),
     ] {
         let script = r#"

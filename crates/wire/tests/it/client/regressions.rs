@@ -194,9 +194,9 @@ fn a_background_request_times_out() {
         r#"
         level debug
         > {"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}
-        wait 5000
+        wait 30000
         > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request timed out"}}
-        ! warning `logging/setLevel` failed: no response within 5000 ms
+        ! warning `logging/setLevel` failed: no response within 30000 ms
     "#,
     );
 }
