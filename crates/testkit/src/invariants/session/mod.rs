@@ -115,7 +115,7 @@ impl SessionSimulation {
             13 => self.delete_session(input).await,
             14 => self.step_pipe(input),
             15 | 16 => self.step_stateless(input),
-            17 => self.step_task(input),
+            17 => self.step_task(input).await,
             18 => self.provider.notify(if input.one_in(2) {
                 CatalogChange::Tools
             } else {
