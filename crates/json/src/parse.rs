@@ -97,11 +97,10 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
         slots: Vec::with_capacity(guess.min(4096)),
         depth_left: limits.depth_max,
         values_max: limits.values_max,
+        error: JsonError { offset: 0, kind: JsonErrorKind::Syntax },
     };
-    let end = parser.value(parser.skip_whitespace(0))?;
-    let end = parser.skip_whitespace(end);
-    if end != parser.bytes.len() {
-        return error(end, JsonErrorKind::Syntax);
+    if parser.document().is_none() {
+        return Err(parser.error);
     }
     let slots = parser.slots;
     Ok(Doc { text, slots })
@@ -111,22 +110,30 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
 /// instead: no input takes quadratic time, and there is no hash to attack.
 const PAIRWISE_KEYS_MAX: u32 = 12;
 
-/// Each method starts at the position that it is passed and returns the position behind what it has read: a position in a
-/// register is cheaper than a field.
+/// Each method starts at the position that it is passed and returns the position behind what it has read, or `None` after
+/// it has set `error`: a position in a register is cheaper than a field, and so is a small result.
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
     slots: Vec<Slot>,
     depth_left: u32,
     values_max: usize,
-}
-
-#[cold]
-fn error<T>(offset: usize, kind: JsonErrorKind) -> Result<T, JsonError> {
-    Err(JsonError { offset, kind })
+    error: JsonError,
 }
 
 impl Parser<'_> {
+    #[cold]
+    fn fail<T>(&mut self, offset: usize, kind: JsonErrorKind) -> Option<T> {
+        self.error = JsonError { offset, kind };
+        None
+    }
+
+    fn document(&mut self) -> Option<()> {
+        let end = self.value(self.skip_whitespace(0))?;
+        let end = self.skip_whitespace(end);
+        if end == self.bytes.len() { Some(()) } else { self.fail(end, JsonErrorKind::Syntax) }
+    }
+
     #[inline]
     fn peek(&self, position: usize) -> u8 {
         // NUL is never valid outside a string, so it can mark the end of the text.
@@ -148,22 +155,16 @@ impl Parser<'_> {
     }
 
     #[inline]
-    fn push_slot(
-        &mut self,
-        start: usize,
-        end: usize,
-        kind: NodeKind,
-        complex: bool,
-    ) -> Result<(), JsonError> {
+    fn push_slot(&mut self, start: usize, end: usize, kind: NodeKind, complex: bool) -> Option<()> {
         let next = self.slots.len() + 1;
         if next > self.values_max {
-            return error(end, JsonErrorKind::TooManyValues);
+            return self.fail(end, JsonErrorKind::TooManyValues);
         }
         self.slots.push(Slot::new(start, end, next, kind, complex, 0));
-        Ok(())
+        Some(())
     }
 
-    fn value(&mut self, start: usize) -> Result<usize, JsonError> {
+    fn value(&mut self, start: usize) -> Option<usize> {
         match self.peek(start) {
             b'"' => self.string(start),
             b'{' => self.object(start),
@@ -174,57 +175,57 @@ impl Parser<'_> {
             b'-' | b'0'..=b'9' => {
                 let (end, fractional) = self.number(start)?;
                 self.push_slot(start, end, NodeKind::Number, fractional)?;
-                Ok(end)
+                Some(end)
             }
-            _ => error(start, JsonErrorKind::Syntax),
+            _ => self.fail(start, JsonErrorKind::Syntax),
         }
     }
 
-    fn literal(&mut self, start: usize, word: &[u8], kind: NodeKind) -> Result<usize, JsonError> {
+    fn literal(&mut self, start: usize, word: &[u8], kind: NodeKind) -> Option<usize> {
         if !self.bytes[start..].starts_with(word) {
-            return error(start, JsonErrorKind::Syntax);
+            return self.fail(start, JsonErrorKind::Syntax);
         }
         let end = start + word.len();
         self.push_slot(start, end, kind, false)?;
-        Ok(end)
+        Some(end)
     }
 
     /// Reads a string or a key, from one quote to the other.
     #[inline]
-    fn string(&mut self, start: usize) -> Result<usize, JsonError> {
+    fn string(&mut self, start: usize) -> Option<usize> {
         let (at, byte) = find_special(self.bytes, start + 1);
         // Nearly all strings have no escapes.
         let (end, escaped) = if byte == b'"' { (at + 1, false) } else { (self.escaped_string(at)?, true) };
         self.push_slot(start, end, NodeKind::String, escaped)?;
-        Ok(end)
+        Some(end)
     }
 
     /// Continues a string at its first special byte, which is not the closing quote.
     #[cold]
-    fn escaped_string(&self, mut position: usize) -> Result<usize, JsonError> {
+    fn escaped_string(&mut self, mut position: usize) -> Option<usize> {
         loop {
             let (at, byte) = find_special(self.bytes, position);
             match byte {
-                b'"' => return Ok(at + 1),
+                b'"' => return Some(at + 1),
                 b'\\' => position = self.escape(at)?,
-                _ => return error(at, JsonErrorKind::Syntax),
+                _ => return self.fail(at, JsonErrorKind::Syntax),
             }
         }
     }
 
-    fn escape(&self, position: usize) -> Result<usize, JsonError> {
+    fn escape(&mut self, position: usize) -> Option<usize> {
         match self.bytes.get(position + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(position + 2),
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Some(position + 2),
             Some(b'u') => match self.utf16_unit(position) {
                 // A lone surrogate has no UTF-8 form, so it could not be forwarded unchanged.
                 Some(0xD800..0xDC00) => match self.utf16_unit(position + 6) {
-                    Some(0xDC00..0xE000) => Ok(position + 12),
-                    _ => error(position, JsonErrorKind::Syntax),
+                    Some(0xDC00..0xE000) => Some(position + 12),
+                    _ => self.fail(position, JsonErrorKind::Syntax),
                 },
-                Some(0xDC00..0xE000) | None => error(position, JsonErrorKind::Syntax),
-                Some(_) => Ok(position + 6),
+                Some(0xDC00..0xE000) | None => self.fail(position, JsonErrorKind::Syntax),
+                Some(_) => Some(position + 6),
             },
-            _ => error(position, JsonErrorKind::Syntax),
+            _ => self.fail(position, JsonErrorKind::Syntax),
         }
     }
 
@@ -238,14 +239,14 @@ impl Parser<'_> {
     }
 
     /// Reads a number. Returns its end, and whether it has a fraction or an exponent.
-    fn number(&self, mut position: usize) -> Result<(usize, bool), JsonError> {
+    fn number(&mut self, mut position: usize) -> Option<(usize, bool)> {
         if self.peek(position) == b'-' {
             position += 1;
         }
         match self.peek(position) {
             b'0' => position += 1,
             b'1'..=b'9' => position = self.digits(position)?,
-            _ => return error(position, JsonErrorKind::Syntax),
+            _ => return self.fail(position, JsonErrorKind::Syntax),
         }
         let mut fractional = false;
         if self.peek(position) == b'.' {
@@ -260,26 +261,26 @@ impl Parser<'_> {
             }
             position = self.digits(position)?;
         }
-        Ok((position, fractional))
+        Some((position, fractional))
     }
 
     #[inline]
-    fn digits(&self, start: usize) -> Result<usize, JsonError> {
+    fn digits(&mut self, start: usize) -> Option<usize> {
         let mut position = start;
         while self.peek(position).is_ascii_digit() {
             position += 1;
         }
-        if position == start { error(position, JsonErrorKind::Syntax) } else { Ok(position) }
+        if position == start { self.fail(position, JsonErrorKind::Syntax) } else { Some(position) }
     }
 
-    fn open_container(&mut self, start: usize, kind: NodeKind) -> Result<usize, JsonError> {
+    fn open_container(&mut self, start: usize, kind: NodeKind) -> Option<usize> {
         if self.depth_left == 0 {
-            return error(start, JsonErrorKind::TooDeep);
+            return self.fail(start, JsonErrorKind::TooDeep);
         }
         self.depth_left -= 1;
         let index = self.slots.len();
         self.push_slot(start, start, kind, false)?;
-        Ok(index)
+        Some(index)
     }
 
     #[inline]
@@ -290,7 +291,7 @@ impl Parser<'_> {
         self.slots[index] = Slot::new(start, end, next, kind, false, len);
     }
 
-    fn array(&mut self, start: usize) -> Result<usize, JsonError> {
+    fn array(&mut self, start: usize) -> Option<usize> {
         let index = self.open_container(start, NodeKind::Array)?;
         let mut position = self.skip_whitespace(start + 1);
         let mut len = 0;
@@ -302,22 +303,22 @@ impl Parser<'_> {
                 match self.peek(position) {
                     b',' => position = self.skip_whitespace(position + 1),
                     b']' => break,
-                    _ => return error(position, JsonErrorKind::Syntax),
+                    _ => return self.fail(position, JsonErrorKind::Syntax),
                 }
             }
         }
         self.close_container(index, position + 1, NodeKind::Array, len);
-        Ok(position + 1)
+        Some(position + 1)
     }
 
-    fn object(&mut self, start: usize) -> Result<usize, JsonError> {
+    fn object(&mut self, start: usize) -> Option<usize> {
         let index = self.open_container(start, NodeKind::Object)?;
         let mut position = self.skip_whitespace(start + 1);
         let mut len = 0;
         if self.peek(position) != b'}' {
             loop {
                 if self.peek(position) != b'"' {
-                    return error(position, JsonErrorKind::Syntax);
+                    return self.fail(position, JsonErrorKind::Syntax);
                 }
                 position = self.string(position)?;
                 if len < PAIRWISE_KEYS_MAX {
@@ -325,7 +326,7 @@ impl Parser<'_> {
                 }
                 position = self.skip_whitespace(position);
                 if self.peek(position) != b':' {
-                    return error(position, JsonErrorKind::Syntax);
+                    return self.fail(position, JsonErrorKind::Syntax);
                 }
                 position = self.value(self.skip_whitespace(position + 1))?;
                 len += 1;
@@ -333,7 +334,7 @@ impl Parser<'_> {
                 match self.peek(position) {
                     b',' => position = self.skip_whitespace(position + 1),
                     b'}' => break,
-                    _ => return error(position, JsonErrorKind::Syntax),
+                    _ => return self.fail(position, JsonErrorKind::Syntax),
                 }
             }
         }
@@ -341,12 +342,12 @@ impl Parser<'_> {
         if len > PAIRWISE_KEYS_MAX {
             self.check_keys_sorted(index)?;
         }
-        Ok(position + 1)
+        Some(position + 1)
     }
 
     /// Compares the newest key with every earlier key of the object in slot `object`.
     #[inline]
-    fn check_new_key(&self, object: usize) -> Result<(), JsonError> {
+    fn check_new_key(&mut self, object: usize) -> Option<()> {
         let newest = self.slots.len() - 1;
         let key = self.slots[newest];
         let mut index = object + 1;
@@ -358,15 +359,15 @@ impl Parser<'_> {
                 unescape(other.str(self.text)) == unescape(key.str(self.text))
             };
             if same {
-                return Err(JsonError { offset: key.start(), kind: JsonErrorKind::DuplicateKey });
+                return self.fail(key.start(), JsonErrorKind::DuplicateKey);
             }
             index = self.slots[index + 1].next();
         }
-        Ok(())
+        Some(())
     }
 
     #[cold]
-    fn check_keys_sorted(&self, object: usize) -> Result<(), JsonError> {
+    fn check_keys_sorted(&mut self, object: usize) -> Option<()> {
         let end = self.slots[object].next();
         let mut keys: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(self.slots[object].len());
         let mut index = object + 1;
@@ -376,9 +377,10 @@ impl Parser<'_> {
             index = self.slots[index + 1].next();
         }
         keys.sort_unstable();
-        match keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(JsonError { offset: pair[1].1, kind: JsonErrorKind::DuplicateKey }),
-            None => Ok(()),
+        let duplicate = keys.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1);
+        match duplicate {
+            Some(offset) => self.fail(offset, JsonErrorKind::DuplicateKey),
+            None => Some(()),
         }
     }
 }

@@ -123,7 +123,7 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         ),
         gate("call m26, allocations", AtMost(6.0), "", allocations("count spile m26 call")),
         gate("call j25, allocations", AtMost(6.0), "", allocations("count spile j25 call")),
-        gate("call s25, allocations", AtMost(6.0), "", allocations("count spile s25 call")),
+        gate("call s25, allocations", AtMost(8.0), "", allocations("count spile s25 call")),
         gate(
             "list m26 of ten tools, instructions",
             AtMost(10_500.0),
