@@ -79,6 +79,16 @@ const PACKAGES: &[Package] = &[
         reason: "keeps the Python SDK apart from the system",
         probe: &["python3", "-c", "import venv, ensurepip"],
     },
+    Package {
+        name: "postgresql-15",
+        reason: "is one of the databases that the tests read and write",
+        probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"],
+    },
+    Package {
+        name: "mariadb-server",
+        reason: "is one of the databases that the tests read and write",
+        probe: &["mariadbd", "--version"],
+    },
 ];
 
 struct CachePart {

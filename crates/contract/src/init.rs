@@ -128,12 +128,15 @@ fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
         *out += &format!("# {}\n", comment_text(&note));
     }
     *out += &format!("[sources.{name}]\n");
+    if found.kind.engine().is_some() {
+        return render_database(out, found);
+    }
     *out += "# The kind of file and its path, relative to this file. `${NAME}` is replaced from the environment;\n";
     *out += "# `$${` is a literal `${`.\n";
     *out += &format!("kind = {}\n", toml_string(found.kind.as_str()));
     *out += &format!("path = {}\n", toml_string(found.path));
     match found.kind {
-        SourceKind::Sqlite => {}
+        SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => {}
         SourceKind::Csv => {
             *out +=
                 "# The character between fields, if it was detected wrongly: one character, or \"tab\".\n";
@@ -161,6 +164,14 @@ fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
     }
 }
 
+fn render_database(out: &mut String, found: &DiscoveredSource<'_>) {
+    *out += "# The database, without its password. `${NAME}` is replaced from the environment.\n";
+    *out += &format!("url = {}\n", toml_string(found.path));
+    *out += "#password = \"${DATABASE_PASSWORD}\"\n#password_file = \"/run/secrets/database\"\n";
+    *out += "# How many calls can use it at the same time.\n#connections_max = 8\n";
+    *out += "# Refuses a role that could write.\n#require_readonly_role = true\n";
+}
+
 fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &TableFacts, name: &str) {
     let columns = TableColumns::new(table);
     let rows = table.row_count.map_or_else(String::new, |rows| format!("{}, ", pluralize(rows, "row")));
@@ -168,7 +179,9 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     *out += &format!("[collections.{name}]\n");
     *out += &format!("source = {}\n", toml_string(source));
     match kind {
-        SourceKind::Sqlite => *out += &format!("table = {}\n", toml_string(&table.name)),
+        SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => {
+            *out += &format!("table = {}\n", toml_string(&table.name));
+        }
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
             *out += &format!("sheet = {}\n", toml_string(&table.name));
             render_layout(out, table, "row");
@@ -207,9 +220,11 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     *out += "# The maximum number of rows and bytes on one page.\n";
     *out += &format!("#rows_max = {ROWS_MAX_DEFAULT}\n");
     *out += &format!("#bytes_max = {BYTES_MAX_DEFAULT}\n");
-    *out += "# The text that means NULL, or several.\n";
-    *out += "#null = [\"-\", \"n/a\"]\n";
-    if kind != SourceKind::Sqlite {
+    if kind.engine().is_none() {
+        *out += "# The text that means NULL, or several.\n";
+        *out += "#null = [\"-\", \"n/a\"]\n";
+    }
+    if !kind.is_database() {
         *out += "# How numbers, dates and booleans are written, for columns whose every value fits.\n";
         *out +=
             "#number_format = \"1.234,50\"\n#date_format = \"dd/mm/yyyy\"\n#boolean_format = \"ja/nein\"\n";
@@ -236,7 +251,9 @@ fn render_left_out(out: &mut String, kind: SourceKind, source: &str, tables: &[(
         *out += &format!("# {rows}{}.\n", pluralize(table.columns.len() as u64, "column"));
         *out += &format!("#[collections.{name}]\n#source = {}\n", toml_string(source));
         match kind {
-            SourceKind::Sqlite => *out += &format!("#table = {}\n", toml_string(&table.name)),
+            SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => {
+                *out += &format!("#table = {}\n", toml_string(&table.name));
+            }
             SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
                 *out += &format!("#sheet = {}\n", toml_string(&table.name));
             }

@@ -284,6 +284,41 @@ fn compare_decimals(x: (bool, &str, &str), y: (bool, &str, &str)) -> Ordering {
     }
 }
 
+/// A text as a number, if it is one.
+pub fn parse_number(text: &str) -> ValueRef<'_> {
+    let is_digit = |c: u8| c.is_ascii_digit() || c == b'.';
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) || !digits.bytes().all(is_digit) {
+        return ValueRef::Text(text);
+    }
+    match text.parse() {
+        Ok(n) => ValueRef::Integer(n),
+        Err(_) => text.parse().map_or(ValueRef::Text(text), ValueRef::Real),
+    }
+}
+
+/// A decimal that no binary fraction equals, as the nearest one that matches the same rows.
+pub fn nearest_real(comparison: Comparison, text: &str) -> ValueRef<'_> {
+    let ValueRef::Real(n) = parse_number(text) else { return parse_number(text) };
+    match (comparison, compare(DataType::Decimal, ValueRef::Real(n), ValueRef::Text(text))) {
+        (_, Ordering::Equal) => ValueRef::Real(n),
+        (Comparison::Equals, _) => ValueRef::Null,
+        (Comparison::AtLeast, Ordering::Less) => ValueRef::Real(n.next_up()),
+        (Comparison::AtMost, Ordering::Greater) => ValueRef::Real(n.next_down()),
+        (Comparison::AtLeast, Ordering::Greater) | (Comparison::AtMost, Ordering::Less) => ValueRef::Real(n),
+        (
+            Comparison::NotEquals
+            | Comparison::Contains
+            | Comparison::StartsWith
+            | Comparison::IsNull
+            | Comparison::IsNotNull
+            | Comparison::OneOfKeys
+            | Comparison::NoneOfKeys,
+            _,
+        ) => ValueRef::Null,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cmp::Ordering::{self, Equal, Greater, Less};

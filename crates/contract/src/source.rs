@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod capabilities;
+mod database_url;
 mod keys;
 mod location;
 mod query;
@@ -26,6 +27,7 @@ pub use aggregate::{
     Measure, SortTarget,
 };
 pub use capabilities::{WriteCapabilities, WriteSupport};
+pub use database_url::{DatabaseEngine, DatabaseUrl, Secret};
 pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
 pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort};
@@ -126,6 +128,8 @@ pub struct TableFacts {
     pub may_be_outdated: bool,
     /// Declared references to other tables of the source.
     pub foreign_keys: Vec<ForeignKey>,
+    /// What its owner says about it in the source. The manifest may say otherwise.
+    pub description: Option<String>,
 }
 
 /// A declared reference: rows whose `columns` equal the `target_columns` of a row of another table.
@@ -254,6 +258,8 @@ pub struct ColumnFacts {
     pub format: Option<ColumnFormat>,
     /// Why a text column has no format: every value fits several.
     pub ambiguous_format: Option<AmbiguousFormat>,
+    /// What its owner says about it in the source. The manifest may say otherwise.
+    pub description: Option<String>,
 }
 
 /// Formats that every value of a column fits, with different meanings.
@@ -354,6 +360,7 @@ impl TableFacts {
             layout_notes: Vec::new(),
             may_be_outdated: false,
             foreign_keys: Vec::new(),
+            description: None,
         }
     }
 
@@ -386,6 +393,7 @@ impl ColumnFacts {
             near_miss: None,
             format: None,
             ambiguous_format: None,
+            description: None,
         }
     }
 }
@@ -717,6 +725,9 @@ pub enum SourceError {
     /// Another program is writing; a retry will work.
     #[error("the data is locked by another writer; try again")]
     Busy { detail: String },
+    /// Too many calls use the source now.
+    #[error("too many calls use this source now; try again later")]
+    Overloaded { retry_after_ms: u64 },
     #[error("the call timed out; add filters or a smaller limit")]
     Timeout,
     /// A statement cannot run with these arguments; `parameter` is the index of the one at fault. `reason` is a

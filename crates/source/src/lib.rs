@@ -5,7 +5,6 @@ mod atomic_file;
 pub mod backups;
 pub mod csv;
 mod error_text;
-mod group_table;
 pub mod json;
 mod key_index;
 mod large;

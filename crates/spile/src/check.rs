@@ -80,7 +80,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let findings: Vec<&Diagnostic> =
             scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
         let content = scan.author.as_ref().map(|author| author.summary()).unwrap_or_default();
-        let path = crate::banner::shell_quote(&args.path.display().to_string());
+        let path = crate::banner::shell_quote(&crate::project::shown_path(&args.path));
         let hint = format!("Settings go into {MANIFEST}; `spile init {path}` writes one.");
         let report = Report {
             contract,

@@ -45,7 +45,7 @@ pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let args = with_default_address(args, service.env_names)?;
     // The author sees everything.
-    let shown = sanitize::escape_line(&path.display().to_string()).into_owned();
+    let shown = sanitize::escape_line(&crate::project::shown_path(path)).into_owned();
     let about_data = Some(format!("Watching {shown} for changes; every call is printed below."));
     let notes = StartNotes { diagnostics, about_data };
     let on_call: Arc<dyn CallObserver> = Arc::new(CallLogger { sensitive_names: sensitive_names.clone() });

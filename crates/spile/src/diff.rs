@@ -93,7 +93,8 @@ struct LockComparison {
 fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnostic>>> {
     let project = Project::find(&args.path)?;
     let Some(own) = lock_path(&project) else {
-        anyhow::bail!("`spile diff` needs a manifest; `spile init {}` writes one", args.path.display());
+        let path = crate::project::shown_path(&args.path);
+        anyhow::bail!("`spile diff` needs a manifest; `spile init {path}` writes one");
     };
     let lock = match &args.against {
         None => read_own_lock(&own),

@@ -105,10 +105,11 @@ fn find(context: &ServerContext, target: &str) -> anyhow::Result<Case> {
 fn served(path: &Path) -> anyhow::Result<Case> {
     let own = std::env::current_exe().context("cannot determine the path of this program")?;
     let mut findings = Findings::default();
-    findings.ok("path", path.display().to_string());
+    let shown = crate::project::shown_path(path);
+    findings.ok("path", shown.clone());
     let command = process::Command::new(own).arg("serve").arg(path);
     let transport = Some(ResolvedTransport::Process(command));
-    Ok(Case { title: path.display().to_string(), findings, transport, server: None })
+    Ok(Case { title: shown, findings, transport, server: None })
 }
 
 fn configured(context: &ServerContext, server: &ConfiguredServer) -> Case {

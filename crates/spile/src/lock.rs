@@ -34,7 +34,7 @@ pub enum LockState {
 pub(crate) fn lock_path(project: &Project) -> Option<PathBuf> {
     match &project.input {
         ProjectInput::Manifest(file) => Some(file.with_extension("lock")),
-        ProjectInput::Files(_) => None,
+        ProjectInput::Files(_) | ProjectInput::Database(_) => None,
     }
 }
 
@@ -146,7 +146,7 @@ impl LockState {
 pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
     let Some(file) = lock_path(&project) else {
-        let path = path.display();
+        let path = crate::project::shown_path(path);
         bail!("`spile compile` needs a manifest; run `spile init {path}`, then `spile compile`");
     };
     let Scan { compiled, author, diagnostics, .. } = project.scan()?;

@@ -565,6 +565,7 @@ impl ProjectStamp {
                     ),
                 },
                 ProjectInput::Files(files) => DefinitionStamp::Files(files.clone()),
+                ProjectInput::Database(_) => DefinitionStamp::Files(Vec::new()),
             },
         };
         let files = locations.iter().flat_map(SourceLocation::files_to_watch);

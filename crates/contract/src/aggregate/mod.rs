@@ -10,6 +10,7 @@
 mod canonical;
 mod decimal_sum;
 mod float_sum;
+mod group_table;
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -24,6 +25,7 @@ pub(crate) use canonical::utc_text;
 pub use canonical::{Canonical, canonical, group_value};
 pub use decimal_sum::{DecimalSum, scaled_decimal};
 pub use float_sum::FloatSum;
+pub use group_table::{GroupError, GroupTable};
 
 /// A call cannot group by more fields than this.
 pub const GROUP_FIELDS_MAX: usize = 3;

@@ -57,6 +57,9 @@ impl Compiler<'_> {
             let unit_format =
                 format.as_ref().or(column.format.as_ref()).filter(|format| format.is_for(data_type));
             field.description = unit_format.and_then(|format| format.unit()).map(unit_description);
+            if column.description.is_some() {
+                field.description.clone_from(&column.description);
+            }
             field.nullable = column.nullable
                 || !null_texts_of(columns.declared, columns.null_texts, &column.name).is_empty();
             // A column of a declared type is never mixed: a value that does not fit is an error. Only numbers in a

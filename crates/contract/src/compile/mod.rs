@@ -248,7 +248,7 @@ impl<'m> Compiler<'m> {
 /// Which lines to add to a manifest that has a source and no collection.
 fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) -> String {
     let table = match kind {
-        SourceKind::Sqlite => "table",
+        SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
         // Such a file is one table.
         SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => "",

@@ -169,7 +169,12 @@ impl CollectionLabels {
         };
         let file = schemas::plain_text(&source.location.value.short_name());
         match source.settings.kind() {
-            SourceKind::Sqlite | SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
+            SourceKind::Sqlite
+            | SourceKind::Postgres
+            | SourceKind::MySql
+            | SourceKind::Xlsx
+            | SourceKind::Xls
+            | SourceKind::Ods => {
                 let is_same = |one: &&manifest::Collection| {
                     let name = one.table.as_ref().unwrap_or(&one.name);
                     name.value == collection.shape.table && one.source.value != collection.source

@@ -186,6 +186,17 @@ const FILES: AppliesTo = AppliesTo::SourceKinds(&[
     SourceKind::JsonLines,
     SourceKind::Parquet,
 ]);
+const DATABASES: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Postgres, SourceKind::MySql]);
+const ALL_FILES: AppliesTo = AppliesTo::SourceKinds(&[
+    SourceKind::Sqlite,
+    SourceKind::Csv,
+    SourceKind::Xlsx,
+    SourceKind::Xls,
+    SourceKind::Ods,
+    SourceKind::Json,
+    SourceKind::JsonLines,
+    SourceKind::Parquet,
+]);
 const NULL_ALIASES: &[&str] = &["nulls", "na_values", "null_values", "missing"];
 const PATH: ValueType = ValueType::Text(TextLength::NonBlank(4000));
 const PATTERN: ValueType = ValueType::Text(TextLength::NonBlank(100));
@@ -253,17 +264,65 @@ pub static SOURCE: Section = Section {
     header: "[sources.NAME]",
     description: "A file or database. Collections and tools refer to it by its name.",
     keys: &[
-        Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file.")
-            .default_text("from the extension of `path`")
+        Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file or database.")
+            .default_text("from the extension of `path`, or from `url`")
             .example("\"sqlite\"")
             .aliases(&["type", "format", "driver"]),
         Key::new(
             "path",
             ValueType::Text(TextLength::NonBlank(4000)),
-            "The path of the file, relative to the manifest. Required.",
+            "The path of the file, relative to the manifest. Required for files.",
         )
         .example("\"data/crm.db\"")
-        .aliases(&["file", "filename", "location", "url", "uri", "dsn"]),
+        .aliases(&["file", "filename", "location"])
+        .applies_to(ALL_FILES),
+        Key::new(
+            "url",
+            ValueType::Text(TextLength::NonBlank(4000)),
+            "The URL of the database: user, host, database. Required for databases. A password in it should come from a \
+             variable: `${DATABASE_URL}`.",
+        )
+        .example("\"postgres://reader@db.example.com/shop\"")
+        .aliases(&["uri", "dsn", "connection_string", "database_url"])
+        .applies_to(DATABASES),
+        Key::new("password", VALUE, "The password of the database's user, from a variable.")
+            .default_text("the one in `url`, else `PGPASSWORD` or `MYSQL_PWD`")
+            .example("\"correct horse\"")
+            .applies_to(DATABASES),
+        Key::new("password_file", PATH, "A file with the password, relative to the manifest.")
+            .example("\"/run/secrets/shop\"")
+            .applies_to(DATABASES),
+        Key::new(
+            "ca_file",
+            PATH,
+            "Certificates of authorities to trust for TLS, as PEM, relative to the manifest.",
+        )
+        .default_text("those of the system")
+        .example("\"ca.pem\"")
+        .aliases(&["sslrootcert", "ssl_ca"])
+        .applies_to(DATABASES),
+        Key::new("schemas", ValueType::Texts, "The schemas to serve.")
+            .default_text("those that the role finds without naming them")
+            .example("[\"sales\"]")
+            .aliases(&["schema", "search_path"])
+            .applies_to(AppliesTo::SourceKinds(&[SourceKind::Postgres])),
+        Key::new(
+            "connections_max",
+            ValueType::Integer { min: 1, max: 200 },
+            "How many calls can use the database at the same time; others wait for a short time.",
+        )
+        .default_text("8")
+        .example("4")
+        .aliases(&["pool_size", "max_connections"])
+        .applies_to(DATABASES),
+        Key::new(
+            "require_readonly_role",
+            ValueType::Boolean,
+            "Whether a role that could write is refused. Such a role is reported in any case.",
+        )
+        .default_text("`false`")
+        .example("true")
+        .applies_to(DATABASES),
         Key::new("delimiter", VALUE, "The character between fields: one character, or `tab`.")
             .default_text("detected")
             .example("\";\"")
@@ -316,7 +375,7 @@ pub static COLLECTION: Section = Section {
             .default_text("the collection's name, or the only table")
             .example("\"customers\"")
             .aliases(&["view"])
-            .applies_to(AppliesTo::SourceKinds(&[SourceKind::Sqlite])),
+            .applies_to(AppliesTo::SourceKinds(&[SourceKind::Sqlite, SourceKind::Postgres, SourceKind::MySql])),
         Key::new("sheet", VALUE, "The sheet of a workbook.")
             .default_text("the collection's name, or the only sheet")
             .example("\"Customers\"")

@@ -18,6 +18,7 @@ mod toml_errors;
 mod tools;
 mod variables;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use encoding_rs::Encoding;
@@ -29,7 +30,7 @@ use crate::TimeZone;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
 use crate::infer::DeclaredFormats;
-use crate::source::{SourceLocation, WriteCapabilities};
+use crate::source::{DatabaseEngine, Secret, SourceLocation, WriteCapabilities};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
@@ -181,6 +182,44 @@ pub enum SourceSettings {
     /// One object per line.
     JsonLines,
     Parquet,
+    /// PostgreSQL, MySQL or MariaDB.
+    Database(DatabaseSettings),
+}
+
+/// How to reach a database, and what is allowed there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseSettings {
+    pub engine: DatabaseEngine,
+    /// Instead of a password in the URL.
+    pub password: Option<DatabasePassword>,
+    /// Certificates of authorities to trust instead of those of the system, relative to the manifest.
+    pub ca_file: Option<PathBuf>,
+    /// Empty: those that the role finds without naming them.
+    pub schemas: Vec<String>,
+    pub connections_max: Option<u32>,
+    /// Whether a role that could write is refused.
+    pub require_readonly_role: bool,
+}
+
+/// Where the password of a database comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabasePassword {
+    Text(Secret),
+    /// Relative to the manifest. Blanks at the end do not count.
+    File(PathBuf),
+}
+
+impl DatabaseSettings {
+    pub fn new(engine: DatabaseEngine) -> Self {
+        Self {
+            engine,
+            password: None,
+            ca_file: None,
+            schemas: Vec::new(),
+            connections_max: None,
+            require_readonly_role: false,
+        }
+    }
 }
 
 /// Whether a text such as `=1+1` may be written to a CSV file.
@@ -210,6 +249,16 @@ impl SourceSettings {
             Self::Json { .. } => SourceKind::Json,
             Self::JsonLines => SourceKind::JsonLines,
             Self::Parquet => SourceKind::Parquet,
+            Self::Database(settings) => settings.engine.into(),
+        }
+    }
+}
+
+impl From<DatabaseEngine> for SourceKind {
+    fn from(engine: DatabaseEngine) -> Self {
+        match engine {
+            DatabaseEngine::Postgres => Self::Postgres,
+            DatabaseEngine::MySql => Self::MySql,
         }
     }
 }
@@ -224,10 +273,12 @@ pub enum SourceKind {
     Json,
     JsonLines,
     Parquet,
+    Postgres,
+    MySql,
 }
 
 impl SourceKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Sqlite,
         Self::Csv,
         Self::Xlsx,
@@ -236,6 +287,8 @@ impl SourceKind {
         Self::Json,
         Self::JsonLines,
         Self::Parquet,
+        Self::Postgres,
+        Self::MySql,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -248,11 +301,27 @@ impl SourceKind {
             Self::Json => "json",
             Self::JsonLines => "jsonl",
             Self::Parquet => "parquet",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
         }
     }
 
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// The engine of a database behind a URL.
+    pub fn engine(self) -> Option<DatabaseEngine> {
+        match self {
+            Self::Postgres => Some(DatabaseEngine::Postgres),
+            Self::MySql => Some(DatabaseEngine::MySql),
+            _ => None,
+        }
+    }
+
+    /// Whether it has tables with names, and runs SQL.
+    pub fn is_database(self) -> bool {
+        self == Self::Sqlite || self.engine().is_some()
     }
 
     pub fn is_workbook(self) -> bool {
@@ -263,6 +332,7 @@ impl SourceKind {
     pub fn write_capabilities(self) -> WriteCapabilities {
         match self {
             Self::Sqlite | Self::Csv | Self::Xlsx | Self::Json | Self::JsonLines => WriteCapabilities::ALL,
+            Self::Postgres | Self::MySql => WriteCapabilities::ALL,
             Self::Xls | Self::Ods | Self::Parquet => WriteCapabilities::NONE,
         }
     }

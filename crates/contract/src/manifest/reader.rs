@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{
-    COLLECTION, COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SOURCE, SQL_CHARS_MAX, Section, TextLength, ValueType,
+    COLLECTION, COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, TextLength, ValueType,
 };
 use super::{FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
@@ -650,9 +650,6 @@ pub(super) fn quoted(text: &str) -> String {
 fn unknown_key_help(section: &'static Section, unknown: &str) -> String {
     let lower = unknown.to_lowercase().replace('-', "_");
     let same = section.keys.iter().find(|key| key.name == lower);
-    if std::ptr::eq(section, &SOURCE) && ["url", "uri", "dsn"].contains(&lower.as_str()) {
-        return "sources are files in this version: write `path = \"…\"`".to_owned();
-    }
     let other = || section.keys.iter().find(|key| key.aliases.contains(&lower.as_str()));
     if let Some(key) = same {
         return format!("did you mean `{}`?", key.name);

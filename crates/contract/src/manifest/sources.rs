@@ -5,13 +5,14 @@ use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, X_USER_DEFINED};
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
 use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown};
-use super::{FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat};
+use super::{
+    DatabasePassword, DatabaseSettings, FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat,
+};
 use crate::diagnostic::{FileLocation, Located};
-use crate::source::SourceLocation;
+use crate::source::{DatabaseEngine, DatabaseUrl, Secret, SourceLocation};
 
 /// Kinds of sources that are planned for a later version.
-const UNSUPPORTED_KINDS: [&str; 8] =
-    ["postgres", "postgresql", "mysql", "mariadb", "rest", "openapi", "files", "folder"];
+const UNSUPPORTED_KINDS: [&str; 4] = ["rest", "openapi", "files", "folder"];
 
 pub(super) fn parse_source(
     reader: &mut ManifestReader<'_>,
@@ -22,9 +23,13 @@ pub(super) fn parse_source(
     let name = parse_collection_name(reader, entry, "source");
     let kind = reader.one_of_text(t, "kind");
     let (has_kind, has_path) = (kind.is_some(), t.key_location("path").is_some());
+    let has_url = t.key_location("url").is_some();
+    let url = t.key_location("url").and_then(|_| reader.text(t, "url"));
+    let url = url.and_then(|url| parse_url(reader, &url));
     let path = reader.text(t, "path");
     let kind = match (kind, &path) {
         (Some((text, known)), _) => parse_source_kind(reader, &text, &known),
+        (None, _) if has_url => url.as_ref().map(|url| url.value.engine().into()),
         // The location says why; an unknown extension is no second error.
         (None, Some(path)) if SourceLocation::parse(&path.value).is_err() => {
             parse_location(reader, path);
@@ -35,12 +40,15 @@ pub(super) fn parse_source(
     };
     let Some(kind) = kind else {
         // Without a kind, which of the known keys are valid is unknown.
-        if !has_path && !has_kind {
+        if !has_path && !has_kind && !has_url {
             report_missing_key(reader, entry, "path", "path = \"customers.csv\"");
         }
         reader.report_unknown_keys(&table);
         return None;
     };
+    if kind.engine().is_some() {
+        return parse_database(reader, entry, table, DatabaseEntry { name, kind, url, has_url });
+    }
     if !has_path {
         let ending = if kind == SourceKind::Sqlite { "db" } else { kind.as_str() };
         report_missing_key(reader, entry, "path", &format!("path = \"customers.{ending}\""));
@@ -86,7 +94,70 @@ fn parse_settings(
         SourceKind::Json => SourceSettings::Json { pointer: at },
         SourceKind::JsonLines => SourceSettings::JsonLines,
         SourceKind::Parquet => SourceSettings::Parquet,
+        SourceKind::Postgres => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::Postgres)),
+        SourceKind::MySql => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::MySql)),
     }
+}
+
+/// What is known of a database before its own settings are read.
+struct DatabaseEntry {
+    name: Option<Located<String>>,
+    kind: SourceKind,
+    url: Option<Located<DatabaseUrl>>,
+    has_url: bool,
+}
+
+/// Parses a source that is a database behind a URL.
+fn parse_database(
+    reader: &mut ManifestReader<'_>,
+    entry: &Entry<'_>,
+    mut table: TomlTable<'_>,
+    DatabaseEntry { name, kind, url, has_url }: DatabaseEntry,
+) -> Option<Source> {
+    let t = &mut table;
+    if !has_url {
+        let example = format!("url = \"{}://reader@localhost/shop\"", kind.as_str());
+        report_missing_key(reader, entry, "url", &example);
+    }
+    reject_misplaced_keys(reader, t, kind);
+    let (password_at, file_at) = (t.key_location("password"), t.key_location("password_file"));
+    let password = reader.text(t, "password").map(|text| DatabasePassword::Text(Secret::new(text.value)));
+    let password_file = reader.text(t, "password_file").map(|text| DatabasePassword::File(text.value.into()));
+    if let (Some(_), Some(at)) = (&password_at, &file_at) {
+        reader.error(at, "`password` and `password_file` exclude each other", "remove one of them");
+    }
+    let ca_file = reader.text(t, "ca_file").map(|text| text.value.into());
+    let schemas = reader.texts(t, "schemas").unwrap_or_default();
+    let connections_max = reader.integer(t, "connections_max");
+    let require_readonly_role = reader.boolean(t, "require_readonly_role").unwrap_or(false);
+    reader.finish(table);
+    let url = url?;
+    if Some(url.value.engine()) != kind.engine() {
+        let message = format!("this is not the URL of a source of the kind `{}`", kind.as_str());
+        reader.error(&url.location, message, "remove `kind`: the URL says it");
+        return None;
+    }
+    let settings = SourceSettings::Database(DatabaseSettings {
+        engine: url.value.engine(),
+        password: password.or(password_file),
+        ca_file,
+        schemas,
+        connections_max,
+        require_readonly_role,
+    });
+    let location = Located::new(SourceLocation::Database(url.value), url.location);
+    Some(Source { name: name?, location, settings })
+}
+
+/// Parses the URL of a database. No message repeats it, because it may hold a password.
+fn parse_url(reader: &mut ManifestReader<'_>, text: &TextValue) -> Option<Located<DatabaseUrl>> {
+    let url = DatabaseUrl::parse(&text.value);
+    if url.is_none() {
+        let help =
+            "write `postgres://user@host/database` or `mysql://user@host/database`; files have a `path`";
+        reader.error(&text.location, "this is not the URL of a database", help);
+    }
+    url.map(|url| Located::new(url, text.location.clone()))
 }
 
 /// Removes and reports keys that are for other kinds of sources.
@@ -111,7 +182,8 @@ pub(super) fn reject_misplaced_keys(
         );
         let help = match (key.name, kind) {
             ("table", kind) if kind.is_workbook() => "write `sheet` instead",
-            ("sheet", SourceKind::Sqlite) => "write `table` instead",
+            ("path", kind) if kind.engine().is_some() => "write `url` instead",
+            ("sheet", kind) if kind.is_database() => "write `table` instead",
             ("table" | "sheet", _) => "remove it: such a file is one table",
             ("at", SourceKind::JsonLines) => "remove it: each line is a row",
             ("null", _) => "move it to the collection, or to one of its fields",
@@ -185,6 +257,8 @@ fn parse_source_kind(
     let meant = match lower.as_str() {
         "excel" | "spreadsheet" | "workbook" => Some(SourceKind::Xlsx),
         "tsv" | "text" => Some(SourceKind::Csv),
+        "postgresql" | "pg" => Some(SourceKind::Postgres),
+        "mariadb" => Some(SourceKind::MySql),
         "json-lines" | "jsonlines" | "json_lines" => Some(SourceKind::JsonLines),
         "libreoffice" | "opendocument" => Some(SourceKind::Ods),
         other => SourceKind::from_path(&format!("a.{other}")),

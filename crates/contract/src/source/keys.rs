@@ -86,6 +86,14 @@ impl KeyMap {
         Ok(())
     }
 
+    /// All keys with their values, in no particular order.
+    pub fn entries(&self) -> impl Iterator<Item = (ValueRef<'_>, &Value)> {
+        let value = |index: &u32| self.values.get(*index as usize).unwrap_or(&Value::Null);
+        let integers = self.integers.iter().map(move |(key, index)| (ValueRef::Integer(*key), value(index)));
+        let texts = self.texts.iter().map(move |(key, index)| (ValueRef::Text(key), value(index)));
+        integers.chain(texts)
+    }
+
     /// The value of the row with this key; NULL if there is no such row.
     pub fn get(&self, kind: DataType, key: ValueRef<'_>) -> &Value {
         let index = match canonical(kind, key) {

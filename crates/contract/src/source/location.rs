@@ -7,10 +7,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::database_url::DatabaseUrl;
+
 /// The place of a source: as the manifest has it, or resolved against the folder of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SourceLocation {
     File(PathBuf),
+    Database(DatabaseUrl),
 }
 
 /// A file that changes when the data changes.
@@ -40,10 +43,15 @@ impl SourceLocation {
                     help: format!("write the path without `file://`: `{path}`"),
                 })
             }
+            Some(_) if DatabaseUrl::parse(text).is_some() => Err(UnsupportedLocation {
+                message: "`path` is for files, and this is the URL of a database".into(),
+                help: "write `url` instead of `path`".into(),
+            }),
             // Without the rest, which may hold a password.
             Some(scheme) if !is_download(scheme) || text.contains('@') => Err(UnsupportedLocation {
                 message: format!("sources at `{scheme}://` are not supported in this version"),
-                help: "this version reads files; export the data to a file, and name that".into(),
+                help: "this version reads files, PostgreSQL, MySQL and MariaDB; export the data to a file, and name that"
+                    .into(),
             }),
             Some(_) => Err(UnsupportedLocation {
                 message: format!("`{text}` is a URL, but the path of a source must be a file"),
@@ -58,6 +66,7 @@ impl SourceLocation {
     pub fn resolve(&self, folder: &Path) -> Self {
         match self {
             Self::File(path) => Self::File(folder.join(path)),
+            Self::Database(_) => self.clone(),
         }
     }
 
@@ -69,6 +78,7 @@ impl SourceLocation {
                 Cow::Borrowed(text) => Cow::Borrowed(last_component(text)),
                 Cow::Owned(text) => Cow::Owned(last_component(&text).to_owned()),
             },
+            Self::Database(url) => Cow::Borrowed(url.database()),
         }
     }
 
@@ -85,6 +95,7 @@ impl SourceLocation {
                     FileToWatch { path: log.into(), empty_is_missing: true },
                 ]
             }
+            Self::Database(_) => Vec::new(),
         }
     }
 
@@ -92,6 +103,7 @@ impl SourceLocation {
     pub fn packable_file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
+            Self::Database(_) => None,
         }
     }
 
@@ -99,6 +111,7 @@ impl SourceLocation {
     pub fn is_relative(&self) -> bool {
         match self {
             Self::File(path) => path.is_relative(),
+            Self::Database(_) => false,
         }
     }
 
@@ -106,6 +119,7 @@ impl SourceLocation {
     pub fn is_missing(&self) -> bool {
         match self {
             Self::File(path) => !path.exists(),
+            Self::Database(_) => false,
         }
     }
 
@@ -113,15 +127,17 @@ impl SourceLocation {
     pub fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::File(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
+            Self::Database(_) => None,
         }
     }
 }
 
-/// As the author wrote it.
+/// As the author wrote it, without a password.
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
+            Self::Database(url) => url.fmt(f),
         }
     }
 }
@@ -159,7 +175,7 @@ mod tests {
             ("file:///people.csv", Err(format!("`file:///people.csv` {url}"))),
             (
                 "postgres://eve:secret@db/crm",
-                Err("sources at `postgres://` are not supported in this version".to_owned()),
+                Err("`path` is for files, and this is the URL of a database".to_owned()),
             ),
             (
                 "HTTPS://eve:secret@example.com/people.csv",

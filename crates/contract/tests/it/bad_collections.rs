@@ -27,7 +27,7 @@ fn rejects_a_sheet_of_a_database() {
 #[test]
 fn rejects_a_table_of_a_workbook() {
     assert_snapshot!(diagnostics_of("crm.xlsx", r#"table = "Customers""#), @r#"
-    error: `table` is only for sources of the kind `sqlite`, and this one is `xlsx`
+    error: `table` is only for sources of the kind `sqlite`, `postgres` or `mysql`, and this one is `xlsx`
      --> spile.toml:4:1
       |
     4 | table = "Customers"

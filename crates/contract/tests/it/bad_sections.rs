@@ -28,23 +28,16 @@ path = "crm"
 fn rejects_a_kind_of_a_later_version() {
     let text = r#"
 [sources.crm]
-kind = "postgres"
-url = "postgres://localhost/crm"
+kind = "rest"
+path = "people.json"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: sources of the kind `postgres` are not supported in this version
+    error: sources of the kind `rest` are not supported in this version
      --> spile.toml:2:8
       |
-    2 | kind = "postgres"
-      |        ^^^^^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
-
-    error: unknown key `url`
-     --> spile.toml:3:1
-      |
-    3 | url = "postgres://localhost/crm"
-      | ^^^
-      = help: sources are files in this version: write `path = "…"`
+    2 | kind = "rest"
+      |        ^^^^^^
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
     "#);
 }
 
@@ -60,7 +53,7 @@ path = "data/export.bin"
       |
     2 | path = "data/export.bin"
       |        ^^^^^^^^^^^^^^^^^
-      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
+      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
     "#);
 }
 
@@ -96,19 +89,12 @@ url = "https://acme.test/s.csv"
 delimiter = ";"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `s` has no `path`
-     --> spile.toml:1:10
-      |
-    1 | [sources.s]
-      |          ^
-      = help: add a line such as `path = "customers.csv"`
-
-    error: unknown key `url`
-     --> spile.toml:2:1
+    error: this is not the URL of a database
+     --> spile.toml:2:7
       |
     2 | url = "https://acme.test/s.csv"
-      | ^^^
-      = help: sources are files in this version: write `path = "…"`
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: write `postgres://user@host/database` or `mysql://user@host/database`; files have a `path`
     "#);
 }
 
@@ -220,7 +206,7 @@ path = "customers.csv"
 table = "Sheet1"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `table` is only for sources of the kind `sqlite`, and this one is `csv`
+    error: `table` is only for sources of the kind `sqlite`, `postgres` or `mysql`, and this one is `csv`
      --> spile.toml:4:1
       |
     4 | table = "Sheet1"

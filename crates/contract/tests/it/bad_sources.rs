@@ -54,12 +54,12 @@ path = "file:///srv/crm.db"
 kind = "rest"
 path = "https://example.com/people"
 "#), @r#"
-    error: sources at `postgres://` are not supported in this version
+    error: `path` is for files, and this is the URL of a database
      --> spile.toml:2:8
       |
     2 | path = "postgres://eve:secret@db.example.com/crm"
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: this version reads files; export the data to a file, and name that
+      = help: write `url` instead of `path`
 
     error: `https://example.com/people.csv` is a URL, but the path of a source must be a file
      --> spile.toml:4:8
@@ -80,7 +80,7 @@ path = "https://example.com/people"
       |
     9 | kind = "rest"
       |        ^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` and `parquet`
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
     "#);
 }
 
@@ -465,7 +465,7 @@ path = "crm.csv"
 [collections.customers]
 table = "customers"
 "#), @r#"
-    error: `table` is only for sources of the kind `sqlite`, and this one is `csv`
+    error: `table` is only for sources of the kind `sqlite`, `postgres` or `mysql`, and this one is `csv`
      --> spile.toml:4:1
       |
     4 | table = "customers"

@@ -42,8 +42,14 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             "[resources.x]\nuri = \"a://{{id}}\"\nscript = \"a.ts\"\n[resources.x.complete.id]\n{other}{line}"
         )
     } else if std::ptr::eq(section, &SOURCE) {
-        let path = if key.name == "path" { String::new() } else { format!("path = \"{path}\"\n") };
-        format!("[sources.crm]\n{path}{line}")
+        let is_database =
+            matches!(key.applies_to, AppliesTo::SourceKinds(kinds) if kinds[0].engine().is_some());
+        let location = match key.name {
+            "path" | "url" => String::new(),
+            _ if is_database => "url = \"postgres://localhost/crm\"\n".to_owned(),
+            _ => format!("path = \"{path}\"\n"),
+        };
+        format!("[sources.crm]\n{location}{line}")
     } else if std::ptr::eq(section, &COLLECTION) {
         let all = if key.name == "operations" { "" } else { all };
         format!("{source}[collections.customers]\n{all}{line}")

@@ -139,6 +139,15 @@ pub(super) fn source_error_outcome(
         SourceError::InvalidArgument { reason, .. } => return rejected_value_error(None, reason).into(),
         SourceError::TooManyGroups { .. } => return ToolError::new(ToolErrorCode::TooLarge, message).into(),
         SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, message), ""),
+        SourceError::Overloaded { retry_after_ms } => {
+            let message =
+                format!("too many calls use the source `{}` now; try again later", collection.source);
+            return ToolError {
+                retry_after_ms: Some(*retry_after_ms),
+                ..ToolError::new(ToolErrorCode::RateLimited, message)
+            }
+            .into();
+        }
         SourceError::WouldBlock => (
             ToolError {
                 retry_after_ms: Some(100),

@@ -1,12 +1,12 @@
 //! Groups the rows of a snapshot.
 
 use contract::ValueRef;
+use contract::aggregate::{GroupError, GroupTable};
 use contract::source::{Aggregate, Groups, Measure, SourceError};
 
 use super::order::SortableColumn;
 use super::vector_groups::group_by_vectors;
 use super::{CowValue, ReadableTable};
-use crate::group_table::{GroupError, GroupTable};
 use crate::progress::ScanProgress;
 
 /// Groups the rows that pass the filters. `check` fails for a row that does not fit the shape.

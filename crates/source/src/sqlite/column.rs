@@ -1,7 +1,5 @@
 //! One column as a contract reads it: which values it accepts, and how SQL compares them.
 
-use std::cmp::Ordering;
-
 use contract::infer::{self, SAFE_INTEGER_MAX};
 use contract::source::{ColumnShape, Comparison, Filter};
 use contract::{DataType, ValueRef, order};
@@ -293,7 +291,7 @@ impl Column {
             (
                 DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
                 ValueRef::Text(text),
-            ) => nearest_real(comparison, text),
+            ) => order::nearest_real(comparison, text),
             (DataType::Boolean, ValueRef::Text("true")) => ValueRef::Integer(1),
             (DataType::Boolean, ValueRef::Text("false")) => ValueRef::Integer(0),
             (_, value) => value,
@@ -321,7 +319,7 @@ impl Column {
         SqlParam::Value(match (self.data_type, value) {
             (DataType::Boolean, ValueRef::Integer(1) | ValueRef::Text("true")) => ValueRef::Text("true"),
             (DataType::Boolean, ValueRef::Integer(0) | ValueRef::Text("false")) => ValueRef::Text("false"),
-            (DataType::Text, ValueRef::Text(text)) => match parse_number(text) {
+            (DataType::Text, ValueRef::Text(text)) => match order::parse_number(text) {
                 value_ref if format_number(value_ref).as_deref() == Some(text) => value_ref,
                 _ => ValueRef::Null,
             },
@@ -398,40 +396,5 @@ pub(super) fn format_number(value_ref: ValueRef<'_>) -> Option<String> {
         ValueRef::Integer(n) => Some(n.to_string()),
         ValueRef::Real(n) if n.is_finite() => Some(n.to_string()),
         _ => None,
-    }
-}
-
-/// A text as a number, if it is one.
-fn parse_number(text: &str) -> ValueRef<'_> {
-    let is_digit = |c: u8| c.is_ascii_digit() || c == b'.';
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    if !digits.starts_with(|c: char| c.is_ascii_digit()) || !digits.bytes().all(is_digit) {
-        return ValueRef::Text(text);
-    }
-    match text.parse() {
-        Ok(n) => ValueRef::Integer(n),
-        Err(_) => text.parse().map_or(ValueRef::Text(text), ValueRef::Real),
-    }
-}
-
-/// A decimal that no binary fraction equals, as the nearest one that matches the same rows.
-fn nearest_real(comparison: Comparison, text: &str) -> ValueRef<'_> {
-    let ValueRef::Real(n) = parse_number(text) else { return parse_number(text) };
-    match (comparison, order::compare(DataType::Decimal, ValueRef::Real(n), ValueRef::Text(text))) {
-        (_, Ordering::Equal) => ValueRef::Real(n),
-        (Comparison::Equals, _) => ValueRef::Null,
-        (Comparison::AtLeast, Ordering::Less) => ValueRef::Real(n.next_up()),
-        (Comparison::AtMost, Ordering::Greater) => ValueRef::Real(n.next_down()),
-        (Comparison::AtLeast, Ordering::Greater) | (Comparison::AtMost, Ordering::Less) => ValueRef::Real(n),
-        (
-            Comparison::NotEquals
-            | Comparison::Contains
-            | Comparison::StartsWith
-            | Comparison::IsNull
-            | Comparison::IsNotNull
-            | Comparison::OneOfKeys
-            | Comparison::NoneOfKeys,
-            _,
-        ) => ValueRef::Null,
     }
 }

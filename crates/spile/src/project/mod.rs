@@ -7,6 +7,8 @@
 //! Without a manifest, Spile generates the one that `spile init` would write and compiles that, so there is only one
 //! code path.
 
+mod databases;
+mod declared;
 mod folder;
 mod left_out;
 mod memory;
@@ -22,10 +24,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use contract::compile::{DescribedStatement, IntrospectedSource, compile};
-use contract::diagnostic::{Diagnostic, Located, Severity};
+use contract::diagnostic::{Diagnostic, Severity};
 use contract::manifest::{self, Manifest, SourceKind, SourceSettings, ToolBody};
-use contract::source::{ColumnFacts, ColumnOptions, SourceError, SourceFacts, SourceLocation, TableOptions};
-use contract::{Contract, DataType, ToolOperation, init, names};
+use contract::source::{DatabaseUrl, SourceError, SourceFacts, SourceLocation};
+use contract::{Contract, ToolOperation, init, names};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::BackupPolicy;
 use source::json;
@@ -35,14 +37,16 @@ use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, Serve
 use crate::lock::LockState;
 use crate::report::SourceSummary;
 use crate::settings::EnvNames;
+use databases::adopt_descriptions;
+pub(crate) use databases::shown_path;
+use declared::{declared_columns, table_options};
 use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
 pub use package::{PackageContents, PackedSource};
 use renamed::renamed_columns;
 pub use sources::Sources;
 pub(crate) use sources::error_message;
 use sources::{
-    DeclaredTable, LoadedSource, SourceSpec, default_settings, describe_source, explain_error,
-    fallback_settings,
+    LoadedSource, SourceSpec, default_settings, describe_source, explain_error, fallback_settings,
 };
 pub use unavailable::SourceFailurePolicy;
 use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
@@ -76,10 +80,15 @@ pub enum ProjectInput {
     Manifest(PathBuf),
     /// Data files. Each table in them becomes a collection.
     Files(Vec<PathBuf>),
+    /// A database. Its tables become collections.
+    Database(DatabaseUrl),
 }
 
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
+        if let Some(url) = path.to_str().and_then(DatabaseUrl::parse) {
+            return Ok(Self::new(url.database().to_owned(), Path::new(""), ProjectInput::Database(url)));
+        }
         let kind = std::fs::metadata(path).map_err(|error| not_found::path_error(path, error))?;
         if kind.is_dir() { Self::from_folder(path) } else { Self::from_file(path) }
     }
@@ -286,10 +295,12 @@ impl Project {
         let manifest = match &self.input {
             ProjectInput::Manifest(file) => self.read_manifest(file, &mut opener, &mut scan)?,
             ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
+            ProjectInput::Database(url) => self.generate_for_database(url, &mut opener, &mut scan)?,
         };
         let SourceOpener { mut sources, loaded, failures, .. } = opener;
         let Some(mut manifest) = manifest else { return Ok(scan) };
         manifest.may_be_empty = self.author.is_some();
+        adopt_descriptions(&mut manifest, &loaded);
         scan.source_count = loaded.len() + failures.len();
         if !self.skip_failed(&mut manifest, &failures, &mut scan) {
             // Nothing can be served; report the other errors of the manifest, too.
@@ -396,7 +407,7 @@ impl Project {
             .map(|(one, statements)| IntrospectedSource { name: &one.name, facts: &one.facts, statements })
             .collect();
         let (contract, mut found) = compile(manifest, &known_sources, &names::server_name(&self.name));
-        if matches!(self.input, ProjectInput::Files(_)) {
+        if !self.has_manifest() {
             // The user has not seen the generated manifest, so a location in it means nothing.
             found.iter_mut().for_each(|one| one.location = None);
         }
@@ -443,6 +454,7 @@ impl Project {
                     Some(true) | None => BackupPolicy::Daily,
                 },
                 memory_bytes_max: manifest.server.memory_bytes_max.unwrap_or_else(memory::default_bytes_max),
+                folder: &self.folder,
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -497,6 +509,7 @@ impl Project {
                     declared_columns: Vec::new(),
                     backups: BackupPolicy::Daily,
                     memory_bytes_max: memory::default_bytes_max(),
+                    folder: &self.folder,
                 };
                 opener
                     .open(&spec, self.source_failures)
@@ -524,6 +537,15 @@ impl Project {
             scan.diagnostics.extend(opener.failures.drain(..).map(|failure| failure.error));
             return Ok(None);
         }
+        self.parse_generated(opener, scan)
+    }
+
+    /// Renders the manifest of the open sources and parses it.
+    fn parse_generated(
+        &self,
+        opener: &SourceOpener<'_>,
+        scan: &mut Scan,
+    ) -> anyhow::Result<Option<Manifest>> {
         scan.manifest_text = render_manifest(&opener.loaded, &names::server_name(&self.name));
         match manifest::parse(MANIFEST, &scan.manifest_text, &|_| None) {
             Ok((mut manifest, _)) => {
@@ -542,7 +564,7 @@ impl Project {
     /// The same folder without its manifest.
     pub fn without_manifest(self) -> anyhow::Result<Self> {
         match &self.input {
-            ProjectInput::Files(_) => Ok(self),
+            ProjectInput::Files(_) | ProjectInput::Database(_) => Ok(self),
             ProjectInput::Manifest(file) => {
                 let DataFiles { files, irregular } = data_files(&self.folder)?;
                 if files.is_empty() {
@@ -558,12 +580,16 @@ impl Project {
 
     /// The text of the manifest that serving without one uses.
     pub fn manifest_text(&self) -> anyhow::Result<(Option<String>, Vec<Diagnostic>)> {
-        let ProjectInput::Files(files) = &self.input else {
-            bail!("a manifest exists already; `spile check` shows what it compiles to");
-        };
         let mut scan = Scan::default();
-        let made =
-            self.generate_manifest(files, &mut SourceOpener::reusing(&Sources::default()), &mut scan)?;
+        let sources = Sources::default();
+        let mut opener = SourceOpener::reusing(&sources);
+        let made = match &self.input {
+            ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
+            ProjectInput::Database(url) => self.generate_for_database(url, &mut opener, &mut scan)?,
+            ProjectInput::Manifest(_) => {
+                bail!("a manifest exists already; `spile check` shows what it compiles to")
+            }
+        };
         Ok((made.map(|_| scan.manifest_text), scan.diagnostics))
     }
 }
@@ -623,58 +649,6 @@ fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// How collections declare the tables of a source to be read.
-fn table_options<'m>(manifest: &'m Manifest, source: &str) -> Vec<DeclaredTable<'m>> {
-    let collections = manifest.collections.iter().filter(|one| one.source.value == source);
-    let options = |one: &manifest::Collection| TableOptions {
-        layout: one.layout.clone(),
-        null_texts: one.null_texts.clone(),
-        formats: one.formats.clone(),
-        columns: one.fields.iter().filter_map(column_options).collect(),
-    };
-    let declared = collections.map(|one| DeclaredTable {
-        table: one.table.as_ref().map(|table| table.value.as_str()),
-        collection: &one.name.value,
-        options: options(one),
-    });
-    declared.collect()
-}
-
-/// How a column is declared to be read, if that is said at all.
-fn column_options(field: &manifest::Field) -> Option<ColumnOptions> {
-    let is_declared = field.null_texts.is_some() || field.formats.is_some() || field.path.is_some();
-    is_declared.then(|| ColumnOptions {
-        name: field.column.value.clone(),
-        null_texts: field.null_texts.clone(),
-        formats: field.formats.as_ref().map(|formats| formats.value.clone()).unwrap_or_default(),
-        path: field.path.as_ref().map(|path| path.value.clone()),
-    })
-}
-
-/// The typed columns that collections declare for a source; none if a part of a key has no type. Every column counts as
-/// having a value: records that lack it would otherwise make the column unknown again.
-fn declared_columns(manifest: &Manifest, source: &str) -> Vec<ColumnFacts> {
-    let mut columns: Vec<ColumnFacts> = Vec::new();
-    for one in manifest.collections.iter().filter(|one| one.source.value == source) {
-        let typed = || one.fields.iter().filter_map(|field| Some((field, field.data_type.as_ref()?.value)));
-        let is_typed = |part: &str| {
-            let is_it = |name: &Located<String>| name.value == part;
-            typed().any(|(field, _)| is_it(&field.column) || field.name.as_ref().is_some_and(is_it))
-        };
-        if !one.key.iter().all(|part| is_typed(&part.value)) {
-            return Vec::new();
-        }
-        for (field, kind) in typed() {
-            if columns.iter().all(|column| column.name != field.column.value) {
-                let base64 = kind == DataType::Blob;
-                columns
-                    .push(ColumnFacts { is_base64: base64, ..ColumnFacts::new(&field.column.value, kind) });
-            }
-        }
-    }
-    columns
-}
-
 fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
     let sources: Vec<init::DiscoveredSource<'_>> = loaded
         .iter()
@@ -688,7 +662,8 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
                 | SourceSettings::Sqlite
                 | SourceSettings::JsonLines
                 | SourceSettings::Parquet
-                | SourceSettings::Workbook(_) => None,
+                | SourceSettings::Workbook(_)
+                | SourceSettings::Database(_) => None,
             },
             facts: &one.facts,
         })

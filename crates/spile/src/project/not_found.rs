@@ -6,7 +6,7 @@ use std::path::Path;
 
 use contract::diagnostic::Diagnostic;
 use contract::nearest;
-use contract::source::SourceLocation;
+use contract::source::{DatabaseUrl, SourceLocation};
 
 use super::file_name;
 
@@ -23,6 +23,7 @@ pub(super) fn location_diagnostic(declared: &str, location: &SourceLocation) -> 
             }
             Ok(_) | Err(_) => None,
         },
+        SourceLocation::Database(_) => None,
     }
 }
 
@@ -42,13 +43,16 @@ pub(crate) fn path_error(path: &Path, error: io::Error) -> anyhow::Error {
 }
 
 fn not_found_error(path: &Path) -> anyhow::Error {
-    let shown = path.display();
+    let shown = super::shown_path(path);
     let near = sibling_names(path).and_then(|names| {
         let near = nearest(&file_name(path), names.iter().map(String::as_str))?;
         Some(path.with_file_name(near))
     });
     match near {
-        _ if shown.to_string().contains("://") => anyhow::anyhow!(
+        _ if DatabaseUrl::parse(&shown).is_some() => anyhow::anyhow!(
+            "`{shown}` is a database; write a manifest for it with `spile init`, and name that here"
+        ),
+        _ if shown.contains("://") => anyhow::anyhow!(
             "`{shown}` is a URL, but Spile serves files and folders; to call a server there, use \
              `spile tools --url {shown}`"
         ),

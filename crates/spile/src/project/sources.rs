@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
 use contract::humanize::{join_truncated, pluralize};
-use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
+use contract::manifest::{DatabaseSettings, FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
 use contract::source::{
-    ColumnFacts, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts, SourceLocation,
-    StatementShape, TableFacts, TableOptions, TableShape, Writer,
+    ColumnFacts, DatabaseEngine, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts,
+    SourceLocation, StatementShape, TableFacts, TableOptions, TableShape, Writer,
 };
 use contract::{Collection, Contract, Statement};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, parquet, sheets, sqlite};
 
+use super::databases;
 use super::unavailable::SourceFailure;
 use super::{file_name, is_collection_written, memory, not_found};
 use crate::progress::ProgressLine;
@@ -47,6 +48,8 @@ pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
         SourceKind::Json => SourceSettings::Json { pointer: None },
         SourceKind::JsonLines => SourceSettings::JsonLines,
         SourceKind::Parquet => SourceSettings::Parquet,
+        SourceKind::Postgres => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::Postgres)),
+        SourceKind::MySql => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::MySql)),
     }
 }
 
@@ -61,7 +64,9 @@ pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceS
         | SourceKind::Xls
         | SourceKind::Ods
         | SourceKind::JsonLines
-        | SourceKind::Parquet => None,
+        | SourceKind::Parquet
+        | SourceKind::Postgres
+        | SourceKind::MySql => None,
     }
 }
 
@@ -79,6 +84,8 @@ pub(super) struct SourceSpec<'a> {
     pub(super) backups: BackupPolicy,
     /// A larger file is served from an import, if its kind can be.
     pub(super) memory_bytes_max: u64,
+    /// The folder of the manifest, which files with secrets are relative to.
+    pub(super) folder: &'a Path,
 }
 
 impl SourceSpec<'_> {
@@ -89,11 +96,14 @@ impl SourceSpec<'_> {
             SourceSettings::JsonLines => self.memory_bytes_max.min(json::FILE_BYTES_MAX),
             // It is compressed, so that its size says little.
             SourceSettings::Parquet => {
-                let SourceLocation::File(path) = self.location;
+                let SourceLocation::File(path) = self.location else { return false };
                 let bytes_max = self.memory_bytes_max.min(json::FILE_BYTES_MAX);
                 return parquet::decoded_bytes(path).is_some_and(|bytes| bytes > bytes_max);
             }
-            SourceSettings::Sqlite | SourceSettings::Json { .. } | SourceSettings::Workbook(_) => {
+            SourceSettings::Sqlite
+            | SourceSettings::Json { .. }
+            | SourceSettings::Workbook(_)
+            | SourceSettings::Database(_) => {
                 return false;
             }
         };
@@ -177,6 +187,7 @@ impl Sources {
                 let error = explain_error(&*source, None, &cause, &location.short_name());
                 match location {
                     SourceLocation::File(path) => with_kind_help(error, settings.kind(), path),
+                    SourceLocation::Database(_) => error,
                 }
             })
         })?;
@@ -329,6 +340,7 @@ impl SourceKey {
 fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     match spec.location {
         SourceLocation::File(path) => open_file(path, spec),
+        SourceLocation::Database(url) => databases::open(url, spec),
     }
 }
 
@@ -380,6 +392,8 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
             options.tables = tables_options(spec);
             Arc::new(sheets::open(path, options))
         }
+        // A URL is not a file: its location is another one.
+        SourceSettings::Database(_) => Arc::new(databases::Unusable::not_a_url()),
     }
 }
 
@@ -433,14 +447,21 @@ pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
             format!("`{file}` is locked by another program; try again when that program has finished")
         }
         SourceError::Timeout => format!("reading `{file}` took too long"),
+        SourceError::Unavailable { detail, .. } => with_detail(error, detail),
         SourceError::Cancelled
         | SourceError::WouldBlock
         | SourceError::StaleCursor
         | SourceError::TooManyGroups { .. }
         | SourceError::InvalidArgument { .. }
-        | SourceError::Unavailable { .. }
+        | SourceError::Overloaded { .. }
         | SourceError::Incompatible { .. } => error.to_string(),
     }
+}
+
+/// The operator learns what the driver of a database said; callers do not.
+fn with_detail(error: &SourceError, detail: &str) -> String {
+    let message = error.to_string();
+    if detail.is_empty() || detail == message { message } else { format!("{message}: {detail}") }
 }
 
 /// The report lists at most this many links of one table.

@@ -37,7 +37,7 @@ use crate::author_folder::{
 };
 use crate::banner::{self, ListenAddresses, ServerSummary};
 use crate::notice;
-use crate::project::{Project, Scan, SourceFailurePolicy};
+use crate::project::{Project, Scan, SourceFailurePolicy, shown_path};
 use crate::reload::{
     self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, ReloadRequester, WatchedProject,
 };
@@ -138,7 +138,7 @@ impl Service {
         diagnostics.extend(lock_state.diagnostic(false));
         let service = compiled.map(|compiled| {
             let build = Build::new(compiled, state);
-            let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
+            let absolute = shown_path(&path.canonicalize().unwrap_or_else(|_| path.into()));
             let command = vec!["serve".into(), absolute.clone()];
             let current = CurrentContract::new(build.served_contract());
             let promised_tools = match &author {
@@ -193,7 +193,11 @@ impl Service {
     /// The files that its data is in, as far as they are known.
     pub(crate) fn source_files(&self) -> Vec<PathBuf> {
         let locations = self.watched.iter().flat_map(WatchedProject::locations);
-        locations.map(|SourceLocation::File(path)| path.clone()).collect()
+        let file = |location: &SourceLocation| match location {
+            SourceLocation::File(path) => Some(path.clone()),
+            SourceLocation::Database(_) => None,
+        };
+        locations.filter_map(file).collect()
     }
 
     /// The second value keeps author files served and up to date.
@@ -294,7 +298,7 @@ pub struct FailedServer(UnavailableSource);
 
 impl FailedServer {
     pub fn new(path: &Path, diagnostics: &[Diagnostic]) -> Self {
-        let name = path.display().to_string();
+        let name = shown_path(path);
         Self(UnavailableSource { name, reason: reload::first_diagnostic(diagnostics), is_readable: false })
     }
 

@@ -10,12 +10,11 @@
 
 use std::time::{Duration, Instant};
 
-use contract::aggregate::Accumulator;
+use contract::aggregate::{Accumulator, GroupTable};
 use contract::source::{Aggregate, AggregateFunction, Filter, GroupRow, Groups, Measure};
 use contract::{Value, ValueRef};
 use rusqlite::Row;
 
-use crate::group_table::GroupTable;
 use crate::progress;
 use crate::sqlite::column::from_sqlite;
 use crate::sqlite::connection::DbConnection;

@@ -1,6 +1,8 @@
 //! The same random table as CSV, XLSX, JSON Lines and SQLite gives the same answers, which a naive oracle computes.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use contract::aggregate::{Selection, select_groups};
 use contract::bind::BoundValue;
@@ -11,12 +13,13 @@ use contract::source::{
     are_linkable,
 };
 use contract::{DataType, Value, ValueRef, order};
+use database::{Database, Options};
 use proptest::prelude::*;
 use source::csv::{self, Csv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
-use tempfile::TempDir;
+use test_databases::{Kind, TestDatabase};
 
 use crate::sheets::kit::{self, CellContent};
 
@@ -76,12 +79,15 @@ fn shape() -> TableShape {
 struct Fixture {
     name: &'static str,
     reader: std::sync::Arc<dyn Reader>,
-    _folder: TempDir,
+    _place: Box<dyn Any>,
 }
+
+/// A name, what has to be kept as long as the source is used, and the source.
+type MadeSource = (&'static str, Box<dyn Any>, Box<dyn Source>);
 
 fn fixtures(rows: &[Row]) -> Vec<Fixture> {
     let folder = || tempfile::tempdir().unwrap();
-    let mut made: Vec<(&'static str, TempDir, Box<dyn Source>)> = Vec::new();
+    let mut made: Vec<MadeSource> = Vec::new();
 
     let place = folder();
     let path = place.path().join("t.csv");
@@ -92,7 +98,7 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
     }
     writer.flush().unwrap();
     drop(writer);
-    made.push(("csv", place, Box::new(Csv::open(&path, csv::Options::default()))));
+    made.push(("csv", Box::new(place), Box::new(Csv::open(&path, csv::Options::default()))));
 
     let place = folder();
     let path = place.path().join("t.jsonl");
@@ -109,7 +115,7 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
     };
     let lines: String = rows.iter().enumerate().map(|(at, row)| object(at, row)).collect();
     std::fs::write(&path, lines).unwrap();
-    made.push(("jsonl", place, Box::new(json::open(&path, json::Options::new(JsonLayout::Lines)))));
+    made.push(("jsonl", Box::new(place), Box::new(json::open(&path, json::Options::new(JsonLayout::Lines)))));
 
     for (name, sql_type, is_wal) in [("sqlite", "TEXT", false), ("sqlite, wal", "NUMERIC", true)] {
         let place = folder();
@@ -133,7 +139,7 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
                 )
                 .unwrap();
         }
-        made.push((name, place, Box::new(Sqlite::new(&path, sqlite::Options::default()))));
+        made.push((name, Box::new(place), Box::new(Sqlite::new(&path, sqlite::Options::default()))));
     }
 
     let place = folder();
@@ -149,14 +155,49 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
         cells.push(row.collect());
     }
     std::fs::write(&path, kit::workbook(&[("t", &cells)])).unwrap();
-    made.push(("xlsx", place, Box::new(sheets::open(&path, sheets::Options::new(WorkbookFormat::Xlsx)))));
+    made.push((
+        "xlsx",
+        Box::new(place),
+        Box::new(sheets::open(&path, sheets::Options::new(WorkbookFormat::Xlsx))),
+    ));
+
+    made.push(("postgres", Box::new(()), database(Kind::Postgres, rows)));
+    made.push(("mariadb", Box::new(()), database(Kind::MariaDb, rows)));
 
     made.into_iter()
-        .map(|(name, folder, source)| {
-            let reader = source.reader(&shape()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            Fixture { name, reader, _folder: folder }
+        .map(|(name, place, source)| {
+            let mut shape = shape();
+            if ["postgres", "mariadb"].contains(&name) {
+                // A database has NULL.
+                shape.columns.iter_mut().for_each(|column| column.null_texts.clear());
+            }
+            let reader = source.reader(&shape).unwrap_or_else(|error| panic!("{name}: {error}"));
+            Fixture { name, reader, _place: place }
         })
         .collect()
+}
+
+/// The table in a database that all cases of a test use, one after the other.
+fn database(kind: Kind, rows: &[Row]) -> Box<dyn Source> {
+    static PLACES: [OnceLock<TestDatabase>; 2] = [const { OnceLock::new() }; 2];
+    let place = PLACES[usize::from(kind == Kind::MariaDb)].get_or_init(|| TestDatabase::new(kind));
+    let time = if kind == Kind::Postgres { "timestamp" } else { "datetime(6)" };
+    let decimal = if kind == Kind::Postgres { "numeric" } else { "decimal(20, 4)" };
+    let mut sql = format!(
+        "DROP TABLE IF EXISTS t; CREATE TABLE t (id integer PRIMARY KEY, city text, total {decimal}, count_of bigint, \
+         day date, seen {time});\n"
+    );
+    for (at, row) in rows.iter().enumerate() {
+        let value = |text: Option<String>| text.map_or_else(|| "NULL".to_owned(), |text| format!("'{text}'"));
+        let values: Vec<String> = texts(at, row).into_iter().map(value).collect();
+        sql += &format!("INSERT INTO t VALUES ({});\n", values.join(", "));
+    }
+    place.run(&sql);
+    let options = Options::new(place.url());
+    match kind {
+        Kind::Postgres => Box::new(Database::postgres(options).unwrap()),
+        Kind::MariaDb => Box::new(Database::mysql(options).unwrap()),
+    }
 }
 
 /// A filter that owns its operands.

@@ -1,18 +1,21 @@
-//! The kinds of files that can hold the test table.
+//! The kinds of files and databases that can hold the test table.
 
 use std::path::PathBuf;
 
 use contract::DataType;
 use contract::manifest::WorkbookFormat;
 use contract::source::TableOptions;
+use database::{Database, Options};
 use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
+use test_databases::{Kind, TestDatabase};
 
 use super::TestSource;
 use super::data::{COLUMNS, ROWS, TABLE};
+use super::differences;
 use crate::sheets::kit::{self, CellContent};
 
 /// SQLite with a full-text index.
@@ -28,7 +31,59 @@ pub fn all() -> Vec<TestSource> {
         imported_json_lines(),
         json_document(),
         xlsx(),
+        database(Kind::Postgres),
+        database(Kind::MariaDb),
     ]
+}
+
+/// A database on a server that the tests share.
+fn database(kind: Kind) -> TestSource {
+    let place = TestDatabase::new(kind);
+    let name = if kind == Kind::Postgres { "postgres" } else { "mariadb" };
+    let columns = COLUMNS.iter().map(|column| {
+        let declared = match (kind, column.kind) {
+            (_, DataType::Integer | DataType::Int64) => "bigint",
+            (Kind::Postgres, DataType::Number) => "double precision",
+            (Kind::MariaDb, DataType::Number) => "double",
+            (_, DataType::Boolean) => "boolean",
+            (_, DataType::Date) => "date",
+            (Kind::Postgres, DataType::Timestamp) => "timestamptz",
+            (Kind::Postgres, DataType::LocalTimestamp) => "timestamp",
+            (Kind::MariaDb, DataType::Timestamp) => "timestamp(6)",
+            (Kind::MariaDb, DataType::LocalTimestamp) => "datetime(6)",
+            _ => "text",
+        };
+        let nullable = if column.nullable { "NULL" } else { "NOT NULL" };
+        let key = if column.name == "id" { " PRIMARY KEY" } else { "" };
+        format!("{} {declared} {nullable}{key}", column.name)
+    });
+    let session =
+        if kind == Kind::MariaDb { "SET time_zone = '+00:00';\n" } else { "SET TimeZone = 'UTC';\n" };
+    let mut sql = format!("{session}CREATE TABLE {TABLE} ({});\n", columns.collect::<Vec<_>>().join(", "));
+    for row in ROWS {
+        let values = row.iter().zip(COLUMNS).map(|(text, column)| match (text, column.kind) {
+            (None, _) => "NULL".to_owned(),
+            (Some(text), DataType::Integer | DataType::Int64 | DataType::Number | DataType::Boolean) => {
+                (*text).to_owned()
+            }
+            (Some(text), _) => {
+                let spelled =
+                    differences::spelling(name, column.name, text).map_or(*text, |(spelled, _)| spelled);
+                // MariaDB reads no `Z`; the session is in UTC.
+                let spelled =
+                    if column.kind == DataType::Timestamp { spelled.trim_end_matches('Z') } else { spelled };
+                format!("'{}'", spelled.replace('\'', "''"))
+            }
+        });
+        sql += &format!("INSERT INTO {TABLE} VALUES ({});\n", values.collect::<Vec<_>>().join(", "));
+    }
+    place.run(&sql);
+    let options = Options::new(place.url());
+    let source = match kind {
+        Kind::Postgres => Database::postgres(options),
+        Kind::MariaDb => Database::mysql(options),
+    };
+    TestSource { name, source: Box::new(source.unwrap()), _place: Box::new(place) }
 }
 
 fn folder(ending: &str) -> (TempDir, PathBuf) {
@@ -40,7 +95,7 @@ fn folder(ending: &str) -> (TempDir, PathBuf) {
 fn csv() -> TestSource {
     let (folder, path) = write_csv();
     let source = Csv::open(&path, csv::Options::default());
-    TestSource { name: "csv", source: Box::new(source), _folder: folder }
+    TestSource { name: "csv", source: Box::new(source), _place: Box::new(folder) }
 }
 
 /// As a file that is too large for memory.
@@ -48,7 +103,7 @@ fn imported_csv() -> TestSource {
     let (folder, path) = write_csv();
     let cache = folder.path().join("cache");
     let source = LargeCsv::open(&path, csv::Options::default(), &cache);
-    TestSource { name: "csv, imported", source: Box::new(source), _folder: folder }
+    TestSource { name: "csv, imported", source: Box::new(source), _place: Box::new(folder) }
 }
 
 fn write_csv() -> (TempDir, PathBuf) {
@@ -95,7 +150,7 @@ fn sqlite(name: &'static str) -> TestSource {
         connection.execute_batch(index).unwrap();
     }
     let source = Sqlite::new(&path, sqlite::Options::default());
-    TestSource { name, source: Box::new(source), _folder: folder }
+    TestSource { name, source: Box::new(source), _place: Box::new(folder) }
 }
 
 /// A row as an object; a missing value is left out, or `null`.
@@ -129,13 +184,13 @@ fn write_json_lines() -> (TempDir, PathBuf) {
 fn imported_json_lines() -> TestSource {
     let (folder, path) = write_json_lines();
     let source = json::open_large_lines(&path, TableOptions::default(), &folder.path().join("cache"));
-    TestSource { name: "jsonl, imported", source: Box::new(source), _folder: folder }
+    TestSource { name: "jsonl, imported", source: Box::new(source), _place: Box::new(folder) }
 }
 
 fn json_lines() -> TestSource {
     let (folder, path) = write_json_lines();
     let source = json::open(&path, json::Options::new(JsonLayout::Lines));
-    TestSource { name: "jsonl", source: Box::new(source), _folder: folder }
+    TestSource { name: "jsonl", source: Box::new(source), _place: Box::new(folder) }
 }
 
 fn json_document() -> TestSource {
@@ -144,7 +199,7 @@ fn json_document() -> TestSource {
     std::fs::write(&path, format!("{{\"rows\": [\n{}\n]}}", objects.join(",\n"))).unwrap();
     let form = JsonLayout::Document { pointer: Some("/rows".to_owned()) };
     let source = json::open(&path, json::Options::new(form));
-    TestSource { name: "json", source: Box::new(source), _folder: folder }
+    TestSource { name: "json", source: Box::new(source), _place: Box::new(folder) }
 }
 
 /// A workbook cannot store integers beyond 53 bits or times with a zone, so they are texts in it.
@@ -164,5 +219,5 @@ fn xlsx() -> TestSource {
     let rows: Vec<Vec<CellContent<'_>>> = std::iter::once(header).chain(rows).collect();
     std::fs::write(&path, kit::workbook(&[(TABLE, &rows)])).unwrap();
     let source = sheets::open(&path, sheets::Options::new(WorkbookFormat::Xlsx));
-    TestSource { name: "xlsx", source: Box::new(source), _folder: folder }
+    TestSource { name: "xlsx", source: Box::new(source), _place: Box::new(folder) }
 }

@@ -11,7 +11,7 @@ use contract::source::{
 use contract::{DataType, Value, ValueRef};
 
 use super::data::{COLUMNS, ROWS, shape};
-use super::{fixtures, pages};
+use super::{differences, fixtures, pages};
 
 /// Values of columns that rows can be linked by, and values that no row has.
 const SETS: [(usize, &[&str]); 8] = [
@@ -246,7 +246,7 @@ fn every_kind_of_file_sorts_by_values_behind_a_link_page_by_page() {
                     true => by(DataType::Date, day(*a), day(*b), true),
                     false => std::cmp::Ordering::Equal,
                 };
-                let keyed = || match is_keyed {
+                let keyed = || match is_keyed || differences::orders_by_values(made.name).is_some() {
                     true => by(DataType::Integer, value(ROWS[*a][0]), value(ROWS[*b][0]), false),
                     false => std::cmp::Ordering::Equal,
                 };

@@ -8,7 +8,7 @@ use contract::source::{
 use contract::{Value, ValueRef};
 
 use super::data::{self, COLUMNS, ROWS};
-use super::{differences, fixtures, queries, row, row_json, rows_with_terms};
+use super::{differences, fixtures, queries, row_json, rows_with_terms};
 
 fn search_of<'a>(terms: &[&'a str], columns: &'a [usize], filters: &[Filter<'a>]) -> Search<'a> {
     Search {
@@ -84,11 +84,16 @@ fn every_kind_of_file_finds_the_same_rows_with_filters_page_by_page() {
                     let passes = |at: &&usize| {
                         filters.iter().all(|filter| {
                             let kind = COLUMNS[filter.column].kind;
-                            matches_filter(kind, row(**at)[filter.column], filter.comparison, filter.value)
+                            matches_filter(
+                                kind,
+                                made.row(**at)[filter.column],
+                                filter.comparison,
+                                filter.value,
+                            )
                         })
                     };
                     let mut expected: Vec<String> =
-                        places.iter().filter(passes).map(|at| row_json(&row(*at))).collect();
+                        places.iter().filter(passes).map(|at| row_json(&made.row(*at))).collect();
                     let page_rows = [1, 2, 3, 100][(at + number) % 4];
                     let search = search_of(terms, columns, filters);
                     let (mut rows, totals) = pages(reader.as_ref(), &shape, &search, page_rows);

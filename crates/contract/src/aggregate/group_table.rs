@@ -2,17 +2,19 @@
 
 use std::hash::BuildHasher;
 
-use contract::aggregate::{Accumulator, NotANumber};
-use contract::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
-use contract::{DataType, Value, ValueRef};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+
+use super::{Accumulator, NotANumber};
+use crate::data_type::DataType;
+use crate::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
+use crate::value::{Value, ValueRef};
 
 /// The groups and the values that `distinct` remembers may take so much memory.
 const BYTES_MAX: usize = 256 << 20;
 
 /// The groups of an aggregate so far.
-pub(crate) struct GroupTable<'a> {
+pub struct GroupTable<'a> {
     question: &'a Aggregate<'a>,
     /// The type of the column of each group, and of the values of each measure.
     group_kinds: Vec<DataType>,
@@ -33,7 +35,7 @@ pub(crate) struct GroupTable<'a> {
 
 impl<'a> GroupTable<'a> {
     /// `kind` returns the type of a column.
-    pub(crate) fn new(question: &'a Aggregate<'a>, kind: impl Fn(usize) -> DataType) -> Self {
+    pub fn new(question: &'a Aggregate<'a>, kind: impl Fn(usize) -> DataType) -> Self {
         let measure_kind = |measure: &Measure<'_>| match measure {
             Measure::Count => DataType::Integer,
             Measure::Of { column, .. } => kind(*column),
@@ -57,7 +59,7 @@ impl<'a> GroupTable<'a> {
     }
 
     /// Adds a row. `value` returns its value in a column of the shape.
-    pub(crate) fn push_row<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<(), GroupError> {
+    pub fn push_row<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<(), GroupError> {
         self.key.clear();
         for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
             group.write_key(*kind, value(group.column), &mut self.key);
@@ -114,7 +116,7 @@ impl<'a> GroupTable<'a> {
     }
 
     /// Adds rows of which only the number is known, to a question without groups.
-    pub(crate) fn count_rows(&mut self, rows: u64) {
+    pub fn count_rows(&mut self, rows: u64) {
         self.add_only_group();
         self.accumulators.iter_mut().for_each(|accumulator| {
             accumulator.count(rows);
@@ -130,7 +132,7 @@ impl<'a> GroupTable<'a> {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Groups {
+    pub fn finish(mut self) -> Groups {
         self.add_only_group();
         let (group_width, width) = (self.group_kinds.len(), self.measure_kinds.len());
         let mut values = self.values.into_iter();
@@ -154,7 +156,7 @@ fn stored_key<'k>(keys: &'k [u8], ends: &[usize], group: u32) -> &'k [u8] {
 
 /// Why rows cannot be grouped.
 #[derive(Debug)]
-pub(crate) enum GroupError {
+pub enum GroupError {
     /// A value of this column of the shape is to be added up and is not a number.
     NotANumber {
         column: usize,
@@ -170,7 +172,7 @@ impl From<SourceError> for GroupError {
 
 impl GroupError {
     /// The error of a call. `name` returns the name of a column.
-    pub(crate) fn into_source_error<'n>(self, name: impl Fn(usize) -> &'n str) -> SourceError {
+    pub fn into_source_error<'n>(self, name: impl Fn(usize) -> &'n str) -> SourceError {
         match self {
             Self::Source(error) => error,
             Self::NotANumber { column } => {

@@ -1,0 +1,143 @@
+//! Opens connections to MySQL and MariaDB.
+
+use std::time::Duration;
+
+use contract::source::SourceError;
+use mysql_async::{Conn, Error, Opts, OptsBuilder, SslOpts};
+
+use super::session::MyConnection;
+use crate::connection::{Connection, Engine};
+use crate::error::unavailable;
+use crate::options::Options;
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// What every session is set to: values are printed the same everywhere, a value that does not fit is an error, and a statement
+/// only reads unless its transaction says otherwise.
+const SESSION: [&str; 3] = [
+    "SET NAMES utf8mb4",
+    "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', \
+     innodb_lock_wait_timeout = 5, group_concat_max_len = 1048576",
+    "SET SESSION TRANSACTION READ ONLY",
+];
+const STATEMENTS_MAX: usize = 256;
+
+/// Where to connect, and how.
+pub(crate) struct MySql {
+    opts: Opts,
+    call_ms_max: u64,
+}
+
+impl MySql {
+    pub(crate) fn new(options: &Options) -> Result<Self, SourceError> {
+        let (url, mode) = split_ssl_mode(&options.url);
+        let opts = Opts::from_url(&url).map_err(|error| invalid(&error.to_string()))?;
+        let is_local = opts.socket().is_some() || is_loopback(opts.ip_or_hostname());
+        let mut builder = OptsBuilder::from_opts(opts.clone());
+        if let Some(password) = &options.password {
+            builder = builder.pass(Some(password.clone()));
+        }
+        let uses_tls = match mode.as_deref().map(str::to_ascii_lowercase).as_deref() {
+            Some("disabled" | "disable") => false,
+            Some("required" | "require" | "verify_ca" | "verify_identity" | "verify-ca" | "verify-full") => {
+                true
+            }
+            None => !is_local || options.ca_file.is_some(),
+            Some(_) => return Err(invalid("`ssl-mode` must be `disabled` or `required`")),
+        };
+        if uses_tls {
+            let mut tls = SslOpts::default();
+            if let Some(file) = &options.ca_file {
+                tls = tls.with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true);
+            }
+            builder = builder.ssl_opts(tls);
+        }
+        let prefers_socket = opts.socket().is_some();
+        builder = builder
+            .prefer_socket(prefers_socket)
+            .client_found_rows(true)
+            .stmt_cache_size(STATEMENTS_MAX)
+            .setup(SESSION.map(str::to_owned).to_vec());
+        Ok(Self { opts: builder.into(), call_ms_max: options.call_ms_max })
+    }
+}
+
+impl Engine for MySql {
+    fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unavailable(error.to_string()))?;
+        let connected =
+            runtime.block_on(async { tokio::time::timeout(CONNECT_MAX, Conn::new(self.opts.clone())).await });
+        match connected {
+            Err(_) => Err(unavailable("connecting took too long")),
+            Ok(Err(error)) => Err(connect_error(&error)),
+            Ok(Ok(conn)) => MyConnection::open(runtime, conn, self.opts.clone(), self.call_ms_max),
+        }
+    }
+}
+
+/// What is wrong, for the operator; callers learn only that the database cannot be reached.
+fn connect_error(error: &Error) -> SourceError {
+    let detail = error.to_string();
+    let code = if let Error::Server(server) = error { server.code } else { 0 };
+    match code {
+        1045 | 1698 | 1044 => SourceError::Unavailable {
+            message: "the database does not accept the user or the password".into(),
+            detail,
+        },
+        1049 => SourceError::Unavailable { message: "there is no such database".into(), detail },
+        _ => unavailable(detail),
+    }
+}
+
+fn invalid(reason: &str) -> SourceError {
+    SourceError::Incompatible {
+        message: format!("the URL of the database cannot be used: {reason}"),
+        detail: reason.to_owned(),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+/// The URL as the driver reads it, and its `ssl-mode`, which the driver does not know.
+fn split_ssl_mode(url: &str) -> (String, Option<String>) {
+    let url = url.split_once("://").map_or_else(|| url.to_owned(), |(_, rest)| format!("mysql://{rest}"));
+    let Some((base, query)) = url.split_once('?') else { return (url, None) };
+    let is_mode = |pair: &&str| pair.starts_with("ssl-mode=") || pair.starts_with("sslmode=");
+    let (modes, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_mode);
+    let mode = modes.first().and_then(|pair| pair.split_once('=')).map(|(_, mode)| mode.to_owned());
+    match others.is_empty() {
+        true => (base.to_owned(), mode),
+        false => (format!("{base}?{}", others.join("&")), mode),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MySql, Options};
+
+    #[test]
+    fn the_network_is_encrypted_unless_it_is_this_machine_or_the_url_says_no() {
+        for (url, expected) in [
+            ("mysql://a@localhost/x", false),
+            ("mariadb://a@127.0.0.1/x", false),
+            ("mysql://a@localhost/x?socket=/tmp/s", false),
+            ("mysql://a@db.example.com/x", true),
+            ("mysql://a@db.example.com/x?ssl-mode=DISABLED", false),
+            ("mysql://a@localhost/x?ssl-mode=required", true),
+        ] {
+            let has_tls = MySql::new(&Options::new(url)).map(|made| made.opts.ssl_opts().is_some());
+            assert_eq!(has_tls.ok(), Some(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_an_error_without_its_password() {
+        for url in ["mysql://eve:secret@db/x?ssl-mode=preferred", "mysql://eve:secret@db/x?nonsense=1"] {
+            let error =
+                MySql::new(&Options::new(url)).map(|_| ()).map_err(|error| format!("{error} {error:?}"));
+            assert!(!error.expect_err("a bad URL").contains("secret"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Reads the catalog of MySQL or MariaDB.
+
+use std::collections::{HashMap, HashSet};
+
+use contract::source::ForeignKey;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Row};
+
+use super::dialect::MySqlDialect;
+use super::session::native_type;
+use crate::column::Storage;
+use crate::dialect::Dialect;
+use crate::idempotency;
+use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo};
+
+const SERVER: &str = "SELECT VERSION(), CURRENT_USER()";
+const TABLES: &str = "SELECT TABLE_NAME, TABLE_TYPE, CAST(TABLE_ROWS AS CHAR), TABLE_COMMENT \
+    FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME";
+const COLUMNS: &str = "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, \
+    COLUMN_COMMENT, CHARACTER_SET_NAME, CAST(DATETIME_PRECISION AS CHAR), PRIVILEGES \
+    FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, ORDINAL_POSITION";
+const UNIQUE: &str = "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, CAST(SUB_PART AS CHAR) \
+    FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND NON_UNIQUE = 0 \
+    ORDER BY TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX";
+const FOREIGN_KEYS: &str = "SELECT TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME \
+    FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = DATABASE() \
+    AND REFERENCED_TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION";
+/// In MariaDB, JSON is text with a check.
+const JSON_CHECKS: &str = "SELECT TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE()";
+/// What the user may do with all databases, this one, and single tables.
+const PRIVILEGES: &str = "SELECT '', PRIVILEGE_TYPE, 'all' FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = ? \
+    UNION SELECT '', PRIVILEGE_TYPE, 'database' FROM information_schema.SCHEMA_PRIVILEGES \
+    WHERE GRANTEE = ? AND TABLE_SCHEMA = DATABASE() \
+    UNION SELECT TABLE_NAME, PRIVILEGE_TYPE, 'table' FROM information_schema.TABLE_PRIVILEGES \
+    WHERE GRANTEE = ? AND TABLE_SCHEMA = DATABASE()";
+
+/// Rights that do not allow changes.
+const HARMLESS: [&str; 8] = [
+    "USAGE",
+    "SELECT",
+    "SHOW VIEW",
+    "SHOW DATABASES",
+    "PROCESS",
+    "REPLICATION CLIENT",
+    "BINLOG MONITOR",
+    "REFERENCES",
+];
+
+/// What the user may do.
+struct Rights(HashSet<(String, String)>);
+
+impl Rights {
+    fn allow(&self, table: &str, right: &str) -> bool {
+        let has = |of: &str| self.0.contains(&(of.to_owned(), right.to_owned()));
+        has("") || has(table)
+    }
+}
+
+pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
+    let server: Option<(String, String)> = conn.query_first(SERVER).await?;
+    let (version, user) = server.unwrap_or_default();
+    let is_mariadb = version.contains("MariaDB");
+    let (user_name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
+    let grantee = format!("'{user_name}'@'{host}'");
+    let granted: Vec<(String, String, String)> =
+        conn.exec(PRIVILEGES, (&grantee, &grantee, &grantee)).await?;
+    let global: Vec<String> = granted
+        .iter()
+        .filter(|(_, right, scope)| scope == "all" && !HARMLESS.contains(&right.as_str()))
+        .map(|(_, right, _)| right.to_lowercase())
+        .collect();
+    let rights = Rights(granted.into_iter().map(|(table, right, _)| (table, right)).collect());
+    let mut tables: Vec<TableInfo> = Vec::new();
+    let mut idempotency_exists = false;
+    let listed: Vec<(String, String, Option<String>, String)> = conn.query(TABLES).await?;
+    for (name, kind, rows, comment) in listed {
+        if name == idempotency::TABLE {
+            idempotency_exists = true;
+            continue;
+        }
+        let is_view = kind == "VIEW";
+        tables.push(TableInfo {
+            quoted: MySqlDialect.quote(&name),
+            is_view,
+            comment: Some(comment).filter(|comment| !comment.is_empty() && !is_view),
+            row_count: rows.and_then(|rows| rows.parse().ok()),
+            may_delete: rights.allow(&name, "DELETE"),
+            name,
+            ..TableInfo::default()
+        });
+    }
+    let json_columns = if is_mariadb { json_columns(conn).await? } else { HashSet::new() };
+    for row in conn.query::<Row, _>(COLUMNS).await? {
+        add_column(&mut tables, &row, &json_columns);
+    }
+    // A view whose tables are gone has columns that cannot be read.
+    let mut readable = Vec::new();
+    for mut table in tables {
+        if !table.columns.is_empty() && set_native_types(conn, &mut table).await? {
+            readable.push(table);
+        }
+    }
+    let mut tables = readable;
+    add_keys(conn, &mut tables).await?;
+    add_foreign_keys(conn, &mut tables).await?;
+    let mut powers = Vec::new();
+    if !global.is_empty() {
+        let shown: Vec<&str> = global.iter().take(3).map(String::as_str).collect();
+        powers.push(format!(
+            "it has rights on the whole server ({}{})",
+            shown.join(", "),
+            if global.len() > 3 { " …" } else { "" }
+        ));
+    }
+    powers.extend(RoleInfo::written_tables(&tables));
+    let may_use =
+        ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().all(|right| rights.allow(idempotency::TABLE, right));
+    let may_create = rights.allow("", "CREATE");
+    let may_keep_records = may_use && (idempotency_exists || may_create);
+    let name = MySqlDialect.quote(idempotency::TABLE);
+    Ok(Schema {
+        tables,
+        role: RoleInfo { name: user, powers },
+        idempotency: may_keep_records.then_some((name, idempotency_exists)),
+        server: if is_mariadb { format!("MariaDB {version}") } else { format!("MySQL {version}") },
+    })
+}
+
+/// Tables and columns that a check keeps JSON.
+async fn json_columns(conn: &mut Conn) -> Result<HashSet<(String, String)>, Error> {
+    let checks: Vec<(String, String)> = conn.query(JSON_CHECKS).await?;
+    let column = |clause: &str| {
+        let name = clause.strip_prefix("json_valid(`")?.strip_suffix("`)")?;
+        Some(name.replace("``", "`"))
+    };
+    Ok(checks.into_iter().filter_map(|(table, clause)| Some((table, column(&clause)?))).collect())
+}
+
+fn add_column(tables: &mut [TableInfo], row: &Row, json_columns: &HashSet<(String, String)>) {
+    let text = |at: usize| row.get::<Option<String>, _>(at).flatten().unwrap_or_default();
+    let privileges = text(10);
+    let Some(table) = tables.iter_mut().find(|table| table.name == text(0)) else { return };
+    if !privileges.contains("select") {
+        return;
+    }
+    table.may_insert |= privileges.contains("insert");
+    table.may_update |= privileges.contains("update");
+    let (name, data_type, column_type, extra) = (text(1), text(2), text(3), text(6));
+    let is_json = json_columns.contains(&(table.name.clone(), name.clone()));
+    let is_generated = extra.contains("GENERATED") && !extra.contains("DEFAULT_GENERATED");
+    table.columns.push(ColumnInfo {
+        storage: if is_json { Storage::Json } else { storage(&data_type, &column_type) },
+        // Set from a prepared statement.
+        native_type: 0,
+        nullable: text(4) == "YES",
+        has_default: row.get::<Option<String>, _>(5).flatten().is_some()
+            || extra.contains("auto_increment")
+            || is_generated,
+        read_only_reason: is_generated.then(|| "the database computes it".to_owned()),
+        // The connection speaks utf8mb4, which other character sets are converted to.
+        collation: if text(8) == "utf8mb4" { Collation::Deterministic } else { Collation::Other },
+        labels: if data_type == "enum" { enum_labels(&column_type) } else { Vec::new() },
+        comment: Some(text(7)).filter(|comment| !comment.is_empty()),
+        fraction_digits: text(9).parse().unwrap_or(0),
+        is_wide: data_type == "bigint",
+        is_boolean: column_type == "tinyint(1)",
+        type_name: column_type,
+        name,
+    });
+}
+
+fn storage(data_type: &str, column_type: &str) -> Storage {
+    match data_type {
+        "bigint" if column_type.contains("unsigned") => Storage::Unsigned,
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" => Storage::Integer,
+        "float" => Storage::Float32,
+        "double" => Storage::Float64,
+        "decimal" => Storage::Decimal,
+        "bit" if column_type == "bit(1)" => Storage::Boolean,
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Storage::Text,
+        "date" => Storage::Date,
+        "datetime" => Storage::LocalTimestamp,
+        "timestamp" => Storage::Timestamp,
+        "uuid" => Storage::Uuid,
+        "json" => Storage::Json,
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "bit" => Storage::Bytes,
+        "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+        | "multipolygon" | "geometrycollection" => Storage::Bytes,
+        _ => Storage::Printed,
+    }
+}
+
+/// `enum('a','it''s')`
+fn enum_labels(column_type: &str) -> Vec<String> {
+    let inner = column_type.strip_prefix("enum('").and_then(|rest| rest.strip_suffix("')"));
+    inner.map_or_else(Vec::new, |inner| inner.split("','").map(|label| label.replace("''", "'")).collect())
+}
+
+/// Asks for the types that results will have; `false` if the table cannot be read.
+async fn set_native_types(conn: &mut Conn, table: &mut TableInfo) -> Result<bool, Error> {
+    let names: Vec<String> = table.columns.iter().map(|column| MySqlDialect.quote(&column.name)).collect();
+    let prepared = conn.prep(format!("SELECT {} FROM {}", names.join(", "), table.quoted)).await;
+    let statement = match prepared {
+        Ok(statement) => statement,
+        Err(Error::Server(error)) => {
+            tracing::debug!(%error, table = table.name, "a table cannot be read");
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    for (column, found) in table.columns.iter_mut().zip(statement.columns()) {
+        column.native_type = native_type(found);
+    }
+    conn.close(statement).await?;
+    Ok(true)
+}
+
+async fn add_keys(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(), Error> {
+    let mut indexes: Vec<(String, String, Vec<Option<String>>)> = Vec::new();
+    let parts: Vec<(String, String, Option<String>, Option<String>)> = conn.query(UNIQUE).await?;
+    for (table, index, column, prefix) in parts {
+        // A part of a text, or an expression, does not identify a row.
+        let column = column.filter(|_| prefix.is_none());
+        match indexes.last_mut() {
+            Some((of, name, columns)) if *of == table && *name == index => columns.push(column),
+            _ => indexes.push((table, index, vec![column])),
+        }
+    }
+    for (table, index, columns) in indexes {
+        let Some(table) = tables.iter_mut().find(|one| one.name == table) else { continue };
+        let place = |name: &Option<String>| {
+            let name = name.as_ref()?;
+            table.columns.iter().position(|column| column.name == *name && !column.nullable)
+        };
+        let Some(places) = columns.iter().map(place).collect::<Option<Vec<usize>>>() else { continue };
+        if table.key.is_empty() {
+            table.key.clone_from(&places);
+            table.key_constraint = Some(index);
+        }
+        table.unique.push(places);
+    }
+    Ok(())
+}
+
+async fn add_foreign_keys(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(), Error> {
+    let mut found: Vec<(String, String, ForeignKey)> = Vec::new();
+    let places: HashMap<(String, String), usize> = tables
+        .iter()
+        .flat_map(|table| {
+            let columns = table.columns.iter().enumerate();
+            columns.map(|(at, column)| ((table.name.clone(), column.name.clone()), at))
+        })
+        .collect();
+    let parts: Vec<(String, String, String, String, String)> = conn.query(FOREIGN_KEYS).await?;
+    for (table, name, column, target, target_column) in parts {
+        let Some(at) = places.get(&(table.clone(), column)) else { continue };
+        match found.last_mut() {
+            Some((of, constraint, key)) if *of == table && *constraint == name => {
+                key.columns.push(*at);
+                key.target_columns.push(target_column);
+            }
+            _ => {
+                let key =
+                    ForeignKey { columns: vec![*at], table: target, target_columns: vec![target_column] };
+                found.push((table, name, key));
+            }
+        }
+    }
+    for (table, _, key) in found {
+        if let Some(table) = tables.iter_mut().find(|one| one.name == table) {
+            table.foreign_keys.push(key);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enum_labels;
+
+    #[test]
+    fn the_labels_of_an_enum_are_unquoted() {
+        for (declared, labels) in
+            [("enum('a','b')", vec!["a", "b"]), ("enum('it''s','')", vec!["it's", ""]), ("set('a')", vec![])]
+        {
+            assert_eq!(enum_labels(declared), labels, "{declared}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! MySQL and MariaDB.
+
+mod connect;
+mod decode;
+mod dialect;
+mod introspect;
+mod server_error;
+mod session;
+
+pub(crate) use connect::MySql;
+pub(crate) use dialect::MySqlDialect;

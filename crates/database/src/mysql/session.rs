@@ -1,0 +1,299 @@
+//! One connection to MySQL or MariaDB.
+
+use std::time::Duration;
+
+use contract::ValueRef;
+use contract::source::{RowFlow, SourceError};
+use mysql_async::consts::ColumnFlags;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Column, Conn, Opts, Params, Row, Value};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use super::decode::decode;
+use super::introspect;
+use super::server_error::db_error;
+use crate::call::CallLimits;
+use crate::connection::{Connection, OnRow, Param, Sql};
+use crate::decoded::Cell;
+use crate::error::{Cause, DbError, unavailable};
+use crate::schema::Schema;
+
+/// How long the database has to stop a statement.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+
+/// How long closing may take: the server need not be told.
+const GOODBYE_MAX: Duration = Duration::from_millis(200);
+/// After a caller needs no more rows, so many are read and dropped before the statement is stopped.
+const DRAINED_ROWS_MAX: usize = 256;
+
+pub(super) struct MyConnection {
+    /// Runs on the thread of a call, and only while there is one.
+    runtime: Runtime,
+    /// `None` once it is broken.
+    conn: Option<Conn>,
+    opts: Opts,
+    is_in_transaction: bool,
+}
+
+impl MyConnection {
+    /// Limits the time of statements, which the two servers spell differently.
+    pub(super) fn open(
+        runtime: Runtime,
+        conn: Conn,
+        opts: Opts,
+        call_ms_max: u64,
+    ) -> Result<Box<dyn Connection>, SourceError> {
+        let mut made = Self { runtime, conn: Some(conn), opts, is_in_transaction: false };
+        let limits = CallLimits::new(None, CANCEL_MAX);
+        let limited = made.wait(&limits, async |conn| {
+            let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
+            let limit = match version.is_some_and(|version| version.contains("MariaDB")) {
+                true => format!("SET SESSION max_statement_time = {}", call_ms_max.div_ceil(1000)),
+                false => format!("SET SESSION max_execution_time = {call_ms_max}"),
+            };
+            conn.query_drop(limit).await?;
+            Ok(())
+        });
+        limited.map_err(|error| match error.into_source_error() {
+            error @ SourceError::Unavailable { .. } => error,
+            error => unavailable(error.to_string()),
+        })?;
+        Ok(Box::new(made))
+    }
+
+    /// Waits for work. When the call should stop, so does its statement in the database.
+    fn wait<T>(
+        &mut self,
+        limits: &CallLimits<'_>,
+        work: impl AsyncFnOnce(&mut Conn) -> Result<T, WorkError>,
+    ) -> Result<T, DbError> {
+        let Some(mut conn) = self.conn.take() else {
+            return Err(DbError::Lost { detail: "it was closed".into() });
+        };
+        let (id, opts) = (conn.id(), self.opts.clone());
+        let (result, is_usable) = self.runtime.block_on(async {
+            let mut work = Box::pin(work(&mut conn));
+            let reason = tokio::select! {
+                biased;
+                done = &mut work => return (done.map_err(WorkError::into_db_error), true),
+                reason = limits.stopped() => reason,
+            };
+            let is_stopped = async {
+                kill(opts, id).await;
+                let _ = work.await;
+            };
+            let is_stopped = timeout(CANCEL_MAX, is_stopped).await.is_ok();
+            (Err(DbError::Source(reason)), is_stopped)
+        });
+        if is_usable && !matches!(result, Err(DbError::Lost { .. })) {
+            self.conn = Some(conn);
+        } else {
+            // Not disconnected politely: that would wait for the server.
+            let _runtime = self.runtime.enter();
+            drop(conn);
+        }
+        result
+    }
+
+    fn simple(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.wait(limits, async |conn| Ok(conn.query_drop(sql).await?))
+    }
+
+    fn execute(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
+        let params: Vec<Value> = sql.params.iter().map(value).collect();
+        let params = if params.is_empty() { Params::Empty } else { Params::Positional(params) };
+        let opts = self.opts.clone();
+        self.wait(limits, async |conn| {
+            let id = conn.id();
+            let mut result = conn.exec_iter(&*sql.text, params).await?;
+            check_types(sql, result.columns_ref())?;
+            let mut drained: Option<usize> = None;
+            loop {
+                let found = match result.next().await {
+                    Ok(Some(found)) => found,
+                    Ok(None) => break,
+                    // The statement that we stopped ourselves is at its end.
+                    Err(_) if drained.is_some_and(|count| count >= DRAINED_ROWS_MAX) => return Ok(0),
+                    Err(error) => return Err(error.into()),
+                };
+                match &mut drained {
+                    None if pass_row(sql, &found, row)? == RowFlow::Stop => drained = Some(0),
+                    None => {}
+                    Some(count) => {
+                        *count += 1;
+                        if *count == DRAINED_ROWS_MAX {
+                            kill(opts.clone(), id).await;
+                        }
+                    }
+                }
+            }
+            Ok(result.affected_rows())
+        })
+    }
+}
+
+/// Why work on a connection ended.
+enum WorkError {
+    Driver(mysql_async::Error),
+    Db(DbError),
+}
+
+impl WorkError {
+    fn into_db_error(self) -> DbError {
+        match self {
+            Self::Driver(error) => db_error(&error),
+            Self::Db(error) => error,
+        }
+    }
+}
+
+impl From<mysql_async::Error> for WorkError {
+    fn from(error: mysql_async::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<DbError> for WorkError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
+}
+
+/// Asks the server to stop what a connection runs.
+async fn kill(opts: Opts, id: u32) {
+    let asked = async {
+        let mut conn = Conn::new(opts).await?;
+        conn.query_drop(format!("KILL QUERY {id}")).await?;
+        conn.disconnect().await
+    };
+    if let Err(error) = asked.await {
+        tracing::debug!(%error, "a statement could not be cancelled");
+    }
+}
+
+fn value(param: &Param) -> Value {
+    match param {
+        Param::Integer(n) => Value::Int(*n),
+        Param::Real(n) => Value::Double(*n),
+        Param::Text(text) => Value::Bytes(text.as_bytes().to_vec()),
+        Param::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        // This dialect never binds the others.
+        Param::Integers(_) | Param::Texts(_) => Value::NULL,
+    }
+}
+
+fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbError> {
+    let mut cells = Vec::with_capacity(sql.results.len());
+    for (at, column) in sql.results.iter().enumerate() {
+        let sent = found.as_ref(at).ok_or_else(|| malformed("a row is too short"))?;
+        cells.push(decode(column.storage, sent).map_err(|_| malformed("a value is not of its type"))?);
+    }
+    let values: Vec<ValueRef<'_>> = cells.iter().map(Cell::as_value_ref).collect();
+    Ok(row(&values)?)
+}
+
+fn malformed(detail: &str) -> DbError {
+    DbError::Source(SourceError::Incompatible {
+        message: "the database sent a row that cannot be read".into(),
+        detail: detail.into(),
+    })
+}
+
+/// The type of a column as one number: the type, the digits of its fraction, and whether it has a sign and is text.
+pub(super) fn native_type(column: &Column) -> u32 {
+    let is_unsigned = u32::from(column.flags().contains(ColumnFlags::UNSIGNED_FLAG));
+    let is_binary = u32::from(column.character_set() == BINARY_CHARACTER_SET);
+    u32::from(column.column_type() as u8)
+        | u32::from(column.decimals()) << 8
+        | is_unsigned << 16
+        | is_binary << 17
+}
+
+const BINARY_CHARACTER_SET: u16 = 63;
+
+/// Fails if a column is no longer of the type that the contract was made from.
+fn check_types(sql: &Sql, columns: &[Column]) -> Result<(), DbError> {
+    if columns.len() != sql.results.len() {
+        return Err(malformed("another number of columns"));
+    }
+    for (found, expected) in columns.iter().zip(&sql.results) {
+        if expected.native_type.is_some_and(|native| native != native_type(found)) {
+            let name = found.name_str();
+            return Err(DbError::Source(SourceError::Incompatible {
+                message: format!(
+                    "column `{name}` has another type in the database than when this server read it"
+                ),
+                detail: format!("`{name}` is {:?} now", found.column_type()),
+            }));
+        }
+    }
+    Ok(())
+}
+
+impl Connection for MyConnection {
+    fn run(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
+        match self.execute(sql, limits, row) {
+            Err(DbError::Refused(refusal))
+                if refusal.cause == Cause::StalePlan && !self.is_in_transaction =>
+            {
+                self.execute(sql, limits, row)
+            }
+            result => result,
+        }
+    }
+
+    fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.simple("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", limits)?;
+        self.simple("START TRANSACTION READ WRITE", limits)?;
+        self.is_in_transaction = true;
+        Ok(())
+    }
+
+    fn commit(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.is_in_transaction = false;
+        let committed = self.simple("COMMIT", limits);
+        if committed.is_err() {
+            self.conn = None;
+        }
+        committed
+    }
+
+    fn roll_back(&mut self) -> Result<(), DbError> {
+        self.is_in_transaction = false;
+        let rolled_back = self.simple("ROLLBACK", &CallLimits::new(None, CANCEL_MAX));
+        if rolled_back.is_err() {
+            self.conn = None;
+        }
+        rolled_back
+    }
+
+    /// Defining a table ends the transaction, so that only the session can allow it.
+    fn define(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.simple("SET SESSION TRANSACTION READ WRITE", limits)?;
+        let defined = self.simple(sql, limits);
+        self.simple("SET SESSION TRANSACTION READ ONLY", limits)?;
+        defined
+    }
+
+    fn read_schema(&mut self, _schemas: &[String], limits: &CallLimits<'_>) -> Result<Schema, DbError> {
+        self.wait(limits, async |conn| Ok(introspect::read(conn).await?))
+    }
+
+    fn is_usable(&self) -> bool {
+        self.conn.is_some()
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction
+    }
+}
+
+impl Drop for MyConnection {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            // The driver wants a runtime to close in.
+            let _ = self.runtime.block_on(async { timeout(GOODBYE_MAX, conn.disconnect()).await });
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A bounded pool of connections: at most so many, a bounded queue before them, and a source that heals by itself.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use contract::source::SourceError;
+
+use crate::call::CallLimits;
+use crate::connection::{Connection, Engine};
+use crate::error::DbError;
+
+/// So many calls wait for each connection; others are refused at once.
+const WAITING_PER_CONNECTION: usize = 16;
+/// A call that has waited so long is refused.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const RETRY_AFTER_MS: u64 = 1_000;
+/// An unused connection is closed.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// After an attempt to connect failed, the next one is made so much later: the pause doubles, with jitter.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(1_000);
+
+pub(crate) struct Pool {
+    engine: Box<dyn Engine>,
+    connections_max: usize,
+    state: Mutex<PoolState>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// The last one was used last.
+    idle: Vec<(Instant, Box<dyn Connection>)>,
+    open: usize,
+    waiting: usize,
+    outage: Option<Outage>,
+}
+
+/// The database could not be reached.
+struct Outage {
+    error: SourceError,
+    pause: Duration,
+    retry_at: Instant,
+}
+
+/// A connection that goes back to its pool.
+pub(crate) struct Pooled<'p> {
+    pool: &'p Pool,
+    connection: Option<Box<dyn Connection>>,
+    /// Whether it was used before, so that the other side may have closed it meanwhile.
+    pub(crate) is_reused: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(engine: Box<dyn Engine>, connections_max: usize) -> Self {
+        Self { engine, connections_max, state: Mutex::default(), freed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work`, a second time if the connection was one that had been closed meanwhile. `work` must be able to begin
+    /// again, as everything is that only reads, or has not begun its transaction yet.
+    pub(crate) fn with_connection<T>(
+        &self,
+        limits: &CallLimits<'_>,
+        mut work: impl FnMut(&mut dyn Connection) -> Result<T, DbError>,
+    ) -> Result<T, SourceError> {
+        let mut connection = self.check_out(limits)?;
+        match work(&mut **connection) {
+            Err(DbError::Lost { .. }) if connection.is_reused => {
+                // The others were closed at the same time, most probably.
+                drop(connection);
+                self.close_idle();
+                let mut connection = self.check_out(limits)?;
+                work(&mut **connection).map_err(DbError::into_source_error)
+            }
+            result => result.map_err(DbError::into_source_error),
+        }
+    }
+
+    /// Takes a connection, a new one if there are not too many.
+    pub(crate) fn check_out(&self, limits: &CallLimits<'_>) -> Result<Pooled<'_>, SourceError> {
+        let started = Instant::now();
+        let mut state = self.state();
+        loop {
+            limits.check()?;
+            while let Some((since, connection)) = state.idle.pop() {
+                if since.elapsed() < IDLE_MAX {
+                    return Ok(Pooled { pool: self, connection: Some(connection), is_reused: true });
+                }
+                state.open -= 1;
+            }
+            if state.open < self.connections_max {
+                if let Some(outage) = &state.outage
+                    && Instant::now() < outage.retry_at
+                {
+                    return Err(outage.error.clone());
+                }
+                state.open += 1;
+                drop(state);
+                return self.connect();
+            }
+            if state.waiting >= self.connections_max * WAITING_PER_CONNECTION || started.elapsed() > WAIT_MAX
+            {
+                return Err(SourceError::Overloaded { retry_after_ms: RETRY_AFTER_MS });
+            }
+            state.waiting += 1;
+            let waited = self.freed.wait_timeout(state, limits.next_check());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+    }
+
+    fn connect(&self) -> Result<Pooled<'_>, SourceError> {
+        let connected = self.engine.connect();
+        let mut state = self.state();
+        match connected {
+            Ok(connection) => {
+                state.outage = None;
+                Ok(Pooled { pool: self, connection: Some(connection), is_reused: false })
+            }
+            Err(error) => {
+                let last = state.outage.as_ref().map_or(PAUSE_MIN / 2, |outage| outage.pause);
+                let pause = (last * 2).min(PAUSE_MAX);
+                // Half of the pause is jitter, so that many servers do not come back at the same moment.
+                let random = RandomState::new().build_hasher().finish() % 1000;
+                let retry_at = Instant::now() + pause.mul_f64(0.5 + random as f64 / 2000.0);
+                state.outage = Some(Outage { error: error.clone(), pause, retry_at });
+                state.open -= 1;
+                self.freed.notify_one();
+                Err(error)
+            }
+        }
+    }
+
+    fn close_idle(&self) {
+        let closed = {
+            let mut state = self.state();
+            let closed = std::mem::take(&mut state.idle);
+            state.open -= closed.len();
+            closed
+        };
+        // Outside the lock: closing may talk to the network.
+        drop(closed);
+    }
+}
+
+impl Deref for Pooled<'_> {
+    type Target = Box<dyn Connection>;
+
+    fn deref(&self) -> &Self::Target {
+        self.connection.as_ref().expect("present until it is dropped")
+    }
+}
+
+impl DerefMut for Pooled<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.connection.as_mut().expect("present until it is dropped")
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        if connection.is_in_transaction() && connection.is_usable() {
+            // A failure makes it unusable.
+            let _ = connection.roll_back();
+        }
+        let mut state = self.pool.state();
+        if connection.is_usable() {
+            state.idle.push((Instant::now(), connection));
+        } else {
+            state.open -= 1;
+        }
+        drop(state);
+        self.pool.freed.notify_one();
+    }
+}

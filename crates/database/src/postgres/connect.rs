@@ -1,0 +1,176 @@
+//! Opens connections to PostgreSQL.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use contract::source::SourceError;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Config, NoTls};
+
+use super::server_error::full_text;
+use super::session::{PgConnection, SessionTls};
+use super::tls::MakeTls;
+use crate::connection::{Connection, Engine};
+use crate::error::unavailable;
+use crate::options::Options;
+use crate::tls;
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// What every session is set to: values are printed the same everywhere, and a statement only reads unless its transaction
+/// says otherwise.
+const SESSION: &str = "-c default_transaction_read_only=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 \
+                       -c extra_float_digits=1 -c bytea_output=hex -c idle_in_transaction_session_timeout=120000";
+
+/// Where to connect, and how.
+pub(crate) struct Postgres {
+    config: Config,
+    tls: SessionTls,
+}
+
+impl Postgres {
+    pub(crate) fn new(options: &Options) -> Result<Self, SourceError> {
+        let (url, mode) = split_ssl_mode(&options.url);
+        let mut config = Config::from_str(&url).map_err(|error| invalid(&full_text(&error)))?;
+        if let Some(password) = &options.password {
+            config.password(password);
+        }
+        let own = config.get_options().map_or_else(String::new, |own| format!(" {own}"));
+        // The database ends a statement whose caller cannot any more.
+        let timeout = options.call_ms_max;
+        config.options(format!("{SESSION} -c statement_timeout={timeout}{own}"));
+        config
+            .application_name("spile")
+            .connect_timeout(CONNECT_MAX)
+            .tcp_user_timeout(Duration::from_secs(30));
+        let is_local = config.get_hosts().iter().all(is_loopback);
+        let mode = match mode.as_deref() {
+            Some("disable") => SslMode::Disable,
+            Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
+            None if is_local && options.ca_file.is_none() => SslMode::Disable,
+            None => SslMode::Require,
+            Some(_) => return Err(invalid("`sslmode` must be `disable`, `require` or `verify-full`")),
+        };
+        config.ssl_mode(mode);
+        let tls = match mode {
+            SslMode::Disable => SessionTls::Off,
+            _ => SessionTls::On(MakeTls(
+                tls::client_config(options.ca_file.as_deref()).map_err(|error| invalid(&error))?,
+            )),
+        };
+        Ok(Self { config, tls })
+    }
+}
+
+impl Engine for Postgres {
+    fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+        let failed = |error: &dyn std::error::Error| unavailable(full_text(error));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(&error))?;
+        let connected = runtime.block_on(async {
+            let attempt = async {
+                match &self.tls {
+                    SessionTls::Off => {
+                        let (client, connection) = self.config.connect(NoTls).await?;
+                        tokio::spawn(async move { drop(connection.await) });
+                        Ok(client)
+                    }
+                    SessionTls::On(tls) => {
+                        let (client, connection) = self.config.connect(tls.clone()).await?;
+                        tokio::spawn(async move { drop(connection.await) });
+                        Ok(client)
+                    }
+                }
+            };
+            tokio::time::timeout(CONNECT_MAX, attempt).await
+        });
+        let client = match connected {
+            Err(_) => return Err(unavailable("connecting took too long")),
+            Ok(Err(error)) => return Err(connect_error(&error)),
+            Ok(Ok(client)) => client,
+        };
+        Ok(Box::new(PgConnection::new(runtime, client, self.tls.clone())))
+    }
+}
+
+/// What is wrong, for the operator; callers learn only that the database cannot be reached.
+fn connect_error(error: &tokio_postgres::Error) -> SourceError {
+    match error.as_db_error().map(|error| error.code().code()) {
+        Some("28P01" | "28000") => SourceError::Unavailable {
+            message: "the database does not accept the user or the password".into(),
+            detail: full_text(error),
+        },
+        Some("3D000") => {
+            SourceError::Unavailable { message: "there is no such database".into(), detail: full_text(error) }
+        }
+        _ => unavailable(full_text(error)),
+    }
+}
+
+fn invalid(reason: &str) -> SourceError {
+    SourceError::Incompatible {
+        message: format!("the URL of the database cannot be used: {reason}"),
+        detail: reason.to_owned(),
+    }
+}
+
+fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+    }
+}
+
+/// The URL without its `sslmode`, of which the driver knows other values than people write.
+fn split_ssl_mode(url: &str) -> (String, Option<String>) {
+    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let (modes, others): (Vec<&str>, Vec<&str>) =
+        query.split('&').partition(|pair| pair.starts_with("sslmode="));
+    let mode = modes.first().and_then(|pair| pair.split_once('=')).map(|(_, mode)| mode.to_owned());
+    match others.is_empty() {
+        true => (base.to_owned(), mode),
+        false => (format!("{base}?{}", others.join("&")), mode),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Postgres, SslMode, split_ssl_mode};
+
+    #[test]
+    fn the_network_is_encrypted_unless_it_is_this_machine_or_the_url_says_no() {
+        for (url, expected) in [
+            ("postgres://a@localhost/x", SslMode::Disable),
+            ("postgres://a@127.0.0.1/x", SslMode::Disable),
+            ("postgres:///x?host=/tmp", SslMode::Disable),
+            ("postgres://a@db.example.com/x", SslMode::Require),
+            ("postgres://a@localhost/x?sslmode=require", SslMode::Require),
+            ("postgres://a@db.example.com/x?sslmode=disable", SslMode::Disable),
+            ("postgres://a@db.example.com/x?sslmode=verify-full&application_name=y", SslMode::Require),
+        ] {
+            let mode = Postgres::new(&Options::new(url)).map(|made| made.config.get_ssl_mode());
+            assert_eq!(mode.ok(), Some(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_an_error_without_its_password() {
+        for url in ["postgres://eve:secret@db/x?sslmode=prefer", "postgres://eve:secret@db/x?nonsense=1"] {
+            let error =
+                Postgres::new(&Options::new(url)).map(|_| ()).map_err(|error| format!("{error} {error:?}"));
+            let error = error.expect_err("a bad URL");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_mode_is_taken_out_of_the_url() {
+        assert_eq!(
+            split_ssl_mode("postgres://a/b?x=1&sslmode=require"),
+            ("postgres://a/b?x=1".to_owned(), Some("require".to_owned()))
+        );
+    }
+}

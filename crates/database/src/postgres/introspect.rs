@@ -1,0 +1,262 @@
+//! Reads the catalog of PostgreSQL.
+
+use std::collections::HashMap;
+
+use contract::source::ForeignKey;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, Row};
+
+use super::dialect::PostgresDialect;
+use crate::column::Storage;
+use crate::dialect::Dialect;
+use crate::idempotency;
+use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo};
+
+const ROLE: &str = "SELECT current_user::text, r.rolsuper, r.rolcreaterole OR r.rolcreatedb, r.rolbypassrls, \
+    pg_catalog.current_setting('server_version'), d.datcollate::text, \
+    has_database_privilege(current_database(), 'CREATE') \
+    FROM pg_catalog.pg_roles r, pg_catalog.pg_database d \
+    WHERE r.rolname = current_user AND d.datname = current_database()";
+const TABLES: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
+    pg_catalog.obj_description(c.oid, 'pg_class'), c.reltuples::float8, \
+    has_table_privilege(c.oid, 'INSERT') OR has_any_column_privilege(c.oid, 'INSERT'), \
+    has_table_privilege(c.oid, 'UPDATE') OR has_any_column_privilege(c.oid, 'UPDATE'), \
+    has_table_privilege(c.oid, 'DELETE'), \
+    n.nspname = ANY(pg_catalog.current_schemas(false)) \
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition \
+    AND n.nspname = ANY(CASE WHEN cardinality($1::text[]) = 0 THEN pg_catalog.current_schemas(false)::text[] ELSE $1::text[] END) \
+    AND c.relname <> '_spile_idempotency' AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT') \
+    ORDER BY n.nspname, c.relname";
+const COLUMNS: &str = "SELECT a.attrelid, a.attnum, a.attname::text, a.atttypid, \
+    pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef, a.attidentity::text, \
+    a.attgenerated::text, a.attcollation, l.collisdeterministic, pg_catalog.col_description(a.attrelid, a.attnum) \
+    FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
+    WHERE a.attrelid = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped \
+    AND has_column_privilege(a.attrelid, a.attnum, 'SELECT') ORDER BY a.attrelid, a.attnum";
+const TYPES: &str =
+    "SELECT oid, typtype::text, typcategory::text, typbasetype, typnotnull FROM pg_catalog.pg_type";
+const UNIQUE: &str = "SELECT i.indrelid, i.indisprimary, (i.indkey::int2[])[0:i.indnkeyatts - 1], \
+    (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indrelid = ANY($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
+    AND i.indexprs IS NULL ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid";
+const FOREIGN_KEYS: &str = "SELECT conrelid, conkey, confrelid, confkey FROM pg_catalog.pg_constraint \
+    WHERE contype = 'f' AND conrelid = ANY($1) ORDER BY conrelid, conname";
+const LABELS: &str =
+    "SELECT enumtypid, enumlabel::text FROM pg_catalog.pg_enum ORDER BY enumtypid, enumsortorder";
+
+const IDEMPOTENCY: &str = "SELECT n.nspname::text, has_schema_privilege(n.oid, 'CREATE'), \
+    (SELECT c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') \
+     AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') \
+     FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid AND c.relname = $1) \
+    FROM pg_catalog.pg_namespace n WHERE n.nspname = pg_catalog.current_schema()";
+
+/// The two collations that compare bytes, and the one that stands for the database's.
+const C_COLLATIONS: [u32; 2] = [950, 951];
+const DEFAULT_COLLATION: u32 = 100;
+/// PostgreSQL stores microseconds.
+const FRACTION_DIGITS: u8 = 6;
+
+/// What is known about a type.
+struct TypeInfo {
+    kind: String,
+    category: String,
+    base: u32,
+    not_null: bool,
+}
+
+/// The catalogs of all tables.
+struct Catalog {
+    types: HashMap<u32, TypeInfo>,
+    labels: HashMap<u32, Vec<String>>,
+    is_database_c: bool,
+}
+
+pub(super) async fn read(client: &Client, schemas: &[String]) -> Result<Schema, Error> {
+    let role = client.query_one(ROLE, &[]).await?;
+    let collation: String = role.try_get(5)?;
+    let mut catalog = Catalog {
+        types: HashMap::new(),
+        labels: HashMap::new(),
+        is_database_c: collation == "C" || collation == "POSIX",
+    };
+    for row in client.query(TYPES, &[]).await? {
+        let info = TypeInfo {
+            kind: row.try_get(1)?,
+            category: row.try_get(2)?,
+            base: row.try_get(3)?,
+            not_null: row.try_get(4)?,
+        };
+        catalog.types.insert(row.try_get(0)?, info);
+    }
+    for row in client.query(LABELS, &[]).await? {
+        catalog.labels.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+    }
+    let mut tables = Vec::new();
+    let mut by_id = HashMap::new();
+    for row in client.query(TABLES, &[&schemas]).await? {
+        by_id.insert(row.try_get::<_, u32>(0)?, tables.len());
+        tables.push(table(&row)?);
+    }
+    let ids: Vec<u32> = by_id.keys().copied().collect();
+    // The index of a column by its number, which has gaps where columns were dropped.
+    let mut numbers: HashMap<(u32, i16), usize> = HashMap::new();
+    for row in client.query(COLUMNS, &[&ids]).await? {
+        let id: u32 = row.try_get(0)?;
+        let columns = &mut tables[by_id[&id]].columns;
+        numbers.insert((id, row.try_get(1)?), columns.len());
+        columns.push(catalog.column(&row)?);
+    }
+    let places = |id: u32, wanted: &[i16]| -> Option<Vec<usize>> {
+        wanted.iter().map(|number| numbers.get(&(id, *number)).copied()).collect()
+    };
+    for row in client.query(UNIQUE, &[&ids]).await? {
+        let id: u32 = row.try_get(0)?;
+        let Some(columns) = places(id, &row.try_get::<_, Vec<i16>>(2)?) else { continue };
+        let table = &mut tables[by_id[&id]];
+        let is_key = !columns.is_empty() && columns.iter().all(|at| !table.columns[*at].nullable);
+        if !is_key {
+            continue;
+        }
+        if table.key.is_empty() {
+            table.key.clone_from(&columns);
+            table.key_constraint = row.try_get(3)?;
+        }
+        table.unique.push(columns);
+    }
+    for row in client.query(FOREIGN_KEYS, &[&ids]).await? {
+        let (id, other): (u32, u32) = (row.try_get(0)?, row.try_get(2)?);
+        let columns = places(id, &row.try_get::<_, Vec<i16>>(1)?);
+        let targets = places(other, &row.try_get::<_, Vec<i16>>(3)?);
+        let (Some(columns), Some(targets), Some(target)) = (columns, targets, by_id.get(&other)) else {
+            continue;
+        };
+        let target_columns = targets.iter().map(|at| tables[*target].columns[*at].name.clone()).collect();
+        let foreign_key = ForeignKey { columns, table: tables[*target].name.clone(), target_columns };
+        tables[by_id[&id]].foreign_keys.push(foreign_key);
+    }
+    let role_info = role_info(&role, &tables)?;
+    let idempotency = idempotency_table(client).await?;
+    Ok(Schema {
+        tables,
+        role: role_info,
+        idempotency,
+        server: format!("PostgreSQL {}", role.try_get::<_, String>(4)?),
+    })
+}
+
+/// In the schema that new tables of the role go to.
+async fn idempotency_table(client: &Client) -> Result<Option<(String, bool)>, Error> {
+    let Some(row) = client.query_opt(IDEMPOTENCY, &[&idempotency::TABLE]).await? else { return Ok(None) };
+    let (schema, may_create, may_use): (String, bool, Option<bool>) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let name = format!("{}.{}", PostgresDialect.quote(&schema), PostgresDialect.quote(idempotency::TABLE));
+    Ok(match may_use {
+        Some(true) => Some((name, true)),
+        None if may_create => Some((name, false)),
+        Some(false) | None => None,
+    })
+}
+
+fn role_info(role: &Row, tables: &[TableInfo]) -> Result<RoleInfo, Error> {
+    let mut powers = Vec::new();
+    for (at, power) in
+        [(1, "it is a superuser"), (2, "it may create roles or databases"), (3, "it bypasses row security")]
+    {
+        if role.try_get(at)? {
+            powers.push(power.to_owned());
+        }
+    }
+    if role.try_get(6)? {
+        powers.push("it may create schemas".to_owned());
+    }
+    powers.extend(RoleInfo::written_tables(tables));
+    Ok(RoleInfo { name: role.try_get(0)?, powers })
+}
+
+fn table(row: &Row) -> Result<TableInfo, Error> {
+    let (schema, name, kind): (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+    let estimate: f64 = row.try_get(5)?;
+    let is_found_by_name: bool = row.try_get(9)?;
+    let quoted = format!("{}.{}", PostgresDialect.quote(&schema), PostgresDialect.quote(&name));
+    Ok(TableInfo {
+        name: if is_found_by_name { name } else { format!("{schema}.{name}") },
+        quoted,
+        is_view: kind != "r" && kind != "p",
+        comment: row.try_get(4)?,
+        row_count: (estimate >= 0.0).then_some(estimate as u64),
+        may_insert: row.try_get(6)?,
+        may_update: row.try_get(7)?,
+        may_delete: row.try_get(8)?,
+        ..TableInfo::default()
+    })
+}
+
+impl Catalog {
+    fn column(&self, row: &Row) -> Result<ColumnInfo, Error> {
+        let declared: u32 = row.try_get(3)?;
+        let (base, domain_not_null) = self.base_type(declared);
+        let (identity, generated): (String, String) = (row.try_get(7)?, row.try_get(8)?);
+        let collation: u32 = row.try_get(9)?;
+        let is_bytes =
+            C_COLLATIONS.contains(&collation) || (collation == DEFAULT_COLLATION && self.is_database_c);
+        let is_deterministic = row.try_get::<_, Option<bool>>(10)?.unwrap_or(true);
+        Ok(ColumnInfo {
+            name: row.try_get(2)?,
+            storage: self.storage(base),
+            native_type: base,
+            type_name: row.try_get(4)?,
+            nullable: !row.try_get::<_, bool>(5)? && !domain_not_null,
+            has_default: row.try_get::<_, bool>(6)? || !identity.is_empty(),
+            read_only_reason: match (generated.as_str(), identity.as_str()) {
+                _ if self.storage(base) == Storage::PrintedJson => {
+                    Some("arrays and rows are only read".into())
+                }
+                ("s" | "v", _) => Some("the database computes it".into()),
+                (_, "a") => Some("the database assigns it".into()),
+                _ => None,
+            },
+            collation: match (is_bytes, is_deterministic) {
+                (true, _) => Collation::Bytes,
+                (false, true) => Collation::Deterministic,
+                (false, false) => Collation::Other,
+            },
+            labels: self.labels.get(&base).cloned().unwrap_or_default(),
+            comment: row.try_get(11)?,
+            fraction_digits: FRACTION_DIGITS,
+            is_wide: base == Type::INT8.oid(),
+            is_boolean: false,
+        })
+    }
+
+    /// The type behind domains, and whether one of them forbids NULL.
+    fn base_type(&self, declared: u32) -> (u32, bool) {
+        let (mut at, mut not_null) = (declared, false);
+        while let Some(info) = self.types.get(&at).filter(|info| info.kind == "d") {
+            not_null |= info.not_null;
+            at = info.base;
+        }
+        (at, not_null)
+    }
+
+    fn storage(&self, oid: u32) -> Storage {
+        match Type::from_oid(oid) {
+            Some(Type::INT2 | Type::INT4 | Type::INT8) => Storage::Integer,
+            Some(Type::FLOAT4) => Storage::Float32,
+            Some(Type::FLOAT8) => Storage::Float64,
+            Some(Type::NUMERIC) => Storage::Decimal,
+            Some(Type::BOOL) => Storage::Boolean,
+            Some(Type::TEXT | Type::VARCHAR) => Storage::Text,
+            Some(Type::BPCHAR) => Storage::PaddedText,
+            Some(Type::DATE) => Storage::Date,
+            Some(Type::TIMESTAMP) => Storage::LocalTimestamp,
+            Some(Type::TIMESTAMPTZ) => Storage::Timestamp,
+            Some(Type::UUID) => Storage::Uuid,
+            Some(Type::BYTEA) => Storage::Bytes,
+            Some(Type::JSON | Type::JSONB) => Storage::Json,
+            _ => match self.types.get(&oid) {
+                Some(info) if info.category == "A" || info.kind == "c" => Storage::PrintedJson,
+                _ => Storage::Printed,
+            },
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! PostgreSQL.
+
+mod connect;
+mod decode;
+mod dialect;
+mod introspect;
+mod server_error;
+mod session;
+mod tls;
+
+pub(crate) use connect::Postgres;
+pub(crate) use dialect::PostgresDialect;

@@ -1,0 +1,295 @@
+//! One connection to PostgreSQL.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use contract::ValueRef;
+use contract::source::{RowFlow, SourceError};
+use futures_util::TryStreamExt;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
+use tokio_postgres::{Client, NoTls, Row, Statement};
+
+use super::decode::decode;
+use super::introspect;
+use super::server_error::db_error;
+use super::tls::MakeTls;
+use crate::call::CallLimits;
+use crate::connection::{Connection, OnRow, Param, Sql};
+use crate::decoded::Cell;
+use crate::error::{Cause, DbError};
+use crate::schema::Schema;
+
+/// How long the database has to stop a statement.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+/// Prepared statements of one connection; beyond this number all are forgotten.
+const STATEMENTS_MAX: usize = 256;
+/// After a caller needs no more rows, so many are read and dropped before the statement is stopped.
+const DRAINED_ROWS_MAX: usize = 256;
+
+#[derive(Clone)]
+pub(super) enum SessionTls {
+    Off,
+    On(MakeTls),
+}
+
+pub(super) struct PgConnection {
+    /// Runs on the thread of a call, and only while there is one.
+    runtime: Runtime,
+    client: Client,
+    tls: SessionTls,
+    statements: HashMap<String, Statement>,
+    is_broken: bool,
+    is_in_transaction: bool,
+}
+
+impl PgConnection {
+    pub(super) fn new(runtime: Runtime, client: Client, tls: SessionTls) -> Self {
+        Self { runtime, client, tls, statements: HashMap::new(), is_broken: false, is_in_transaction: false }
+    }
+
+    /// Waits for work. When the call should stop, so does its statement in the database.
+    fn wait<T>(
+        &mut self,
+        limits: &CallLimits<'_>,
+        work: impl AsyncFnOnce(&Client) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let Self { runtime, client, tls, .. } = self;
+        let (result, is_stuck) = runtime.block_on(async {
+            let mut work = pin!(work(client));
+            let reason = tokio::select! {
+                biased;
+                done = &mut work => return (done, false),
+                reason = limits.stopped() => reason,
+            };
+            let is_stopped = async {
+                cancel(client, tls).await;
+                let _ = work.await;
+            };
+            let is_stuck = timeout(CANCEL_MAX, is_stopped).await.is_err();
+            (Err(DbError::Source(reason)), is_stuck)
+        });
+        let is_lost = matches!(result, Err(DbError::Lost { .. }));
+        self.is_broken |= is_stuck || is_lost || self.client.is_closed();
+        result
+    }
+
+    fn simple(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.wait(limits, async |client| client.batch_execute(sql).await.map_err(|error| db_error(&error)))
+    }
+
+    fn prepare(&mut self, sql: &Sql, limits: &CallLimits<'_>) -> Result<Statement, DbError> {
+        if let Some(statement) = self.statements.get(&sql.text) {
+            return Ok(statement.clone());
+        }
+        let types: Vec<Type> = sql.params.iter().map(param_type).collect();
+        let statement = self.wait(limits, async |client| {
+            client.prepare_typed(&sql.text, &types).await.map_err(|error| db_error(&error))
+        })?;
+        check_types(sql, &statement)?;
+        if self.statements.len() >= STATEMENTS_MAX {
+            self.statements.clear();
+        }
+        self.statements.insert(sql.text.clone(), statement.clone());
+        Ok(statement)
+    }
+
+    fn execute(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
+        let statement = self.prepare(sql, limits)?;
+        let tls = self.tls.clone();
+        self.wait(limits, async |client| {
+            let params = sql.params.iter().map(|param| param as &(dyn ToSql + Sync));
+            let rows = client.query_raw(&statement, params).await.map_err(|error| db_error(&error))?;
+            let mut rows = pin!(rows);
+            let mut drained = None;
+            while let Some(found) = rows.try_next().await.or_else(|error| after_cancel(&error, drained))? {
+                if let Some(count) = &mut drained {
+                    *count += 1;
+                    if *count == DRAINED_ROWS_MAX {
+                        cancel(client, &tls).await;
+                    }
+                    continue;
+                }
+                match pass_row(sql, &found, row)? {
+                    RowFlow::Continue => {}
+                    RowFlow::Stop => drained = Some(0),
+                }
+            }
+            Ok(rows.rows_affected().unwrap_or(0))
+        })
+    }
+}
+
+/// The statement that we stopped ourselves is at its end.
+fn after_cancel(error: &tokio_postgres::Error, drained: Option<usize>) -> Result<Option<Row>, DbError> {
+    match db_error(error) {
+        DbError::Refused(refusal)
+            if refusal.cause == Cause::Timeout && drained.is_some_and(|count| count >= DRAINED_ROWS_MAX) =>
+        {
+            Ok(None)
+        }
+        error => Err(error),
+    }
+}
+
+/// Asks the database to stop what this connection runs. If it cannot be asked, the caller stops waiting anyway.
+async fn cancel(client: &Client, tls: &SessionTls) {
+    let token = client.cancel_token();
+    let asked: Result<(), tokio_postgres::Error> = match tls {
+        SessionTls::Off => token.cancel_query(NoTls).await,
+        SessionTls::On(tls) => token.cancel_query(tls.clone()).await,
+    };
+    if let Err(error) = asked {
+        tracing::debug!(%error, "a statement could not be cancelled");
+    }
+}
+
+fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbError> {
+    let mut cells = Vec::with_capacity(sql.results.len());
+    for (at, column) in sql.results.iter().enumerate() {
+        let bytes: Option<Raw<'_>> = found.try_get(at).map_err(|error| malformed(&error.to_string()))?;
+        cells.push(match bytes {
+            None => Cell::Borrowed(ValueRef::Null),
+            Some(Raw(bytes)) => {
+                decode(column.storage, bytes).map_err(|_| malformed("a value has the wrong length"))?
+            }
+        });
+    }
+    let values: Vec<ValueRef<'_>> = cells.iter().map(Cell::as_value_ref).collect();
+    Ok(row(&values)?)
+}
+
+fn malformed(detail: &str) -> DbError {
+    DbError::Source(SourceError::Incompatible {
+        message: "the database sent a row that cannot be read".into(),
+        detail: detail.into(),
+    })
+}
+
+/// Fails if a column is no longer of the type that the contract was made from.
+fn check_types(sql: &Sql, statement: &Statement) -> Result<(), DbError> {
+    let columns = statement.columns();
+    if columns.len() != sql.results.len() {
+        return Err(malformed("another number of columns"));
+    }
+    for (found, expected) in columns.iter().zip(&sql.results) {
+        if expected.native_type.is_some_and(|native| native != found.type_().oid()) {
+            let name = found.name();
+            return Err(DbError::Source(SourceError::Incompatible {
+                message: format!(
+                    "column `{name}` has another type in the database than when this server read it"
+                ),
+                detail: format!("`{name}` is {} now", found.type_()),
+            }));
+        }
+    }
+    Ok(())
+}
+
+impl Connection for PgConnection {
+    fn run(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
+        match self.execute(sql, limits, row) {
+            // The table has changed since the statement was prepared; nothing has been read.
+            Err(DbError::Refused(refusal))
+                if refusal.cause == Cause::StalePlan && !self.is_in_transaction =>
+            {
+                self.statements.clear();
+                self.execute(sql, limits, row)
+            }
+            result => result,
+        }
+    }
+
+    fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.simple(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '5s'",
+            limits,
+        )?;
+        self.is_in_transaction = true;
+        Ok(())
+    }
+
+    fn commit(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.is_in_transaction = false;
+        let committed = self.simple("COMMIT", limits);
+        self.is_broken |= committed.is_err();
+        committed
+    }
+
+    fn roll_back(&mut self) -> Result<(), DbError> {
+        self.is_in_transaction = false;
+        let rolled_back = self.simple("ROLLBACK", &CallLimits::new(None, CANCEL_MAX));
+        self.is_broken |= rolled_back.is_err();
+        rolled_back
+    }
+
+    fn define(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.begin(limits)?;
+        self.simple(sql, limits)?;
+        self.commit(limits)
+    }
+
+    fn read_schema(&mut self, schemas: &[String], limits: &CallLimits<'_>) -> Result<Schema, DbError> {
+        self.wait(limits, async |client| {
+            introspect::read(client, schemas).await.map_err(|error| db_error(&error))
+        })
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.is_broken && !self.client.is_closed()
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction
+    }
+}
+
+/// The bytes of a value.
+struct Raw<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+fn param_type(param: &Param) -> Type {
+    match param {
+        Param::Text(_) => Type::TEXT,
+        Param::Integer(_) => Type::INT8,
+        Param::Real(_) => Type::FLOAT8,
+        Param::Bytes(_) => Type::BYTEA,
+        Param::Integers(_) => Type::INT8_ARRAY,
+        Param::Texts(_) => Type::TEXT_ARRAY,
+    }
+}
+
+impl ToSql for Param {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Integer(n) => n.to_sql(ty, out),
+            Self::Real(n) => n.to_sql(ty, out),
+            Self::Text(text) => text.to_sql(ty, out),
+            Self::Bytes(bytes) => bytes.to_sql(ty, out),
+            Self::Integers(all) => all.to_sql(ty, out),
+            Self::Texts(all) => all.to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}

@@ -1,0 +1,435 @@
+//! Reads one table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use contract::aggregate::GroupTable;
+use contract::source::{
+    Aggregate, CancelFlag, CursorPosition, Filter, Groups, Measure, Query, ReadRequest, Reader, RowFlow,
+    RowPosition, Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, TableShape, Total,
+};
+use contract::{Value, ValueRef};
+
+use crate::call::CallLimits;
+use crate::column::{Column, Storage};
+use crate::connection::{OnRow, Param, ResultColumn, Sql};
+use crate::dialect::{Dialect, SqlWriter, TABLE_ALIAS};
+use crate::error::{DbError, unavailable};
+use crate::pool::Pool;
+use crate::schema::TableInfo;
+use crate::select::{SortTerm, Table};
+
+/// Rows that pass filters are counted up to this number.
+const COUNTED_ROWS_MAX: u64 = 100_000;
+
+pub(crate) struct TableReader {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) dialect: &'static dyn Dialect,
+    /// Quoted.
+    pub(crate) name: String,
+    is_view: bool,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) key: Vec<usize>,
+    pub(crate) call_max: Duration,
+}
+
+impl TableReader {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        dialect: &'static dyn Dialect,
+        table: &TableInfo,
+        shape: &TableShape,
+        call_max: Duration,
+    ) -> Result<Self, SourceError> {
+        let column = |shape: &contract::source::ColumnShape| {
+            let info = table.columns.iter().find(|column| column.name == shape.name);
+            let info = info.ok_or_else(|| SourceError::Incompatible {
+                message: format!("the table has no column `{}` any more", shape.name),
+                detail: format!("`{}` of `{}`", shape.name, table.name),
+            })?;
+            let quoted = format!("{TABLE_ALIAS}.{}", dialect.quote(&info.name));
+            Column::new(info, shape, quoted)
+        };
+        Ok(Self {
+            pool: Arc::clone(pool),
+            dialect,
+            name: table.quoted.clone(),
+            is_view: table.is_view,
+            columns: shape.columns.iter().map(column).collect::<Result<_, _>>()?,
+            key: shape.key.clone(),
+            call_max,
+        })
+    }
+
+    /// Fails if two rows have the same key.
+    pub(crate) fn check_unique_key(&self) -> Result<(), SourceError> {
+        let mut out = SqlWriter::new(self.dialect);
+        let names: Vec<&str> = self.key.iter().map(|at| self.columns[*at].quoted.as_str()).collect();
+        let names = names.join(", ");
+        out.push("SELECT 1");
+        out.sql.results.push(ResultColumn::computed(Storage::Integer));
+        out.from(&self.name);
+        out.push(&format!(" GROUP BY {names} HAVING count(*) > 1 LIMIT 1"));
+        let mut has_duplicates = false;
+        self.run(&out.sql, &self.limits(None), &mut |_| {
+            has_duplicates = true;
+            Ok(RowFlow::Stop)
+        })?;
+        if has_duplicates {
+            let columns: Vec<&str> = self.key.iter().map(|at| self.columns[*at].name.as_str()).collect();
+            let message = format!("`{}` is not a key: several rows have the same value", columns.join(" + "));
+            return Err(SourceError::Incompatible { detail: message.clone(), message });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn limits<'a>(&self, cancelled: Option<&'a CancelFlag>) -> CallLimits<'a> {
+        CallLimits::new(cancelled, self.call_max)
+    }
+
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table { columns: &self.columns, key: &self.key }
+    }
+
+    /// Runs a statement that reads.
+    fn run(&self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<(), SourceError> {
+        let mut has_passed_rows = false;
+        let ran = self.pool.with_connection(limits, |connection| {
+            let ran = connection.run(sql, limits, &mut |values| {
+                has_passed_rows = true;
+                row(values)
+            });
+            match ran {
+                // It cannot begin again.
+                Err(DbError::Lost { detail }) if has_passed_rows => Err(unavailable(detail).into()),
+                ran => ran,
+            }
+        });
+        ran.map(|_| ())
+    }
+
+    /// Fails for values that do not fit the contract. `values` begin with the chosen columns.
+    pub(crate) fn check(
+        &self,
+        chosen: impl Iterator<Item = usize>,
+        values: &[ValueRef<'_>],
+    ) -> Result<(), SourceError> {
+        for (at, value) in chosen.zip(values) {
+            let column = &self.columns[at];
+            if !column.accepts(*value) {
+                return Err(column.mismatch(*value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The statement that finds a row by its key.
+    pub(crate) fn key_lookup(&self, key: &[ValueRef<'_>], lock: &str) -> Sql {
+        let mut out = SqlWriter::new(self.dialect);
+        out.select(&self.columns, 0..self.columns.len());
+        out.from(&self.name);
+        for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
+            out.push(if at == 0 { " WHERE " } else { " AND " });
+            out.equals(&self.columns[*column], *value);
+        }
+        out.push(lock);
+        out.sql
+    }
+
+    /// Writes a page: all columns, the number of rows that pass, and for a table without a key its version.
+    fn page(&self, page: &PageQuery<'_>) -> Sql {
+        let mut out = SqlWriter::new(self.dialect);
+        out.select(&self.columns, 0..self.columns.len());
+        let scanned = page.search.map(|search| self.scanned_rows(search));
+        let rows = scanned.as_deref().unwrap_or(&self.name);
+        out.push(", (SELECT count(*) FROM (SELECT 1");
+        out.from(rows);
+        self.conditions(&mut out, page);
+        out.push(&format!(" LIMIT {}) AS counted)", COUNTED_ROWS_MAX + 1));
+        out.sql.results.push(ResultColumn::computed(Storage::Integer));
+        if self.key.is_empty() {
+            out.push(", (SELECT ");
+            out.push(&self.dialect.version_expression(&self.columns, self.is_view));
+            out.from(&self.name);
+            out.push(")");
+            out.sql.results.push(ResultColumn::computed(Storage::Integer));
+        }
+        out.from(rows);
+        let table = self.table();
+        let terms = out.join_sorts(&table, page.sorts);
+        self.conditions(&mut out, page);
+        let row_id = if self.key.is_empty() { self.row_id() } else { Vec::new() };
+        if let (false, Some(after)) = (self.key.is_empty(), page.after) {
+            out.push(if page.has_conditions() { " AND " } else { " WHERE " });
+            out.after(&table, &terms, after);
+        }
+        self.finish_page(&mut out, &terms, &row_id, page);
+        out.sql
+    }
+
+    fn finish_page(
+        &self,
+        out: &mut SqlWriter<'_>,
+        terms: &[SortTerm],
+        row_id: &[String],
+        page: &PageQuery<'_>,
+    ) {
+        out.order_by(terms, row_id);
+        out.push(&format!(" LIMIT {}", page.rows_max));
+        if page.offset > 0 {
+            out.push(&format!(" OFFSET {}", page.offset));
+        }
+    }
+
+    /// What orders the rows of a table without a key.
+    fn row_id(&self) -> Vec<String> {
+        match self.dialect.row_id().filter(|_| !self.is_view) {
+            Some(row_id) => vec![format!("{TABLE_ALIAS}.{row_id}")],
+            None => {
+                let scalar = self.columns.iter().filter(|column| column.data_type.is_scalar());
+                scalar
+                    .map(|column| self.dialect.order_by(&self.dialect.sort_expression(column), false))
+                    .collect()
+            }
+        }
+    }
+
+    /// The first rows of the table: as many as a search scans.
+    fn scanned_rows(&self, search: &Search<'_>) -> String {
+        let order: Vec<String> = match &self.key[..] {
+            [] => self.row_id(),
+            key => key.iter().map(|at| self.dialect.sort_expression(&self.columns[*at])).collect(),
+        };
+        let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
+        let row_id = self.dialect.row_id().filter(|_| self.key.is_empty() && !self.is_view);
+        let row_id = row_id.map_or_else(String::new, |row_id| format!(", {TABLE_ALIAS}.{row_id}"));
+        let name = &self.name;
+        let limit = search.scan_rows_max;
+        format!("(SELECT {TABLE_ALIAS}.*{row_id} FROM {name} AS {TABLE_ALIAS}{order} LIMIT {limit})")
+    }
+
+    fn conditions(&self, out: &mut SqlWriter<'_>, page: &PageQuery<'_>) {
+        out.filters(&self.columns, page.filters);
+        if let Some(search) = page.search {
+            if page.filters.is_empty() {
+                out.push(" WHERE TRUE");
+            }
+            out.terms(&self.columns, search.columns, &search.terms);
+        }
+    }
+
+    /// Reads a page and passes its rows on. Returns how many rows pass the conditions.
+    fn read_page(
+        &self,
+        page: &mut PageQuery<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Total, SourceError> {
+        let version = self.start_after(page)?;
+        let limits = self.limits(page.cancelled);
+        let width = self.columns.len();
+        let (mut total, mut number, mut is_stopped) = (None, page.offset, false);
+        self.run(&self.page(page), &limits, &mut |values| {
+            let integer = |at: usize| match values.get(at) {
+                Some(ValueRef::Integer(n)) => *n,
+                _ => 0,
+            };
+            total = Some(integer(width));
+            if is_stopped {
+                return Ok(RowFlow::Stop);
+            }
+            let table_version = integer(width + 1);
+            if version.is_some_and(|version| version != table_version) {
+                return Err(SourceError::StaleCursor);
+            }
+            self.check(0..width, values)?;
+            number += 1;
+            count_row(page.progress);
+            let position = RowPosition { row_number: number, table_version, ties: 0 };
+            let flow = row(&values[..width], position);
+            is_stopped = flow == RowFlow::Stop;
+            Ok(flow)
+        })?;
+        let total = match total {
+            Some(total) => total,
+            None if page.after.is_none() => 0,
+            // Nothing follows the position, so no row told.
+            None => self.count(page, &limits)?,
+        };
+        let total = u64::try_from(total).unwrap_or(0);
+        Ok(if total > COUNTED_ROWS_MAX { Total::AtLeast(COUNTED_ROWS_MAX) } else { Total::Exact(total) })
+    }
+
+    /// For a table without a key: sets the offset, and returns the version that the table had.
+    fn start_after(&self, page: &mut PageQuery<'_>) -> Result<Option<i64>, SourceError> {
+        let Some(after) = page.after else { return Ok(None) };
+        match after.key.as_slice() {
+            key if !self.key.is_empty() => {
+                let is_own = key.len() == self.key.len() && after.sort_values.len() == page.sorts.len();
+                if is_own { Ok(None) } else { Err(SourceError::StaleCursor) }
+            }
+            [Value::Integer(number), Value::Integer(version)] if *number >= 0 => {
+                page.offset = *number;
+                Ok(Some(*version))
+            }
+            _ => Err(SourceError::StaleCursor),
+        }
+    }
+
+    fn count(&self, page: &PageQuery<'_>, limits: &CallLimits<'_>) -> Result<i64, SourceError> {
+        let mut out = SqlWriter::new(self.dialect);
+        let scanned = page.search.map(|search| self.scanned_rows(search));
+        out.push("SELECT count(*) FROM (SELECT 1");
+        out.from(scanned.as_deref().unwrap_or(&self.name));
+        self.conditions(&mut out, page);
+        out.push(&format!(" LIMIT {}) AS counted", COUNTED_ROWS_MAX + 1));
+        self.single_integer(out, limits)
+    }
+
+    fn single_integer(&self, mut out: SqlWriter<'_>, limits: &CallLimits<'_>) -> Result<i64, SourceError> {
+        out.sql.results.push(ResultColumn::computed(Storage::Integer));
+        let mut found = 0;
+        self.run(&out.sql, limits, &mut |values| {
+            if let Some(ValueRef::Integer(n)) = values.first() {
+                found = *n;
+            }
+            Ok(RowFlow::Continue)
+        })?;
+        Ok(found)
+    }
+
+    /// Whether the table has more rows than this.
+    fn has_more_rows_than(&self, rows: usize, limits: &CallLimits<'_>) -> Result<bool, SourceError> {
+        let mut out = SqlWriter::new(self.dialect);
+        out.push("SELECT count(*) FROM (SELECT 1");
+        out.from(&self.name);
+        out.push(" LIMIT 1 OFFSET ");
+        let placeholder = out.bind(Param::Integer(i64::try_from(rows).unwrap_or(i64::MAX)));
+        out.push(&placeholder);
+        out.push(") AS counted");
+        Ok(self.single_integer(out, limits)? > 0)
+    }
+}
+
+/// Which rows a page has.
+struct PageQuery<'a> {
+    filters: &'a [Filter<'a>],
+    sorts: &'a [contract::source::LinkedSort<'a>],
+    search: Option<&'a Search<'a>>,
+    after: Option<&'a CursorPosition>,
+    offset: i64,
+    rows_max: usize,
+    cancelled: Option<&'a CancelFlag>,
+    progress: Option<&'a AtomicU64>,
+}
+
+impl PageQuery<'_> {
+    fn has_conditions(&self) -> bool {
+        !self.filters.is_empty() || self.search.is_some()
+    }
+}
+
+fn count_row(progress: Option<&AtomicU64>) {
+    if let Some(progress) = progress {
+        progress.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Reader for TableReader {
+    /// The network is never quick enough.
+    fn can_run_inline(&self, _read: &ReadRequest<'_>) -> bool {
+        false
+    }
+
+    fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
+        if key.len() != self.key.len() {
+            return Ok(false);
+        }
+        let mut is_found = false;
+        self.run(&self.key_lookup(key, ""), &self.limits(None), &mut |values| {
+            self.check(0..self.columns.len(), values)?;
+            is_found = true;
+            row(values);
+            Ok(RowFlow::Stop)
+        })?;
+        Ok(is_found)
+    }
+
+    fn list(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        let mut page = PageQuery {
+            filters: &query.filters,
+            sorts: &query.sorts(),
+            search: None,
+            after: query.after,
+            offset: 0,
+            rows_max: query.rows_max,
+            cancelled: query.cancelled,
+            progress: query.progress,
+        };
+        self.read_page(&mut page, row).map(Some)
+    }
+
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<SearchOutcome, SourceError> {
+        let mut page = PageQuery {
+            filters: &search.filters,
+            sorts: &[],
+            search: Some(search),
+            after: search.after,
+            offset: 0,
+            rows_max: search.rows_max,
+            cancelled: search.cancelled,
+            progress: search.progress,
+        };
+        let total = self.read_page(&mut page, row)?;
+        let is_truncated = self.has_more_rows_than(search.scan_rows_max, &self.limits(search.cancelled))?;
+        let coverage = if is_truncated { SearchCoverage::Truncated } else { SearchCoverage::Complete };
+        // Rows that were not scanned may match, too.
+        let total = match total {
+            Total::Exact(rows) if is_truncated => Total::AtLeast(rows),
+            total => total,
+        };
+        Ok(SearchOutcome { coverage, total, cursor: SearchCursor::Row })
+    }
+
+    fn aggregate(&self, question: &Aggregate<'_>) -> Result<Groups, SourceError> {
+        let groups = question.groups.iter().map(|group| group.column);
+        let mut columns: Vec<usize> =
+            groups.chain(question.measures.iter().filter_map(Measure::column)).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let limits = self.limits(question.cancelled);
+        let mut table = GroupTable::new(question, |column| self.columns[column].data_type);
+        let mut out = SqlWriter::new(self.dialect);
+        if columns.is_empty() {
+            out.push("SELECT count(*)");
+            out.from(&self.name);
+            out.filters(&self.columns, &question.filters);
+            let rows = self.single_integer(out, &limits)?;
+            table.count_rows(u64::try_from(rows).unwrap_or(0));
+            return Ok(table.finish());
+        }
+        out.select(&self.columns, columns.iter().copied());
+        out.from(&self.name);
+        out.filters(&self.columns, &question.filters);
+        self.run(&out.sql, &limits, &mut |values| {
+            self.check(columns.iter().copied(), values)?;
+            count_row(question.progress);
+            let value = |column: usize| match columns.iter().position(|one| *one == column) {
+                Some(at) => values[at],
+                None => ValueRef::Null,
+            };
+            let pushed = table.push_row(value);
+            pushed.map_err(|error| error.into_source_error(|column| &self.columns[column].name))?;
+            Ok(RowFlow::Continue)
+        })?;
+        Ok(table.finish())
+    }
+}

@@ -1,0 +1,107 @@
+//! The catalog of a database, for every engine.
+
+use contract::source::SourceError;
+
+use crate::column::Storage;
+
+/// What the role can see.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schema {
+    pub(crate) tables: Vec<TableInfo>,
+    pub(crate) role: RoleInfo,
+    /// The quoted name of the table of idempotency records, if the role may use or create it, and whether it exists.
+    pub(crate) idempotency: Option<(String, bool)>,
+    /// The name and version of the server.
+    pub(crate) server: String,
+}
+
+/// What the role of the connection could do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RoleInfo {
+    pub(crate) name: String,
+    /// Why it could do more than reading, as clauses.
+    pub(crate) powers: Vec<String>,
+}
+
+impl RoleInfo {
+    /// Which tables it may write to, as a clause.
+    pub(crate) fn written_tables(tables: &[TableInfo]) -> Option<String> {
+        let written: Vec<&str> = tables
+            .iter()
+            .filter(|table| table.may_insert || table.may_update || table.may_delete)
+            .map(|table| table.name.as_str())
+            .collect();
+        match &written[..] {
+            [] => None,
+            [only] => Some(format!("it may write to `{only}`")),
+            [first, others @ ..] => Some(format!("it may write to `{first}` and {} more", others.len())),
+        }
+    }
+}
+
+/// A table or view.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TableInfo {
+    /// The name in facts: with the schema where it is needed.
+    pub(crate) name: String,
+    /// The quoted name in statements.
+    pub(crate) quoted: String,
+    pub(crate) is_view: bool,
+    pub(crate) columns: Vec<ColumnInfo>,
+    /// Indexes of columns. Empty without a key.
+    pub(crate) key: Vec<usize>,
+    /// Further sets of columns whose values are unique and not NULL.
+    pub(crate) unique: Vec<Vec<usize>>,
+    /// The constraint that keeps the key unique.
+    pub(crate) key_constraint: Option<String>,
+    pub(crate) foreign_keys: Vec<contract::source::ForeignKey>,
+    pub(crate) comment: Option<String>,
+    /// An estimate.
+    pub(crate) row_count: Option<u64>,
+    pub(crate) may_insert: bool,
+    pub(crate) may_update: bool,
+    pub(crate) may_delete: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnInfo {
+    pub(crate) name: String,
+    pub(crate) storage: Storage,
+    /// The engine's number of the type.
+    pub(crate) native_type: u32,
+    /// The type as the database prints it, which a statement may cast to.
+    pub(crate) type_name: String,
+    pub(crate) nullable: bool,
+    pub(crate) has_default: bool,
+    pub(crate) read_only_reason: Option<String>,
+    /// Whether equal texts have equal bytes, and whether texts are ordered by their bytes.
+    pub(crate) collation: Collation,
+    /// The values of an enum.
+    pub(crate) labels: Vec<String>,
+    pub(crate) comment: Option<String>,
+    /// How many digits of a second are stored.
+    pub(crate) fraction_digits: u8,
+    /// Whether an integer may have more digits than every JSON reader keeps.
+    pub(crate) is_wide: bool,
+    /// Whether an integer is declared as people declare booleans.
+    pub(crate) is_boolean: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collation {
+    /// Compares bytes.
+    Bytes,
+    /// Orders otherwise, but different bytes are different texts.
+    Deterministic,
+    /// Different bytes may be equal.
+    Other,
+}
+
+impl Schema {
+    pub(crate) fn table(&self, name: &str) -> Result<&TableInfo, SourceError> {
+        self.tables.iter().find(|table| table.name == name).ok_or_else(|| SourceError::Incompatible {
+            message: format!("the database has no table `{name}`, or does not permit reading it"),
+            detail: format!("no table `{name}` among {}", self.tables.len()),
+        })
+    }
+}

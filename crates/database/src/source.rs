@@ -1,0 +1,254 @@
+//! A database as a source of tables.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use contract::manifest::Operation;
+use contract::source::{
+    ColumnFacts, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape,
+    WriteCapabilities, WriteSupport, Writer,
+};
+use contract::{DataType, ValueRef};
+
+use crate::call::CallLimits;
+use crate::column::Storage;
+use crate::connection::{Engine, ResultColumn, Sql};
+use crate::dialect::{Dialect, SqlWriter};
+use crate::idempotency::IdempotencyTable;
+use crate::mysql::{MySql, MySqlDialect};
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::postgres::{Postgres, PostgresDialect};
+use crate::read::TableReader;
+use crate::schema::{ColumnInfo, Schema, TableInfo};
+use crate::write::TableWriter;
+
+/// How long the values of one table are looked at.
+const PROFILE_MS_MAX: u64 = 2_000;
+/// The values of a larger table are not looked at.
+const PROFILE_ROWS_MAX: u64 = 5_000_000;
+
+/// One database on a server.
+pub struct Database {
+    pool: Arc<Pool>,
+    dialect: &'static dyn Dialect,
+    options: Options,
+    /// The catalog as it was last read.
+    cached_schema: Mutex<Option<Arc<Schema>>>,
+    idempotency: OnceLock<Arc<IdempotencyTable>>,
+}
+
+impl Database {
+    /// Does not connect yet: the first read finds out if the database cannot be reached.
+    pub fn postgres(options: Options) -> Result<Self, SourceError> {
+        let engine = Postgres::new(&options)?;
+        Ok(Self::new(Box::new(engine), &PostgresDialect, options))
+    }
+
+    /// MySQL or MariaDB. Does not connect yet.
+    pub fn mysql(options: Options) -> Result<Self, SourceError> {
+        let engine = MySql::new(&options)?;
+        Ok(Self::new(Box::new(engine), &MySqlDialect, options))
+    }
+
+    fn new(engine: Box<dyn Engine>, dialect: &'static dyn Dialect, options: Options) -> Self {
+        let pool = Arc::new(Pool::new(engine, options.connections_max));
+        Self { pool, dialect, options, cached_schema: Mutex::default(), idempotency: OnceLock::new() }
+    }
+
+    fn call_max(&self) -> Duration {
+        Duration::from_millis(self.options.call_ms_max)
+    }
+
+    fn load_schema(&self) -> Result<Arc<Schema>, SourceError> {
+        let limits = CallLimits::new(None, self.call_max());
+        let schema = self
+            .pool
+            .with_connection(&limits, |connection| connection.read_schema(&self.options.schemas, &limits))?;
+        let schema = Arc::new(schema);
+        *self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
+        Ok(schema)
+    }
+
+    fn schema(&self) -> Result<Arc<Schema>, SourceError> {
+        let cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cached.map_or_else(|| self.load_schema(), Ok)
+    }
+
+    /// The table of idempotency records, which all writers share.
+    fn idempotency_table(&self, schema: &Schema) -> Option<Arc<IdempotencyTable>> {
+        let (name, exists) = schema.idempotency.as_ref()?;
+        let table = || Arc::new(IdempotencyTable::new(self.dialect, name.clone(), *exists));
+        Some(Arc::clone(self.idempotency.get_or_init(table)))
+    }
+
+    /// Fails if the role could write and must not.
+    fn check_role(&self, schema: &Schema) -> Result<(), SourceError> {
+        let role = &schema.role;
+        if !self.options.require_readonly_role || role.powers.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the role `{}` must only be able to read (`require_readonly_role`), but {}",
+            role.name,
+            role.powers.join(", and ")
+        );
+        Err(SourceError::Incompatible { detail: message.clone(), message })
+    }
+
+    fn table_facts(&self, table: &TableInfo, has_idempotency: bool) -> TableFacts {
+        let profile = self.profile(table);
+        let column = |(at, info): (usize, &ColumnInfo)| {
+            column_facts(info, profile.as_ref().map(|one| one.special[at]))
+        };
+        let columns = table.columns.iter().enumerate().map(column).collect();
+        TableFacts {
+            key: table.key.clone(),
+            key_is_declared: true,
+            row_count: profile.map(|profile| profile.rows),
+            write_support: write_support(table, has_idempotency),
+            refused_operations: refused_operations(table),
+            foreign_keys: table.foreign_keys.clone(),
+            description: table.comment.as_deref().and_then(description),
+            ..TableFacts::new(&table.name, columns)
+        }
+    }
+
+    /// Counts the rows and looks for values that need another type; `None` if that takes too long.
+    fn profile(&self, table: &TableInfo) -> Option<Profile> {
+        if table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
+            return None;
+        }
+        let mut out = SqlWriter::new(self.dialect);
+        out.push("SELECT count(*)");
+        let test = |info: &ColumnInfo| self.dialect.special_values(info);
+        let tests: Vec<Option<String>> = table.columns.iter().map(test).collect();
+        tests.iter().flatten().for_each(|test| out.push(&format!(", {test}")));
+        let width = 1 + tests.iter().flatten().count();
+        out.sql.results = vec![ResultColumn::computed(Storage::Integer); width];
+        out.from(&table.quoted);
+        let found = self.integers(&out.sql)?;
+        let mut found = found.into_iter();
+        let rows = u64::try_from(found.next()?).ok()?;
+        let special = tests.iter().map(|test| test.is_some() && found.next() == Some(1)).collect();
+        Some(Profile { rows, special })
+    }
+
+    /// The integers of the only row.
+    fn integers(&self, sql: &Sql) -> Option<Vec<i64>> {
+        let limits = CallLimits::new(None, Duration::from_millis(PROFILE_MS_MAX));
+        let mut found = None;
+        let read = self.pool.with_connection(&limits, |connection| {
+            connection.run(sql, &limits, &mut |values| {
+                let integer = |value: &ValueRef<'_>| if let ValueRef::Integer(n) = value { *n } else { 0 };
+                found = Some(values.iter().map(integer).collect());
+                Ok(RowFlow::Continue)
+            })
+        });
+        if let Err(error) = read {
+            tracing::debug!(?error, "the values of a table were not looked at");
+        }
+        found
+    }
+}
+
+/// What the rows of a table have.
+struct Profile {
+    rows: u64,
+    /// For each column whether it has values that its usual type cannot hold.
+    special: Vec<bool>,
+}
+
+fn write_support(table: &TableInfo, has_idempotency: bool) -> WriteSupport {
+    if table.is_view {
+        return WriteSupport::read_only("it is a view");
+    }
+    if !(table.may_insert || table.may_update || table.may_delete) {
+        return WriteSupport::read_only("the role of the database may not write to it");
+    }
+    let always =
+        WriteCapabilities::DRY_RUN.with(WriteCapabilities::ROW_VERSIONS).with(WriteCapabilities::ROLLBACK);
+    WriteSupport::Supported(match has_idempotency {
+        true => WriteCapabilities::ALL,
+        false => always,
+    })
+}
+
+fn refused_operations(table: &TableInfo) -> Vec<(Operation, String)> {
+    let rights = [
+        (Operation::Create, table.may_insert),
+        (Operation::Update, table.may_update),
+        (Operation::Delete, table.may_delete),
+    ];
+    let refused = rights.into_iter().filter(|(_, may)| !may);
+    let reason = "the role of the database may not do this";
+    refused.map(|(operation, _)| (operation, reason.to_owned())).collect()
+}
+
+/// A comment of the database as a description: not longer than an author could write it.
+fn description(comment: &str) -> Option<String> {
+    const CHARS_MAX: usize = 1000;
+    let comment = comment.trim();
+    (!comment.is_empty()).then(|| comment.chars().take(CHARS_MAX).collect())
+}
+
+/// `has_special` is `None` if the values were not looked at.
+fn column_facts(info: &ColumnInfo, has_special: Option<bool>) -> ColumnFacts {
+    let natural = info.storage.data_types()[0];
+    let (data_type, mixed) = match (info.storage, has_special) {
+        (Storage::Integer, Some(false)) if info.is_boolean => (DataType::Boolean, false),
+        (Storage::Integer, Some(true) | None) if info.is_wide => (DataType::Int64, false),
+        (Storage::Integer, _) => (DataType::Integer, false),
+        (_, Some(true)) => (natural, true),
+        _ => (natural, false),
+    };
+    ColumnFacts {
+        nullable: info.nullable,
+        mixed,
+        distinct_values: info.labels.clone(),
+        has_default: info.has_default,
+        read_only_reason: info.read_only_reason.clone(),
+        description: info.comment.as_deref().and_then(description),
+        ..ColumnFacts::new(&info.name, data_type)
+    }
+}
+
+impl Source for Database {
+    fn introspect(&self) -> Result<SourceFacts, SourceError> {
+        let schema = self.load_schema()?;
+        self.check_role(&schema)?;
+        let mut notes = vec![schema.server.clone()];
+        let role = &schema.role;
+        if !role.powers.is_empty() {
+            notes.push(format!(
+                "the role `{}` can do more than reading: {}",
+                role.name,
+                role.powers.join(", ")
+            ));
+        }
+        let tables =
+            schema.tables.iter().map(|table| self.table_facts(table, schema.idempotency.is_some())).collect();
+        Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
+    }
+
+    fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        let schema = self.schema()?;
+        let table = schema.table(&shape.table)?;
+        let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
+        let key: Vec<&str> = shape.key.iter().map(|at| shape.columns[*at].name.as_str()).collect();
+        let is_unique =
+            |columns: &Vec<usize>| columns.iter().all(|at| key.contains(&table.columns[*at].name.as_str()));
+        if !key.is_empty() && !table.unique.iter().any(is_unique) {
+            reader.check_unique_key()?;
+        }
+        Ok(Arc::new(reader))
+    }
+
+    fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
+        let schema = self.schema()?;
+        let table = schema.table(&shape.table)?;
+        let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
+        let key_constraint = table.key_constraint.clone();
+        Ok(Arc::new(TableWriter { reader, idempotency: self.idempotency_table(&schema), key_constraint }))
+    }
+}

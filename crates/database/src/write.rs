@@ -1,0 +1,405 @@
+//! Creates, updates and deletes one row by its key, in one transaction with the record of its idempotency key.
+//!
+//! What a write must satisfy is decided by the host between the steps; see [`contract::source::run_transaction`].
+
+use std::sync::Arc;
+
+use contract::source::{
+    Comparison, IdempotencyKey, RowChange, RowFlow, RowTransaction, Transaction, TransactionOptions,
+    WriteError, Writer,
+};
+use contract::{DataType, Value, ValueRef, order};
+
+use crate::column::{Column, Storage};
+use crate::connection::{Connection, Param, ResultColumn, Sql};
+use crate::dialect::{NewKey, SqlWriter};
+use crate::error::{Cause, DbError, Refusal};
+use crate::idempotency::IdempotencyTable;
+use crate::operand::{Operand, operand};
+use crate::pool::Pooled;
+use crate::read::TableReader;
+
+pub(crate) struct TableWriter {
+    /// The table and how its rows are read.
+    pub(crate) reader: TableReader,
+    pub(crate) idempotency: Option<Arc<IdempotencyTable>>,
+    /// The constraint that keeps the key unique.
+    pub(crate) key_constraint: Option<String>,
+}
+
+impl Writer for TableWriter {
+    fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
+        let transaction = OpenTransaction::begin(&self.reader, self.idempotency.as_deref(), options)?;
+        Ok(Box::new(DatabaseTransaction { writer: self, transaction, changed: None }))
+    }
+}
+
+/// A connection in a transaction that writes. Dropping it rolls back.
+pub(crate) struct OpenTransaction<'w> {
+    pub(crate) connection: Pooled<'w>,
+    reader: &'w TableReader,
+    idempotency: Option<&'w IdempotencyTable>,
+    options: TransactionOptions,
+}
+
+impl<'w> OpenTransaction<'w> {
+    pub(crate) fn begin(
+        reader: &'w TableReader,
+        idempotency: Option<&'w IdempotencyTable>,
+        options: &TransactionOptions,
+    ) -> Result<Self, WriteError> {
+        let limits = reader.limits(options.cancelled.as_ref());
+        let mut connection = reader.pool.check_out(&limits)?;
+        let begin = |connection: &mut dyn Connection| -> Result<(), DbError> {
+            if let (Some(table), Some(_)) = (idempotency, &options.idempotency_key) {
+                table.ensure(connection, &limits)?;
+            }
+            connection.begin(&limits)
+        };
+        let mut begun = begin(&mut **connection);
+        // Closed by the other side while nobody used it: nothing has happened yet.
+        while connection.is_reused && matches!(begun, Err(DbError::Lost { .. })) {
+            drop(connection);
+            connection = reader.pool.check_out(&limits)?;
+            begun = begin(&mut **connection);
+        }
+        begun.map_err(DbError::into_source_error)?;
+        Ok(Self { connection, reader, idempotency, options: options.clone() })
+    }
+
+    /// Runs a statement, and passes its first row on.
+    fn first_row(&mut self, sql: &Sql) -> Result<(u64, Option<Vec<Value>>), DbError> {
+        let limits = self.reader.limits(self.options.cancelled.as_ref());
+        let mut first = None;
+        let changed = self.connection.run(sql, &limits, &mut |values| {
+            first.get_or_insert_with(|| values.iter().map(|value| value.to_value()).collect());
+            Ok(RowFlow::Continue)
+        })?;
+        Ok((changed, first))
+    }
+
+    pub(crate) fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        let limits = self.reader.limits(self.options.cancelled.as_ref());
+        match self.idempotency {
+            Some(table) => table.find(&mut **self.connection, key, self.options.now_ms, &limits),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        let limits = self.reader.limits(self.options.cancelled.as_ref());
+        match self.idempotency {
+            Some(table) => table.store(&mut **self.connection, key, response, self.options.now_ms, &limits),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn commit(mut self) -> Result<(), WriteError> {
+        // From here on the caller's absence changes nothing.
+        let limits = self.reader.limits(None);
+        self.connection.commit(&limits).map_err(|error| match error {
+            // Whether the database was done before the connection ended is unknown.
+            DbError::Lost { detail } => {
+                tracing::warn!(detail, "the connection was lost while a write was committed");
+                WriteError::OutcomeUnknown
+            }
+            DbError::Source(_) => WriteError::OutcomeUnknown,
+            // A constraint that is checked at the end.
+            DbError::Refused(refusal) => change_error(refusal, self.reader, None),
+        })
+    }
+}
+
+struct DatabaseTransaction<'w> {
+    writer: &'w TableWriter,
+    transaction: OpenTransaction<'w>,
+    changed: Option<ChangedRow>,
+}
+
+/// A row that was created or updated, before it is read back: its key, and the values that were set.
+struct ChangedRow {
+    key: Vec<Value>,
+    sent: Vec<(usize, Value)>,
+}
+
+impl Transaction for DatabaseTransaction<'_> {
+    fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
+        self.transaction.find_response(key)
+    }
+
+    fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
+        self.transaction.store_response(key, response)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), WriteError> {
+        self.transaction.commit()
+    }
+
+    fn roll_back(self: Box<Self>) {}
+}
+
+impl DatabaseTransaction<'_> {
+    fn find(&mut self, key: &[ValueRef<'_>], lock: &str) -> Result<Option<Vec<Value>>, WriteError> {
+        let reader = &self.writer.reader;
+        if key.len() != reader.key.len() {
+            return Ok(None);
+        }
+        let (_, row) =
+            self.transaction.first_row(&reader.key_lookup(key, lock)).map_err(DbError::into_source_error)?;
+        if let Some(row) = &row {
+            let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_value_ref).collect();
+            reader.check(0..reader.columns.len(), &values)?;
+        }
+        Ok(row)
+    }
+
+    /// Runs a statement that changes one row.
+    fn change(&mut self, sql: &Sql) -> Result<(u64, Option<Vec<Value>>), WriteError> {
+        let writer = self.writer;
+        self.transaction.first_row(sql).map_err(|error| match error {
+            DbError::Refused(refusal) => {
+                change_error(refusal, &writer.reader, writer.key_constraint.as_deref())
+            }
+            error => error.into_source_error().into(),
+        })
+    }
+
+    fn create(&mut self, sent: &[(usize, ValueRef<'_>)]) -> Result<Vec<Value>, WriteError> {
+        let reader = &self.writer.reader;
+        let mut out = SqlWriter::new(reader.dialect);
+        out.push(&format!("INSERT INTO {} ", reader.name));
+        let names: Vec<String> =
+            sent.iter().map(|(at, _)| reader.dialect.quote(&reader.columns[*at].name)).collect();
+        match sent.is_empty() {
+            true => out.push(reader.dialect.default_values()),
+            false => {
+                out.push(&format!("({}) VALUES (", names.join(", ")));
+                for (place, (at, value)) in sent.iter().enumerate() {
+                    if place > 0 {
+                        out.push(", ");
+                    }
+                    write_value(&mut out, *at, &reader.columns[*at], *value)?;
+                }
+                out.push(")");
+            }
+        }
+        let NewKey::Ask(question) = reader.dialect.new_key() else {
+            let keys: Vec<String> =
+                reader.key.iter().map(|at| reader.dialect.quote(&reader.columns[*at].name)).collect();
+            out.push(&format!(" RETURNING {}", keys.join(", ")));
+            out.sql.results = reader.key.iter().map(|at| reader.columns[*at].result()).collect();
+            return self.change(&out.sql)?.1.ok_or_else(ignored_by_trigger);
+        };
+        if self.change(&out.sql)?.0 != 1 {
+            return Err(ignored_by_trigger());
+        }
+        let sent_part =
+            |at: &usize| sent.iter().find(|(one, _)| one == at).map(|(_, value)| value.to_value());
+        if let Some(key) = reader.key.iter().map(sent_part).collect() {
+            return Ok(key);
+        }
+        let results = vec![ResultColumn::computed(Storage::Integer)];
+        let assigned = self.change(&Sql { text: question.into(), params: Vec::new(), results })?.1;
+        let assigned = assigned.and_then(|row| row.into_iter().next()).ok_or_else(ignored_by_trigger)?;
+        let part = |at: &usize| sent_part(at).unwrap_or_else(|| assigned.clone());
+        Ok(reader.key.iter().map(part).collect())
+    }
+
+    /// Returns the key that the row has now.
+    fn update(
+        &mut self,
+        key: &[ValueRef<'_>],
+        sent: &[(usize, ValueRef<'_>)],
+    ) -> Result<Vec<Value>, WriteError> {
+        let reader = &self.writer.reader;
+        let mut out = SqlWriter::new(reader.dialect);
+        out.push(&format!("UPDATE {} AS {} SET ", reader.name, crate::dialect::TABLE_ALIAS));
+        for (place, (at, value)) in sent.iter().enumerate() {
+            let column = &reader.columns[*at];
+            let comma = if place > 0 { ", " } else { "" };
+            out.push(&format!("{comma}{} = ", reader.dialect.quote(&column.name)));
+            write_value(&mut out, *at, column, *value)?;
+        }
+        self.where_key(&mut out, key);
+        if self.change(&out.sql)?.0 != 1 {
+            return Err(ignored_by_trigger());
+        }
+        let part = |(at, old): (&usize, &ValueRef<'_>)| {
+            sent.iter().find(|(one, _)| one == at).map_or(old.to_value(), |(_, value)| value.to_value())
+        };
+        Ok(reader.key.iter().zip(key).map(part).collect())
+    }
+
+    fn where_key(&self, out: &mut SqlWriter<'_>, key: &[ValueRef<'_>]) {
+        let reader = &self.writer.reader;
+        for (place, (at, value)) in reader.key.iter().zip(key).enumerate() {
+            out.push(if place == 0 { " WHERE " } else { " AND " });
+            out.equals(&reader.columns[*at], *value);
+        }
+    }
+}
+
+impl RowTransaction for DatabaseTransaction<'_> {
+    fn row(&mut self, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, WriteError> {
+        self.find(key, " FOR UPDATE")
+    }
+
+    fn apply(&mut self, change: &RowChange<'_>) -> Result<(), WriteError> {
+        let owned = |sent: &[(usize, ValueRef<'_>)]| {
+            sent.iter().map(|(index, value)| (*index, value.to_value())).collect()
+        };
+        let own_key = |key: &[ValueRef<'_>]| key.iter().map(|value| value.to_value()).collect();
+        self.changed = match change {
+            RowChange::Create { values } => {
+                Some(ChangedRow { key: self.create(values)?, sent: owned(values) })
+            }
+            RowChange::Update { key, values } => {
+                self.row(key)?.ok_or(WriteError::NotFound)?;
+                let key = if values.is_empty() { own_key(key) } else { self.update(key, values)? };
+                Some(ChangedRow { key, sent: owned(values) })
+            }
+            RowChange::Delete { key } => {
+                self.row(key)?.ok_or(WriteError::NotFound)?;
+                let reader = &self.writer.reader;
+                let mut out = SqlWriter::new(reader.dialect);
+                out.push(&reader.dialect.delete_from(&reader.name));
+                self.where_key(&mut out, key);
+                if self.change(&out.sql)?.0 != 1 {
+                    return Err(ignored_by_trigger());
+                }
+                None
+            }
+        };
+        Ok(())
+    }
+
+    fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
+        let Some(ChangedRow { key, sent }) = self.changed.take() else { return Ok(None) };
+        let key: Vec<ValueRef<'_>> = key.iter().map(Value::as_value_ref).collect();
+        let Some(row) = self.find(&key, "").map_err(|error| match error {
+            // A value of another type than the contract's cannot be returned.
+            WriteError::Source(contract::source::SourceError::Incompatible { .. }) => {
+                WriteError::ContractViolation
+            }
+            error => error,
+        })?
+        else {
+            let reason = "a trigger of the table deletes it or changes its key".into();
+            return Err(WriteError::Rejected { column: None, reason });
+        };
+        for (at, sent) in &sent {
+            let column = &self.writer.reader.columns[*at];
+            if let Some(reason) = difference(column, sent.as_value_ref(), row[*at].as_value_ref()) {
+                return Err(WriteError::Rejected { column: Some(*at), reason });
+            }
+        }
+        Ok(Some(row))
+    }
+}
+
+/// Writes a new value of a column. NULL is a keyword, because a parameter without a value has no type.
+fn write_value(
+    out: &mut SqlWriter<'_>,
+    at: usize,
+    column: &Column,
+    value: ValueRef<'_>,
+) -> Result<(), WriteError> {
+    let rejected = || WriteError::Rejected {
+        column: Some(at),
+        reason: format!("it is not a value that `{}` can store", column.info.type_name),
+    };
+    if value == ValueRef::Null {
+        out.push("NULL");
+        return Ok(());
+    }
+    let param = match (column.storage(), value) {
+        (Storage::Json, ValueRef::Text(text)) => Param::Text(text.into()),
+        // Stored as it is, and then compared: the database may round it.
+        (Storage::Float32, ValueRef::Real(n)) => Param::Real(n),
+        _ => match operand(column, Comparison::Equals, value) {
+            Operand::Value(param) => param,
+            Operand::Decimal(digits) => {
+                out.decimal(digits);
+                return Ok(());
+            }
+            Operand::AfterAll | Operand::Nothing => return Err(rejected()),
+        },
+    };
+    let placeholder = out.bind(param);
+    let stored = out.dialect.stored(column, &placeholder);
+    out.push(&stored);
+    Ok(())
+}
+
+/// How a stored value differs from the one that was sent, as a clause; `None` if it is the same.
+fn difference(column: &Column, sent: ValueRef<'_>, stored: ValueRef<'_>) -> Option<String> {
+    let is_same = match (column.data_type, sent, stored) {
+        (_, ValueRef::Null, stored) => stored == ValueRef::Null,
+        (_, _, ValueRef::Null) => false,
+        // Databases keep what JSON means, not how it was written.
+        (DataType::Json, ValueRef::Text(sent), ValueRef::Text(stored)) => is_same_json(sent, stored),
+        (DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(sent), ValueRef::Text(stored)) => {
+            order::timestamp_sort_key(sent) == order::timestamp_sort_key(stored)
+        }
+        (kind, sent, stored) => order::compare(kind, sent, stored).is_eq(),
+    };
+    let shown = match stored {
+        _ if is_same => return None,
+        ValueRef::Null => "nothing".to_owned(),
+        ValueRef::Text(text) if text.chars().count() > SHOWN_CHARS_MAX => {
+            format!("`{}…`", text.chars().take(SHOWN_CHARS_MAX).collect::<String>())
+        }
+        ValueRef::Text(text) => format!("`{text}`"),
+        ValueRef::Integer(n) => format!("`{n}`"),
+        ValueRef::Real(n) => format!("`{n}`"),
+        ValueRef::Blob(_) => "other bytes".to_owned(),
+    };
+    Some(format!("the database would store {shown} instead"))
+}
+
+/// How much of a stored value a message repeats.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// Whether two texts are the same JSON, whatever the order of members and the spelling of numbers.
+fn is_same_json(a: &str, b: &str) -> bool {
+    let canonical = |text: &str| {
+        let document = json::parse(text.as_bytes().to_vec(), &json::ParseLimits::default()).ok()?;
+        let mut out = Vec::new();
+        document.root().write_canonical(&mut out);
+        Some(out)
+    };
+    a == b || canonical(a).is_some_and(|a| Some(a) == canonical(b))
+}
+
+fn ignored_by_trigger() -> WriteError {
+    WriteError::Rejected { column: None, reason: "a trigger or rule of the table prevents the change".into() }
+}
+
+/// The error of a statement that changes rows.
+pub(crate) fn change_error(
+    refusal: Refusal,
+    reader: &TableReader,
+    key_constraint: Option<&str>,
+) -> WriteError {
+    let column =
+        refusal.column.as_deref().and_then(|name| reader.columns.iter().position(|one| one.name == name));
+    let rejected = |reason: String| WriteError::Rejected { column, reason };
+    match refusal.cause {
+        Cause::Duplicate if key_constraint.is_some() && refusal.constraint.as_deref() == key_constraint => {
+            WriteError::AlreadyExists
+        }
+        Cause::Duplicate => rejected("another row has this value, which must be unique".into()),
+        Cause::ForeignKey => {
+            rejected("the row references a row that does not exist, or other rows reference it".into())
+        }
+        Cause::NotNull => rejected("a value is required".into()),
+        Cause::Check => rejected(match refusal.constraint {
+            Some(name) => format!("the rule `{name}` of the database does not allow it"),
+            None => "a rule of the database does not allow it".into(),
+        }),
+        Cause::InvalidValue => {
+            rejected("a value is out of range, too long, or not of the column's type".into())
+        }
+        _ => DbError::Refused(refusal).into_source_error().into(),
+    }
+}

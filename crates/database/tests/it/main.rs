@@ -1,0 +1,8 @@
+//! Against real servers: PostgreSQL and MariaDB.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod kit;
+mod outages;
+mod roles;
+mod types;
+mod writes;

@@ -1,0 +1,130 @@
+//! Databases behind a URL: opens them, and generates the manifest for one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::manifest::{DatabasePassword, DatabaseSettings, Manifest, SourceSettings};
+use contract::names;
+use contract::source::{
+    DatabaseEngine, DatabaseUrl, Reader, Source, SourceError, SourceFacts, SourceLocation, TableShape,
+};
+use database::{Database, Options};
+use source::backups::BackupPolicy;
+
+use super::sources::{LoadedSource, SourceSpec, default_settings};
+use super::{Project, Scan, SourceOpener, memory};
+
+impl Project {
+    /// Opens the database and generates the manifest for it.
+    pub(super) fn generate_for_database(
+        &self,
+        url: &DatabaseUrl,
+        opener: &mut SourceOpener<'_>,
+        scan: &mut Scan,
+    ) -> anyhow::Result<Option<Manifest>> {
+        let location = SourceLocation::Database(url.clone());
+        scan.locations.push(location.clone());
+        let source_names = names::collection_names(&[url.database()]);
+        let settings = default_settings(url.engine().into());
+        let spec = SourceSpec {
+            name: &source_names[0],
+            location: &location,
+            display_name: &location.to_string(),
+            settings: &settings,
+            tables: Vec::new(),
+            declared_columns: Vec::new(),
+            backups: BackupPolicy::Off,
+            memory_bytes_max: memory::default_bytes_max(),
+            folder: &self.folder,
+        };
+        if let Err(error) = opener.open(&spec, self.source_failures) {
+            scan.diagnostics.push(error);
+            return Ok(None);
+        }
+        self.parse_generated(opener, scan)
+    }
+}
+
+/// Collections without a description get the one that the source has for their table.
+pub(super) fn adopt_descriptions(manifest: &mut Manifest, loaded: &[LoadedSource]) {
+    for collection in manifest.collections.iter_mut().filter(|one| one.description.is_none()) {
+        let source = loaded.iter().find(|one| one.name == collection.source.value);
+        let wanted = collection.table.as_ref().unwrap_or(&collection.name);
+        let mut tables = source.iter().flat_map(|one| &one.facts.tables);
+        let table = tables.find(|table| table.name == wanted.value);
+        collection.description = table.and_then(|table| table.description.clone());
+    }
+}
+
+/// A path of the command line as messages show it: the URL of a database has no password.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let url = path.to_str().and_then(DatabaseUrl::parse);
+    url.map_or_else(|| path.display().to_string(), |url| url.to_string())
+}
+
+/// Creates the source. Nothing is connected yet.
+pub(super) fn open(url: &DatabaseUrl, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
+    let SourceSettings::Database(settings) = spec.settings else { return Arc::new(Unusable::not_a_url()) };
+    let opened = options(url, settings, spec.folder).and_then(|options| match settings.engine {
+        DatabaseEngine::Postgres => Database::postgres(options),
+        DatabaseEngine::MySql => Database::mysql(options),
+    });
+    match opened {
+        Ok(database) => Arc::new(database),
+        Err(error) => Arc::new(Unusable(error)),
+    }
+}
+
+fn options(url: &DatabaseUrl, settings: &DatabaseSettings, folder: &Path) -> Result<Options, SourceError> {
+    let mut options = Options::new(url.secret_text());
+    options.password = match &settings.password {
+        Some(DatabasePassword::Text(text)) => Some(text.expose().to_owned()),
+        Some(DatabasePassword::File(file)) => Some(read_password(&folder.join(file))?),
+        None if url.has_password() => None,
+        // As the clients of these databases do.
+        None => std::env::var(match settings.engine {
+            DatabaseEngine::Postgres => "PGPASSWORD",
+            DatabaseEngine::MySql => "MYSQL_PWD",
+        })
+        .ok(),
+    };
+    options.ca_file = settings.ca_file.as_ref().map(|file| folder.join(file));
+    options.schemas.clone_from(&settings.schemas);
+    if let Some(connections) = settings.connections_max {
+        options.connections_max = connections as usize;
+    }
+    options.require_readonly_role = settings.require_readonly_role;
+    Ok(options)
+}
+
+fn read_password(file: &Path) -> Result<String, SourceError> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(error) => {
+            Err(incompatible(format!("cannot read the password file `{}`: {error}", file.display())))
+        }
+    }
+}
+
+fn incompatible(message: String) -> SourceError {
+    SourceError::Incompatible { detail: message.clone(), message }
+}
+
+/// A database that cannot be opened as it is declared: every use says why.
+pub(super) struct Unusable(SourceError);
+
+impl Unusable {
+    pub(super) fn not_a_url() -> Self {
+        Self(incompatible("the settings of a database need the URL of a database".into()))
+    }
+}
+
+impl Source for Unusable {
+    fn introspect(&self) -> Result<SourceFacts, SourceError> {
+        Err(self.0.clone())
+    }
+
+    fn reader(&self, _shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        Err(self.0.clone())
+    }
+}

@@ -1,0 +1,92 @@
+//! Databases behind a URL, with the whole program.
+
+use test_databases::{Kind, TestDatabase};
+
+use crate::harness::TestProject;
+
+const PASSWORD: &str = "hunter2";
+
+fn shop(kind: Kind) -> (TestDatabase, String) {
+    let place = TestDatabase::new(kind);
+    place.run(
+        "CREATE TABLE customers (id integer PRIMARY KEY, email varchar(80) NOT NULL UNIQUE, country char(2));
+         CREATE TABLE orders (id integer PRIMARY KEY, customer_id integer NOT NULL, total decimal(12, 2) NOT NULL,
+           FOREIGN KEY (customer_id) REFERENCES customers (id));
+         INSERT INTO customers VALUES (1, 'ann@example.com', 'DE'), (2, 'bob@example.com', 'FR');
+         INSERT INTO orders VALUES (10, 1, 12.50), (11, 1, 0.10), (12, 2, 99999999.99);",
+    );
+    let role = format!("shop_{}", place.name);
+    place.run(&match kind {
+        Kind::Postgres => {
+            format!("CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT, UPDATE ON customers, orders TO {role};")
+        }
+        Kind::MariaDb => format!(
+            "CREATE USER {role}@localhost IDENTIFIED BY '{PASSWORD}'; GRANT SELECT, UPDATE, CREATE ON {}.* TO {role}@localhost;",
+            place.name
+        ),
+    });
+    let url = place.url_as(&role).replace(&format!("{role}@"), &format!("{role}:{PASSWORD}@"));
+    (place, url)
+}
+
+#[test]
+fn a_url_is_served_without_a_manifest_and_its_password_is_never_shown() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (_place, url) = shop(kind);
+        let project = TestProject::new(&[]);
+        let calls: [(&[&str], &str); 6] = [
+            (&["check", &url], "orders: 3 rows, 3 columns, key id, links customer"),
+            (&["tools", "--from", &url], "aggregate_orders"),
+            (&["call", "get_customers", "id=2", "--from", &url], "bob@example.com"),
+            (&["call", "list_orders", "customer.country=DE", "--from", &url], "12.50"),
+            (
+                &["call", "aggregate_orders", "--args", r#"{"measures": ["sum_total"]}"#, "--from", &url],
+                "100000012.59",
+            ),
+            (&["init", &url], "wrote"),
+        ];
+        for (args, expected) in calls {
+            let output = project.run(args).to_string();
+            assert!(output.to_lowercase().contains(&expected.to_lowercase()), "{kind:?} {args:?}\n{output}");
+            assert!(!output.contains(PASSWORD), "{kind:?} {args:?}\n{output}");
+        }
+        for (file, bytes) in project.files() {
+            assert!(
+                !String::from_utf8_lossy(&bytes).contains(PASSWORD),
+                "{kind:?}: {} has the password",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_manifest_takes_the_password_from_a_variable_or_a_file_and_allows_writes() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (_place, url) = shop(kind);
+        let without = url.replace(&format!(":{PASSWORD}@"), "@");
+        for password in ["password = \"${SHOP_PASSWORD}\"", "password_file = \"secret\""] {
+            let manifest = format!(
+                "[sources.shop]\nurl = \"{without}\"\n{password}\n\n[collections.customers]\noperations = [\"get\", \"update\"]\n"
+            );
+            let project = TestProject::new(&[("spile.toml", manifest.as_bytes()), ("secret", b"hunter2\n")]);
+            let args = ["call", "update_customers", "id=1", "country=US", "--from", "."];
+            let output = project.run_with(&args, &[("SHOP_PASSWORD", PASSWORD)]).to_string();
+            assert!(output.contains("US"), "{kind:?} {password}\n{output}");
+            assert!(!output.contains(PASSWORD), "{kind:?} {password}\n{output}");
+            let get = project
+                .run_with(&["call", "get_customers", "id=1", "--from", "."], &[("SHOP_PASSWORD", PASSWORD)]);
+            assert!(get.to_string().contains("US"), "{kind:?}\n{get}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_an_error_that_says_so() {
+    let project = TestProject::new(&[]);
+    for url in ["postgres://eve:hunter2@127.0.0.1:1/shop", "mysql://eve:hunter2@127.0.0.1:1/shop"] {
+        let output = project.run(&["check", url]).to_string();
+        assert!(output.contains("the database cannot be reached now"), "{output}");
+        assert!(!output.contains(PASSWORD), "{output}");
+    }
+}
