@@ -30,7 +30,7 @@ fn section_schema(section: &'static Section) -> Value {
         section.keys.iter().map(|key| (key.name.to_owned(), key_schema(key))).collect();
     let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if std::ptr::eq(section, &SOURCE) {
-        schema["required"] = json!(["path"]);
+        schema["oneOf"] = json!([{ "required": ["path"] }, { "required": ["url"] }]);
     }
     if std::ptr::eq(section, &COLLECTION) {
         schema["not"] = json!({ "required": ["table", "sheet"] });
