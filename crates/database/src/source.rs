@@ -213,8 +213,31 @@ fn column_facts(info: &ColumnInfo, has_special: Option<bool>) -> ColumnFacts {
     }
 }
 
+/// Runs work on a thread that may block: sources are also opened on threads that drive asynchronous tasks, where the runtime of a
+/// connection must not run.
+fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    match std::thread::scope(|scope| scope.spawn(work).join()) {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
 impl Source for Database {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
+        on_own_thread(|| self.facts())
+    }
+
+    fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        on_own_thread(|| self.table_reader(shape)).map(|reader| Arc::new(reader) as Arc<dyn Reader>)
+    }
+
+    fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
+        on_own_thread(|| self.table_writer(shape)).map(|writer| Arc::new(writer) as Arc<dyn Writer>)
+    }
+}
+
+impl Database {
+    fn facts(&self) -> Result<SourceFacts, SourceError> {
         let schema = self.load_schema()?;
         self.check_role(&schema)?;
         let mut notes = vec![schema.server.clone()];
@@ -231,7 +254,7 @@ impl Source for Database {
         Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
     }
 
-    fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+    fn table_reader(&self, shape: &TableShape) -> Result<TableReader, SourceError> {
         let schema = self.schema()?;
         let table = schema.table(&shape.table)?;
         let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
@@ -241,14 +264,14 @@ impl Source for Database {
         if !key.is_empty() && !table.unique.iter().any(is_unique) {
             reader.check_unique_key()?;
         }
-        Ok(Arc::new(reader))
+        Ok(reader)
     }
 
-    fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
+    fn table_writer(&self, shape: &TableShape) -> Result<TableWriter, SourceError> {
         let schema = self.schema()?;
         let table = schema.table(&shape.table)?;
         let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
         let key_constraint = table.key_constraint.clone();
-        Ok(Arc::new(TableWriter { reader, idempotency: self.idempotency_table(&schema), key_constraint }))
+        Ok(TableWriter { reader, idempotency: self.idempotency_table(&schema), key_constraint })
     }
 }

@@ -22,14 +22,12 @@ use crate::schema::Schema;
 /// How long the database has to stop a statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
 
-/// How long closing may take: the server need not be told.
-const GOODBYE_MAX: Duration = Duration::from_millis(200);
 /// After a caller needs no more rows, so many are read and dropped before the statement is stopped.
 const DRAINED_ROWS_MAX: usize = 256;
 
 pub(super) struct MyConnection {
     /// Runs on the thread of a call, and only while there is one.
-    runtime: Runtime,
+    runtime: Option<Runtime>,
     /// `None` once it is broken.
     conn: Option<Conn>,
     opts: Opts,
@@ -44,7 +42,7 @@ impl MyConnection {
         opts: Opts,
         call_ms_max: u64,
     ) -> Result<Box<dyn Connection>, SourceError> {
-        let mut made = Self { runtime, conn: Some(conn), opts, is_in_transaction: false };
+        let mut made = Self { runtime: Some(runtime), conn: Some(conn), opts, is_in_transaction: false };
         let limits = CallLimits::new(None, CANCEL_MAX);
         let limited = made.wait(&limits, async |conn| {
             let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
@@ -72,7 +70,8 @@ impl MyConnection {
             return Err(DbError::Lost { detail: "it was closed".into() });
         };
         let (id, opts) = (conn.id(), self.opts.clone());
-        let (result, is_usable) = self.runtime.block_on(async {
+        let runtime = self.runtime.as_ref().expect("present until it is dropped");
+        let (result, is_usable) = runtime.block_on(async {
             let mut work = Box::pin(work(&mut conn));
             let reason = tokio::select! {
                 biased;
@@ -90,7 +89,7 @@ impl MyConnection {
             self.conn = Some(conn);
         } else {
             // Not disconnected politely: that would wait for the server.
-            let _runtime = self.runtime.enter();
+            let _entered = runtime.enter();
             drop(conn);
         }
         result
@@ -289,11 +288,15 @@ impl Connection for MyConnection {
     }
 }
 
+/// Without waiting: it may be dropped on a thread that must not block.
 impl Drop for MyConnection {
     fn drop(&mut self) {
-        if let Some(conn) = self.conn.take() {
+        let Some(runtime) = self.runtime.take() else { return };
+        {
             // The driver wants a runtime to close in.
-            let _ = self.runtime.block_on(async { timeout(GOODBYE_MAX, conn.disconnect()).await });
+            let _entered = runtime.enter();
+            self.conn = None;
         }
+        runtime.shutdown_background();
     }
 }

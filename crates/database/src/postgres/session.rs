@@ -38,7 +38,7 @@ pub(super) enum SessionTls {
 
 pub(super) struct PgConnection {
     /// Runs on the thread of a call, and only while there is one.
-    runtime: Runtime,
+    runtime: Option<Runtime>,
     client: Client,
     tls: SessionTls,
     statements: HashMap<String, Statement>,
@@ -48,7 +48,14 @@ pub(super) struct PgConnection {
 
 impl PgConnection {
     pub(super) fn new(runtime: Runtime, client: Client, tls: SessionTls) -> Self {
-        Self { runtime, client, tls, statements: HashMap::new(), is_broken: false, is_in_transaction: false }
+        Self {
+            runtime: Some(runtime),
+            client,
+            tls,
+            statements: HashMap::new(),
+            is_broken: false,
+            is_in_transaction: false,
+        }
     }
 
     /// Waits for work. When the call should stop, so does its statement in the database.
@@ -58,6 +65,7 @@ impl PgConnection {
         work: impl AsyncFnOnce(&Client) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
         let Self { runtime, client, tls, .. } = self;
+        let runtime = runtime.as_ref().expect("present until it is dropped");
         let (result, is_stuck) = runtime.block_on(async {
             let mut work = pin!(work(client));
             let reason = tokio::select! {
@@ -244,6 +252,15 @@ impl Connection for PgConnection {
 
     fn is_in_transaction(&self) -> bool {
         self.is_in_transaction
+    }
+}
+
+/// Without waiting: it may be dropped on a thread that must not block.
+impl Drop for PgConnection {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -2,9 +2,14 @@
 
 use test_databases::{Kind, TestDatabase};
 
-use crate::harness::TestProject;
+use crate::harness::{CommandOutput, TestProject};
 
 const PASSWORD: &str = "hunter2";
+
+/// What a command said, without its command line.
+fn said(output: &CommandOutput) -> String {
+    format!("{}{}", output.stdout, output.stderr)
+}
 
 fn shop(kind: Kind) -> (TestDatabase, String) {
     let place = TestDatabase::new(kind);
@@ -46,7 +51,7 @@ fn a_url_is_served_without_a_manifest_and_its_password_is_never_shown() {
             (&["init", &url], "wrote"),
         ];
         for (args, expected) in calls {
-            let output = project.run(args).to_string();
+            let output = said(&project.run(args));
             assert!(output.to_lowercase().contains(&expected.to_lowercase()), "{kind:?} {args:?}\n{output}");
             assert!(!output.contains(PASSWORD), "{kind:?} {args:?}\n{output}");
         }
@@ -71,7 +76,7 @@ fn a_manifest_takes_the_password_from_a_variable_or_a_file_and_allows_writes() {
             );
             let project = TestProject::new(&[("spile.toml", manifest.as_bytes()), ("secret", b"hunter2\n")]);
             let args = ["call", "update_customers", "id=1", "country=US", "--from", "."];
-            let output = project.run_with(&args, &[("SHOP_PASSWORD", PASSWORD)]).to_string();
+            let output = said(&project.run_with(&args, &[("SHOP_PASSWORD", PASSWORD)]));
             assert!(output.contains("US"), "{kind:?} {password}\n{output}");
             assert!(!output.contains(PASSWORD), "{kind:?} {password}\n{output}");
             let get = project
@@ -85,7 +90,7 @@ fn a_manifest_takes_the_password_from_a_variable_or_a_file_and_allows_writes() {
 fn a_database_that_cannot_be_reached_is_an_error_that_says_so() {
     let project = TestProject::new(&[]);
     for url in ["postgres://eve:hunter2@127.0.0.1:1/shop", "mysql://eve:hunter2@127.0.0.1:1/shop"] {
-        let output = project.run(&["check", url]).to_string();
+        let output = said(&project.run(&["check", url]));
         assert!(output.contains("the database cannot be reached now"), "{output}");
         assert!(!output.contains(PASSWORD), "{output}");
     }
