@@ -94,13 +94,16 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
     let mut parser = Parser {
         bytes: text.as_bytes(),
         text: &text,
+        position: 0,
         slots: Vec::with_capacity(guess.min(4096)),
         depth_left: limits.depth_max,
         values_max: limits.values_max,
-        error: JsonError { offset: 0, kind: JsonErrorKind::Syntax },
     };
-    if parser.document().is_none() {
-        return Err(parser.error);
+    parser.skip_whitespace();
+    parser.value()?;
+    parser.skip_whitespace();
+    if parser.position != parser.bytes.len() {
+        return parser.error(JsonErrorKind::Syntax);
     }
     let slots = parser.slots;
     Ok(Doc { text, slots })
@@ -110,122 +113,126 @@ pub fn parse(bytes: Vec<u8>, limits: &ParseLimits) -> Result<Doc, JsonError> {
 /// instead: no input takes quadratic time, and there is no hash to attack.
 const PAIRWISE_KEYS_MAX: u32 = 12;
 
-/// Each method starts at the position that it is passed and returns the position behind what it has read, or `None` after
-/// it has set `error`: a position in a register is cheaper than a field, and so is a small result.
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
+    position: usize,
     slots: Vec<Slot>,
     depth_left: u32,
     values_max: usize,
-    error: JsonError,
 }
 
 impl Parser<'_> {
-    #[cold]
-    fn fail<T>(&mut self, offset: usize, kind: JsonErrorKind) -> Option<T> {
-        self.error = JsonError { offset, kind };
-        None
-    }
-
-    fn document(&mut self) -> Option<()> {
-        let end = self.value(self.skip_whitespace(0))?;
-        let end = self.skip_whitespace(end);
-        if end == self.bytes.len() { Some(()) } else { self.fail(end, JsonErrorKind::Syntax) }
-    }
-
     #[inline]
-    fn peek(&self, position: usize) -> u8 {
+    fn peek(&self) -> u8 {
         // NUL is never valid outside a string, so it can mark the end of the text.
-        self.bytes.get(position).copied().unwrap_or(0)
+        self.bytes.get(self.position).copied().unwrap_or(0)
+    }
+
+    fn error<T>(&self, kind: JsonErrorKind) -> Result<T, JsonError> {
+        Err(JsonError { offset: self.position, kind })
     }
 
     #[inline]
-    fn skip_whitespace(&self, position: usize) -> usize {
+    fn skip_whitespace(&mut self) {
         // Nearly always there is none.
-        if self.peek(position) <= b' ' { self.skip_some_whitespace(position) } else { position }
+        if self.peek() <= b' ' {
+            self.skip_some_whitespace();
+        }
     }
 
     #[inline(never)]
-    fn skip_some_whitespace(&self, mut position: usize) -> usize {
-        while matches!(self.peek(position), b' ' | b'\t' | b'\n' | b'\r') {
-            position += 1;
+    fn skip_some_whitespace(&mut self) {
+        while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
+            self.position += 1;
         }
-        position
     }
 
     #[inline]
-    fn push_slot(&mut self, start: usize, end: usize, kind: NodeKind, complex: bool) -> Option<()> {
+    fn push_slot(&mut self, start: usize, kind: NodeKind, complex: bool) -> Result<(), JsonError> {
         let next = self.slots.len() + 1;
         if next > self.values_max {
-            return self.fail(end, JsonErrorKind::TooManyValues);
+            return self.error(JsonErrorKind::TooManyValues);
         }
-        self.slots.push(Slot::new(start, end, next, kind, complex, 0));
-        Some(())
+        self.slots.push(Slot::new(start, self.position, next, kind, complex, 0));
+        Ok(())
     }
 
-    fn value(&mut self, start: usize) -> Option<usize> {
-        match self.peek(start) {
-            b'"' => self.string(start),
-            b'{' => self.object(start),
-            b'[' => self.array(start),
-            b't' => self.literal(start, b"true", NodeKind::True),
-            b'f' => self.literal(start, b"false", NodeKind::False),
-            b'n' => self.literal(start, b"null", NodeKind::Null),
+    fn value(&mut self) -> Result<(), JsonError> {
+        let start = self.position;
+        match self.peek() {
+            b'"' => {
+                let escaped = self.string()?;
+                self.push_slot(start, NodeKind::String, escaped)
+            }
+            b'{' => self.object(),
+            b'[' => self.array(),
+            b't' => self.literal(b"true", NodeKind::True),
+            b'f' => self.literal(b"false", NodeKind::False),
+            b'n' => self.literal(b"null", NodeKind::Null),
             b'-' | b'0'..=b'9' => {
-                let (end, fractional) = self.number(start)?;
-                self.push_slot(start, end, NodeKind::Number, fractional)?;
-                Some(end)
+                let fractional = self.number()?;
+                self.push_slot(start, NodeKind::Number, fractional)
             }
-            _ => self.fail(start, JsonErrorKind::Syntax),
+            _ => self.error(JsonErrorKind::Syntax),
         }
     }
 
-    fn literal(&mut self, start: usize, word: &[u8], kind: NodeKind) -> Option<usize> {
+    fn literal(&mut self, word: &[u8], kind: NodeKind) -> Result<(), JsonError> {
+        let start = self.position;
         if !self.bytes[start..].starts_with(word) {
-            return self.fail(start, JsonErrorKind::Syntax);
+            return self.error(JsonErrorKind::Syntax);
         }
-        let end = start + word.len();
-        self.push_slot(start, end, kind, false)?;
-        Some(end)
+        self.position += word.len();
+        self.push_slot(start, kind, false)
     }
 
-    /// Reads a string or a key, from one quote to the other.
+    /// Scans a string including both quotes. Returns whether it has escapes.
     #[inline]
-    fn string(&mut self, start: usize) -> Option<usize> {
-        let (at, byte) = find_special(self.bytes, start + 1);
-        // Nearly all strings have no escapes.
-        let (end, escaped) = if byte == b'"' { (at + 1, false) } else { (self.escaped_string(at)?, true) };
-        self.push_slot(start, end, NodeKind::String, escaped)?;
-        Some(end)
-    }
-
-    /// Continues a string at its first special byte, which is not the closing quote.
-    #[cold]
-    fn escaped_string(&mut self, mut position: usize) -> Option<usize> {
+    fn string(&mut self) -> Result<bool, JsonError> {
+        let mut from = self.position + 1;
+        let mut escaped = false;
         loop {
-            let (at, byte) = find_special(self.bytes, position);
+            let (at, byte) = find_special(self.bytes, from);
+            self.position = at;
             match byte {
-                b'"' => return Some(at + 1),
-                b'\\' => position = self.escape(at)?,
-                _ => return self.fail(at, JsonErrorKind::Syntax),
+                b'"' => {
+                    self.position += 1;
+                    return Ok(escaped);
+                }
+                b'\\' => {
+                    escaped = true;
+                    self.escape()?;
+                    from = self.position;
+                }
+                _ => return self.error(JsonErrorKind::Syntax),
             }
         }
     }
 
-    fn escape(&mut self, position: usize) -> Option<usize> {
-        match self.bytes.get(position + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Some(position + 2),
-            Some(b'u') => match self.utf16_unit(position) {
+    #[cold]
+    fn escape(&mut self) -> Result<(), JsonError> {
+        match self.bytes.get(self.position + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.position += 2;
+                Ok(())
+            }
+            Some(b'u') => match self.utf16_unit(self.position) {
                 // A lone surrogate has no UTF-8 form, so it could not be forwarded unchanged.
-                Some(0xD800..0xDC00) => match self.utf16_unit(position + 6) {
-                    Some(0xDC00..0xE000) => Some(position + 12),
-                    _ => self.fail(position, JsonErrorKind::Syntax),
+                Some(0xD800..0xDC00) => match self.utf16_unit(self.position + 6) {
+                    Some(0xDC00..0xE000) => {
+                        self.position += 12;
+                        Ok(())
+                    }
+                    _ => self.error(JsonErrorKind::Syntax),
                 },
-                Some(0xDC00..0xE000) | None => self.fail(position, JsonErrorKind::Syntax),
-                Some(_) => Some(position + 6),
+                Some(0xDC00..0xE000) | None => self.error(JsonErrorKind::Syntax),
+                Some(_) => {
+                    self.position += 6;
+                    Ok(())
+                }
             },
-            _ => self.fail(position, JsonErrorKind::Syntax),
+            _ => self.error(JsonErrorKind::Syntax),
         }
     }
 
@@ -238,116 +245,122 @@ impl Parser<'_> {
         u32::from_str_radix(hex, 16).ok()
     }
 
-    /// Reads a number. Returns its end, and whether it has a fraction or an exponent.
-    fn number(&mut self, mut position: usize) -> Option<(usize, bool)> {
-        if self.peek(position) == b'-' {
-            position += 1;
+    /// Scans a number. Returns whether it has a fraction or an exponent.
+    fn number(&mut self) -> Result<bool, JsonError> {
+        if self.peek() == b'-' {
+            self.position += 1;
         }
-        match self.peek(position) {
-            b'0' => position += 1,
-            b'1'..=b'9' => position = self.digits(position)?,
-            _ => return self.fail(position, JsonErrorKind::Syntax),
+        match self.peek() {
+            b'0' => self.position += 1,
+            b'1'..=b'9' => self.digits()?,
+            _ => return self.error(JsonErrorKind::Syntax),
         }
         let mut fractional = false;
-        if self.peek(position) == b'.' {
+        if self.peek() == b'.' {
             fractional = true;
-            position = self.digits(position + 1)?;
+            self.position += 1;
+            self.digits()?;
         }
-        if matches!(self.peek(position), b'e' | b'E') {
+        if matches!(self.peek(), b'e' | b'E') {
             fractional = true;
-            position += 1;
-            if matches!(self.peek(position), b'+' | b'-') {
-                position += 1;
+            self.position += 1;
+            if matches!(self.peek(), b'+' | b'-') {
+                self.position += 1;
             }
-            position = self.digits(position)?;
+            self.digits()?;
         }
-        Some((position, fractional))
+        Ok(fractional)
     }
 
     #[inline]
-    fn digits(&mut self, start: usize) -> Option<usize> {
-        let mut position = start;
-        while self.peek(position).is_ascii_digit() {
-            position += 1;
+    fn digits(&mut self) -> Result<(), JsonError> {
+        let start = self.position;
+        while self.peek().is_ascii_digit() {
+            self.position += 1;
         }
-        if position == start { self.fail(position, JsonErrorKind::Syntax) } else { Some(position) }
+        if self.position == start { self.error(JsonErrorKind::Syntax) } else { Ok(()) }
     }
 
-    fn open_container(&mut self, start: usize, kind: NodeKind) -> Option<usize> {
+    fn open_container(&mut self, kind: NodeKind) -> Result<usize, JsonError> {
         if self.depth_left == 0 {
-            return self.fail(start, JsonErrorKind::TooDeep);
+            return self.error(JsonErrorKind::TooDeep);
         }
         self.depth_left -= 1;
         let index = self.slots.len();
-        self.push_slot(start, start, kind, false)?;
-        Some(index)
+        let start = self.position;
+        self.push_slot(start, kind, false)?;
+        self.position += 1;
+        self.skip_whitespace();
+        Ok(index)
     }
 
     #[inline]
-    fn close_container(&mut self, index: usize, end: usize, kind: NodeKind, len: u32) {
+    fn close_container(&mut self, index: usize, kind: NodeKind, len: u32) {
+        self.position += 1;
         self.depth_left += 1;
         let next = self.slots.len();
         let start = self.slots[index].start();
-        self.slots[index] = Slot::new(start, end, next, kind, false, len);
+        self.slots[index] = Slot::new(start, self.position, next, kind, false, len);
     }
 
-    fn array(&mut self, start: usize) -> Option<usize> {
-        let index = self.open_container(start, NodeKind::Array)?;
-        let mut position = self.skip_whitespace(start + 1);
+    fn array(&mut self) -> Result<(), JsonError> {
+        let index = self.open_container(NodeKind::Array)?;
         let mut len = 0;
-        if self.peek(position) != b']' {
+        if self.peek() != b']' {
             loop {
-                position = self.value(position)?;
+                self.value()?;
                 len += 1;
-                position = self.skip_whitespace(position);
-                match self.peek(position) {
-                    b',' => position = self.skip_whitespace(position + 1),
+                self.skip_whitespace();
+                match self.peek() {
+                    b',' => self.position += 1,
                     b']' => break,
-                    _ => return self.fail(position, JsonErrorKind::Syntax),
+                    _ => return self.error(JsonErrorKind::Syntax),
                 }
+                self.skip_whitespace();
             }
         }
-        self.close_container(index, position + 1, NodeKind::Array, len);
-        Some(position + 1)
+        self.close_container(index, NodeKind::Array, len);
+        Ok(())
     }
 
-    fn object(&mut self, start: usize) -> Option<usize> {
-        let index = self.open_container(start, NodeKind::Object)?;
-        let mut position = self.skip_whitespace(start + 1);
+    fn object(&mut self) -> Result<(), JsonError> {
+        let index = self.open_container(NodeKind::Object)?;
         let mut len = 0;
-        if self.peek(position) != b'}' {
+        if self.peek() != b'}' {
             loop {
-                if self.peek(position) != b'"' {
-                    return self.fail(position, JsonErrorKind::Syntax);
+                if self.peek() != b'"' {
+                    return self.error(JsonErrorKind::Syntax);
                 }
-                position = self.string(position)?;
+                let start = self.position;
+                let escaped = self.string()?;
+                self.push_slot(start, NodeKind::String, escaped)?;
                 if len < PAIRWISE_KEYS_MAX {
                     self.check_new_key(index)?;
                 }
-                position = self.skip_whitespace(position);
-                if self.peek(position) != b':' {
-                    return self.fail(position, JsonErrorKind::Syntax);
+                self.skip_whitespace();
+                if self.peek() != b':' {
+                    return self.error(JsonErrorKind::Syntax);
                 }
-                position = self.value(self.skip_whitespace(position + 1))?;
+                self.position += 1;
+                self.skip_whitespace();
+                self.value()?;
                 len += 1;
-                position = self.skip_whitespace(position);
-                match self.peek(position) {
-                    b',' => position = self.skip_whitespace(position + 1),
+                self.skip_whitespace();
+                match self.peek() {
+                    b',' => self.position += 1,
                     b'}' => break,
-                    _ => return self.fail(position, JsonErrorKind::Syntax),
+                    _ => return self.error(JsonErrorKind::Syntax),
                 }
+                self.skip_whitespace();
             }
         }
-        self.close_container(index, position + 1, NodeKind::Object, len);
-        if len > PAIRWISE_KEYS_MAX {
-            self.check_keys_sorted(index)?;
-        }
-        Some(position + 1)
+        self.close_container(index, NodeKind::Object, len);
+        if len > PAIRWISE_KEYS_MAX { self.check_keys_sorted(index) } else { Ok(()) }
     }
 
     /// Compares the newest key with every earlier key of the object in slot `object`.
     #[inline]
-    fn check_new_key(&mut self, object: usize) -> Option<()> {
+    fn check_new_key(&self, object: usize) -> Result<(), JsonError> {
         let newest = self.slots.len() - 1;
         let key = self.slots[newest];
         let mut index = object + 1;
@@ -359,15 +372,15 @@ impl Parser<'_> {
                 unescape(other.str(self.text)) == unescape(key.str(self.text))
             };
             if same {
-                return self.fail(key.start(), JsonErrorKind::DuplicateKey);
+                return Err(JsonError { offset: key.start(), kind: JsonErrorKind::DuplicateKey });
             }
             index = self.slots[index + 1].next();
         }
-        Some(())
+        Ok(())
     }
 
     #[cold]
-    fn check_keys_sorted(&mut self, object: usize) -> Option<()> {
+    fn check_keys_sorted(&self, object: usize) -> Result<(), JsonError> {
         let end = self.slots[object].next();
         let mut keys: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(self.slots[object].len());
         let mut index = object + 1;
@@ -377,10 +390,9 @@ impl Parser<'_> {
             index = self.slots[index + 1].next();
         }
         keys.sort_unstable();
-        let duplicate = keys.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1);
-        match duplicate {
-            Some(offset) => self.fail(offset, JsonErrorKind::DuplicateKey),
-            None => Some(()),
+        match keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(JsonError { offset: pair[1].1, kind: JsonErrorKind::DuplicateKey }),
+            None => Ok(()),
         }
     }
 }

@@ -155,6 +155,10 @@ fn hundred_concurrent_calls_on_one_connection() {
         tokio::task::spawn_blocking(move || (0..100).for_each(|_| provider.expect_started("k")))
             .await
             .expect("they start");
+        // A call counts as active once it has turned out that it waits, just after it has started.
+        while server.server().status().calls_active < 100 {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(server.server().status().calls_active, 100);
         server.provider.release("k", 100);
         for (id, call) in calls.into_iter().enumerate() {
