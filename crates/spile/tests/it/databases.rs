@@ -75,7 +75,7 @@ fn a_manifest_takes_the_password_from_a_variable_or_a_file_and_allows_writes() {
                 "[sources.shop]\nurl = \"{without}\"\n{password}\n\n[collections.customers]\noperations = [\"get\", \"update\"]\n"
             );
             let project = TestProject::new(&[("spile.toml", manifest.as_bytes()), ("secret", b"hunter2\n")]);
-            let args = ["call", "update_customers", "id=1", "country=US", "--from", "."];
+            let args = ["call", "update_customers", "id=1", "country=US", "--yes", "--from", "."];
             let output = said(&project.run_with(&args, &[("SHOP_PASSWORD", PASSWORD)]));
             assert!(output.contains("US"), "{kind:?} {password}\n{output}");
             assert!(!output.contains(PASSWORD), "{kind:?} {password}\n{output}");
