@@ -1,5 +1,7 @@
 //! What one connection to a database does, whatever the engine.
 
+use std::borrow::Cow;
+
 use contract::ValueRef;
 use contract::source::{RowFlow, SourceError};
 
@@ -41,6 +43,42 @@ impl ResultColumn {
     pub(crate) fn computed(storage: Storage) -> Self {
         Self { storage, native_type: None }
     }
+}
+
+/// A column of a result as the database describes it.
+pub(crate) trait FoundColumn {
+    fn name(&self) -> Cow<'_, str>;
+
+    fn native_type(&self) -> u32;
+
+    /// For the log.
+    fn type_name(&self) -> String;
+}
+
+/// Fails if a column is no longer of the type that the contract was made from.
+pub(crate) fn check_types(sql: &Sql, columns: &[impl FoundColumn]) -> Result<(), DbError> {
+    if columns.len() != sql.results.len() {
+        return Err(malformed("another number of columns"));
+    }
+    for (found, expected) in columns.iter().zip(&sql.results) {
+        if expected.native_type.is_some_and(|native| native != found.native_type()) {
+            let name = found.name();
+            return Err(DbError::Source(SourceError::Incompatible {
+                message: format!(
+                    "column `{name}` has another type in the database than when this server read it"
+                ),
+                detail: format!("`{name}` is {} now", found.type_name()),
+            }));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn malformed(detail: &str) -> DbError {
+    DbError::Source(SourceError::Incompatible {
+        message: "the database sent a row that cannot be read".into(),
+        detail: detail.into(),
+    })
 }
 
 /// Receives the values of a row. An error ends the statement.

@@ -30,6 +30,7 @@ mod schema;
 mod select;
 mod source;
 mod tls;
+mod url;
 mod write;
 
 pub use options::Options;

@@ -9,6 +9,7 @@ use super::session::MyConnection;
 use crate::connection::{Connection, Engine};
 use crate::error::unavailable;
 use crate::options::Options;
+use crate::url::{invalid_url, is_loopback, split_parameter};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// What every session is set to: values are printed the same everywhere, a value that does not fit is an error, and a statement
@@ -30,7 +31,7 @@ pub(crate) struct MySql {
 impl MySql {
     pub(crate) fn new(options: &Options) -> Result<Self, SourceError> {
         let (url, mode) = split_ssl_mode(&options.url);
-        let opts = Opts::from_url(&url).map_err(|error| invalid(&error.to_string()))?;
+        let opts = Opts::from_url(&url).map_err(|error| invalid_url(&error.to_string()))?;
         let is_local = opts.socket().is_some() || is_loopback(opts.ip_or_hostname());
         let mut builder = OptsBuilder::from_opts(opts.clone());
         if let Some(password) = &options.password {
@@ -42,7 +43,7 @@ impl MySql {
                 true
             }
             None => !is_local || options.ca_file.is_some(),
-            Some(_) => return Err(invalid("`ssl-mode` must be `disabled` or `required`")),
+            Some(_) => return Err(invalid_url("`ssl-mode` must be `disabled` or `required`")),
         };
         if uses_tls {
             let mut tls = SslOpts::default();
@@ -89,28 +90,10 @@ fn connect_error(error: &Error) -> SourceError {
     }
 }
 
-fn invalid(reason: &str) -> SourceError {
-    SourceError::Incompatible {
-        message: format!("the URL of the database cannot be used: {reason}"),
-        detail: reason.to_owned(),
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
 /// The URL as the driver reads it, and its `ssl-mode`, which the driver does not know.
 fn split_ssl_mode(url: &str) -> (String, Option<String>) {
     let url = url.split_once("://").map_or_else(|| url.to_owned(), |(_, rest)| format!("mysql://{rest}"));
-    let Some((base, query)) = url.split_once('?') else { return (url, None) };
-    let is_mode = |pair: &&str| pair.starts_with("ssl-mode=") || pair.starts_with("sslmode=");
-    let (modes, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_mode);
-    let mode = modes.first().and_then(|pair| pair.split_once('=')).map(|(_, mode)| mode.to_owned());
-    match others.is_empty() {
-        true => (base.to_owned(), mode),
-        false => (format!("{base}?{}", others.join("&")), mode),
-    }
+    split_parameter(&url, &["ssl-mode", "sslmode"])
 }
 
 #[cfg(test)]

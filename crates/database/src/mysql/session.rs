@@ -1,5 +1,6 @@
 //! One connection to MySQL or MariaDB.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use contract::ValueRef;
@@ -14,7 +15,7 @@ use super::decode::decode;
 use super::introspect;
 use super::server_error::db_error;
 use crate::call::CallLimits;
-use crate::connection::{Connection, OnRow, Param, Sql};
+use crate::connection::{Connection, FoundColumn, OnRow, Param, Sql, check_types, malformed};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError, unavailable};
 use crate::schema::Schema;
@@ -192,13 +193,6 @@ fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbEr
     Ok(row(&values)?)
 }
 
-fn malformed(detail: &str) -> DbError {
-    DbError::Source(SourceError::Incompatible {
-        message: "the database sent a row that cannot be read".into(),
-        detail: detail.into(),
-    })
-}
-
 /// The type of a column as one number: the type, the digits of its fraction, and whether it has a sign and is text.
 pub(super) fn native_type(column: &Column) -> u32 {
     let is_unsigned = u32::from(column.flags().contains(ColumnFlags::UNSIGNED_FLAG));
@@ -211,23 +205,18 @@ pub(super) fn native_type(column: &Column) -> u32 {
 
 const BINARY_CHARACTER_SET: u16 = 63;
 
-/// Fails if a column is no longer of the type that the contract was made from.
-fn check_types(sql: &Sql, columns: &[Column]) -> Result<(), DbError> {
-    if columns.len() != sql.results.len() {
-        return Err(malformed("another number of columns"));
+impl FoundColumn for Column {
+    fn name(&self) -> Cow<'_, str> {
+        self.name_str()
     }
-    for (found, expected) in columns.iter().zip(&sql.results) {
-        if expected.native_type.is_some_and(|native| native != native_type(found)) {
-            let name = found.name_str();
-            return Err(DbError::Source(SourceError::Incompatible {
-                message: format!(
-                    "column `{name}` has another type in the database than when this server read it"
-                ),
-                detail: format!("`{name}` is {:?} now", found.column_type()),
-            }));
-        }
+
+    fn native_type(&self) -> u32 {
+        native_type(self)
     }
-    Ok(())
+
+    fn type_name(&self) -> String {
+        format!("{:?}", self.column_type())
+    }
 }
 
 impl Connection for MyConnection {

@@ -14,6 +14,7 @@ use crate::connection::{Connection, Engine};
 use crate::error::unavailable;
 use crate::options::Options;
 use crate::tls;
+use crate::url::{invalid_url, is_loopback, split_parameter};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// What every session is set to: values are printed the same everywhere, and a statement only reads unless its transaction
@@ -29,8 +30,8 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) fn new(options: &Options) -> Result<Self, SourceError> {
-        let (url, mode) = split_ssl_mode(&options.url);
-        let mut config = Config::from_str(&url).map_err(|error| invalid(&full_text(&error)))?;
+        let (url, mode) = split_parameter(&options.url, &["sslmode"]);
+        let mut config = Config::from_str(&url).map_err(|error| invalid_url(&full_text(&error)))?;
         if let Some(password) = &options.password {
             config.password(password);
         }
@@ -42,19 +43,19 @@ impl Postgres {
             .application_name("spile")
             .connect_timeout(CONNECT_MAX)
             .tcp_user_timeout(Duration::from_secs(30));
-        let is_local = config.get_hosts().iter().all(is_loopback);
+        let is_local = config.get_hosts().iter().all(is_local);
         let mode = match mode.as_deref() {
             Some("disable") => SslMode::Disable,
             Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
             None if is_local && options.ca_file.is_none() => SslMode::Disable,
             None => SslMode::Require,
-            Some(_) => return Err(invalid("`sslmode` must be `disable`, `require` or `verify-full`")),
+            Some(_) => return Err(invalid_url("`sslmode` must be `disable`, `require` or `verify-full`")),
         };
         config.ssl_mode(mode);
         let tls = match mode {
             SslMode::Disable => SessionTls::Off,
             _ => SessionTls::On(MakeTls(
-                tls::client_config(options.ca_file.as_deref()).map_err(|error| invalid(&error))?,
+                tls::client_config(options.ca_file.as_deref()).map_err(|error| invalid_url(&error))?,
             )),
         };
         Ok(Self { config, tls })
@@ -108,37 +109,16 @@ fn connect_error(error: &tokio_postgres::Error) -> SourceError {
     }
 }
 
-fn invalid(reason: &str) -> SourceError {
-    SourceError::Incompatible {
-        message: format!("the URL of the database cannot be used: {reason}"),
-        detail: reason.to_owned(),
-    }
-}
-
-fn is_loopback(host: &Host) -> bool {
+fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-        }
-    }
-}
-
-/// The URL without its `sslmode`, of which the driver knows other values than people write.
-fn split_ssl_mode(url: &str) -> (String, Option<String>) {
-    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
-    let (modes, others): (Vec<&str>, Vec<&str>) =
-        query.split('&').partition(|pair| pair.starts_with("sslmode="));
-    let mode = modes.first().and_then(|pair| pair.split_once('=')).map(|(_, mode)| mode.to_owned());
-    match others.is_empty() {
-        true => (base.to_owned(), mode),
-        false => (format!("{base}?{}", others.join("&")), mode),
+        Host::Tcp(name) => is_loopback(name),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, Postgres, SslMode, split_ssl_mode};
+    use super::{Options, Postgres, SslMode, split_parameter};
 
     #[test]
     fn the_network_is_encrypted_unless_it_is_this_machine_or_the_url_says_no() {
@@ -169,7 +149,7 @@ mod tests {
     #[test]
     fn the_mode_is_taken_out_of_the_url() {
         assert_eq!(
-            split_ssl_mode("postgres://a/b?x=1&sslmode=require"),
+            split_parameter("postgres://a/b?x=1&sslmode=require", &["sslmode"]),
             ("postgres://a/b?x=1".to_owned(), Some("require".to_owned()))
         );
     }

@@ -1,24 +1,25 @@
 //! One connection to PostgreSQL.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use contract::ValueRef;
-use contract::source::{RowFlow, SourceError};
+use contract::source::RowFlow;
 use futures_util::TryStreamExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
-use tokio_postgres::{Client, NoTls, Row, Statement};
+use tokio_postgres::{Client, Column, NoTls, Row, Statement};
 
 use super::decode::decode;
 use super::introspect;
 use super::server_error::db_error;
 use super::tls::MakeTls;
 use crate::call::CallLimits;
-use crate::connection::{Connection, OnRow, Param, Sql};
+use crate::connection::{Connection, FoundColumn, OnRow, Param, Sql, check_types, malformed};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError};
 use crate::schema::Schema;
@@ -97,7 +98,7 @@ impl PgConnection {
         let statement = self.wait(limits, async |client| {
             client.prepare_typed(&sql.text, &types).await.map_err(|error| db_error(&error))
         })?;
-        check_types(sql, &statement)?;
+        check_types(sql, statement.columns())?;
         if self.statements.len() >= STATEMENTS_MAX {
             self.statements.clear();
         }
@@ -170,31 +171,18 @@ fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbEr
     Ok(row(&values)?)
 }
 
-fn malformed(detail: &str) -> DbError {
-    DbError::Source(SourceError::Incompatible {
-        message: "the database sent a row that cannot be read".into(),
-        detail: detail.into(),
-    })
-}
+impl FoundColumn for Column {
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.name())
+    }
 
-/// Fails if a column is no longer of the type that the contract was made from.
-fn check_types(sql: &Sql, statement: &Statement) -> Result<(), DbError> {
-    let columns = statement.columns();
-    if columns.len() != sql.results.len() {
-        return Err(malformed("another number of columns"));
+    fn native_type(&self) -> u32 {
+        self.type_().oid()
     }
-    for (found, expected) in columns.iter().zip(&sql.results) {
-        if expected.native_type.is_some_and(|native| native != found.type_().oid()) {
-            let name = found.name();
-            return Err(DbError::Source(SourceError::Incompatible {
-                message: format!(
-                    "column `{name}` has another type in the database than when this server read it"
-                ),
-                detail: format!("`{name}` is {} now", found.type_()),
-            }));
-        }
+
+    fn type_name(&self) -> String {
+        self.type_().to_string()
     }
-    Ok(())
 }
 
 impl Connection for PgConnection {
