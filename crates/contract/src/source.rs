@@ -30,7 +30,7 @@ pub use capabilities::{WriteCapabilities, WriteSupport};
 pub use database_url::{DatabaseEngine, DatabaseUrl, Secret};
 pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
-pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort};
+pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort, all_pass};
 pub use transaction::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
     StatementTransaction, Transaction, TransactionOptions, Verdict, WriteError, WriteOutcome, Writer,

@@ -332,11 +332,12 @@ impl WatchedProject {
             call_timeout_ms: build.call_timeout_ms,
             tool_order: build.tool_order.clone(),
         };
-        server.swap(provider_set);
-        diagnostics.extend(self.apply_manifest(manifest.as_ref()));
+        // Before the swap: author files are shown to roles as the new manifest says.
         if let Some(current) = &self.current_contract {
             current.set(build.served_contract());
         }
+        server.swap(provider_set);
+        diagnostics.extend(self.apply_manifest(manifest.as_ref()));
         // After the swap: a client that sees a healthy server finds the tools of all its sources.
         server.set_source_health(self.health.clone());
         let was_stale = std::mem::take(&mut self.is_stale);

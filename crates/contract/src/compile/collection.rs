@@ -114,6 +114,7 @@ impl<'m> Compiler<'m> {
             },
             links: Vec::new(),
             time_zone: self.manifest.server.time_zone,
+            rules: None,
         };
         let writable = self.compile_writes(declared, table, &mut collection);
         let tool_fields = ToolFields { filters, listed_filters, sorts, search, writable, missing_key_reason };

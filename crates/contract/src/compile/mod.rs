@@ -8,9 +8,12 @@ mod links;
 mod near_miss;
 mod overview;
 mod reading;
+mod roles;
 mod statement;
 mod tools;
 mod writes;
+
+use std::sync::Arc;
 
 use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
@@ -51,6 +54,24 @@ impl<'a> IntrospectedSource<'a> {
 
 /// Returns a contract if there are no errors, and all diagnostics either way.
 pub fn compile(
+    manifest: &Manifest,
+    known: &[IntrospectedSource<'_>],
+    default_name: &str,
+) -> (Option<Contract>, Vec<Diagnostic>) {
+    let (contract, mut diagnostics) = compile_contract(manifest, known, default_name);
+    let mut contract = match contract {
+        Some(contract) if !manifest.roles.is_empty() => contract,
+        contract => return (contract, diagnostics),
+    };
+    let (roles, found) = roles::compile_roles(manifest, known, default_name, &contract);
+    let has_error = found.iter().any(|one| one.severity == Severity::Error);
+    diagnostics.extend(found);
+    contract.roles = Some(Arc::new(roles));
+    ((!has_error).then_some(contract), diagnostics)
+}
+
+/// The same for the whole manifest, whatever its roles are.
+fn compile_contract(
     manifest: &Manifest,
     known: &[IntrospectedSource<'_>],
     default_name: &str,
@@ -128,6 +149,7 @@ fn build_contract(
         collections,
         statements: parts.statements,
         tools,
+        roles: None,
     };
     contract.version = format!("0+{}", fingerprint(&contract));
     contract

@@ -3,7 +3,10 @@
 //! The parser accepts only these keys and takes limits and words from this table. The [JSON Schema](super::schema) for
 //! editors and the [reference](super::reference) are generated from it.
 
+mod access;
+mod argument;
 mod permissions;
+mod related;
 mod resource;
 mod server;
 
@@ -14,7 +17,10 @@ use super::{
 };
 use crate::data_type::DataType;
 use crate::names;
+pub use access::{COLLECTION_ACCESS, ITEM_ACCESS, PROMPT, ROLE};
+pub use argument::ARGUMENT;
 pub use permissions::PERMISSIONS;
+pub use related::RELATED;
 pub use resource::{COMPLETION, RESOURCE};
 pub use server::SERVER;
 
@@ -73,6 +79,12 @@ pub enum ValueType {
     Literals,
     /// A text, a number, `true` or `false`.
     Literal,
+    /// `"anyone"`, or JSON pointers into the claims, each with the values that it may have.
+    ClaimConditions,
+    /// Fields with the values that rows must have; or an array of such tables, of which one is enough.
+    RowConditions,
+    /// Fields with the values that the server sets.
+    Assignments,
     Table(&'static Section),
     /// Tables by name.
     NamedTables(&'static Section, NameRule),
@@ -255,6 +267,18 @@ pub static ROOT: Section = Section {
             "Resources with a URI of their own: files, records of a collection, or what code returns.",
         )
         .example("{ handbook = { file = \"handbook.md\", uri = \"docs://handbook\" } }"),
+        Key::new(
+            "prompts",
+            ValueType::NamedTables(&PROMPT, NameRule::Tool),
+            "Who may use the prompts of the folder.",
+        )
+        .example("{ review = { access = { roles = [\"editor\"] } } }"),
+        Key::new(
+            "roles",
+            ValueType::NamedTables(&ROLE, NameRule::Collection),
+            "Who may do what. The first role whose condition a caller fulfils is the caller's role.",
+        )
+        .example("{ staff = { when = { \"/team\" = \"sales\" } } }"),
         Key::new("permissions", ValueType::Table(&PERMISSIONS), "What the code in `tools/` may reach.")
             .example("{ network = [\"api.example.com\"] }"),
     ],
@@ -444,7 +468,7 @@ pub static COLLECTION: Section = Section {
             .aliases(&["about", "comment"]),
         Key::new(
             "operations",
-            ValueType::SomeOf(|| Operation::ALL.map(Operation::as_str).to_vec()),
+            ValueType::SomeOf(operations),
             "The allowed operations. Writing must be listed explicitly.",
         )
         .default_text("`[\"get\", \"list\", \"search\", \"aggregate\"]`")
@@ -521,44 +545,13 @@ pub static COLLECTION: Section = Section {
         )
         .example("{ customer = { collection = \"customers\", by = { customer_id = \"id\" } } }")
         .aliases(&["links", "relations", "relationships", "joins"]),
-    ],
-};
-
-pub static RELATED: Section = Section {
-    header: "[collections.NAME.related.NAME]",
-    description: "A link to the rows of another collection of this server, which may be in another file. Callers of \
-                  `get` and `list` add those rows with `include`. If `by` names the other collection's key, the link is \
-                  to one row, and its fields can be filters and groups: `customer.country`.",
-    keys: &[
-        Key::new("collection", COLUMN, "The other collection.")
-            .default_text("the target of a foreign key")
-            .example("\"customers\"")
-            .aliases(&["to", "target", "table"]),
         Key::new(
-            "by",
-            ValueType::ColumnPairs,
-            "The columns whose values are equal: of this collection on the left, of the other on the right. Both must \
-             have the same type: texts, integers or dates.",
+            "access",
+            ValueType::NamedTables(&COLLECTION_ACCESS, NameRule::Collection),
+            "What each role may do with it. Needs `[roles]`.",
         )
-        .default_text("the foreign key between the two tables")
-        .example("{ customer_id = \"id\" }")
-        .aliases(&["on", "columns", "foreign_key"]),
-        Key::new("sort", ValueType::Columns, "The order of the rows of a link to many: columns, with `-` for descending.")
-            .default_text("the order of the key")
-            .example("\"-ordered_on\"")
-            .aliases(&["order_by", "orderby"]),
-        Key::new(
-            "rows_max",
-            ValueType::Integer { min: 1, max: LINK_ROWS_MAX_LIMIT as u64 },
-            "The maximum number of linked rows for each row.",
-        )
-        .default_text("20")
-        .example("50")
-        .aliases(&["limit", "max_rows"]),
-        Key::new("hidden", ValueType::Boolean, "Removes a link that a foreign key makes.")
-            .default_text("`false`")
-            .example("true")
-            .aliases(&["hide", "exclude", "ignore"]),
+        .example("{ staff = { operations = [\"get\", \"list\"] } }")
+        .aliases(&["roles", "policy", "policies", "grants"]),
     ],
 };
 
@@ -734,52 +727,35 @@ pub static TOOL: Section = Section {
             .default_text("the collection's")
             .example("\"ask\"")
             .aliases(&["confirmation", "ask"]),
-    ],
-};
-
-pub static ARGUMENT: Section = Section {
-    header: "[tools.NAME.arguments]",
-    description: "One line for each `:name` of the statement: `since = { type = \"date\" }`.",
-    keys: &[
-        Key::new(
-            "type",
-            ValueType::OneOf(argument_types),
-            "The type: one of JSON Schema, or one that `as` takes.",
-        )
-        .default_text("`string`; `integer` for an `enum` of integers")
-        .example("\"string\""),
-        Key::new("as", ValueType::OneOf(argument_types), "The same as `type`.").example("\"date\""),
-        Key::new(
-            "format",
-            ValueType::OneOf(|| FORMATS.to_vec()),
-            "The format of a text, as in JSON Schema.",
-        )
-        .example("\"date\""),
-        Key::new("description", DESCRIPTION, "What it means.")
-            .example("\"First signup date to count.\"")
-            .aliases(&["about"]),
-        Key::new("enum", ValueType::Literals, "The allowed values.")
-            .example("[\"free\", \"emerald\", \"ruby\"]")
-            .aliases(&["values", "allowed", "options", "choices"]),
-        Key::new("default", ValueType::Literal, "The value for a caller that omits it.")
-            .example("\"2026-01-01\""),
-        Key::new(
-            "required",
-            ValueType::Boolean,
-            "Whether callers must give it. An omitted or `null` argument has its default, or is NULL in the statement.",
-        )
-        .default_text("`true`, or `false` with a `default`")
-        .example("false")
-        .aliases(&["optional", "nullable"]),
+        Key::new("access", ValueType::Table(&ITEM_ACCESS), "Which roles may call it. Also for the tools of `tools/`.")
+            .example("{ roles = [\"staff\"] }"),
     ],
 };
 
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 10] =
-    [&SERVER, &SOURCE, &COLLECTION, &FIELD, &RELATED, &TOOL, &ARGUMENT, &RESOURCE, &COMPLETION, &PERMISSIONS];
+pub static SECTIONS: [&Section; 14] = [
+    &SERVER,
+    &SOURCE,
+    &COLLECTION,
+    &FIELD,
+    &RELATED,
+    &TOOL,
+    &ARGUMENT,
+    &RESOURCE,
+    &COMPLETION,
+    &PROMPT,
+    &ROLE,
+    &COLLECTION_ACCESS,
+    &ITEM_ACCESS,
+    &PERMISSIONS,
+];
 
 fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()
+}
+
+fn operations() -> Vec<&'static str> {
+    Operation::ALL.map(Operation::as_str).to_vec()
 }
 
 fn data_types() -> Vec<&'static str> {

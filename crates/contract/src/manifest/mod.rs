@@ -3,6 +3,7 @@
 //! [`parse`] reports every error that can be found in the text alone, at once. The compiler checks the rest, such as
 //! whether a source has the table; whatever it may object to has its location.
 
+mod access;
 mod collections;
 pub mod keys;
 mod links;
@@ -31,6 +32,10 @@ use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
 use crate::infer::DeclaredFormats;
 use crate::source::{DatabaseEngine, Secret, SourceLocation, WriteCapabilities};
+pub use access::{
+    ALTERNATIVES_MAX, Assignment, ClaimCondition, CollectionAccess, FieldAccess, ItemAccess, Operand, Role,
+    RoleCondition, RowCondition, RowTest,
+};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
@@ -67,6 +72,12 @@ pub struct Manifest {
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
     pub resources: Vec<Resource>,
+    /// In the order of the text: the first that a caller has is the caller's role. Empty: everybody may do everything.
+    pub roles: Vec<Role>,
+    /// Of tools of the manifest and of code.
+    pub tool_access: Vec<ItemAccess>,
+    pub resource_access: Vec<ItemAccess>,
+    pub prompt_access: Vec<ItemAccess>,
     pub permissions: Permissions,
     /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
@@ -391,6 +402,8 @@ pub struct Collection {
     pub confirm: Confirm,
     /// Links to other collections.
     pub related: Vec<DeclaredLink>,
+    /// What each role may do with it, in the order of the text.
+    pub access: Vec<CollectionAccess>,
 }
 
 /// `[collections.NAME.related.NAME]`: a link to the rows of another collection.

@@ -36,7 +36,7 @@ pub(super) struct TomlTable<'t> {
 pub(super) struct Entry<'t> {
     pub(super) key: &'t str,
     pub(super) key_location: FileLocation,
-    value: &'t Spanned<DeValue<'t>>,
+    pub(super) value: &'t Spanned<DeValue<'t>>,
 }
 
 /// A text after its variables were replaced.
@@ -83,6 +83,11 @@ impl<'t> TomlTable<'t> {
     pub(super) fn take_unknown(&mut self, name: &str) -> Option<Entry<'t>> {
         let at = self.entries.iter().position(|entry| entry.key == name)?;
         Some(self.entries.remove(at))
+    }
+
+    /// Whether it has no key that was not removed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Where a key is, if it is present.
@@ -168,6 +173,9 @@ impl<'e> ManifestReader<'e> {
             "sources" => ("`[sources.crm]`", "`[sources.crm]`"),
             "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
             "related" => ("`[collections.orders.related.customer]`", "`{ collection = \"customers\" }`"),
+            "roles" => ("`[roles.staff]`", "`{ when = \"anyone\" }`"),
+            "access" => ("`[collections.customers.access.staff]`", "`{ operations = [\"get\"] }`"),
+            "prompts" => ("`[prompts.review]`", "`{ access = { roles = [\"staff\"] } }`"),
             _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
         };
         let Some(all) = self.entry_table(&entry, section, example) else { return Vec::new() };
@@ -497,7 +505,7 @@ impl<'e> ManifestReader<'e> {
     }
 
     /// The items of an array, which must not be empty.
-    fn items<'t>(&mut self, entry: &Entry<'t>, expected: &str) -> Option<Vec<Entry<'t>>> {
+    pub(super) fn items<'t>(&mut self, entry: &Entry<'t>, expected: &str) -> Option<Vec<Entry<'t>>> {
         let DeValue::Array(items) = entry.value.get_ref() else {
             self.type_error(entry, expected);
             return None;
@@ -560,11 +568,14 @@ impl<'e> ManifestReader<'e> {
     pub(super) fn literal(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Located<Literal>> {
         let (key, entry) = table.take(name);
         let ValueType::Literal = key.value_type else { unreachable!("`{name}` is a value") };
-        let entry = entry?;
+        self.entry_literal(&entry?)
+    }
+
+    pub(super) fn entry_literal(&mut self, entry: &Entry<'_>) -> Option<Located<Literal>> {
         let at = entry.value_location(self);
         let value = match entry.value.get_ref() {
             DeValue::String(_) => {
-                Literal::Text(self.entry_text(&entry, TextLength::Any(COLUMN_CHARS_MAX))?.value)
+                Literal::Text(self.entry_text(entry, TextLength::Any(COLUMN_CHARS_MAX))?.value)
             }
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
                 Ok(value) => Literal::Integer(value),
@@ -577,15 +588,25 @@ impl<'e> ManifestReader<'e> {
             DeValue::Boolean(value) => Literal::Boolean(*value),
             DeValue::Datetime(when) => {
                 let help = format!("write it in quotes: `\"{when}\"`");
-                self.type_error_with_help(&entry, "a string, a number, `true` or `false`", Some(help));
+                self.type_error_with_help(entry, "a string, a number, `true` or `false`", Some(help));
                 return None;
             }
             DeValue::Array(_) | DeValue::Table(_) => {
-                self.type_error(&entry, "a string, a number, `true` or `false`");
+                self.type_error(entry, "a string, a number, `true` or `false`");
                 return None;
             }
         };
         Some(Located::new(value, at))
+    }
+
+    /// The value of a key that another file reads.
+    pub(super) fn raw<'t>(&mut self, table: &mut TomlTable<'t>, name: &str) -> Option<Entry<'t>> {
+        table.take(name).1
+    }
+
+    /// The members of a table without keys of its own, in the order of the text.
+    pub(super) fn members<'t>(&self, table: &'t DeTable<'t>) -> Vec<Entry<'t>> {
+        TomlTable::new(&self.file_text, &ROOT, table).entries
     }
 
     pub(super) fn rate_limit(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<RateLimit> {
@@ -608,7 +629,7 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
-    fn type_error(&mut self, entry: &Entry<'_>, expected: &str) {
+    pub(super) fn type_error(&mut self, entry: &Entry<'_>, expected: &str) {
         self.type_error_with_help(entry, expected, None);
     }
 

@@ -36,7 +36,9 @@ fn section_schema(section: &'static Section) -> Value {
         schema["not"] = json!({ "required": ["table", "sheet"] });
     }
     if std::ptr::eq(section, &TOOL) {
-        schema["oneOf"] = json!([{ "required": ["uses"] }, { "required": ["sql"] }]);
+        schema["not"] = json!({ "required": ["uses", "sql"] });
+        schema["anyOf"] =
+            json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["access"] }]);
     }
     schema
 }
@@ -75,6 +77,20 @@ fn key_schema(key: &'static Key) -> Value {
             "items": { "type": ["string", "integer"] },
         }),
         ValueType::Literal => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::ClaimConditions => json!({ "anyOf": [
+            { "type": "string", "enum": ["anyone"] },
+            {
+                "type": "object",
+                "minProperties": 1,
+                "patternProperties": { "^/.": {} },
+                "additionalProperties": false,
+            },
+        ] }),
+        ValueType::RowConditions => json!({ "anyOf": [
+            { "type": "object" },
+            { "type": "array", "minItems": 1, "items": { "type": "object", "minProperties": 1 } },
+        ] }),
+        ValueType::Assignments => json!({ "type": "object" }),
         ValueType::Table(table) => section_schema(table),
         ValueType::NamedTables(table, naming) => named_tables_schema(table, naming),
     };

@@ -16,7 +16,7 @@ use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, ItemKind, Journal, Outcome, Platform, Resource,
     ResourceContents, ResourceResult, ResourceTemplate, Run, ToolError, ToolErrorCode,
 };
-use state::keyring::{OpenError, Purpose};
+use state::keyring::{OpenError, Purpose, digest_parts};
 
 use super::error::{record_error_outcome, source_error_outcome};
 use super::links::LinkedArguments;
@@ -102,7 +102,7 @@ impl ProviderInner {
         }
         let request = ExportRequest {
             expires_ms: platform.now_ms() + EXPORT_TTL_MS,
-            shape_digest: short_digest(&self.shape_digests[*collection]),
+            shape_digest: self.export_digest(*collection, caller),
             tool: &tool.name,
             arguments: arguments.as_str(),
         };
@@ -115,6 +115,15 @@ impl ProviderInner {
             mime_type: Some(format.mime_type().into()),
             ..Resource::default()
         })
+    }
+
+    /// What the link of an export is bound to: the columns, the key, and the caller's rows.
+    fn export_digest(&self, collection: usize, caller: &Caller) -> [u8; DIGEST_BYTES] {
+        let shape = &self.shape_digests[collection];
+        match self.rows_digest(collection, caller) {
+            None => short_digest(shape),
+            Some(rows) => short_digest(&digest_parts(&[shape, &rows])),
+        }
     }
 
     fn read_rows(
@@ -136,7 +145,7 @@ impl ProviderInner {
             return Ok(unknown(uri));
         };
         let (collection, reader) =
-            (&self.contract.collections[*collection_index], &self.backends.readers[*collection_index]);
+            (&self.contract.collections[*collection_index], self.reader(*collection_index, &blocking.caller));
         let scope = bind::Scope::new(&self.contract.collections, *collection_index);
         let listing = bind::list(scope, filters, sorts, Some(arguments.root()))?;
         let linked = LinkedArguments {
@@ -249,7 +258,7 @@ impl ContractProvider {
         let index = self.0.tool_index.get(request.tool).copied();
         let is_same_shape = |index: &usize| match &self.0.contract.tools[*index].operation {
             ToolOperation::List { collection, .. } | ToolOperation::Aggregate { collection, .. } => {
-                short_digest(&self.0.shape_digests[*collection]) == request.shape_digest
+                self.0.export_digest(*collection, cx.caller) == request.shape_digest
             }
             _ => false,
         };

@@ -356,7 +356,13 @@ impl Project {
                 scan.diagnostics.extend(found);
                 return (None, None);
             };
-            let (backends, failures) = build_backends(&contract, manifest, loaded, served);
+            let (mut backends, mut failures) = build_backends(&contract, manifest, loaded, served, None);
+            for role in contract.roles.iter().flat_map(|roles| &roles.roles) {
+                let whole = Some((&contract, &backends));
+                let (role_backends, found) = build_backends(&role.contract, manifest, loaded, served, whole);
+                failures.extend(found);
+                backends.roles.push(role_backends);
+            }
             if failures.is_empty() {
                 scan.diagnostics.extend(found);
                 return (Some(contract), Some(backends));
@@ -685,16 +691,23 @@ fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec
 }
 
 /// Creates the readers, writers and statements of a contract. Only collections that a tool writes to get a writer.
-/// Returns the failures beside them; the backends are complete only if there are none.
+/// Returns the failures beside them; the backends are complete only if there are none. The contract of a role shares the
+/// readers of the `whole` one where it reads the same columns.
 fn build_backends(
     contract: &Contract,
     manifest: &Manifest,
     loaded: &[LoadedSource],
     served: &Sources,
+    whole: Option<(&Contract, &ContractBackends)>,
 ) -> (ContractBackends, Vec<SourceFailure>) {
     let mut failures = Vec::new();
     let source = |name: &str| loaded.iter().find(|one| one.name == name);
-    let mut backends = ContractBackends { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
+    let mut backends = ContractBackends {
+        readers: Vec::new(),
+        writers: Vec::new(),
+        statements: Vec::new(),
+        roles: Vec::new(),
+    };
     for (index, collection) in contract.collections.iter().enumerate() {
         let from = source(&collection.source).expect("the contract was compiled from these sources");
         let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
@@ -710,6 +723,17 @@ fn build_backends(
             let part = part(collection.name.clone());
             SourceFailure { part, display_name: from.display_name.clone(), error }
         };
+        let shared = whole.and_then(|(contract, backends)| {
+            let at = contract.collections.iter().position(|one| one.shape == collection.shape)?;
+            let reader = backends.readers.get(at)?;
+            (contract.collections[at].source == collection.source).then_some((at, reader, backends))
+        });
+        if let Some((at, reader, backends_of_whole)) = shared {
+            let writer = backends_of_whole.writers.get(at).cloned().flatten();
+            backends.readers.push(reader.clone());
+            backends.writers.push(writer.filter(|_| is_collection_written(contract, index)));
+            continue;
+        }
         // A source that has become unreadable creates no reader, but the one that is served still reports its errors.
         let kept = from.stale.as_ref().and_then(|_| served.kept_collection(collection));
         match (from.source.reader(&collection.shape), kept) {

@@ -247,28 +247,36 @@ impl Sources {
 
     /// Remembers the backends of a contract that is about to be served.
     pub(super) fn keep_backends(&mut self, contract: &Contract, backends: &ContractBackends) {
+        self.collections.clear();
+        self.statements.clear();
+        self.add_backends(contract, backends);
+        let roles = contract.roles.iter().flat_map(|roles| &roles.roles);
+        for (role, backends) in roles.zip(&backends.roles) {
+            self.add_backends(&role.contract, backends);
+        }
+    }
+
+    fn add_backends(&mut self, contract: &Contract, backends: &ContractBackends) {
         let pairs = backends.readers.iter().zip(&backends.writers);
-        self.collections = contract
-            .collections
-            .iter()
-            .zip(pairs)
-            .map(|(collection, (reader, writer))| CollectionBackends {
-                name: collection.name.clone(),
-                shape: collection.shape.clone(),
-                reader: Arc::clone(reader),
-                writer: writer.clone(),
-            })
-            .collect();
-        self.statements = contract
-            .statements
-            .iter()
-            .zip(&backends.statements)
-            .map(|(statement, prepared)| StatementBackend {
-                name: statement.result.name.clone(),
-                shape: statement.shape.clone(),
-                prepared: Arc::clone(prepared),
-            })
-            .collect();
+        for (collection, (reader, writer)) in contract.collections.iter().zip(pairs) {
+            if self.kept_collection(collection).is_none() {
+                self.collections.push(CollectionBackends {
+                    name: collection.name.clone(),
+                    shape: collection.shape.clone(),
+                    reader: Arc::clone(reader),
+                    writer: writer.clone(),
+                });
+            }
+        }
+        for (statement, prepared) in contract.statements.iter().zip(&backends.statements) {
+            if self.kept_statement(statement).is_none() {
+                self.statements.push(StatementBackend {
+                    name: statement.result.name.clone(),
+                    shape: statement.shape.clone(),
+                    prepared: Arc::clone(prepared),
+                });
+            }
+        }
     }
 
     /// Sources with a served collection that cannot be listed any more, with the reason.

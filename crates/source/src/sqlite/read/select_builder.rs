@@ -27,6 +27,7 @@ pub(crate) struct FilterShape {
     pub(crate) column: usize,
     pub(crate) comparison: Comparison,
     pub(crate) operand_count: usize,
+    pub(crate) or_next: bool,
 }
 
 /// So many keys are listed in a statement; for more, a function looks values up.
@@ -39,11 +40,11 @@ impl FilterShape {
             // Few different statements for many sets.
             Some(keys) => keys.len().max(1).next_power_of_two(),
         };
-        Self { column: filter.column, comparison: filter.comparison, operand_count }
+        Self { column: filter.column, comparison: filter.comparison, operand_count, or_next: filter.or_next }
     }
 
     pub(crate) fn equals(column: usize) -> Self {
-        Self { column, comparison: Comparison::Equals, operand_count: 1 }
+        Self { column, comparison: Comparison::Equals, operand_count: 1, or_next: false }
     }
 }
 
@@ -249,9 +250,17 @@ impl SqlWriter<'_> {
 
     fn conditions(&mut self, shape: &QueryShape) {
         let mut keyword = " WHERE ";
+        let mut is_joined = false;
         for (index, filter) in shape.filters.iter().enumerate() {
-            self.sql.push_str(keyword);
+            self.sql.push_str(if is_joined { " OR " } else { keyword });
             keyword = " AND ";
+            if is_joined || filter.or_next {
+                self.sql.push_str(if is_joined { "(" } else { "((" });
+                self.filter(index, filter);
+                self.sql.push_str(if filter.or_next { ")" } else { "))" });
+                is_joined = filter.or_next;
+                continue;
+            }
             let is_timestamp = self.builder.columns[filter.column].sort_key == Some(SortKeyKind::Timestamp);
             if shape.segment == PageSegment::KeyLookup && is_timestamp {
                 // Two keys may denote the same time in different spellings; each is the key of its own row.
