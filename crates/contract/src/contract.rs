@@ -7,6 +7,7 @@ use spile_core::ToolAnnotations;
 
 use crate::access::{Roles, RowRules};
 use crate::field::Field;
+use crate::manifest::Operation;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
 use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
@@ -242,6 +243,20 @@ impl ToolOperation {
             | Self::Delete { collection } => Some(collection),
             Self::Statement { .. } => None,
         }
+    }
+
+    /// As the manifest names it; a statement has no name.
+    pub fn operation(&self) -> Option<Operation> {
+        Some(match self {
+            Self::Get { .. } => Operation::Get,
+            Self::List { .. } => Operation::List,
+            Self::Search { .. } => Operation::Search,
+            Self::Aggregate { .. } => Operation::Aggregate,
+            Self::Create { .. } => Operation::Create,
+            Self::Update { .. } => Operation::Update,
+            Self::Delete { .. } => Operation::Delete,
+            Self::Statement { .. } => return None,
+        })
     }
 }
 

@@ -351,8 +351,10 @@ impl WatchedProject {
     /// Whether a contract breaks what callers were promised at the start, or what the lock file promises now. What came
     /// after the start, such as a column that somebody added, was no promise.
     fn breaks_promise(&self, interface: &ContractInterface, lock_state: &LockState) -> bool {
-        let is_breaking =
-            |differences: &[Difference]| overall_compatibility(differences) == Compatibility::Breaking;
+        // What a role loses, it loses at once: a right that is taken away is not a promise to be kept.
+        let is_breaking = |differences: &[Difference]| {
+            differences.iter().any(|one| one.compatibility == Compatibility::Breaking && !one.is_of_role())
+        };
         let breaks_lock = match lock_state {
             LockState::Locked { differences, .. } => is_breaking(differences),
             LockState::Unlocked | LockState::Unreadable(_) => false,

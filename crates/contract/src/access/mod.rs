@@ -86,6 +86,28 @@ impl CallerRoles for Roles {
 }
 
 impl Role {
+    /// Who has the role, for people: `/groups = "support" | "sales"`.
+    pub fn describe_condition(&self) -> String {
+        let value = |literal: &Literal| match literal {
+            Literal::Text(text) => format!("\"{text}\""),
+            Literal::Integer(n) => n.to_string(),
+            Literal::Number(digits) => digits.clone(),
+            Literal::Boolean(value) => value.to_string(),
+        };
+        let claim = |one: &ClaimCondition| {
+            let values: Vec<String> = one.values.iter().map(value).collect();
+            format!("{} = {}", one.pointer, values.join(" | "))
+        };
+        let mut parts = match &self.when {
+            None => return "nobody by itself".to_owned(),
+            Some(RoleCondition::Anyone) if self.scopes.is_empty() => return "anyone".to_owned(),
+            Some(RoleCondition::Anyone) => Vec::new(),
+            Some(RoleCondition::Claims(conditions)) => conditions.iter().map(claim).collect(),
+        };
+        parts.extend(self.scopes.iter().map(|scope| format!("scope {scope}")));
+        parts.join(" and ")
+    }
+
     fn is_of(&self, principal: &Principal, claims: &Claims<'_>) -> bool {
         let has_scopes = self.scopes.iter().all(|scope| match principal {
             Principal::Anonymous => false,

@@ -4,6 +4,7 @@
 //! A claim that is missing, or that is not a value of its column, matches nothing: it never widens what a caller sees.
 
 use std::convert::Infallible;
+use std::fmt;
 
 use json::{Json, Node, NodeKind};
 use ring::digest;
@@ -69,6 +70,51 @@ pub(crate) fn clause_count(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.fold(1, |clauses, conditions| clauses.saturating_mul(conditions.max(1)))
 }
 
+/// Which rows there are, for people: `tenant_id = claim /tenant and deleted_at is null`.
+impl fmt::Display for RowRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(alternatives) = &self.alternatives else { return f.write_str("all") };
+        for (at, conditions) in alternatives.iter().enumerate() {
+            f.write_str(if at > 0 { " or " } else { "" })?;
+            for (at, condition) in conditions.iter().enumerate() {
+                write!(f, "{}{condition}", if at > 0 { " and " } else { "" })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RuleCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operator = match self.comparison {
+            Comparison::Equals => "=",
+            Comparison::NotEquals => "is not",
+            Comparison::AtLeast => ">=",
+            Comparison::AtMost => "<=",
+            Comparison::IsNull => "is null",
+            Comparison::IsNotNull => "is not null",
+            Comparison::Contains
+            | Comparison::StartsWith
+            | Comparison::OneOfKeys
+            | Comparison::NoneOfKeys => "?",
+        };
+        write!(f, "{} {operator}", self.field.name)?;
+        for (at, operand) in self.operands.iter().enumerate() {
+            write!(f, "{}{operand}", if at > 0 { " | " } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RuleOperand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(json) => f.write_str(json.as_str()),
+            Self::Claim(pointer) => write!(f, "claim {pointer}"),
+        }
+    }
+}
+
 /// The rules of a collection with the claims of one caller.
 #[derive(Debug, Clone)]
 pub struct BoundRows {
@@ -87,9 +133,9 @@ impl RowRules {
         self.alternatives.is_some()
     }
 
-    /// Whether the server sets values.
-    pub fn sets_values(&self) -> bool {
-        !self.set.is_empty()
+    /// What the server sets, for people: `edited_by = claim /sub`.
+    pub fn describe_set(&self) -> Vec<String> {
+        self.set.iter().map(|one| format!("{} = {}", one.field.name, one.operand)).collect()
     }
 
     /// The filters for a caller, and the claims that some of them lack.

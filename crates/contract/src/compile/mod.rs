@@ -58,11 +58,14 @@ pub fn compile(
     known: &[IntrospectedSource<'_>],
     default_name: &str,
 ) -> (Option<Contract>, Vec<Diagnostic>) {
-    let (contract, mut diagnostics) = compile_contract(manifest, known, default_name);
-    let mut contract = match contract {
-        Some(contract) if !manifest.roles.is_empty() => contract,
-        contract => return (contract, diagnostics),
-    };
+    if manifest.roles.is_empty() {
+        return compile_contract(manifest, known, default_name);
+    }
+    let facts = roles::with_assigned_columns(manifest, known);
+    let assigned: Vec<IntrospectedSource<'_>> =
+        known.iter().zip(&facts).map(|(one, facts)| IntrospectedSource { facts, ..*one }).collect();
+    let (contract, mut diagnostics) = compile_contract(manifest, &assigned, default_name);
+    let Some(mut contract) = contract else { return (None, diagnostics) };
     let (roles, found) = roles::compile_roles(manifest, known, default_name, &contract);
     let has_error = found.iter().any(|one| one.severity == Severity::Error);
     diagnostics.extend(found);

@@ -11,7 +11,7 @@ use crate::access::{
     self, ItemGrants, ItemSet, Role, Roles, RowRules, RuleCondition, RuleOperand, RuleValue, clause_count,
 };
 use crate::bind;
-use crate::contract::{Collection, Contract, ToolOperation};
+use crate::contract::{Collection, Contract};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::field::Field;
 use crate::manifest::{
@@ -51,6 +51,33 @@ pub(super) fn compile_roles(
     }
     compiler.report_unused(&roles);
     (Roles { roles }, compiler.diagnostics)
+}
+
+/// The facts for a contract whose roles set columns: nobody else needs to.
+pub(super) fn with_assigned_columns(
+    manifest: &Manifest,
+    known: &[IntrospectedSource<'_>],
+) -> Vec<SourceFacts> {
+    let mut all: Vec<SourceFacts> = known.iter().map(|one| one.facts.clone()).collect();
+    for declared in &manifest.collections {
+        let names: Vec<&str> = declared
+            .access
+            .iter()
+            .flat_map(|access| &access.set)
+            .map(|assignment| assignment.field.value.as_str())
+            .collect();
+        let source = known.iter().position(|one| one.name == declared.source.value);
+        let Some(facts) = source.and_then(|at| all.get_mut(at)).filter(|_| !names.is_empty()) else {
+            continue;
+        };
+        let table = declared.table.as_ref().unwrap_or(&declared.name);
+        let is_only = facts.tables.len() == 1;
+        let found = facts.tables.iter_mut().filter(|one| is_only || one.name == table.value);
+        for column in found.flat_map(|table| &mut table.columns) {
+            column.has_default |= names.contains(&column.name.as_str());
+        }
+    }
+    all
 }
 
 struct RoleCompiler<'m> {
@@ -238,7 +265,7 @@ impl<'m> RoleCompiler<'m> {
         let index = self.whole.collections.iter().position(|one| one.name == collection.name);
         let tools =
             self.whole.tools.iter().filter(|tool| tool.operation.collection() == index && index.is_some());
-        tools.filter_map(|tool| operation_of(&tool.operation)).collect()
+        tools.filter_map(|tool| tool.operation.operation()).collect()
     }
 
     fn hidden_fields(&mut self, collection: &Collection, fields: Option<&FieldAccess>) -> Vec<usize> {
@@ -700,18 +727,4 @@ fn without_roles(manifest: &Manifest) -> Manifest {
     manifest.roles.clear();
     manifest.collections.iter_mut().for_each(|one| one.access.clear());
     manifest
-}
-
-/// `None` for a statement.
-fn operation_of(operation: &ToolOperation) -> Option<Operation> {
-    Some(match operation {
-        ToolOperation::Get { .. } => Operation::Get,
-        ToolOperation::List { .. } => Operation::List,
-        ToolOperation::Search { .. } => Operation::Search,
-        ToolOperation::Aggregate { .. } => Operation::Aggregate,
-        ToolOperation::Create { .. } => Operation::Create,
-        ToolOperation::Update { .. } => Operation::Update,
-        ToolOperation::Delete { .. } => Operation::Delete,
-        ToolOperation::Statement { .. } => return None,
-    })
 }

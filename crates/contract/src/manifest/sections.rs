@@ -93,8 +93,8 @@ fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut Toml
     for name in UNSUPPORTED_SECTIONS {
         if let Some(entry) = table.take_unknown(name) {
             let message = format!("`[{name}]` is not supported in this version");
-            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and \
-                        `[permissions]`; prompts and skills are files of the folder";
+            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]`, \
+                        `[prompts]`, `[roles]` and `[permissions]`; prompts and skills are files of the folder";
             reader.error(&entry.key_location, message, help);
         }
     }

@@ -451,21 +451,21 @@ fn warns_about_settings_of_hidden_tools_and_fields() {
 fn rejects_sections_of_a_later_version() {
     assert_snapshot!(
         render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[skills.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
-        @r"
+        @r#"
     error: `[skills]` is not supported in this version
      --> spile.toml:3:2
       |
     3 | [skills.handbook]
       |  ^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]`, `[prompts]`, `[roles]` and `[permissions]`; prompts and skills are files of the folder
 
-    error: `[prompts]` is not supported in this version
-     --> spile.toml:5:2
+    error: unknown key `text`
+     --> spile.toml:6:1
       |
-    5 | [prompts.greet]
-      |  ^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
-    "
+    6 | text = "hi"
+      | ^^^^
+      = help: it belongs in `[tools.NAME]`
+    "#
     );
 }
 

@@ -1,8 +1,8 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AppliesTo, COLLECTION, COMPLETION, FIELD, Key, PERMISSIONS, RELATED, RESOURCE, ROOT, SECTIONS,
-    SERVER, SOURCE, Section, TOOL, ValueType,
+    ARGUMENT, AppliesTo, COLLECTION, COLLECTION_ACCESS, COMPLETION, FIELD, ITEM_ACCESS, Key, PERMISSIONS,
+    PROMPT, RELATED, RESOURCE, ROLE, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, ValueType,
 };
 use contract::manifest::{self, EXAMPLE, parse};
 use serde_json::{Map, Value, json};
@@ -12,6 +12,7 @@ use crate::manifest::{FULL_MANIFEST, env, parse_manifest};
 
 /// A manifest in which a key has its example value.
 fn manifest_with(section: &'static Section, key: &Key) -> String {
+    let roles = "[roles.staff]\nwhen = \"anyone\"\n[roles.support]\n[roles.editor]\n";
     let line = format!("{} = {}\n", key.name, key.example);
     let path = match key.applies_to {
         AppliesTo::SourceKinds(kinds) => {
@@ -31,7 +32,15 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             "file" | "collection" | "script" => "",
             _ => "script = \"a.ts\"\n",
         };
-        format!("[resources.x]\n{uri}{origin}{line}")
+        format!("{roles}[resources.x]\n{uri}{origin}{line}")
+    } else if std::ptr::eq(section, &ROLE) {
+        format!("{roles}[roles.x]\n{line}")
+    } else if std::ptr::eq(section, &COLLECTION_ACCESS) {
+        format!("{source}[collections.customers]\n{roles}[collections.customers.access.staff]\n{line}")
+    } else if std::ptr::eq(section, &ITEM_ACCESS) {
+        format!("{roles}[tools.x.access]\n{line}")
+    } else if std::ptr::eq(section, &PROMPT) {
+        format!("{roles}[prompts.x]\n{line}")
     } else if std::ptr::eq(section, &COMPLETION) {
         let other = match key.name {
             "collection" => "field = \"id\"\n",
@@ -52,7 +61,7 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
         format!("[sources.crm]\n{location}{line}")
     } else if std::ptr::eq(section, &COLLECTION) {
         let all = if key.name == "operations" { "" } else { all };
-        format!("{source}[collections.customers]\n{all}{line}")
+        format!("{roles}{source}[collections.customers]\n{all}{line}")
     } else if std::ptr::eq(section, &FIELD) {
         format!("{source}[collections.customers.fields.x]\n{line}")
     } else if std::ptr::eq(section, &RELATED) {
@@ -64,11 +73,13 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             (_, AppliesTo::Statements) => "sql = \"select 1\"\n",
             _ => "uses = \"customers.update\"\n",
         };
-        format!("{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
+        format!("{roles}{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
     } else if std::ptr::eq(section, &ARGUMENT) {
         format!("{source}[tools.x]\nsql = \"select 1\"\n[tools.x.arguments.y]\n{line}")
     } else if key.name == "collections" {
         format!("{line}{source}")
+    } else if key.name == "prompts" {
+        format!("{line}{roles}")
     } else {
         line
     }

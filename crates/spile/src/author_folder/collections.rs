@@ -255,14 +255,5 @@ fn operation_tool<'c>(
 
 /// The collection and the name of an operation; `None` for statements.
 fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
-    Some(match operation {
-        ToolOperation::Get { collection, .. } => (*collection, "get"),
-        ToolOperation::List { collection, .. } => (*collection, "list"),
-        ToolOperation::Search { collection, .. } => (*collection, "search"),
-        ToolOperation::Aggregate { collection, .. } => (*collection, "aggregate"),
-        ToolOperation::Create { collection, .. } => (*collection, "create"),
-        ToolOperation::Update { collection, .. } => (*collection, "update"),
-        ToolOperation::Delete { collection, .. } => (*collection, "delete"),
-        ToolOperation::Statement { .. } => return None,
-    })
+    Some((operation.collection()?, operation.operation()?.as_str()))
 }
