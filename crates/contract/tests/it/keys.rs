@@ -12,7 +12,7 @@ use crate::manifest::{FULL_MANIFEST, env, parse_manifest};
 
 /// A manifest in which a key has its example value.
 fn manifest_with(section: &'static Section, key: &Key) -> String {
-    let roles = "[roles.staff]\nwhen = \"anyone\"\n[roles.support]\n[roles.editor]\n";
+    let roles = "[roles.staff]\nwhen = { \"/team\" = 1 }\n[roles.support]\n[roles.editor]\n";
     let line = format!("{} = {}\n", key.name, key.example);
     let path = match key.applies_to {
         AppliesTo::SourceKinds(kinds) => {
