@@ -210,8 +210,11 @@ impl RuleOperand {
         bind: &mut dyn FnMut(Node<'_>) -> Option<()>,
     ) -> Result<(), ClaimProblem> {
         let pointer = match self {
-            // The compiler has tried it.
-            Self::Value(json) => return Ok(bind(json.to_doc().root()).unwrap_or_default()),
+            // The compiler has tried it. If it fails all the same, nothing matches.
+            Self::Value(json) => {
+                let invalid = || ClaimProblem { pointer: String::new(), is_invalid: true };
+                return bind(json.to_doc().root()).ok_or_else(invalid);
+            }
             Self::Claim(pointer) => pointer,
         };
         let problem = |is_invalid| ClaimProblem { pointer: pointer.clone(), is_invalid };
