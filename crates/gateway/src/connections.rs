@@ -15,10 +15,14 @@ use tokio::sync::{Notify, oneshot};
 use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
 use wire::client::{CallId, IncomingInputRequest, InputReply};
 
+use crate::local_answers::{Answerer, LocalAnswers, is_reply_allowed};
 use crate::questions::input_request;
 
 /// How long a client that subscribes, or the first call of a new connection, waits for the server's answer.
 pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a call whose server waits for us is marked as alive.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How many connections of their own callers may have. Each is a process, where the server is a program.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +130,7 @@ impl CallerConnections {
     /// The connection of this caller, opened now if it has none. `broken` is one that does not work.
     pub(crate) async fn get(
         &self,
+        local: &Arc<LocalAnswers>,
         manager: &Arc<Manager>,
         server: &str,
         key: &CallerKey,
@@ -143,8 +148,11 @@ impl CallerConnections {
             server: server.into(),
             calls: calls.clone(),
             manager: Arc::downgrade(manager),
+            local: local.clone(),
+            principal: key.principal.clone(),
+            capabilities: ClientCapabilities::from_bits(key.capabilities),
         });
-        let capabilities = ClientCapabilities::from_bits(key.capabilities);
+        let capabilities = local.capabilities(server, handler.capabilities);
         let opened = manager.open_connection(server, capabilities, handler).await;
         let opened = Arc::new(Link::new(opened.map_err(NoConnection::Server)?, calls));
         // From now on `watch` sees it; what was watched before is in the list.
@@ -231,6 +239,23 @@ impl CallerConnections {
         let slots = self.lock();
         let own = slots.iter().filter(|(key, _)| *key.server == *server);
         own.filter_map(|(_, slot)| slot.open_link()).collect()
+    }
+
+    /// A client says that its roots have changed: the servers that asked it are told.
+    pub(crate) fn caller_roots_changed(&self, server: &str, principal: &str, session: Option<[u8; 16]>) {
+        let is_theirs = |key: &SlotKey| {
+            *key.server == *server && *key.caller.principal == *principal && key.caller.session == session
+        };
+        let links: Vec<Arc<Link>> = {
+            let slots = self.lock();
+            slots.iter().filter(|(key, _)| is_theirs(key)).filter_map(|(_, slot)| slot.open_link()).collect()
+        };
+        links.iter().for_each(|link| link.connection.roots_changed());
+    }
+
+    /// The entry of the server declares other roots.
+    pub(crate) fn roots_changed(&self, server: &str) {
+        self.open_links(server).iter().for_each(|link| link.connection.roots_changed());
     }
 
     /// Closes what was idle for long.
@@ -333,6 +358,8 @@ struct InboxContent {
 pub(crate) struct Question {
     pub(crate) key: String,
     pub(crate) request: InputRequest,
+    /// Whether the answer decides about something: see [`spile_core::InputRequests::as_consent`].
+    pub(crate) is_consent: bool,
     pub(crate) reply: oneshot::Sender<InputReply>,
 }
 
@@ -366,15 +393,26 @@ impl CallInbox {
         events.log(level, logger, data.clone());
     }
 
-    fn ask(&self, request: InputRequest) -> oneshot::Receiver<InputReply> {
+    fn ask(&self, request: InputRequest, is_consent: bool) -> oneshot::Receiver<InputReply> {
         let (reply, answer) = oneshot::channel();
         let mut content = self.lock();
         content.questions_total += 1;
         let key = format!("question_{}", content.questions_total);
-        content.questions.push(Question { key, request, reply });
+        content.questions.push(Question { key, request, is_consent, reply });
         drop(content);
         self.arrived.notify_one();
         answer
+    }
+
+    /// Waits for work of our own that the server waits for: the call does not hang meanwhile.
+    async fn keep_alive<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => self.arrived.notify_one(),
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, InboxContent> {
@@ -436,6 +474,36 @@ struct CallerHandler {
     server: Box<str>,
     calls: Arc<RunningCalls>,
     manager: Weak<Manager>,
+    local: Arc<LocalAnswers>,
+    principal: Box<str>,
+    /// Of the caller's client.
+    capabilities: ClientCapabilities,
+}
+
+impl CallerHandler {
+    /// The configured model answers, if whoever must allow it does.
+    fn sample(
+        &self,
+        inbox: Arc<CallInbox>,
+        params: Json,
+    ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        let (local, server) = (self.local.clone(), self.server.clone());
+        let (principal, capabilities) = (self.principal.clone(), self.capabilities);
+        let answer = async move {
+            let allowing = local.allow(&server, &principal, capabilities, &params);
+            if let Some(form) = inbox.keep_alive(allowing).await? {
+                let reply = inbox.ask(form, true).await;
+                is_reply_allowed(&reply.map_err(|_| "the caller did not answer")?)?;
+            }
+            inbox.keep_alive(local.sample(&server, &params)).await
+        };
+        Box::pin(async move {
+            match answer.await {
+                Ok(result) => InputReply::Result(result),
+                Err(reason) => InputReply::Declined(reason.to_owned()),
+            }
+        })
+    }
 }
 
 impl ClientHandler for CallerHandler {
@@ -449,14 +517,18 @@ impl ClientHandler for CallerHandler {
         };
         match input_request(request.kind, request.params.to_doc().root()) {
             Err(reason) => Box::pin(std::future::ready(declined(reason))),
-            Ok(request) => {
-                let answer = inbox.ask(request);
-                Box::pin(async move {
-                    answer
-                        .await
-                        .unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
-                })
-            }
+            Ok(request) => match (self.local.answerer(&self.server, self.capabilities, &request), request) {
+                (Answerer::Roots, _) => Box::pin(std::future::ready(self.local.roots(&self.server))),
+                (Answerer::Model, InputRequest::Sampling { params }) => self.sample(inbox, params),
+                (Answerer::Client | Answerer::Model, request) => {
+                    let answer = inbox.ask(request, false);
+                    Box::pin(async move {
+                        answer
+                            .await
+                            .unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
+                    })
+                }
+            },
         }
     }
 

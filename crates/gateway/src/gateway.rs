@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use servers::config::{Configuration, ConfiguredServer};
+use servers::config::{Configuration, ConfiguredServer, SamplingSettings};
 use servers::decisions::{Decisions, Permission};
 use servers::definitions::DefinitionPins;
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerChange, ServerStatus};
@@ -17,6 +17,7 @@ use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, Op
 use wire::client::{IncomingInputRequest, InputReply};
 
 use crate::connections::{CallerConnections, ConnectionPoolLimits};
+use crate::local_answers::{LocalAnswers, SamplingApprover};
 use crate::parked::{ParkedCalls, ParkedLimits};
 use crate::provider::{Naming, RemoteProvider};
 use crate::remote_server::RemoteServer;
@@ -29,6 +30,8 @@ pub struct GatewayOptions {
     pub waiting_calls_max: usize,
     pub waiting_calls_per_principal_max: usize,
     pub waiting_call_age_ms_max: u64,
+    /// What answers servers that ask for a model, where the caller's client cannot.
+    pub sampling: Option<SamplingSettings>,
 }
 
 impl Default for GatewayOptions {
@@ -39,6 +42,7 @@ impl Default for GatewayOptions {
             waiting_calls_max: 1024,
             waiting_calls_per_principal_max: 32,
             waiting_call_age_ms_max: 600_000,
+            sampling: None,
         }
     }
 }
@@ -49,6 +53,7 @@ pub struct Gateway {
     servers: RwLock<BTreeMap<String, Arc<ServedRemote>>>,
     connections: Arc<CallerConnections>,
     parked: Arc<ParkedCalls>,
+    local: Arc<LocalAnswers>,
     is_stopping: Arc<AtomicBool>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
@@ -73,7 +78,10 @@ impl Gateway {
         let entries: Vec<(String, bool)> =
             configured.iter().map(|(server, _)| (server.name.clone(), wants_sharing(server))).collect();
         let host = Arc::new(GatewayHost { inner: host, gateway: OnceLock::new() });
+        let process = options.manager.connection.process.clone();
         let manager = Arc::new(Manager::start(configured, options.manager.clone(), host.clone()));
+        let local = Arc::new(LocalAnswers::new(manager.clone(), host.clone(), process));
+        local.set_model(options.sampling.as_ref());
         let parked = Arc::new(ParkedCalls::new(ParkedLimits {
             total_max: options.waiting_calls_max,
             per_principal_max: options.waiting_calls_per_principal_max,
@@ -89,6 +97,7 @@ impl Gateway {
                 servers: RwLock::default(),
                 connections: Arc::new(CallerConnections::new(options.connections)),
                 parked,
+                local,
                 is_stopping: Arc::default(),
                 tasks,
             }
@@ -108,6 +117,7 @@ impl Gateway {
             wants_sharing,
             self.connections.clone(),
             self.parked.clone(),
+            self.local.clone(),
             self.is_stopping.clone(),
         ));
         let provider = |naming| Arc::new(RemoteProvider::new(server.clone(), naming));
@@ -119,10 +129,16 @@ impl Gateway {
     /// Starts, starts again and ends servers until they are those of the configuration. A server that is started again has
     /// new providers: what [`Self::provider`] returned before no longer reaches it.
     pub fn apply(&self, configuration: &Configuration, decisions: &Decisions) -> Vec<ServerChange> {
+        self.local.set_model(configuration.sampling.as_ref());
         let changes = self.manager.apply(configuration, decisions);
         for change in &changes {
-            let (ServerChange::Added(name) | ServerChange::Changed(name) | ServerChange::Removed(name)) =
-                change;
+            let name = match change {
+                ServerChange::Added(name) | ServerChange::Changed(name) | ServerChange::Removed(name) => name,
+                ServerChange::RootsChanged(name) => {
+                    self.connections.roots_changed(name);
+                    continue;
+                }
+            };
             self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
             self.connections.close_server(name);
             if let Some(server) = configuration.find(name) {
@@ -161,6 +177,11 @@ impl Gateway {
             Naming::Own => served.own.clone(),
             Naming::Public => served.public.clone(),
         })
+    }
+
+    /// Who is asked whether a model may answer a server, where the user of the calling client cannot be. Set once.
+    pub fn set_sampling_approver(&self, approver: Arc<dyn SamplingApprover>) {
+        self.local.set_approver(approver);
     }
 
     /// Calls that wait for an answer, and connections that belong to one caller.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use servers::names;
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, CompletionRef,
-    ItemKind, Outcome, Provider, Run, TaskSupport, WatchFuture,
+    ItemKind, Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
 };
 
 use crate::definitions::{self, ItemList};
@@ -225,5 +225,9 @@ impl Provider for RemoteProvider {
 
     fn unwatch(&self, uri: &str) {
         self.server.unwatch(uri);
+    }
+
+    fn client_roots_changed(&self, principal: &Principal, session: Option<[u8; 16]>) {
+        self.server.client_roots_changed(principal.id(), session);
     }
 }

@@ -9,6 +9,7 @@
 
 mod attempt;
 mod caller_connection;
+mod live_roots;
 mod reload;
 mod server;
 pub mod state;
@@ -39,6 +40,7 @@ use crate::definitions::{DefinitionPins, UnapprovedTool};
 use crate::oauth::CredentialStore;
 use crate::registry::{ServerLists, ServerRegistry};
 pub use caller_connection::{CallFailure, CallerConnection};
+use live_roots::LiveRoots;
 pub use reload::{ConfigFollower, ServerChange, follow};
 use server::{Command, ServerTask, View};
 use state::{RetryPolicy, Status};
@@ -235,6 +237,7 @@ struct ServerHandle {
     view: watch::Receiver<View>,
     waiting: Arc<Semaphore>,
     watched: Arc<WatchedResources>,
+    roots: Arc<LiveRoots>,
     /// See [`Decisions::retries`](crate::decisions::Decisions::retries): those that were followed.
     retries: AtomicU64,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
@@ -507,6 +510,7 @@ impl Starter {
         let server = Arc::new(server);
         let (commands, receiver) = mpsc::channel(16);
         let watched = Arc::new(WatchedResources::default());
+        let roots = Arc::new(LiveRoots::new(server.clone(), self.host.clone()));
         let (task, view) = ServerTask::new(
             server.clone(),
             self.options.clone(),
@@ -515,11 +519,12 @@ impl Starter {
             self.registry.clone(),
             receiver,
             watched.clone(),
+            roots.clone(),
         );
         let waiting = Arc::new(Semaphore::new(self.options.waiting_calls_max));
         let task = Mutex::new(Some(tokio::spawn(task.run(permission))));
         let retries = AtomicU64::new(RETRIES_UNKNOWN);
-        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, retries, task })
+        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, roots, retries, task })
     }
 }
 
