@@ -321,7 +321,8 @@ impl RemoteServer {
 
     /// Sends the call, and once more if the server certainly did not run it.
     async fn send(&self, call: &CallToForward, relay: &Relay) -> Sent {
-        let failed = |error| Sent::Ended(Box::new(results::failed(call.target, &call.name, error)));
+        let failed =
+            |error| Sent::Ended(Box::new(results::failed(&self.name, call.target, &call.name, error)));
         let mut link = match self.link(call, None).await {
             Ok(link) => link,
             Err(outcome) => return Sent::Ended(outcome),
@@ -357,7 +358,7 @@ impl RemoteServer {
         call: &CallToForward,
         broken: Option<&Arc<Link>>,
     ) -> Result<Arc<Link>, Box<Outcome>> {
-        let failed = |error| Box::new(results::failed(call.target, &call.name, error));
+        let failed = |error| Box::new(results::failed(&self.name, call.target, &call.name, error));
         let shared = match broken {
             Some(broken) => self.manager.shared_connection(&self.name, Some(&broken.connection)).await,
             None => self.manager.shared_connection(&self.name, None).await,
@@ -371,7 +372,7 @@ impl RemoteServer {
         let link =
             self.connections.get(&self.local, &self.manager, &self.name, &call.key, broken, now_ms).await;
         let link = link.map_err(|error: NoConnection| {
-            Box::new(results::no_connection(call.target, &call.name, error))
+            Box::new(results::no_connection(&self.name, call.target, &call.name, error))
         })?;
         if let Some(level) = call.events.log_level() {
             link.set_log_level(level);
@@ -436,7 +437,7 @@ impl RemoteServer {
     ) -> Outcome {
         match forwarded.link.connection.call_failed(error).await {
             CallFailure::Final(error) | CallFailure::NotSent(error) | CallFailure::TokenRefused(error) => {
-                results::failed(call.target, &call.name, error)
+                results::failed(&self.name, call.target, &call.name, error)
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::faulty_server::{self, Fault, When};
 use crate::gateway::{call, customers, project_with, start, tool_names};
 
 const GOOD: usize = 9;
@@ -54,15 +55,44 @@ fn one_bad_server_of_ten_affects_no_other() {
             ),
         ),
     ] {
-        check(name, &script);
+        let mark = format!("spile-fault-{}-{}", std::process::id(), name.replace(' ', "-"));
+        // In the command line of the bad server, so that its processes are found.
+        check(name, bad(&format!("# {mark}\n{script}")), &mark);
     }
 }
 
-fn check(name: &str, script: &str) {
-    // In the command line of the bad server, so that its processes are found.
-    let mark = format!("spile-fault-{}-{}", std::process::id(), name.replace(' ', "-"));
+#[test]
+fn one_bad_server_of_ten_at_an_address_affects_no_other() {
+    use Fault::*;
+    use When::{AtStart, InCall};
+    for (is_sse, when, fault) in [
+        (false, AtStart, NeverAnswers),
+        (false, AtStart, EndlessBody),
+        (false, AtStart, RedirectsInCircles),
+        (false, InCall, NeverAnswers),
+        (false, InCall, ResetsMidBody),
+        (false, InCall, RedirectsInCircles),
+        (false, InCall, EndlessBody),
+        (false, InCall, EndlessEvent),
+        (false, InCall, WrongId),
+        (false, InCall, AnswersTwice),
+        (true, AtStart, Garbage),
+        (true, InCall, Closes),
+        (true, InCall, EndlessEvent),
+        (true, InCall, WrongId),
+    ] {
+        let name = format!("{when:?} {fault:?} {is_sse}");
+        let kind = if is_sse { "sse" } else { "http" };
+        check(
+            &name,
+            json!({"type": kind, "url": faulty_server::start(fault, when, is_sse)}),
+            "no such process",
+        );
+    }
+}
+
+fn check(name: &str, mut entry: Value, mark: &str) {
     let mut servers: Map<String, Value> = (0..GOOD).map(|n| (format!("good{n}"), customers())).collect();
-    let mut entry = bad(&format!("# {mark}\n{script}"));
     // Soon enough for a test; the default is two minutes.
     entry["timeout"] = json!(1500);
     entry["startupTimeout"] = json!(3000);
@@ -100,16 +130,16 @@ fn check(name: &str, script: &str) {
         if let Some(answer) = poking.join().expect("no panic") {
             // A typed error that names the server, or the first of two answers.
             let text = answer.to_string();
-            assert!(name == "answers twice" || text.contains("bad"), "{name}: {text}");
+            assert!(name.to_lowercase().contains("twice") || text.contains("bad"), "{name}: {text}");
         }
     });
-    assert!(processes_with(&mark) < 20, "{name}: processes pile up");
+    assert!(processes_with(mark) < 20, "{name}: processes pile up");
     let memory = resident_kib(gateway.pid().as_raw_nonzero().get());
     assert!(memory < 400 << 10, "{name}: the gateway has {memory} KiB");
     let (_, stderr, code) = gateway.stop();
     assert_eq!(code, Some(0), "{name}: {stderr}");
     let started = std::time::Instant::now();
-    while processes_with(&mark) > 0 {
+    while processes_with(mark) > 0 {
         assert!(started.elapsed() < crate::harness::TEST_TIMEOUT, "{name}: processes are left");
     }
 }
