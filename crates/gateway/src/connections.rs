@@ -13,7 +13,7 @@ use servers::manager::{CallerConnection, Manager, ServerCallError};
 use spile_core::{CatalogChange, ClientCapabilities, EventSink, InputRequest, LogLevel};
 use tokio::sync::{Notify, oneshot};
 use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
-use wire::client::{CallId, IncomingInputRequest, InputReply};
+use wire::client::{CallId, IncomingInputRequest, InputReply, InputRequestKind};
 
 use crate::local_answers::{Answerer, LocalAnswers, is_reply_allowed};
 use crate::questions::input_request;
@@ -23,6 +23,9 @@ pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a call whose server waits for us is marked as alive.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a question about roots waits for a call that it can be put to. The official SDKs wait no longer for the answer.
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many connections of their own callers may have. Each is a process, where the server is a program.
 #[derive(Debug, Clone, Copy)]
@@ -335,9 +338,14 @@ impl ChangedLists {
     }
 }
 
-/// The calls that run on a connection, oldest first.
+/// The calls that run on a connection.
 #[derive(Default)]
-pub(crate) struct RunningCalls(Mutex<Vec<Arc<CallInbox>>>);
+pub(crate) struct RunningCalls {
+    /// Oldest first.
+    calls: Mutex<Vec<Arc<CallInbox>>>,
+    /// A call was added.
+    added: Notify,
+}
 
 /// What arrives for a call while it runs: questions, progress, log messages.
 pub(crate) struct CallInbox {
@@ -427,6 +435,7 @@ impl RunningCalls {
         let inbox =
             Arc::new(CallInbox { id: OnceLock::new(), content: Mutex::new(content), arrived: Notify::new() });
         self.lock().push(inbox.clone());
+        self.added.notify_waiters();
         inbox
     }
 
@@ -444,6 +453,24 @@ impl RunningCalls {
         let calls = self.lock();
         let named = id.and_then(|id| calls.iter().find(|call| call.id.get() == Some(&id)));
         named.or_else(|| calls.last()).cloned()
+    }
+
+    /// The call that a question about roots is put to: servers ask when they are connected and when roots have changed, and
+    /// the next call may be about to start.
+    async fn next_of_one_caller(&self, id: Option<CallId>) -> Option<Arc<CallInbox>> {
+        let waiting = async {
+            loop {
+                let added = self.added.notified();
+                tokio::pin!(added);
+                // From here on no call is missed.
+                added.as_mut().enable();
+                if let Some(inbox) = self.of_one_caller(id) {
+                    return inbox;
+                }
+                added.await;
+            }
+        };
+        tokio::time::timeout(ROOTS_TIMEOUT, waiting).await.ok()
     }
 
     /// The call with this id, or the only one: where several callers share a connection, nothing is guessed.
@@ -465,7 +492,7 @@ impl RunningCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<CallInbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -480,7 +507,26 @@ struct CallerHandler {
     capabilities: ClientCapabilities,
 }
 
+/// The caller's answer, if it came.
+fn answered(answer: Result<InputReply, oneshot::error::RecvError>) -> InputReply {
+    answer.unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
+}
+
 impl CallerHandler {
+    /// The roots of the entry, or those of the caller's client, whichever of its calls runs.
+    fn roots(&self, call: Option<CallId>) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        if let Answerer::Roots = self.local.answerer(&self.server, self.capabilities, &InputRequest::Roots) {
+            return Box::pin(std::future::ready(self.local.roots(&self.server)));
+        }
+        let calls = self.calls.clone();
+        Box::pin(async move {
+            match calls.next_of_one_caller(call).await {
+                Some(inbox) => answered(inbox.ask(InputRequest::Roots, false).await),
+                None => InputReply::Declined("no call is running that could ask".to_owned()),
+            }
+        })
+    }
+
     /// The configured model answers, if whoever must allow it does.
     fn sample(
         &self,
@@ -512,21 +558,19 @@ impl ClientHandler for CallerHandler {
         request: IncomingInputRequest,
     ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
         let declined = |reason: &str| InputReply::Declined(reason.to_owned());
+        if request.kind == InputRequestKind::Roots {
+            return self.roots(request.call);
+        }
         let Some(inbox) = self.calls.of_one_caller(request.call) else {
             return Box::pin(std::future::ready(declined("no call is running that could ask")));
         };
         match input_request(request.kind, request.params.to_doc().root()) {
             Err(reason) => Box::pin(std::future::ready(declined(reason))),
             Ok(request) => match (self.local.answerer(&self.server, self.capabilities, &request), request) {
-                (Answerer::Roots, _) => Box::pin(std::future::ready(self.local.roots(&self.server))),
                 (Answerer::Model, InputRequest::Sampling { params }) => self.sample(inbox, params),
-                (Answerer::Client | Answerer::Model, request) => {
+                (Answerer::Client | Answerer::Model | Answerer::Roots, request) => {
                     let answer = inbox.ask(request, false);
-                    Box::pin(async move {
-                        answer
-                            .await
-                            .unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
-                    })
+                    Box::pin(async move { answered(answer.await) })
                 }
             },
         }

@@ -12,9 +12,9 @@ use servers::decisions::{Decisions, Permission};
 use servers::definitions::DefinitionPins;
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerChange, ServerStatus};
 use servers::oauth::CredentialStore;
-use spile_core::{CatalogChange, Platform};
+use spile_core::{CatalogChange, ClientCapabilities, Platform};
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
-use wire::client::{IncomingInputRequest, InputReply};
+use wire::client::{IncomingInputRequest, InputReply, InputRequestKind};
 
 use crate::connections::{CallerConnections, ConnectionPoolLimits};
 use crate::local_answers::{LocalAnswers, SamplingApprover};
@@ -54,6 +54,7 @@ pub struct Gateway {
     connections: Arc<CallerConnections>,
     parked: Arc<ParkedCalls>,
     local: Arc<LocalAnswers>,
+    host: Arc<GatewayHost>,
     is_stopping: Arc<AtomicBool>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
@@ -77,7 +78,11 @@ impl Gateway {
     ) -> Arc<Self> {
         let entries: Vec<(String, bool)> =
             configured.iter().map(|(server, _)| (server.name.clone(), wants_sharing(server))).collect();
-        let host = Arc::new(GatewayHost { inner: host, gateway: OnceLock::new() });
+        let host = Arc::new(GatewayHost {
+            inner: host,
+            gateway: OnceLock::new(),
+            sampling_servers: RwLock::new(allowed_servers(options.sampling.as_ref())),
+        });
         let process = options.manager.connection.process.clone();
         let manager = Arc::new(Manager::start(configured, options.manager.clone(), host.clone()));
         let local = Arc::new(LocalAnswers::new(manager.clone(), host.clone(), process));
@@ -98,6 +103,7 @@ impl Gateway {
                 connections: Arc::new(CallerConnections::new(options.connections)),
                 parked,
                 local,
+                host: host.clone(),
                 is_stopping: Arc::default(),
                 tasks,
             }
@@ -130,6 +136,8 @@ impl Gateway {
     /// new providers: what [`Self::provider`] returned before no longer reaches it.
     pub fn apply(&self, configuration: &Configuration, decisions: &Decisions) -> Vec<ServerChange> {
         self.local.set_model(configuration.sampling.as_ref());
+        *self.host.sampling_servers.write().unwrap_or_else(PoisonError::into_inner) =
+            allowed_servers(configuration.sampling.as_ref());
         let changes = self.manager.apply(configuration, decisions);
         for change in &changes {
             let name = match change {
@@ -236,10 +244,17 @@ fn wants_sharing(server: &ConfiguredServer) -> bool {
     server.entry.as_ref().is_ok_and(|entry| entry.is_shared)
 }
 
+/// The servers that the model answers whoever calls.
+fn allowed_servers(sampling: Option<&SamplingSettings>) -> Vec<String> {
+    sampling.map(|settings| settings.allow.clone()).unwrap_or_default()
+}
+
 /// The manager's host: what concerns calls and lists goes to the gateway, the rest to whoever started it.
 struct GatewayHost {
     inner: Arc<dyn ManagerHost>,
     gateway: OnceLock<Weak<Gateway>>,
+    /// Before there is a gateway to ask: servers that the settings allow to use the model.
+    sampling_servers: RwLock<Vec<String>>,
 }
 
 impl ManagerHost for GatewayHost {
@@ -280,14 +295,25 @@ impl ManagerHost for GatewayHost {
         self.inner.connect_in_process(server, options, handler)
     }
 
+    fn capabilities(&self, server: &str) -> ClientCapabilities {
+        let allowed = self.sampling_servers.read().unwrap_or_else(PoisonError::into_inner);
+        match allowed.iter().any(|allowed| allowed == server) {
+            true => ClientCapabilities::SAMPLING,
+            false => ClientCapabilities::NONE,
+        }
+    }
+
     fn on_input_request(
         &self,
         server: &str,
-        _: IncomingInputRequest,
+        request: IncomingInputRequest,
     ) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
-        if let Some(served) =
-            self.gateway.get().and_then(Weak::upgrade).and_then(|gateway| gateway.find(server))
-        {
+        let gateway = self.gateway.get().and_then(Weak::upgrade);
+        if let (InputRequestKind::Sampling, Some(gateway)) = (request.kind, &gateway) {
+            let (local, server) = (gateway.local.clone(), server.to_owned());
+            return Box::pin(async move { local.sample_for_all(&server, &request.params).await });
+        }
+        if let Some(served) = gateway.and_then(|gateway| gateway.find(server)) {
             served.server.on_shared_question();
         }
         let reason = "this connection serves several callers, and none of them can be asked".to_owned();

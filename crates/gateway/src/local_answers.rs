@@ -176,6 +176,15 @@ impl LocalAnswers {
         }
     }
 
+    /// For a question on the connection that all callers share: nobody can be asked, so the settings must allow it.
+    pub(crate) async fn sample_for_all(&self, server: &str, params: &Json) -> InputReply {
+        let answer = match self.who_allows(server, ClientCapabilities::NONE) {
+            WhoAllows::Settings => self.sample(server, params).await,
+            WhoAllows::Caller | WhoAllows::Approver | WhoAllows::Nobody => Err(NO_MODEL),
+        };
+        answer.map_or_else(|reason| InputReply::Declined(reason.to_owned()), InputReply::Result)
+    }
+
     /// The result of `sampling/createMessage`, after it was allowed. `Err` is for the server.
     pub(crate) async fn sample(&self, server: &str, params: &Json) -> Result<Json, &'static str> {
         let sampler = self.sampler().ok_or(NO_MODEL)?;

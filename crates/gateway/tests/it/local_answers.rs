@@ -4,21 +4,23 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway::{GatewayOptions, SamplingApprover, SamplingQuestion};
+use gateway::{Gateway, GatewayOptions, Naming, SamplingApprover, SamplingQuestion};
+use host::{Config, Server};
 use json::Json;
 use servers::config::{SamplingFormat, SamplingModel, SamplingSettings, Template, VariableSyntax};
-use servers::decisions::Decisions;
-use spile_core::{ClientCapabilities, InputRequest};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use servers::decisions::{Decisions, Permission};
+use servers::manager::ManagerHost;
+use spile_core::{ClientCapabilities, InputRequest, Limits};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions};
+use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
 use wire::Version;
 use wire::client::{
     ClientCall, ClientOptions, IncomingInputRequest, InputReply, InputRequestKind, VersionPolicy,
 };
 use wire::method::Method;
 
-use crate::world::{SimGateway, SimProvider, SimServer, configuration, start_gateway};
+use crate::world::{SimGateway, SimPlatform, SimProvider, SimServer, configuration, start_gateway};
 
 const ERAS: [VersionPolicy; 2] = [VersionPolicy::Any, VersionPolicy::HandshakeOnly];
 const CALLERS: [Version; 2] = [Version::NEWEST, Version::NEWEST_WITH_HANDSHAKE];
@@ -347,5 +349,115 @@ async fn changed_roots_are_announced_to_servers_of_the_handshake_era() {
             );
         }
         gateway.gateway.close().await;
+    }
+}
+
+/// A server of 2025-11-25 that asks for roots when it is connected and when they have changed, as `server-filesystem` does. Its tool
+/// waits until it has them, and returns them.
+async fn ask_for_roots(io: tokio::io::DuplexStream) {
+    let (input, mut output) = tokio::io::split(io);
+    let mut lines = tokio::io::BufReader::new(input).lines();
+    let (mut roots, mut call) = (None::<String>, None::<String>);
+    while let Ok(Some(line)) = lines.next_line().await {
+        let doc = Json::parse(&line).expect("JSON").to_doc();
+        let method = doc.root().get("method").and_then(|method| Some(method.str()?.into_owned()));
+        let id = doc.root().get("id").map(|id| id.raw().to_owned());
+        let result = match method.as_deref() {
+            Some("initialize") => Some(
+                r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#.to_owned(),
+            ),
+            Some("tools/list") => {
+                Some(r#"{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}"#.to_owned())
+            }
+            Some("tools/call") => {
+                call.clone_from(&id);
+                None
+            }
+            Some("notifications/initialized" | "notifications/roots/list_changed") => {
+                roots = None;
+                let question = "{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"roots/list\"}\n";
+                output.write_all(question.as_bytes()).await.expect("somebody reads");
+                None
+            }
+            Some(_) if id.is_none() => None,
+            Some(_) => {
+                let error = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{{\"code\":-32601,\"message\":\"unknown\"}}}}\n",
+                    id.as_deref().unwrap_or("0")
+                );
+                output.write_all(error.as_bytes()).await.expect("somebody reads");
+                None
+            }
+            None => {
+                roots = Some(line.clone());
+                None
+            }
+        };
+        let mut answers: Vec<(String, String)> = id.zip(result).into_iter().collect();
+        if let Some(roots) = &roots
+            && let Some(call) = call.take()
+        {
+            let text = Json::string(roots);
+            answers.push((call, format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)));
+        }
+        for (id, result) in answers {
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n");
+            output.write_all(answer.as_bytes()).await.expect("somebody reads");
+        }
+    }
+}
+
+struct RootsHost;
+
+impl ManagerHost for RootsHost {
+    fn env(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn connect_in_process(
+        &self,
+        _: &str,
+        options: &ConnectionOptions,
+        handler: &Arc<dyn ClientHandler>,
+    ) -> Option<Pin<Box<dyn Future<Output = Result<Connection, OpenError>> + Send>>> {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        tokio::spawn(ask_for_roots(theirs));
+        let (input, output) = tokio::io::split(ours);
+        Some(Box::pin(Connection::over_pipe(input, output, options.clone(), handler.clone())))
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_roots_outside_of_a_call_gets_them() {
+    let roots = ClientCapabilities::ROOTS.with(ClientCapabilities::ROOTS_LIST_CHANGED);
+    for version in CALLERS {
+        for entry in ["", r#","roots":["/declared"]"#] {
+            let named = SimServer::new("s", VersionPolicy::HandshakeOnly, 1);
+            let servers = configuration(std::slice::from_ref(&named), entry).servers;
+            let servers = servers.into_iter().map(|server| (server, Permission::Allowed)).collect();
+            let platform = SimPlatform::new(1);
+            let gateway =
+                Gateway::start(servers, GatewayOptions::default(), Arc::new(RootsHost), platform.clone());
+            gateway.manager().settled().await;
+            gateway.refresh();
+            let front = Server::new(Config::new("gateway", "1", Limits::default(), platform), Vec::new());
+            front.set_provider_by_name("s", gateway.provider("s", Naming::Public).map(|one| one as Arc<_>));
+            let gateway = SimGateway { gateway, front };
+            let handler = Asked::new(Some(r#"{"roots":[{"uri":"file:///client"}]}"#));
+            let connection = connect(&gateway, version, roots, &handler).await;
+            let expected = if entry.is_empty() { "file:///client" } else { "file:///declared" };
+            assert!(call(&connection).await.contains(expected), "{version:?} {entry}");
+            if !entry.is_empty() {
+                let changed = configuration(std::slice::from_ref(&named), r#","roots":["/elsewhere"]"#);
+                gateway.gateway.apply(&changed, &Decisions::default());
+                assert!(call(&connection).await.contains("file:///elsewhere"), "{version:?}");
+            } else if version == Version::NEWEST_WITH_HANDSHAKE {
+                // The client's own notification makes the server ask again.
+                connection.roots_changed();
+                assert!(call(&connection).await.contains("file:///client"), "{version:?}");
+                assert_eq!(handler.questions().len(), 2);
+            }
+            gateway.gateway.close().await;
+        }
     }
 }

@@ -78,14 +78,11 @@ impl Attempt {
 
     async fn open(&self, timeout_ms: u64) -> Result<Opened, AttemptError> {
         let signals = Arc::new(Signals::default());
-        let connection = connect(
-            &self.server,
-            &self.options,
-            &self.options.connection,
-            &*self.host,
-            &self.handler(&signals),
-        )
-        .await?;
+        let mut options = self.options.connection.clone();
+        let declared = &mut options.client_options.capabilities;
+        *declared = declared.with(self.host.capabilities(&self.server.name));
+        let connection =
+            connect(&self.server, &self.options, &options, &*self.host, &self.handler(&signals)).await?;
         let subscribed = subscribe_to_lists(&connection.connection).await;
         let lists = read_lists(&connection.connection, timeout_ms).await.map_err(|error| AttemptError {
             failure: Failure::Transient,

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use json::Json;
 use outbound::Reach;
+use spile_core::ClientCapabilities;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use upstream::{
     ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress, ProgressCallback,
@@ -132,6 +133,13 @@ pub trait ManagerHost: Send + Sync + 'static {
     ) -> Option<BoxFuture<Result<Connection, OpenError>>> {
         let _ = (server, options, handler);
         None
+    }
+
+    /// What the manager's own connection to a server declares, beside the roots of its entry. A server may offer tools only to
+    /// clients that can do something.
+    fn capabilities(&self, server: &str) -> ClientCapabilities {
+        let _ = server;
+        ClientCapabilities::NONE
     }
 
     /// The server asks the user or the model something.
