@@ -26,6 +26,8 @@ pub struct RemoteProvider {
     server: Arc<RemoteServer>,
     naming: Naming,
     served: Mutex<Served>,
+    /// Held until a change is reported: whoever finds nothing new knows that the host has it.
+    reporting: Mutex<()>,
     listener: Mutex<Option<Arc<dyn ChangeListener>>>,
 }
 
@@ -54,7 +56,13 @@ struct OwnNames {
 
 impl RemoteProvider {
     pub(crate) fn new(server: Arc<RemoteServer>, naming: Naming) -> Self {
-        let provider = Self { server, naming, served: Mutex::default(), listener: Mutex::default() };
+        let provider = Self {
+            server,
+            naming,
+            served: Mutex::default(),
+            reporting: Mutex::default(),
+            listener: Mutex::default(),
+        };
         provider.refresh();
         provider
     }
@@ -66,6 +74,7 @@ impl RemoteProvider {
 
     /// The same, and reports these changes in any case: the server said so.
     pub(crate) fn refresh_and_report(&self, reported: &[CatalogChange]) {
+        let _reporting = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.read();
         let old = std::mem::replace(&mut *self.lock(), new.clone()).catalog;
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
