@@ -22,6 +22,9 @@ pub enum CallError {
     TaskNotSupported,
     #[error("requestState: {0}")]
     InvalidRequestState(&'static str),
+    /// The answers to its questions belong to a tool that no longer exists as it was.
+    #[error("the tool changed while it waited for input; repeat the call")]
+    ChangedWhileWaiting,
     #[error("cancelled")]
     Cancelled,
     // Errors of the environment.
@@ -49,6 +52,7 @@ impl CallError {
             Self::MissingCapability(_) => "missing_capability",
             Self::TaskNotSupported => "task_not_supported",
             Self::InvalidRequestState(_) => "invalid_request_state",
+            Self::ChangedWhileWaiting => "changed_while_waiting",
             Self::Cancelled => "cancelled",
             Self::Timeout { .. } => "timeout",
             Self::Busy { .. } => "busy",
@@ -197,6 +201,7 @@ impl ToolError {
             | CallError::MissingCapability(_)
             | CallError::TaskNotSupported
             | CallError::InvalidRequestState(_)
+            | CallError::ChangedWhileWaiting
             | CallError::Cancelled
             | CallError::Provider { .. } => None,
         }

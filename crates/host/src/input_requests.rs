@@ -17,7 +17,7 @@ use crate::byte_fields::{FieldReader, FieldWriter};
 use crate::caller_key::network_of;
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, RequestStateId, ResponseChecks, ResumedState};
-use crate::pipeline::{CONTRACT_CHANGED, CallJob, CallStage, input_refused_error, invalid_response_error};
+use crate::pipeline::{CallJob, CallStage, input_refused_error, invalid_response_error};
 use crate::registry::{CallRoute, Registry};
 use crate::server::{CallerIdentity, Server};
 
@@ -446,7 +446,7 @@ impl StateHeader {
         }
         let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
         if digest != contract_digest {
-            return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
+            return Err(CallError::ChangedWhileWaiting);
         }
         let (is_stored, round) = (*is_stored == 1, u32::from_be_bytes(*round));
         let attempts = u32::from_be_bytes(*attempts);

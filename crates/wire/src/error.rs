@@ -104,7 +104,8 @@ impl RpcError {
             }
             CallError::UnknownItem { kind: ItemKind::Tool | ItemKind::Prompt | ItemKind::Task, .. }
             | CallError::InvalidParams { .. }
-            | CallError::InvalidRequestState(_) => Self::invalid_params(text),
+            | CallError::InvalidRequestState(_)
+            | CallError::ChangedWhileWaiting => Self::invalid_params(text),
             CallError::MissingCapability(capabilities) => Self::missing_capability(*capabilities, version),
             // 2025-11-25, Tool-Level Negotiation: servers SHOULD return -32601.
             CallError::TaskNotSupported => Self::new(ErrorCode::MethodNotFound, 200, text),

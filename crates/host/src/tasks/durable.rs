@@ -19,7 +19,6 @@ use super::record::{self, TaskRecord};
 use super::{AtomicBool, AtomicUsize, Mutex, OwnerDigest, Task, TaskOwner, evict_finished};
 use crate::input_requests::store_failure;
 use crate::observer::{CallObservation, CallStatus};
-use crate::pipeline::CONTRACT_CHANGED;
 use crate::server::Server;
 
 /// How long a process that ended keeps others from continuing its tasks.
@@ -313,13 +312,13 @@ impl Task {
             (state.journal.clone(), state.is_unresumable)
         };
         let refusal = match &self.call {
-            None => Some("the server does not know what the task runs"),
+            None => Some(failed("the server does not know what the task runs")),
             Some(call) if registry.contract_digest(&call.call()) != call.contract_digest => {
-                Some(CONTRACT_CHANGED)
+                Some(TaskStatus::Failed(CallError::ChangedWhileWaiting))
             }
-            Some(call) if !server.is_known_principal(&call.principal) => Some(CALLER_REMOVED),
+            Some(call) if !server.is_known_principal(&call.principal) => Some(failed(CALLER_REMOVED)),
             Some(_) if is_unresumable => {
-                Some("the server was restarted, and the task had too much behind it to be continued")
+                Some(failed("the server was restarted, and the task had too much behind it to be continued"))
             }
             Some(call) => {
                 tracing::info!(task = self.id, tool = &*call.call().name(), "continues a task");
@@ -327,8 +326,7 @@ impl Task {
                 None
             }
         };
-        if let Some(reason) = refusal {
-            let status = failed(reason);
+        if let Some(status) = refusal {
             self.record_end(server, &status).await;
             self.report_refusal(server, &status);
             self.set_status(server, status);

@@ -91,6 +91,7 @@ fn outcome(status: &CallStatus<'_>) -> CallOutcome {
             CallError::MissingCapability(_) => "missing capability",
             CallError::TaskNotSupported => "task not supported",
             CallError::InvalidRequestState(_) => "invalid requestState",
+            CallError::ChangedWhileWaiting => "changed while waiting",
             CallError::Cancelled => "cancelled",
             CallError::Timeout { .. } => "timeout",
             CallError::Busy { .. } => "busy",
