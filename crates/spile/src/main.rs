@@ -54,6 +54,9 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Import tools from the description of an API
+    #[command(subcommand, disable_help_subcommand = true)]
+    Import(ImportCommand),
     /// Compile and report: tools, token cost, problems. Does not serve
     #[command(after_help = CHECK_EXIT_CODES)]
     Check(CheckArgs),
@@ -216,6 +219,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve { paths, args } => run_serve(&paths, &args),
         Command::Init { path, force } => init(&path, force),
+        Command::Import(command) => import(command),
         Command::Check(args) => check(&args),
         Command::Dev { path, args } => dev(&path, args),
         Command::Test(args) => Ok(test(&args)),

@@ -109,6 +109,8 @@ impl<'m> Compiler<'m> {
         let used: Vec<String> = template.names().into_iter().map(str::to_owned).collect();
         let unused = || declared.arguments.iter().filter(|one| !used.contains(&one.name.value));
         match (template.method.has_body(), &template.body) {
+            // Without arguments to send there is no body.
+            (true, None) if unused().next().is_none() => {}
             (true, None) => {
                 let members = unused().map(|one| (one.name.value.clone(), BodyTemplate::Value(one.name.value.clone())));
                 template.body = Some(BodyTemplate::Object(members.collect()));
