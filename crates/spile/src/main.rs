@@ -14,6 +14,7 @@ use spile::diff::{DiffArgs, diff};
 use spile::doctor::{DoctorArgs, doctor};
 use spile::gateway::{self, GatewayArgs};
 use spile::history::{HistoryArgs, RestoreArgs, history, restore};
+use spile::import::{ImportCommand, import};
 use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
@@ -124,7 +125,7 @@ enum Command {
 
 /// The commands as `spile --help` groups them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Create and serve", &["new", "init", "check", "dev", "test", "serve"]),
+    ("Create and serve", &["new", "init", "import", "check", "dev", "test", "serve"]),
     ("Release", &["compile", "diff", "pack"]),
     ("Connect clients", &["install", "uninstall"]),
     (
