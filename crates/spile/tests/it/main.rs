@@ -48,6 +48,7 @@ mod real_servers;
 mod reload_isolation;
 mod reloading;
 mod replicas;
+mod rest;
 mod scaffolding;
 mod serving;
 mod skills;
