@@ -84,8 +84,12 @@ pub(crate) fn write_members(out: &mut Vec<u8>, members: &[YamlMember]) {
 pub(crate) fn parse_mapping(text: &str, range: Range<usize>) -> Result<Vec<YamlMember>, YamlError> {
     let source = &text[range.clone()];
     let offsets: Vec<usize> = source.char_indices().map(|(at, _)| at).chain([source.len()]).collect();
-    let mut reader =
-        YamlReader { parser: Parser::new_from_str(source), offsets, start: range.start, depth_max: DEPTH_MAX };
+    let mut reader = YamlReader {
+        parser: Parser::new_from_str(source),
+        offsets,
+        start: range.start,
+        depth_max: DEPTH_MAX,
+    };
     let root = reader.document()?;
     match root {
         None => Ok(Vec::new()),

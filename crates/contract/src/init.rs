@@ -257,7 +257,11 @@ fn render_left_out(out: &mut String, kind: SourceKind, source: &str, tables: &[(
             SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
                 *out += &format!("#sheet = {}\n", toml_string(&table.name));
             }
-            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet | SourceKind::Rest => {}
+            SourceKind::Csv
+            | SourceKind::Json
+            | SourceKind::JsonLines
+            | SourceKind::Parquet
+            | SourceKind::Rest => {}
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::aggregate::GROUP_FIELDS_MAX;
 use crate::bind::{self, FilterSuffix, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX, Scope};
 use crate::confirmation::is_invisible;
 use crate::contract::{
-    Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Request, Returns, Statement, VERSION_FIELD, Versioning,
+    Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Request, Returns, Statement, VERSION_FIELD,
+    Versioning,
 };
 use crate::data_type::DataType;
 use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};

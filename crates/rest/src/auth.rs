@@ -43,7 +43,10 @@ impl Credentials {
     /// An error is a clause for the operator.
     pub(crate) fn new(auth: Option<&RestAuth>, options: &OutboundOptions) -> Result<Self, String> {
         let fixed = |name: &str, text: &str| {
-            Ok(Self::Fixed { name: name.to_owned(), value: sensitive(text).ok_or("the credentials cannot be sent in a header")? })
+            Ok(Self::Fixed {
+                name: name.to_owned(),
+                value: sensitive(text).ok_or("the credentials cannot be sent in a header")?,
+            })
         };
         match auth {
             None => Ok(Self::None),
@@ -58,7 +61,8 @@ impl Credentials {
                     // RFC 6749, 2.3.1: both are form-encoded first.
                     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
                 };
-                let authorization = sensitive(&basic(&encode(client_id.expose()), &encode(client_secret.expose())));
+                let authorization =
+                    sensitive(&basic(&encode(client_id.expose()), &encode(client_secret.expose())));
                 Ok(Self::Token(Box::new(TokenSource {
                     client: outbound::client(&url, options).map_err(|error| error.to_string())?,
                     url,
@@ -104,7 +108,10 @@ impl TokenSource {
     }
 
     async fn fetch(&self) -> Result<Token, SendFailure> {
-        let failed = |detail: String| SendFailure::Unreachable { detail: format!("no token: {detail}"), may_have_arrived: false };
+        let failed = |detail: String| SendFailure::Unreachable {
+            detail: format!("no token: {detail}"),
+            may_have_arrived: false,
+        };
         let form = {
             let mut form = url::form_urlencoded::Serializer::new(String::new());
             form.append_pair("grant_type", "client_credentials");
@@ -142,7 +149,8 @@ impl TokenSource {
         let lifetime = doc.root().get("expires_in").and_then(|seconds| seconds.u64());
         Ok(Token {
             header: header.ok_or_else(|| failed("the answer has no `access_token`".to_owned()))?,
-            expires_at: Instant::now() + lifetime.map_or(LIFETIME_DEFAULT, |seconds| Duration::from_secs(seconds.min(86_400))),
+            expires_at: Instant::now()
+                + lifetime.map_or(LIFETIME_DEFAULT, |seconds| Duration::from_secs(seconds.min(86_400))),
         })
     }
 }

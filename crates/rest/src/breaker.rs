@@ -79,9 +79,8 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(limit: Option<RateLimit>) -> Self {
-        let interval = limit.map_or(Duration::ZERO, |limit| {
-            Duration::from_millis(limit.per_ms) / limit.calls.max(1)
-        });
+        let interval =
+            limit.map_or(Duration::ZERO, |limit| Duration::from_millis(limit.per_ms) / limit.calls.max(1));
         Self { interval, next: Mutex::default() }
     }
 
@@ -123,7 +122,8 @@ mod tests {
     #[test]
     fn requests_are_spaced_by_the_rate_limit() {
         let (pacer, now) = (Pacer::new(Some(RateLimit { calls: 10, per_ms: 1000 })), Instant::now());
-        let slot = |wait_ms| pacer.take_slot(now, Duration::from_millis(wait_ms)).map_err(|wait| wait.as_millis());
+        let slot =
+            |wait_ms| pacer.take_slot(now, Duration::from_millis(wait_ms)).map_err(|wait| wait.as_millis());
         assert_eq!(slot(0), Ok(Duration::ZERO));
         assert_eq!(slot(1000), Ok(Duration::from_millis(100)));
         assert_eq!(slot(150), Err(200));

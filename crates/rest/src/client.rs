@@ -47,14 +47,25 @@ pub(crate) struct HttpResponse {
 #[derive(Debug, Clone)]
 pub(crate) enum SendFailure {
     /// No answer. `may_have_arrived`: the request may have had an effect.
-    Unreachable { detail: String, may_have_arrived: bool },
+    Unreachable {
+        detail: String,
+        may_have_arrived: bool,
+    },
     /// Too many requests wait, or the rate limit of the source is reached.
-    Overloaded { retry_after_ms: u64 },
-    TooLarge { bytes_max: usize },
+    Overloaded {
+        retry_after_ms: u64,
+    },
+    TooLarge {
+        bytes_max: usize,
+    },
     /// A redirect that leaves the source.
-    Redirect { detail: String },
+    Redirect {
+        detail: String,
+    },
     /// The request cannot be sent as it is.
-    Invalid { detail: String },
+    Invalid {
+        detail: String,
+    },
     Stopped(SourceError),
 }
 
@@ -67,16 +78,17 @@ impl SendFailure {
             },
             Self::Overloaded { retry_after_ms } => SourceError::Overloaded { retry_after_ms },
             Self::TooLarge { bytes_max } => SourceError::TooMuchToRead {
-                message: format!("a response of the API exceeds the limit of {bytes_max} bytes (`response_bytes_max`)"),
+                message: format!(
+                    "a response of the API exceeds the limit of {bytes_max} bytes (`response_bytes_max`)"
+                ),
             },
             Self::Redirect { detail } => SourceError::Incompatible {
                 message: "the API redirects to an address outside of this source".to_owned(),
                 detail,
             },
-            Self::Invalid { detail } => SourceError::Incompatible {
-                message: "the request cannot be sent".to_owned(),
-                detail,
-            },
+            Self::Invalid { detail } => {
+                SourceError::Incompatible { message: "the request cannot be sent".to_owned(), detail }
+            }
             Self::Stopped(error) => error,
         }
     }
@@ -119,7 +131,8 @@ impl RestClient {
             reach: if settings.allow_private_addresses { Reach::NotLinkLocal } else { Reach::Public },
         };
         let header = |(name, value): &(String, contract::source::Secret)| {
-            let value = sensitive(value.expose()).ok_or_else(|| format!("the header `{name}` cannot be sent"))?;
+            let value =
+                sensitive(value.expose()).ok_or_else(|| format!("the header `{name}` cannot be sent"))?;
             Ok((name.clone(), value))
         };
         let headers: Result<Vec<_>, String> = settings.headers.iter().map(header).collect();
@@ -153,7 +166,11 @@ impl RestClient {
     }
 
     /// Sends one request, again if that is harmless and useful.
-    pub(crate) fn send(&self, request: HttpRequest, limits: &CallLimits<'_>) -> Result<HttpResponse, SendFailure> {
+    pub(crate) fn send(
+        &self,
+        request: HttpRequest,
+        limits: &CallLimits<'_>,
+    ) -> Result<HttpResponse, SendFailure> {
         let mut responses = self.send_all(vec![request], limits);
         responses.pop().unwrap_or(Err(SendFailure::Stopped(SourceError::Cancelled)))
     }
@@ -175,7 +192,8 @@ impl RestClient {
             }));
         }
         drop(sender);
-        let mut responses: Vec<Option<Result<HttpResponse, SendFailure>>> = tasks.iter().map(|_| None).collect();
+        let mut responses: Vec<Option<Result<HttpResponse, SendFailure>>> =
+            tasks.iter().map(|_| None).collect();
         let mut missing = responses.len();
         while missing > 0 {
             match receiver.recv_timeout(CANCEL_CHECK) {
@@ -193,7 +211,12 @@ impl RestClient {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
-        let lost = || Err(SendFailure::Unreachable { detail: "a request ended without a result".into(), may_have_arrived: true });
+        let lost = || {
+            Err(SendFailure::Unreachable {
+                detail: "a request ended without a result".into(),
+                may_have_arrived: true,
+            })
+        };
         responses.into_iter().map(|one| one.unwrap_or_else(lost)).collect()
     }
 }
@@ -255,7 +278,8 @@ impl ClientInner {
         self.breaker.check(Instant::now()).map_err(down)?;
         let _permit = self.permit().await?;
         let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
-        let wait = slot.map_err(|wait| SendFailure::Overloaded { retry_after_ms: wait.as_millis() as u64 })?;
+        let wait =
+            slot.map_err(|wait| SendFailure::Overloaded { retry_after_ms: wait.as_millis() as u64 })?;
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -297,7 +321,8 @@ impl ClientInner {
                 return Ok(HttpResponse { status: 302, body: Vec::new(), link: None, retry_after_ms: None });
             }
             let next = url.join(&location).ok();
-            let leaves = || SendFailure::Redirect { detail: "a redirect leaves the URL of the source".to_owned() };
+            let leaves =
+                || SendFailure::Redirect { detail: "a redirect leaves the URL of the source".to_owned() };
             let next = next.filter(|next| matches!(next.scheme(), "http" | "https")).ok_or_else(leaves)?;
             is_own = is_own && is_below(&self.base, &next);
             if !is_own {
@@ -339,7 +364,9 @@ impl ClientInner {
                 sent = sent.body(request.body.clone());
             }
         }
-        let invalid = |error: outbound::Error| SendFailure::Invalid { detail: outbound::error_chain(&error.without_url()) };
+        let invalid = |error: outbound::Error| SendFailure::Invalid {
+            detail: outbound::error_chain(&error.without_url()),
+        };
         let sent = sent.build().map_err(invalid)?;
         let failed = |error: outbound::Error| {
             // Nothing was sent if the connection could not be made.
@@ -348,7 +375,8 @@ impl ClientInner {
         };
         let mut answer = client.execute(sent).await.map_err(failed)?;
         let status = answer.status().as_u16();
-        let text = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let text =
+            |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         if matches!(status, 301 | 302 | 303 | 307 | 308)
             && let Some(location) = text("location")
         {

@@ -133,8 +133,15 @@ fn items<'d>(doc: &'d Doc, endpoint: &ListEndpoint) -> Result<Vec<Node<'d>>, Sou
         Some((NodeKind::Array, array)) => Ok(array.elements().collect()),
         Some((NodeKind::Null, _)) => Ok(Vec::new()),
         Some(_) | None => {
-            let at = if endpoint.items.is_empty() { "the response".to_owned() } else { format!("`{}`", endpoint.items) };
-            Err(incompatible(format!("the API returned no array of records at {at}"), "see `items` in the manifest"))
+            let at = if endpoint.items.is_empty() {
+                "the response".to_owned()
+            } else {
+                format!("`{}`", endpoint.items)
+            };
+            Err(incompatible(
+                format!("the API returned no array of records at {at}"),
+                "see `items` in the manifest",
+            ))
         }
     }
 }
@@ -234,13 +241,21 @@ impl Position {
             match at(more).and_then(|node| node.bool()) {
                 Some(true) => {}
                 Some(false) => return Next::End,
-                None => return Next::Invalid("the API does not say whether there are more pages: `more` is neither true nor false"),
+                None => {
+                    return Next::Invalid(
+                        "the API does not say whether there are more pages: `more` is neither true nor false",
+                    );
+                }
             }
         }
         let total = match &paging.total {
             Some(total) => match at(total).and_then(|node| node.u64()) {
                 Some(total) => Some(total),
-                None => return Next::Invalid("the API does not say how many records there are: `total` is not a number"),
+                None => {
+                    return Next::Invalid(
+                        "the API does not say how many records there are: `total` is not a number",
+                    );
+                }
             },
             None => None,
         };
@@ -320,7 +335,10 @@ mod tests {
     fn the_next_page_is_found_in_a_link_header() {
         for (header, expected) in [
             (r#"<https://api.test/a?page=2>; rel="next""#, Some("https://api.test/a?page=2")),
-            (r#"<https://api.test/a?page=1>; rel="prev", <https://api.test/a?page=3>; rel="next""#, Some("https://api.test/a?page=3")),
+            (
+                r#"<https://api.test/a?page=1>; rel="prev", <https://api.test/a?page=3>; rel="next""#,
+                Some("https://api.test/a?page=3"),
+            ),
             (r#"<https://api.test/a,b>; title="x; y"; rel=next"#, Some("https://api.test/a,b")),
             (r#"</a?page=2>; rel="next last""#, Some("/a?page=2")),
             (r#"<https://api.test/a>; rel="last""#, None),

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use contract::manifest::rest::{CollectionEndpoints, GetEndpoint, ListEndpoint};
 use contract::source::{
-    Aggregate, CancelFlag, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchOutcome, SourceError, TableOptions, TableShape, Total,
+    Aggregate, CancelFlag, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
+    Search, SearchOutcome, SourceError, TableOptions, TableShape, Total,
 };
 use contract::{DataType, ValueRef};
 use json::Json;
@@ -60,9 +60,11 @@ pub(crate) fn resolve_filters(
         shape.columns.iter().position(|column| column.name == own)
     };
     let resolve = |(name, parameter): &(String, String)| {
-        let suffixed = || SUFFIXES.iter().find_map(|(suffix, comparison)| {
-            Some((find(name.strip_suffix(suffix)?)?, *comparison))
-        });
+        let suffixed = || {
+            SUFFIXES
+                .iter()
+                .find_map(|(suffix, comparison)| Some((find(name.strip_suffix(suffix)?)?, *comparison)))
+        };
         let found = find(name).map(|column| (column, Comparison::Equals)).or_else(suffixed);
         let (column, comparison) = found.ok_or_else(|| {
             let message = format!("the list has a filter `{name}`, which is not a field of the collection");
@@ -129,7 +131,16 @@ impl CollectionReader {
                 let (endpoint, name) = (self.list_endpoint()?, &self.shape.table);
                 let parameters = self.parameters(filters);
                 let bounds = self.bounds;
-                pages::read_list(&self.client, name, endpoint, &parameters, &self.options, bounds, &limits, progress)?
+                pages::read_list(
+                    &self.client,
+                    name,
+                    endpoint,
+                    &parameters,
+                    &self.options,
+                    bounds,
+                    &limits,
+                    progress,
+                )?
             }
         };
         rows.reader(&self.shape)
@@ -139,15 +150,19 @@ impl CollectionReader {
     fn wanted_keys<'f>(&self, filters: &[Filter<'f>]) -> Option<(&GetEndpoint, Vec<ValueRef<'f>>)> {
         let (endpoint, [key]) = (self.endpoints.get.as_ref()?, &self.shape.key[..]) else { return None };
         // Other values have several spellings, of which the API may know one.
-        let has_one_spelling =
-            matches!(self.shape.columns[*key].data_type, DataType::Text | DataType::Integer | DataType::Int64);
+        let has_one_spelling = matches!(
+            self.shape.columns[*key].data_type,
+            DataType::Text | DataType::Integer | DataType::Int64
+        );
         if !has_one_spelling {
             return None;
         }
-        let keys = filters.iter().filter(|filter| filter.column == *key).find_map(|filter| match filter.comparison {
-            Comparison::OneOfKeys => Some(filter.keys?.values().collect::<Vec<_>>()),
-            Comparison::Equals => Some(filter.values().collect()),
-            _ => None,
+        let keys = filters.iter().filter(|filter| filter.column == *key).find_map(|filter| {
+            match filter.comparison {
+                Comparison::OneOfKeys => Some(filter.keys?.values().collect::<Vec<_>>()),
+                Comparison::Equals => Some(filter.values().collect()),
+                _ => None,
+            }
         })?;
         let is_usable = keys.len() <= KEYS_MAX && keys.iter().all(|key| *key != ValueRef::Null);
         is_usable.then_some((endpoint, keys))
@@ -193,7 +208,11 @@ impl CollectionReader {
     }
 
     /// The record with this key, as JSON.
-    pub(crate) fn record(&self, key: &[ValueRef<'_>], limits: &CallLimits<'_>) -> Result<Option<Json>, SourceError> {
+    pub(crate) fn record(
+        &self,
+        key: &[ValueRef<'_>],
+        limits: &CallLimits<'_>,
+    ) -> Result<Option<Json>, SourceError> {
         let Some(endpoint) = &self.endpoints.get else { return Ok(None) };
         let Some(request) = self.get_request(endpoint, key) else { return Ok(None) };
         let response = self.client.send(request, limits).map_err(SendFailure::into_source_error)?;
@@ -242,7 +261,10 @@ fn whole_day(data_type: DataType, comparison: Comparison, text: String) -> Optio
 }
 
 /// The record of a response; `None` if there is none.
-fn record(response: &crate::client::HttpResponse, endpoint: &GetEndpoint) -> Result<Option<Json>, SourceError> {
+fn record(
+    response: &crate::client::HttpResponse,
+    endpoint: &GetEndpoint,
+) -> Result<Option<Json>, SourceError> {
     match response::refusal(response, None) {
         None => {}
         Some(Refusal::NotFound) => return Ok(None),
@@ -250,7 +272,10 @@ fn record(response: &crate::client::HttpResponse, endpoint: &GetEndpoint) -> Res
     }
     match response::object_at(&response.body, &endpoint.item)? {
         Some(record) => Ok(Some(record)),
-        None => Err(incompatible("the API returned no record where the manifest expects it", "see `item` in the manifest")),
+        None => Err(incompatible(
+            "the API returned no record where the manifest expects it",
+            "see `item` in the manifest",
+        )),
     }
 }
 

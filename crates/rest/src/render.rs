@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use contract::request::{BodyFormat, BodyTemplate, Method, PathTemplate, PatternPart, RequestTemplate, TextPattern};
+use contract::request::{
+    BodyFormat, BodyTemplate, Method, PathTemplate, PatternPart, RequestTemplate, TextPattern,
+};
 use contract::{DataType, ValueRef};
 use json::Json;
 use url::Url;
@@ -150,7 +152,9 @@ const DOTS_REASON: &str = "a value in a path cannot be empty or a segment of dot
 
 fn path_value(name: &str, values: &dyn Values) -> Result<String, RenderError> {
     let value = values.get(name).filter(|value| value.value != ValueRef::Null);
-    let text = value.map(plain_text).ok_or_else(|| RenderError::new(name, "is part of the path, and has no value"))?;
+    let text = value
+        .map(plain_text)
+        .ok_or_else(|| RenderError::new(name, "is part of the path, and has no value"))?;
     // A server may decode a segment before it splits the path, once or twice.
     let mut decoded = text.clone();
     for _ in 0..3 {
@@ -265,10 +269,16 @@ fn header(pattern: &TextPattern, values: &dyn Values) -> Result<String, RenderEr
     let text = text(pattern, values)?.unwrap_or_default();
     let name = || pattern.names().next().unwrap_or_default();
     if !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Err(RenderError::new(name(), "can only have visible ASCII characters and blanks, because it is sent in a header"));
+        return Err(RenderError::new(
+            name(),
+            "can only have visible ASCII characters and blanks, because it is sent in a header",
+        ));
     }
     if text.len() > HEADER_BYTES_MAX {
-        return Err(RenderError::new(name(), format!("exceeds the limit of {HEADER_BYTES_MAX} bytes for a header")));
+        return Err(RenderError::new(
+            name(),
+            format!("exceeds the limit of {HEADER_BYTES_MAX} bytes for a header"),
+        ));
     }
     Ok(text)
 }
@@ -364,12 +374,13 @@ pub fn write_json(out: &mut Vec<u8>, value: TypedValue<'_>) {
         (DataType::Boolean, ValueRef::Integer(n)) => out.extend_from_slice((n != 0).to_string().as_bytes()),
         (_, ValueRef::Integer(n)) => json::write::integer(out, n),
         (_, ValueRef::Real(n)) => json::write::number(out, n),
-        (DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Json, ValueRef::Text(text)) => {
-            match Json::parse(text) {
-                Ok(json) => out.extend_from_slice(json.as_str().as_bytes()),
-                Err(_) => json::write::string(out, text),
-            }
-        }
+        (
+            DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Json,
+            ValueRef::Text(text),
+        ) => match Json::parse(text) {
+            Ok(json) => out.extend_from_slice(json.as_str().as_bytes()),
+            Err(_) => json::write::string(out, text),
+        },
         (_, ValueRef::Text(text)) => json::write::string(out, text),
         (_, ValueRef::Blob(bytes)) => json::write::string(out, &STANDARD.encode(bytes)),
     }

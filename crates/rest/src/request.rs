@@ -30,7 +30,8 @@ impl ToolRequest {
 
     /// The declared part of a response, as an array of records.
     fn records(&self, body: Vec<u8>) -> Result<Vec<u8>, SourceError> {
-        let (ResponseShape::Object(at) | ResponseShape::Objects(at) | ResponseShape::Value(at)) = &self.shape.result;
+        let (ResponseShape::Object(at) | ResponseShape::Objects(at) | ResponseShape::Value(at)) =
+            &self.shape.result;
         if body.trim_ascii().is_empty() {
             return Ok(match self.shape.result {
                 ResponseShape::Value(_) => br#"[{"result":null}]"#.to_vec(),
@@ -48,9 +49,13 @@ impl ToolRequest {
                 let raw = found.map_or("null", |node| node.raw());
                 Ok(format!(r#"[{{"result":{raw}}}]"#).into_bytes())
             }
-            (ResponseShape::Object(_), Some(node)) if node.is_object() => Ok(format!("[{}]", node.raw()).into_bytes()),
+            (ResponseShape::Object(_), Some(node)) if node.is_object() => {
+                Ok(format!("[{}]", node.raw()).into_bytes())
+            }
             (ResponseShape::Object(_), _) => Err(missing("object")),
-            (ResponseShape::Objects(_), Some(node)) if node.kind() == NodeKind::Array => Ok(node.raw().into()),
+            (ResponseShape::Objects(_), Some(node)) if node.kind() == NodeKind::Array => {
+                Ok(node.raw().into())
+            }
             (ResponseShape::Objects(_), _) => Err(missing("array of objects")),
         }
     }

@@ -15,10 +15,12 @@ pub(crate) fn parse(mut body: Vec<u8>) -> Result<Doc, SourceError> {
     if body.starts_with(b"\xef\xbb\xbf") {
         body.drain(..3);
     }
-    json::parse(body, &LIMITS).map_err(|error| incompatible(
-        "the API returned something that is not valid JSON",
-        format!("{:?} at byte {}", error.kind, error.offset),
-    ))
+    json::parse(body, &LIMITS).map_err(|error| {
+        incompatible(
+            "the API returned something that is not valid JSON",
+            format!("{:?} at byte {}", error.kind, error.offset),
+        )
+    })
 }
 
 pub(crate) fn incompatible(message: impl Into<String>, detail: impl Into<String>) -> SourceError {
@@ -56,7 +58,9 @@ pub(crate) enum Refusal {
     PreconditionFailed,
     /// The credentials are not accepted, or do not allow this.
     Denied(u16),
-    TooMany { retry_after_ms: u64 },
+    TooMany {
+        retry_after_ms: u64,
+    },
     /// The request is at fault. A clause for the caller.
     Invalid(String),
     /// The API failed, and may have done something.
@@ -88,7 +92,8 @@ pub(crate) fn refusal(response: &HttpResponse, error_pointer: Option<&str>) -> O
 fn error_text(response: &HttpResponse, at: &str) -> Option<String> {
     let doc = json::parse(response.body.clone(), &LIMITS).ok()?;
     let text = scalar_text(pointer(doc.root(), at)?)?;
-    let plain: String = text.chars().map(|c| if is_unsafe_to_display(c) || c.is_control() { ' ' } else { c }).collect();
+    let plain: String =
+        text.chars().map(|c| if is_unsafe_to_display(c) || c.is_control() { ' ' } else { c }).collect();
     let cut: String = plain.chars().take(REASON_CHARS_MAX).collect();
     Some(if cut.len() < plain.len() { format!("{cut}…") } else { cut })
 }
@@ -98,7 +103,9 @@ impl Refusal {
     pub(crate) fn into_source_error(self) -> SourceError {
         match self {
             Self::NotFound => incompatible("the API has no such endpoint (status 404)", "status 404"),
-            Self::PreconditionFailed => incompatible("the API refused the request (status 412)", "status 412"),
+            Self::PreconditionFailed => {
+                incompatible("the API refused the request (status 412)", "status 412")
+            }
             Self::Conflict(reason) | Self::Invalid(reason) => incompatible(reason.clone(), reason),
             Self::Denied(status) => SourceError::Refused {
                 message: format!("the API does not allow this (status {status})"),
@@ -112,7 +119,9 @@ impl Refusal {
             Self::Unexpected(status) => incompatible(
                 format!("the API answered with the unexpected status {status}"),
                 match status {
-                    300..=399 => "a redirect that is not followed; write the final address as `url`".to_owned(),
+                    300..=399 => {
+                        "a redirect that is not followed; write the final address as `url`".to_owned()
+                    }
                     _ => format!("status {status}"),
                 },
             ),
@@ -164,12 +173,8 @@ mod tests {
 
     #[test]
     fn callers_read_the_words_of_an_api_only_where_the_author_allows_it() {
-        let response = |status, body: &str| HttpResponse {
-            status,
-            body: body.into(),
-            link: None,
-            retry_after_ms: None,
-        };
+        let response =
+            |status, body: &str| HttpResponse { status, body: body.into(), link: None, retry_after_ms: None };
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(400));
         for (status, body, at, expected) in [
             (200, "", None, None),
@@ -178,7 +183,12 @@ mod tests {
             (403, "", None, Some(Refusal::Denied(403))),
             (500, "secret", Some("/error/message"), Some(Refusal::Failed(500))),
             (422, "secret", None, Some(Refusal::Invalid("the API refused the request (status 422)".into()))),
-            (422, "secret", Some("/error/message"), Some(Refusal::Invalid("the API refused the request (status 422)".into()))),
+            (
+                422,
+                "secret",
+                Some("/error/message"),
+                Some(Refusal::Invalid("the API refused the request (status 422)".into())),
+            ),
             (
                 422,
                 "{\"error\":{\"message\":\"no\\u001b[31m stock\"}}",

@@ -6,8 +6,8 @@ use contract::diagnostic::Diagnostic;
 use contract::manifest::rest::{CollectionEndpoints, RestSettings, WriteEndpoint};
 use contract::request::RequestShape;
 use contract::source::{
-    ColumnFacts, PreparedRequest, Reader, RestUrl, Source, SourceError, SourceFacts, TableFacts, TableOptions,
-    TableShape, WriteCapabilities, WriteSupport, Writer,
+    ColumnFacts, PreparedRequest, Reader, RestUrl, Source, SourceError, SourceFacts, TableFacts,
+    TableOptions, TableShape, WriteCapabilities, WriteSupport, Writer,
 };
 
 use crate::client::RestClient;
@@ -88,7 +88,8 @@ impl RestSource {
             return Ok(collection.columns.clone());
         }
         let Some(list) = &collection.endpoints.list else {
-            let message = format!("`{}` declares no fields, and has no list to learn them from", collection.name);
+            let message =
+                format!("`{}` declares no fields, and has no list to learn them from", collection.name);
             return Err(incompatible(message.clone(), message));
         };
         let mut sample = list.clone();
@@ -96,8 +97,16 @@ impl RestSource {
         (sample.paging.more, sample.paging.total) = (None, None);
         let bounds = ReadBounds { pages_max: SAMPLE_PAGES_MAX, ..self.bounds() };
         let limits = CallLimits::new(None, Some(self.settings.timeout_ms.saturating_mul(3)));
-        let rows =
-            pages::read_list(&self.client, &collection.name, &sample, &[], &collection.options, bounds, &limits, None)?;
+        let rows = pages::read_list(
+            &self.client,
+            &collection.name,
+            &sample,
+            &[],
+            &collection.options,
+            bounds,
+            &limits,
+            None,
+        )?;
         let facts = rows.facts()?;
         let columns = facts.tables.into_iter().next().map(|table| table.columns).unwrap_or_default();
         if columns.is_empty() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use contract::manifest::rest::WriteEndpoint;
 use contract::request::Method;
 use contract::source::{
-    IdempotencyKey, RowChange, RowTransaction, SourceError, Transaction, TransactionOptions, WriteError, Writer,
+    IdempotencyKey, RowChange, RowTransaction, SourceError, Transaction, TransactionOptions, WriteError,
+    Writer,
 };
 use contract::{Value, ValueRef};
 use json::Json;
@@ -25,7 +26,12 @@ pub(crate) struct CollectionWriter {
 impl Writer for CollectionWriter {
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
         options.check_cancelled()?;
-        Ok(Box::new(RecordChange { writer: self, options: options.clone(), before: None, after: After::Nothing }))
+        Ok(Box::new(RecordChange {
+            writer: self,
+            options: options.clone(),
+            before: None,
+            after: After::Nothing,
+        }))
     }
 }
 
@@ -67,7 +73,12 @@ impl RecordChange<'_> {
     ) -> Result<Option<Json>, WriteError> {
         let base = self.reader().client.base();
         let rejected = |error: render::RenderError| WriteError::Rejected {
-            column: self.reader().shape.columns.iter().position(|column| Some(&column.name) == error.name.as_ref()),
+            column: self
+                .reader()
+                .shape
+                .columns
+                .iter()
+                .position(|column| Some(&column.name) == error.name.as_ref()),
             reason: error.reason,
         };
         let mut url = render::path(base, &endpoint.path, values).map_err(rejected)?;
@@ -82,9 +93,15 @@ impl RecordChange<'_> {
         if body.is_some() {
             headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
         }
-        let is_repeatable = endpoint.method.is_idempotent() || (endpoint.idempotency_header.is_some() && key.is_some());
-        let request =
-            HttpRequest { method: endpoint.method, url, headers, body: body.unwrap_or_default(), is_repeatable };
+        let is_repeatable =
+            endpoint.method.is_idempotent() || (endpoint.idempotency_header.is_some() && key.is_some());
+        let request = HttpRequest {
+            method: endpoint.method,
+            url,
+            headers,
+            body: body.unwrap_or_default(),
+            is_repeatable,
+        };
         let response = self
             .reader()
             .client
@@ -148,7 +165,9 @@ impl RecordChange<'_> {
         });
         match value.value {
             ValueRef::Null => out.extend_from_slice(b"null"),
-            _ if was_text && value.data_type != contract::DataType::Json => json::write::string(out, &render::plain_text(value)),
+            _ if was_text && value.data_type != contract::DataType::Json => {
+                json::write::string(out, &render::plain_text(value))
+            }
             _ => write_json(out, value),
         }
     }

@@ -115,7 +115,10 @@ mod tests {
             (r#"[{"id":2,"city":"Bern","total":1.50},{"id":1}]"#, Ok(vec![1, 2])),
             ("[]", Ok(vec![])),
             (r#"[{"id":1,"more":{"a":1}}]"#, Ok(vec![1])),
-            (r#"[{"id":1,"total":"x"}]"#, Err("`orders` element 1, column `total`: expected a decimal number")),
+            (
+                r#"[{"id":1,"total":"x"}]"#,
+                Err("`orders` element 1, column `total`: expected a decimal number"),
+            ),
             (r#"[{"city":"Bern"}]"#, Err("`orders` element 1 has no `id`, which is a key")),
         ] {
             let got = json(text).and_then(|rows| ids(&rows));
@@ -128,7 +131,8 @@ mod tests {
         for text in ["", "{", "7", "[1]", r#"[{"id":1,"id":2}]"#] {
             assert!(json(text).is_err(), "{text}");
         }
-        let rows = MemoryRows::csv("orders", b"id;city;total\n2;Bern;1.50\n1;;\n".to_vec(), TableOptions::default());
+        let rows =
+            MemoryRows::csv("orders", b"id;city;total\n2;Bern;1.50\n1;;\n".to_vec(), TableOptions::default());
         assert_eq!(rows.map_err(|error| error.to_string()).and_then(|rows| ids(&rows)), Ok(vec![1, 2]));
     }
 }

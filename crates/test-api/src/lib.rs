@@ -32,7 +32,11 @@ impl ApiRequest {
 
     /// The segments of the path, decoded.
     pub fn segments(&self) -> Vec<String> {
-        self.path.split('/').filter(|segment| !segment.is_empty()).map(|segment| decode(segment, false)).collect()
+        self.path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| decode(segment, false))
+            .collect()
     }
 }
 
@@ -119,7 +123,8 @@ fn serve(stream: TcpStream, handler: &Handler, requests: &Mutex<Vec<ApiRequest>>
         let request = read_request(&mut reader)?;
         requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let response = handler(&request);
-        let mut head = format!("HTTP/1.1 {} Status\r\nContent-Length: {}\r\n", response.status, response.body.len());
+        let mut head =
+            format!("HTTP/1.1 {} Status\r\nContent-Length: {}\r\n", response.status, response.body.len());
         for (name, value) in &response.headers {
             head += &format!("{name}: {value}\r\n");
         }
@@ -145,8 +150,12 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<ApiRequest> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decode(name, true), decode(value, true))
     };
-    let mut request =
-        ApiRequest { method, path: path.to_owned(), query: pairs.map(pair).collect(), ..ApiRequest::default() };
+    let mut request = ApiRequest {
+        method,
+        path: path.to_owned(),
+        query: pairs.map(pair).collect(),
+        ..ApiRequest::default()
+    };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;

@@ -24,7 +24,11 @@ struct State {
 
 impl Default for Shop {
     fn default() -> Self {
-        let customers = [("anna@example.test", "Anna", "CH"), ("bela@example.test", "Béla", "HU"), ("chi@example.test", "Chi", "VN")];
+        let customers = [
+            ("anna@example.test", "Anna", "CH"),
+            ("bela@example.test", "Béla", "HU"),
+            ("chi@example.test", "Chi", "VN"),
+        ];
         let customers = customers.iter().map(|(email, name, country)| {
             json!({ "email": email, "name": name, "address": { "country": country } })
         });
@@ -49,7 +53,12 @@ impl Default for Shop {
             (7, "chi@example.test", "open", "60", "2026-03-05T18:45:00Z"),
         ];
         let orders = orders.map(order).to_vec();
-        Self(Mutex::new(State { customers: customers.collect(), orders, answers: HashMap::new(), refunds: 0 }))
+        Self(Mutex::new(State {
+            customers: customers.collect(),
+            orders,
+            answers: HashMap::new(),
+            refunds: 0,
+        }))
     }
 }
 
@@ -72,7 +81,9 @@ impl Shop {
         if let (Some(key), true) = (key, request.method != "GET") {
             state.answers.insert(key, (status, answer.clone()));
         }
-        headers.into_iter().fold(respond(status, &answer), |response, (name, value)| response.with_header(&name, value))
+        headers
+            .into_iter()
+            .fold(respond(status, &answer), |response, (name, value)| response.with_header(&name, value))
     }
 }
 
@@ -132,7 +143,9 @@ impl State {
     }
 
     fn create(&mut self, request: &ApiRequest) -> (u16, Value) {
-        let Ok(Value::Object(given)) = serde_json::from_slice(&request.body) else { return invalid("not an object") };
+        let Ok(Value::Object(given)) = serde_json::from_slice(&request.body) else {
+            return invalid("not an object");
+        };
         if !given.get("customer").is_some_and(Value::is_string) {
             return invalid("an order needs a customer");
         }
@@ -147,11 +160,18 @@ impl State {
     }
 
     fn update(&mut self, request: &ApiRequest, id: &str) -> (u16, Value) {
-        let Ok(Value::Object(given)) = serde_json::from_slice(&request.body) else { return invalid("not an object") };
-        if given.get("status").is_some_and(|status| !matches!(status.as_str(), Some("open" | "paid" | "cancelled"))) {
+        let Ok(Value::Object(given)) = serde_json::from_slice(&request.body) else {
+            return invalid("not an object");
+        };
+        if given
+            .get("status")
+            .is_some_and(|status| !matches!(status.as_str(), Some("open" | "paid" | "cancelled")))
+        {
             return invalid("unknown status");
         }
-        let Some(order) = self.orders.iter_mut().find(|order| order["id"].to_string() == id) else { return missing() };
+        let Some(order) = self.orders.iter_mut().find(|order| order["id"].to_string() == id) else {
+            return missing();
+        };
         let Value::Object(members) = order else { return missing() };
         members.extend(given);
         (200, order.clone())
@@ -159,7 +179,9 @@ impl State {
 
     fn refund(&mut self, request: &ApiRequest, id: &str) -> (u16, Value) {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let Some(order) = self.orders.iter().find(|order| order["id"].to_string() == id) else { return missing() };
+        let Some(order) = self.orders.iter().find(|order| order["id"].to_string() == id) else {
+            return missing();
+        };
         if order["status"] != "paid" {
             return (409, json!({ "error": { "message": format!("order {id} is not paid") } }));
         }

@@ -15,8 +15,7 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str =
-    "usage: cargo xtask judges [kill|reload|refresh|gateway|sqlmap|page|tables|openapi] [--rounds N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|sqlmap|page|tables|openapi] [--rounds N] [--seed N]";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {

@@ -41,13 +41,17 @@ pub fn run(cache: &Cache, spile: &Path) -> Result<()> {
         fs::create_dir_all(&project)?;
         let manifest = project.join("spile.toml");
         let mut import = Command::new(spile);
-        import.args(["import", "openapi"]).arg(modules.join(document)).args(["--select", "*", "--force", "--output"]);
+        import
+            .args(["import", "openapi"])
+            .arg(modules.join(document))
+            .args(["--select", "*", "--force", "--output"]);
         let imported = import.arg(&manifest).output()?;
         let said = String::from_utf8_lossy(&imported.stderr);
         ensure!(imported.status.success(), "`{name}` was not imported:\n{said}");
         let refused = said.lines().filter(|line| line.contains(" is not imported: ")).count();
         let text = fs::read_to_string(&manifest)?;
-        let tools = text.lines().filter(|line| line.starts_with("[tools.") && !line.ends_with(".arguments]")).count();
+        let tools =
+            text.lines().filter(|line| line.starts_with("[tools.") && !line.ends_with(".arguments]")).count();
         let checked = check(spile, &project, &text)?;
         ensure!(checked == tools, "`{name}` has {tools} tools, of which {checked} are served");
         println!("  {name}: {tools} tools, {refused} refused with a reason");
@@ -64,7 +68,11 @@ fn check(spile: &Path, project: &Path, text: &str) -> Result<usize> {
     }
     let output = check.output()?;
     let report = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "it does not compile:\n{report}{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "it does not compile:\n{report}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     ensure!(!report.contains("secret-of-the-judge"), "the report shows a secret");
     let report: serde_json::Value = serde_json::from_str(&report).context("the report is not JSON")?;
     report["tools"].as_array().map(Vec::len).context("the report has no tools")

@@ -3,9 +3,7 @@
 use super::field::ColumnInputs;
 use super::tools::{new_tool, title_from_name};
 use super::{CompiledTool, Compiler, IntrospectedSource};
-use crate::contract::{
-    Argument, Collection, LONG_RUNNING_TIMEOUT_MS, NoticeSupport, Request, ToolOperation,
-};
+use crate::contract::{Argument, Collection, LONG_RUNNING_TIMEOUT_MS, NoticeSupport, Request, ToolOperation};
 use crate::data_type::DataType;
 use crate::field::Field;
 use crate::manifest::{self, Returns, ToolBody};
@@ -37,8 +35,7 @@ impl<'m> Compiler<'m> {
                 continue;
             }
             let name = &declared_tool.name;
-            let schemas =
-                (schemas::request_input_schema(&request), schemas::request_output_schema(&request));
+            let schemas = (schemas::request_input_schema(&request), schemas::request_output_schema(&request));
             let operation = ToolOperation::Request { request: requests.len() };
             let (title, description) = (title_from_name(&name.value), default_description(&request));
             let mut tool = new_tool(name.value.clone(), title, description, schemas, operation);
@@ -112,7 +109,8 @@ impl<'m> Compiler<'m> {
             // Without arguments to send there is no body.
             (true, None) if unused().next().is_none() => {}
             (true, None) => {
-                let members = unused().map(|one| (one.name.value.clone(), BodyTemplate::Value(one.name.value.clone())));
+                let members =
+                    unused().map(|one| (one.name.value.clone(), BodyTemplate::Value(one.name.value.clone())));
                 template.body = Some(BodyTemplate::Object(members.collect()));
             }
             (false, _) => template.query.extend(unused().map(|one| {
@@ -145,12 +143,17 @@ impl<'m> Compiler<'m> {
         template: &RequestTemplate,
         arguments: &[Argument],
     ) {
-        let found = |name: &str| arguments.iter().zip(&declared.arguments).find(|(one, _)| one.field.name == name);
+        let found =
+            |name: &str| arguments.iter().zip(&declared.arguments).find(|(one, _)| one.field.name == name);
         for name in template.path.names() {
             let Some((argument, declared)) = found(name) else { continue };
             if !argument.required && declared.default.is_none() {
                 let message = format!("`{name}` is part of the path, so callers cannot omit it");
-                self.error(&declared.name.location, message, "remove `required = false`, or add a `default`".into());
+                self.error(
+                    &declared.name.location,
+                    message,
+                    "remove `required = false`, or add a `default`".into(),
+                );
             }
             if argument.field.data_type == DataType::Json {
                 let message = format!("`{name}` is json, which cannot be part of a path");
@@ -164,7 +167,11 @@ impl<'m> Compiler<'m> {
                 && argument.field.data_type == DataType::Json
             {
                 let message = format!("`{name}` is json, which cannot be part of a text");
-                self.error(&declared.name.location, message, "give it a parameter or a member of its own".into());
+                self.error(
+                    &declared.name.location,
+                    message,
+                    "give it a parameter or a member of its own".into(),
+                );
             }
         }
     }

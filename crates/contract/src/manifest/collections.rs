@@ -1,8 +1,8 @@
 //! Parses `[collections.NAME]` and its fields.
 
 use super::links::parse_links;
-use super::rest_sections::{endpoint_operations, parse_endpoints};
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
+use super::rest_sections::{endpoint_operations, parse_endpoints};
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
 use super::sources::{DeclaredSources, parse_pointer, reject_misplaced_keys, resolve_source};
 use super::{

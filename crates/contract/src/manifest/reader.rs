@@ -509,7 +509,9 @@ impl<'e> ManifestReader<'e> {
                 members.sort_by_key(|(name, _)| name.span().start);
                 let members: Option<Vec<(String, BodyTemplate)>> = members
                     .into_iter()
-                    .map(|(name, value)| Some((name.get_ref().to_string(), self.template_value(entry, value)?)))
+                    .map(|(name, value)| {
+                        Some((name.get_ref().to_string(), self.template_value(entry, value)?))
+                    })
                     .collect();
                 BodyTemplate::Object(members?)
             }

@@ -127,11 +127,21 @@ pub enum PageStyle {
     /// One response has all records.
     #[default]
     Single,
-    Page { parameter: String, first: u64 },
-    Offset { parameter: String },
-    Cursor { parameter: String, next: CursorPointer },
+    Page {
+        parameter: String,
+        first: u64,
+    },
+    Offset {
+        parameter: String,
+    },
+    Cursor {
+        parameter: String,
+        next: CursorPointer,
+    },
     /// The URL of the next page is at a JSON pointer, or in the `Link` header.
-    Link { next: Option<String> },
+    Link {
+        next: Option<String>,
+    },
 }
 
 /// Where the cursor of the next page is.

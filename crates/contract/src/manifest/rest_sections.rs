@@ -154,7 +154,8 @@ fn parse_fixed_headers(reader: &mut ManifestReader<'_>, t: &mut TomlTable<'_>) -
         let name = TextValue { raw: name.value.clone(), value: name.value, location: name.location };
         let Some(name) = check_header_name(reader, &name) else { continue };
         if !is_header_value(&value.value) {
-            let message = format!("the value of the header `{name}` has characters that a header cannot have");
+            let message =
+                format!("the value of the header `{name}` has characters that a header cannot have");
             reader.error(&value.location, message, "write visible ASCII characters and blanks on one line");
             continue;
         }
@@ -240,7 +241,9 @@ pub(super) fn endpoint_operations(
         if has(operation) && !is_listed(operation) {
             let name = operation.as_str();
             let message = format!("the endpoint `{name}` has no effect: `operations` does not list `{name}`");
-            reader.diagnostics.push(Diagnostic::warning(message).at(at).help("list it, or remove the endpoint"));
+            reader
+                .diagnostics
+                .push(Diagnostic::warning(message).at(at).help("list it, or remove the endpoint"));
         }
     }
     Some(declared)
@@ -275,7 +278,9 @@ fn parse_list(reader: &mut ManifestReader<'_>, mut table: TomlTable<'_>) -> List
 fn parse_paging(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: TomlTable<'_>) -> Paging {
     let t = &mut table;
     let located: Vec<(&str, Option<FileLocation>)> =
-        ["parameter", "first", "next", "last_item", "size", "size_parameter"].map(|name| (name, t.key_location(name))).to_vec();
+        ["parameter", "first", "next", "last_item", "size", "size_parameter"]
+            .map(|name| (name, t.key_location(name)))
+            .to_vec();
     let at = |name: &str| located.iter().find(|(one, _)| *one == name).and_then(|(_, at)| at.clone());
     let style = reader.one_of(t, "style").map(|(_, word)| word);
     let parameter = text_value(reader.text(t, "parameter"));
@@ -296,7 +301,8 @@ fn parse_paging(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: T
         "cursor" => &["parameter", "next", "last_item"],
         _ => &["next"],
     };
-    for name in ["parameter", "first", "next", "last_item"].into_iter().filter(|name| !allowed.contains(name)) {
+    for name in ["parameter", "first", "next", "last_item"].into_iter().filter(|name| !allowed.contains(name))
+    {
         if let Some(at) = at(name) {
             let message = format!("`{name}` has no effect with the style `{style}`");
             reader.error(&at, message, format!("this style has {}", join_and(allowed)));
@@ -430,23 +436,23 @@ fn parse_path_text(reader: &mut ManifestReader<'_>, text: &TextValue) -> Option<
             (format!("{} is not a path below `url`", text.quoted()), "begin it with a `/`")
         }
         Err(PathError::EmptySegment) => ("the path has an empty segment".to_owned(), "remove one `/`"),
-        Err(PathError::DotSegment) => {
-            ("the path has a segment of dots, which would leave `url`".to_owned(), "write the path that is meant")
+        Err(PathError::DotSegment) => (
+            "the path has a segment of dots, which would leave `url`".to_owned(),
+            "write the path that is meant",
+        ),
+        Err(PathError::Character('?')) => {
+            ("the path has a query".to_owned(), "write `query = { … }` instead")
         }
-        Err(PathError::Character('?')) => ("the path has a query".to_owned(), "write `query = { … }` instead"),
-        Err(PathError::Character(c)) => {
-            (format!("the path has the character `{}`", c.escape_debug()), "remove it; Spile encodes what needs it")
-        }
+        Err(PathError::Character(c)) => (
+            format!("the path has the character `{}`", c.escape_debug()),
+            "remove it; Spile encodes what needs it",
+        ),
     };
     reader.error(&text.location, message, help);
     None
 }
 
-fn parse_pointer_key(
-    reader: &mut ManifestReader<'_>,
-    t: &mut TomlTable<'_>,
-    name: &str,
-) -> Option<String> {
+fn parse_pointer_key(reader: &mut ManifestReader<'_>, t: &mut TomlTable<'_>, name: &str) -> Option<String> {
     let text = reader.text(t, name)?;
     parse_pointer(reader, text)
 }

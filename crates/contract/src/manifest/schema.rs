@@ -36,7 +36,8 @@ fn section_schema(section: &'static Section) -> Value {
         schema["not"] = json!({ "required": ["table", "sheet"] });
     }
     if std::ptr::eq(section, &TOOL) {
-        schema["oneOf"] = json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["request"] }]);
+        schema["oneOf"] =
+            json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["request"] }]);
     }
     schema
 }

@@ -167,8 +167,7 @@ fn is_web_url(text: &str) -> bool {
 fn parse_url(reader: &mut ManifestReader<'_>, text: &TextValue) -> Option<Located<DatabaseUrl>> {
     let url = DatabaseUrl::parse(&text.value);
     if url.is_none() {
-        let help =
-            "write `postgres://user@host/database`, `mysql://user@host/database` or the `https://` URL of a REST API; files have a \
+        let help = "write `postgres://user@host/database`, `mysql://user@host/database` or the `https://` URL of a REST API; files have a \
              `path`";
         reader.error(&text.location, "this is not the URL of a database", help);
     }

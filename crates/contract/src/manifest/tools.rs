@@ -3,8 +3,8 @@
 use super::collections::{parse_fields, parse_format, parse_operation, report_unknown_type};
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, quoted};
-use super::sections::{located_text, parse_confirm, text_value};
 use super::rest_sections::parse_request;
+use super::sections::{located_text, parse_confirm, text_value};
 use super::sources::{DeclaredSources, parse_pointer, resolve_source};
 use super::{
     Argument, BYTES_MAX_DEFAULT, CHANGES_MAX_DEFAULT, CollectionOperation, Confirm, Literal, Operation,

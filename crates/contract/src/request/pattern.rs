@@ -111,9 +111,10 @@ impl TextPattern {
             };
             let (name, style) = match text[found + 1..end].split_once('|') {
                 None => (&text[found + 1..end], Some(ArrayStyle::Repeated)),
-                Some((name, style)) => {
-                    (name, ArrayStyle::NAMES.iter().find(|(known, _)| *known == style).map(|(_, style)| *style))
-                }
+                Some((name, style)) => (
+                    name,
+                    ArrayStyle::NAMES.iter().find(|(known, _)| *known == style).map(|(_, style)| *style),
+                ),
             };
             let (Some(style), true) = (style, is_name(name)) else {
                 return Err(PatternError::Name(found..end + 1));
@@ -205,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_path_has_no_dot_segments_and_no_query() {
-        for (text, segments) in [("", 0), ("/", 0), ("/orders", 1), ("/orders/{id}/lines/", 3), ("/a:b,c", 1)] {
+        for (text, segments) in [("", 0), ("/", 0), ("/orders", 1), ("/orders/{id}/lines/", 3), ("/a:b,c", 1)]
+        {
             assert_eq!(PathTemplate::parse(text).map(|path| path.segments.len()), Ok(segments), "{text}");
         }
         for (text, expected) in [

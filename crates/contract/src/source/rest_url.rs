@@ -20,7 +20,10 @@ impl RestUrl {
         }
         let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         if host.contains('@') {
-            return Err(("the URL has a user or a password", "remove it, and write `auth = { basic = { … } }`"));
+            return Err((
+                "the URL has a user or a password",
+                "remove it, and write `auth = { basic = { … } }`",
+            ));
         }
         if text.contains(['?', '#']) {
             return Err(("the URL has a query or a fragment", "remove it, and write `query = { … }`"));
@@ -33,7 +36,10 @@ impl RestUrl {
         let is_dots = |segment: &str| matches!(segment, "" | "." | "..");
         let is_odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '{' | '}' | '%');
         if path.contains(is_odd) || path.split('/').skip(1).any(is_dots) {
-            return Err(("the path of the URL is not plain", "write it without blanks, `%`, braces, empty segments and dots"));
+            return Err((
+                "the path of the URL is not plain",
+                "write it without blanks, `%`, braces, empty segments and dots",
+            ));
         }
         Ok(Self(format!("{scheme}://{}{path}", host.to_lowercase())))
     }

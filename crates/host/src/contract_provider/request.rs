@@ -79,7 +79,9 @@ impl ProviderInner {
             (Err(WriteError::Source(SourceError::InvalidArgument { parameter, reason })), _) => {
                 return Ok(argument_error(parameter, &reason).into());
             }
-            (Err(WriteError::Source(error)), _) => return Ok(source_error_outcome(&error, collection, platform)),
+            (Err(WriteError::Source(error)), _) => {
+                return Ok(source_error_outcome(&error, collection, platform));
+            }
             (Err(error), _) => {
                 let retry_safety = RetrySafety::for_write(&write_options);
                 return Ok(write_error_outcome(&error, collection, &[], retry_safety, platform));

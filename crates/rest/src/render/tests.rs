@@ -31,7 +31,8 @@ const NAMES: [(&str, DataType); 5] = [
 ];
 
 fn render(template: &RequestTemplate, values: [ValueRef<'_>; 5]) -> Result<super::HttpRequest, String> {
-    let names: Vec<(String, DataType)> = NAMES.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+    let names: Vec<(String, DataType)> =
+        NAMES.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
     request(&base(), template, &Parameters { names: &names, values: &values }, None)
         .map_err(|error| format!("{}: {}", error.name.unwrap_or_default(), error.reason))
 }
@@ -53,20 +54,21 @@ fn values_are_encoded_for_their_places() {
     assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"amount":12.50,"note":"n: &x=1"}"#);
     let headers: Vec<(&str, &str)> =
         sent.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let expected =
-        [("X-Reason", "because it is so"), ("X-Plain", "1"), ("Content-Type", "application/json")];
+    let expected = [("X-Reason", "because it is so"), ("X-Plain", "1"), ("Content-Type", "application/json")];
     assert_eq!(headers, expected);
 }
 
 #[test]
 fn omitted_values_leave_their_places_out() {
     let text = ValueRef::Text("t");
-    let sent = render(&template(), [text, text, ValueRef::Null, ValueRef::Null, ValueRef::Null]).expect("a request");
+    let sent =
+        render(&template(), [text, text, ValueRef::Null, ValueRef::Null, ValueRef::Null]).expect("a request");
     assert_eq!(sent.url.query(), Some("q=t"));
     assert_eq!(sent.headers[0], ("X-Reason".to_owned(), String::new()));
     assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"note":"n: t"}"#);
     let form = RequestTemplate { body_format: BodyFormat::Form, ..template() };
-    let sent = render(&form, [text, ValueRef::Text("a b&"), ValueRef::Null, ValueRef::Null, ValueRef::Text("1")]);
+    let sent =
+        render(&form, [text, ValueRef::Text("a b&"), ValueRef::Null, ValueRef::Null, ValueRef::Text("1")]);
     assert_eq!(String::from_utf8_lossy(&sent.expect("a request").body), "amount=1&note=n%3A+a+b%26");
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use contract::compile::declared_columns;
 use contract::manifest::{self, Manifest, SourceSettings};
 use contract::source::{
-    ColumnFacts, ColumnShape, Query, Reader, RestUrl, RowFlow, Source, SourceError, SourceLocation, TableOptions,
-    TableShape, Total,
+    ColumnFacts, ColumnShape, Query, Reader, RestUrl, RowFlow, Source, SourceError, SourceLocation,
+    TableOptions, TableShape, Total,
 };
 use rest::{RestCollection, RestOptions, RestSource};
 
@@ -29,7 +29,8 @@ pub fn local(url: &str, source: &str, collection: &str) -> RestSource {
 
 pub fn open(manifest: &Manifest) -> Result<RestSource, SourceError> {
     let (declared, collection) = (&manifest.sources[0], &manifest.collections[0]);
-    let (SourceLocation::Rest(url), SourceSettings::Rest(settings)) = (&declared.location.value, &declared.settings)
+    let (SourceLocation::Rest(url), SourceSettings::Rest(settings)) =
+        (&declared.location.value, &declared.settings)
     else {
         panic!("not an API")
     };
@@ -64,7 +65,11 @@ pub fn shape() -> TableShape {
         null_texts: Vec::new(),
         format: None,
     };
-    TableShape { table: "orders".into(), columns: facts.iter().enumerate().map(column).collect(), key: vec![0] }
+    TableShape {
+        table: "orders".into(),
+        columns: facts.iter().enumerate().map(column).collect(),
+        key: vec![0],
+    }
 }
 
 pub fn reader(source: &RestSource) -> Arc<dyn Reader> {

@@ -17,7 +17,9 @@ fn shop() -> ApiServer {
 
 fn orders(server: &ApiServer, source: &str, list: &str) -> rest::RestSource {
     let auth = format!("auth = {{ bearer = \"{TOKEN}\" }}\n{source}");
-    let collection = format!("list = {{ path = \"/orders\", items = \"/data\", {list} }}\nget = {{ path = \"/orders/{{id}}\" }}");
+    let collection = format!(
+        "list = {{ path = \"/orders\", items = \"/data\", {list} }}\nget = {{ path = \"/orders/{{id}}\" }}"
+    );
     local(&format!("{}/v1", server.url()), &auth, &collection)
 }
 
@@ -62,14 +64,31 @@ fn an_api_that_does_not_keep_its_word_is_an_error_and_never_a_wrong_answer() {
         (vec![r#"[{"id":1,"id":2}]"#], "", "not valid JSON"),
         (vec![r#"[{"status":"open"}]"#], "", "has no `id`, which is a key"),
         (vec![r#"[{"id":1,"total":"much"}]"#], "", "column `total`: expected"),
-        (vec![r#"{"items":[{"id":1}],"next":"a"}"#], r#"items = "/items", page = { style = "cursor", next = "/next" }"#, "same page again"),
-        (vec![full], r#"page = { style = "page", more = "/more" }"#, "does not say whether there are more pages"),
+        (
+            vec![r#"{"items":[{"id":1}],"next":"a"}"#],
+            r#"items = "/items", page = { style = "cursor", next = "/next" }"#,
+            "same page again",
+        ),
+        (
+            vec![full],
+            r#"page = { style = "page", more = "/more" }"#,
+            "does not say whether there are more pages",
+        ),
         (vec![full], r#"page = { style = "page", total = "/total" }"#, "does not say how many records"),
-        (vec![r#"{"items":[{"id":1}],"next":"https://evil.test/orders"}"#], r#"items = "/items", page = { style = "link", next = "/next" }"#, "leaves the URL of the source"),
-        (vec![r#"{"items":[{"id":1}],"next":"/v2/orders"}"#], r#"items = "/items", page = { style = "link", next = "/next" }"#, "leaves the URL of the source"),
+        (
+            vec![r#"{"items":[{"id":1}],"next":"https://evil.test/orders"}"#],
+            r#"items = "/items", page = { style = "link", next = "/next" }"#,
+            "leaves the URL of the source",
+        ),
+        (
+            vec![r#"{"items":[{"id":1}],"next":"/v2/orders"}"#],
+            r#"items = "/items", page = { style = "link", next = "/next" }"#,
+            "leaves the URL of the source",
+        ),
     ] {
         let server = pages(&answers);
-        let source = local(&format!("{}/v1", server.url()), "", &format!("list = {{ path = \"/orders\", {page} }}"));
+        let source =
+            local(&format!("{}/v1", server.url()), "", &format!("list = {{ path = \"/orders\", {page} }}"));
         let error = ids(&source).expect_err(expected);
         assert!(error.contains(expected), "{answers:?}: {error}");
     }
@@ -78,8 +97,14 @@ fn an_api_that_does_not_keep_its_word_is_an_error_and_never_a_wrong_answer() {
         let page = request.parameter("page").unwrap_or("1");
         ApiResponse::json(format!(r#"[{{"id":{page}}}]"#))
     });
-    for (limit, expected) in [("pages_max = 5", "5 pages (`pages_max`)"), ("read_rows_max = 3", "3 rows (`read_rows_max`)")] {
-        let source = local(&endless.url(), limit, "list = { path = \"/orders\", page = { style = \"page\" }, filters = { status = \"s\" } }");
+    for (limit, expected) in
+        [("pages_max = 5", "5 pages (`pages_max`)"), ("read_rows_max = 3", "3 rows (`read_rows_max`)")]
+    {
+        let source = local(
+            &endless.url(),
+            limit,
+            "list = { path = \"/orders\", page = { style = \"page\" }, filters = { status = \"s\" } }",
+        );
         let error = list(&source, &Query { rows_max: 1, ..Query::default() }).expect_err(limit);
         assert!(matches!(error, SourceError::TooMuchToRead { .. }), "{error:?}");
         assert!(error.to_string().contains(expected) && error.to_string().contains("`status`"), "{error}");
@@ -106,10 +131,12 @@ fn filters_that_the_api_understands_narrow_the_request_and_are_checked_again() {
     };
     // The API ignores the second parameter; the answer does not.
     assert_eq!(list(&source, &open).expect("a list"), (vec!["7".to_owned()], Some(Total::Exact(1))));
-    let queries: Vec<String> = server.requests().iter().map(|request| format!("{:?}", request.query)).collect();
+    let queries: Vec<String> =
+        server.requests().iter().map(|request| format!("{:?}", request.query)).collect();
     assert_eq!(queries, [r#"[("status", "open"), ("ignored", "6")]"#]);
     let unknown = local(&server.url(), "", "list = { path = \"/orders\", filters = { color = \"c\" } }");
-    let error = contract::source::Source::reader(&unknown, &kit::shape()).map(drop).expect_err("an unknown field");
+    let error =
+        contract::source::Source::reader(&unknown, &kit::shape()).map(drop).expect_err("an unknown field");
     assert!(error.to_string().contains("`color`"), "{error}");
 }
 
@@ -141,7 +168,8 @@ fn progress_counts_rows_and_a_caller_who_has_gone_away_ends_the_reading() {
     let server = shop();
     let (progress, cancelled) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
     let source = orders(&server, "", CURSOR);
-    let query = Query { rows_max: 10, progress: Some(&progress), cancelled: Some(&cancelled), ..Query::default() };
+    let query =
+        Query { rows_max: 10, progress: Some(&progress), cancelled: Some(&cancelled), ..Query::default() };
     list(&source, &query).expect("a list");
     assert!(progress.load(std::sync::atomic::Ordering::Relaxed) >= 7);
     // A server that never answers.
@@ -169,8 +197,10 @@ fn progress_counts_rows_and_a_caller_who_has_gone_away_ends_the_reading() {
 #[test]
 fn a_published_sheet_is_read_as_csv() {
     let server = ApiServer::start(|request| match request.path.as_str() {
-        "/pub" => ApiResponse::new(302, "").with_header("Location", format!("http://{}/file", request.header("host").unwrap_or_default())),
-        _ => ApiResponse::new(200, "id,status,total\n2,open,1.50\n1,paid,\n").with_header("Content-Type", "text/csv"),
+        "/pub" => ApiResponse::new(302, "")
+            .with_header("Location", format!("http://{}/file", request.header("host").unwrap_or_default())),
+        _ => ApiResponse::new(200, "id,status,total\n2,open,1.50\n1,paid,\n")
+            .with_header("Content-Type", "text/csv"),
     });
     let source = local(&server.url(), "", "list = { path = \"/pub\", format = \"csv\" }");
     assert_eq!(ids(&source).as_deref(), Ok("1 2"));

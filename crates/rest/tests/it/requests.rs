@@ -1,7 +1,11 @@
 //! Requests of tools: what is sent, what comes back, and what a failure means.
 
-use contract::request::{BodyTemplate, Method, PathTemplate, RequestShape, RequestTemplate, ResponseShape, TextPattern};
-use contract::source::{ColumnShape, IdempotencyKey, RowFlow, Source, SourceError, TableShape, TransactionOptions, WriteError};
+use contract::request::{
+    BodyTemplate, Method, PathTemplate, RequestShape, RequestTemplate, ResponseShape, TextPattern,
+};
+use contract::source::{
+    ColumnShape, IdempotencyKey, RowFlow, Source, SourceError, TableShape, TransactionOptions, WriteError,
+};
 use contract::{DataType, ValueRef};
 use test_api::shop::{Shop, TOKEN};
 use test_api::{ApiResponse, ApiServer};
@@ -12,7 +16,8 @@ fn shape(method: Method, path: &str, result: ResponseShape, columns: &[(&str, Da
     let mut template = RequestTemplate::new(method, PathTemplate::parse(path).expect("a path"));
     template.error_pointer = Some("/error/message".to_owned());
     if method.has_body() {
-        template.body = Some(BodyTemplate::Object(vec![("amount".into(), BodyTemplate::Value("amount".into()))]));
+        template.body =
+            Some(BodyTemplate::Object(vec![("amount".into(), BodyTemplate::Value("amount".into()))]));
         template.idempotency_header = Some("Idempotency-Key".to_owned());
     } else {
         template.query = vec![("note".into(), TextPattern::parse("{note}").expect("a pattern"))];
@@ -45,7 +50,12 @@ fn shape(method: Method, path: &str, result: ResponseShape, columns: &[(&str, Da
 }
 
 /// The rows of a response, as text.
-fn send(source: &rest::RestSource, shape: &RequestShape, arguments: [ValueRef<'_>; 3], key: Option<u8>) -> Result<Vec<String>, WriteError> {
+fn send(
+    source: &rest::RestSource,
+    shape: &RequestShape,
+    arguments: [ValueRef<'_>; 3],
+    key: Option<u8>,
+) -> Result<Vec<String>, WriteError> {
     let prepared = source.prepare_request(shape).expect("a request");
     let digest = |byte| IdempotencyKey { key_digest: [byte; 32], request_digest: [0; 32] };
     let options = TransactionOptions { idempotency_key: key.map(digest), ..TransactionOptions::default() };
@@ -65,7 +75,10 @@ fn a_response_becomes_the_declared_rows() {
         "/object/1" => ApiResponse::json(r#"{"data":{"a":1,"b":[2],"secret":3}}"#),
         "/objects/1" => ApiResponse::json(r#"{"data":[{"a":1},{"b":{"c":2}}]}"#),
         "/empty/1" => ApiResponse::new(204, ""),
-        _ => ApiResponse::json(format!("{:?}", request.query.first().map(|(_, value)| value.as_str()).unwrap_or("none"))),
+        _ => ApiResponse::json(format!(
+            "{:?}",
+            request.query.first().map(|(_, value)| value.as_str()).unwrap_or("none")
+        )),
     });
     let source = local(&server.url(), "", LIST);
     let fields = [("a", DataType::Integer), ("b", DataType::Json)];
@@ -97,7 +110,12 @@ fn a_response_becomes_the_declared_rows() {
 fn an_argument_that_would_change_the_path_is_rejected_and_nothing_is_sent() {
     let server = ApiServer::start(|_| ApiResponse::json("{}"));
     let source = local(&format!("{}/v1", server.url()), "", LIST);
-    let mut shape = shape(Method::Get, "/orders/{id}", ResponseShape::Value(String::new()), &[("result", DataType::Json)]);
+    let mut shape = shape(
+        Method::Get,
+        "/orders/{id}",
+        ResponseShape::Value(String::new()),
+        &[("result", DataType::Json)],
+    );
     shape.parameters[0].1 = DataType::Text;
     for id in ["..", "../admin", "%2e%2e/admin", "", "a\r\nb"] {
         let error = send(&source, &shape, [ValueRef::Text(id), ValueRef::Null, ValueRef::Null], None);
@@ -114,20 +132,29 @@ fn a_write_is_sent_once_unless_the_api_recognizes_it() {
     let source = local(&format!("{}/v1", server.url()), &format!("auth = {{ bearer = \"{TOKEN}\" }}"), LIST);
     let fields = [("refund", DataType::Integer), ("amount", DataType::Decimal)];
     let refund = shape(Method::Post, "/orders/{id}/refund", ResponseShape::Object("/data".into()), &fields);
-    let call = |id, key| send(&source, &refund, [ValueRef::Integer(id), ValueRef::Text("2.50"), ValueRef::Null], key);
+    let call = |id, key| {
+        send(&source, &refund, [ValueRef::Integer(id), ValueRef::Text("2.50"), ValueRef::Null], key)
+    };
     assert_eq!(call(1, Some(7)).expect("a refund"), ["1|2.5"]);
     assert_eq!(call(1, Some(7)).expect("the same refund"), ["1|2.5"]);
     assert_eq!((call(3, None).expect("another"), shop.refunds()), (vec!["2|2.5".to_owned()], 2));
     let refused = call(2, None).expect_err("not paid");
-    assert!(matches!(&refused, WriteError::Rejected { column: None, reason } if reason == "the API reports a conflict: order 2 is not paid"), "{refused:?}");
+    assert!(
+        matches!(&refused, WriteError::Rejected { column: None, reason } if reason == "the API reports a conflict: order 2 is not paid"),
+        "{refused:?}"
+    );
     assert!(matches!(call(99, None), Err(WriteError::NotFound)));
 
     for (status, is_known, repeated) in [(500, false, 1), (503, true, 1), (502, false, 1)] {
         let failing = ApiServer::start(move |_| ApiResponse::new(status, "").with_header("Retry-After", "0"));
         let source = local(&failing.url(), "", LIST);
-        let error = send(&source, &refund, [ValueRef::Integer(1), ValueRef::Null, ValueRef::Null], None).expect_err("a failure");
+        let error = send(&source, &refund, [ValueRef::Integer(1), ValueRef::Null, ValueRef::Null], None)
+            .expect_err("a failure");
         match is_known {
-            true => assert!(matches!(error, WriteError::Source(SourceError::Unavailable { .. })), "{status}: {error:?}"),
+            true => assert!(
+                matches!(error, WriteError::Source(SourceError::Unavailable { .. })),
+                "{status}: {error:?}"
+            ),
             false => assert!(matches!(error, WriteError::OutcomeUnknown), "{status}: {error:?}"),
         }
         assert_eq!(failing.take_requests().len(), repeated, "{status}: without a key it is sent once");

@@ -14,7 +14,16 @@ const LIST: &str = "list = { path = \"/orders\" }";
 fn addresses_of_this_machine_and_its_network_are_refused_unless_allowed() {
     let server = ApiServer::start(|_| ApiResponse::json("[]"));
     let port = server.address().port();
-    for host in ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"] {
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ] {
         let source = open(&manifest(&format!("http://{host}:{port}"), "", LIST));
         let error = match source {
             Ok(source) => ids(&source).expect_err(host),
@@ -65,8 +74,10 @@ fn a_response_is_bounded_in_bytes_and_time() {
     let large = ApiServer::start(|_| ApiResponse::json(format!("[{}]", " ".repeat(5000))));
     let error = ids(&local(&large.url(), "response_bytes_max = 2000", LIST)).expect_err("too large");
     assert!(error.contains("exceeds the limit of 2000 bytes"), "{error}");
-    let silent = ApiServer::start(|_| loop {
-        std::thread::park();
+    let silent = ApiServer::start(|_| {
+        loop {
+            std::thread::park();
+        }
     });
     let error = ids(&local(&silent.url(), "timeout_ms = 30", LIST)).expect_err("no answer");
     assert!(error.contains("does not answer"), "{error}");
@@ -79,9 +90,11 @@ fn a_response_is_bounded_in_bytes_and_time() {
 fn failing(statuses: &'static [u16], headers: &'static [(&'static str, &'static str)]) -> ApiServer {
     let count = Arc::new(AtomicUsize::new(0));
     ApiServer::start(move |_| match statuses.get(count.fetch_add(1, Ordering::SeqCst)) {
-        Some(status) => headers
-            .iter()
-            .fold(ApiResponse::new(*status, "secret detail"), |response, (name, value)| response.with_header(name, *value)),
+        Some(status) => {
+            headers.iter().fold(ApiResponse::new(*status, "secret detail"), |response, (name, value)| {
+                response.with_header(name, *value)
+            })
+        }
         None => ApiResponse::json(r#"[{"id":1}]"#),
     })
 }
@@ -103,7 +116,9 @@ fn a_reading_request_is_repeated_where_that_helps() {
         let got = ids(&local(&server.url(), "", LIST));
         match (got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{statuses:?}"),
-            (Err(got), Err(expected)) => assert!(got.contains(expected) && !got.contains("secret"), "{statuses:?}: {got}"),
+            (Err(got), Err(expected)) => {
+                assert!(got.contains(expected) && !got.contains("secret"), "{statuses:?}: {got}")
+            }
             (got, expected) => panic!("{statuses:?}: {got:?}, expected {expected:?}"),
         }
         assert_eq!(server.requests().len(), requests, "{statuses:?}");
@@ -118,12 +133,14 @@ fn an_api_that_is_down_is_left_alone_and_heals_by_itself() {
     };
     let source = local(&format!("http://{address}"), "", LIST);
     for _ in 0..3 {
-        let error = crate::kit::list(&source, &contract::source::Query::default()).expect_err("nobody listens");
+        let error =
+            crate::kit::list(&source, &contract::source::Query::default()).expect_err("nobody listens");
         assert!(matches!(error, SourceError::Unavailable { .. }), "{error:?}");
     }
     let diagnosis = contract::source::Source::diagnose(&source, None).expect("a diagnosis");
     assert!(diagnosis.message.contains("does not answer"), "{}", diagnosis.message);
-    let server = ApiServer::start_at(&address.to_string(), |_| ApiResponse::json(r#"[{"id":1}]"#)).expect("the port");
+    let server =
+        ApiServer::start_at(&address.to_string(), |_| ApiResponse::json(r#"[{"id":1}]"#)).expect("the port");
     while ids(&source).is_err() {
         std::thread::yield_now();
     }

@@ -1,6 +1,8 @@
 //! Changes of records, by the steps of a transaction.
 
-use contract::source::{RowChange, Source, SourceError, TransactionOptions, WriteCapabilities, WriteError, WriteSupport};
+use contract::source::{
+    RowChange, Source, SourceError, TransactionOptions, WriteCapabilities, WriteError, WriteSupport,
+};
 use contract::{Value, ValueRef};
 use test_api::shop::{Shop, TOKEN};
 use test_api::{ApiResponse, ApiServer};
@@ -15,7 +17,8 @@ const WRITES: &str = "operations = [\"get\", \"list\", \"create\", \"update\", \
 fn shop(collection: &str) -> (ApiServer, rest::RestSource) {
     let shop = Shop::default();
     let server = ApiServer::start(move |request| shop.answer(request));
-    let source = local(&format!("{}/v1", server.url()), &format!("auth = {{ bearer = \"{TOKEN}\" }}"), collection);
+    let source =
+        local(&format!("{}/v1", server.url()), &format!("auth = {{ bearer = \"{TOKEN}\" }}"), collection);
     (server, source)
 }
 
@@ -34,14 +37,18 @@ fn apply(source: &rest::RestSource, change: &RowChange<'_>) -> Result<Option<Vec
 
 #[test]
 fn records_are_created_changed_and_deleted() {
-    let without_response = WRITES.replace("update = { path", "update = { item = \"/nothing\", method = \"PUT\", path");
+    let without_response =
+        WRITES.replace("update = { path", "update = { item = \"/nothing\", method = \"PUT\", path");
     for collection in [WRITES, without_response.as_str()] {
         let (server, source) = shop(collection);
         let key = [ValueRef::Integer(2)];
         let values = [(1, ValueRef::Text("paid")), (2, ValueRef::Text("6.75"))];
-        let row = apply(&source, &RowChange::Update { key: &key, values: &values }).expect("updated").expect("a row");
+        let row = apply(&source, &RowChange::Update { key: &key, values: &values })
+            .expect("updated")
+            .expect("a row");
         assert_eq!(row[1], Value::Text("paid".into()));
-        let sent = server.requests().into_iter().find(|request| matches!(request.method.as_str(), "PATCH" | "PUT"));
+        let sent =
+            server.requests().into_iter().find(|request| matches!(request.method.as_str(), "PATCH" | "PUT"));
         let sent = String::from_utf8(sent.expect("a change").body).expect("text");
         match collection == WRITES {
             true => assert_eq!(sent, r#"{"status":"paid","total":6.75}"#),
@@ -70,7 +77,10 @@ fn an_api_that_returns_nothing_after_a_change_is_asked_again() {
     assert_eq!(apply(&source, &create).expect("created").expect("a row")[0], Value::Integer(5));
     let create = RowChange::Create { values: &[(1, ValueRef::Text("open"))] };
     let error = apply(&source, &create).expect_err("no key");
-    assert!(matches!(&error, WriteError::Source(SourceError::Incompatible { message, .. }) if message.contains("was created")), "{error:?}");
+    assert!(
+        matches!(&error, WriteError::Source(SourceError::Incompatible { message, .. }) if message.contains("was created")),
+        "{error:?}"
+    );
     let conflict = ApiServer::start(|_| ApiResponse::new(409, "{}"));
     let source = local(&conflict.url(), "", WRITES);
     assert!(matches!(apply(&source, &create), Err(WriteError::AlreadyExists)));
@@ -82,7 +92,9 @@ fn a_source_claims_only_what_its_endpoints_can_do() {
         let source = local("http://127.0.0.1:1", "", collection);
         source.introspect().expect("facts without a request").tables[0].write_support.clone()
     };
-    let key = |collection: &str| collection.replace("path = \"/orders", "idempotency_header = \"K\", path = \"/orders");
+    let key = |collection: &str| {
+        collection.replace("path = \"/orders", "idempotency_header = \"K\", path = \"/orders")
+    };
     let (keys, repeatable) = (WriteCapabilities::IDEMPOTENCY, WriteCapabilities::REPEATABLE);
     assert_eq!(support(WRITES), WriteSupport::Supported(WriteCapabilities::NONE));
     assert_eq!(

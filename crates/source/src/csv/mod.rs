@@ -41,9 +41,9 @@ use contract::source::{
 };
 use encoding_rs::Encoding;
 
-use crate::memory;
 use crate::backups::BackupPolicy;
 use crate::location;
+use crate::memory;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
 pub use large::LargeCsv;

@@ -60,7 +60,9 @@ pub(super) fn tool(document: &Document, operation: &Operation, taken: &[&str]) -
     let item = document.resolve(item)?;
     let value = &item[operation.method.as_str().to_ascii_lowercase().as_str()];
     for (at, servers) in [("path", item.get("servers")), ("operation", value.get("servers"))] {
-        if servers.is_some_and(|servers| servers.as_array().is_some_and(|all| !all.is_empty())) && document.root.get("servers") != servers {
+        if servers.is_some_and(|servers| servers.as_array().is_some_and(|all| !all.is_empty()))
+            && document.root.get("servers") != servers
+        {
             return Err(format!("its {at} has a server of its own"));
         }
     }
@@ -150,13 +152,22 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
     let cut: String = text.chars().take(chars_max).collect();
     // At the end of a sentence or of a word.
-    let at = cut.rfind(". ").map(|at| at + 1).filter(|at| *at > chars_max / 2).or_else(|| cut.rfind(' ')).unwrap_or(cut.len());
+    let at = cut
+        .rfind(". ")
+        .map(|at| at + 1)
+        .filter(|at| *at > chars_max / 2)
+        .or_else(|| cut.rfind(' '))
+        .unwrap_or(cut.len());
     let ends = cut[..at].ends_with('.');
     format!("{}{}", &cut[..at], if ends { "" } else { " …" })
 }
 
 /// The parameters of the path item and of the operation, which wins.
-fn parameters<'d>(document: &'d Document, item: &'d Value, value: &'d Value) -> Result<Vec<&'d Value>, Refusal> {
+fn parameters<'d>(
+    document: &'d Document,
+    item: &'d Value,
+    value: &'d Value,
+) -> Result<Vec<&'d Value>, Refusal> {
     let mut found: Vec<&Value> = Vec::new();
     for list in [item.get("parameters"), value.get("parameters")].into_iter().flatten() {
         for parameter in list.as_array().into_iter().flatten() {
@@ -176,7 +187,9 @@ fn add_parameter(document: &Document, entry: &mut ToolEntry, parameter: &Value) 
     let place = parameter["in"].as_str().unwrap_or_default();
     let is_required = place == "path" || parameter["required"].as_bool().unwrap_or(false);
     // These are sent anyway, or are credentials of the source.
-    if place == "header" && ["accept", "content-type", "authorization"].contains(&name.to_ascii_lowercase().as_str()) {
+    if place == "header"
+        && ["accept", "content-type", "authorization"].contains(&name.to_ascii_lowercase().as_str())
+    {
         return Ok(());
     }
     let added = describe_parameter(document, parameter, place, name);
@@ -283,7 +296,8 @@ fn merged(document: &Document, schema: &Value, depth: usize) -> Result<Map<Strin
         }
     }
     for word in ["oneOf", "anyOf"] {
-        let variants: Vec<&Value> = object.get(word).and_then(Value::as_array).into_iter().flatten().collect();
+        let variants: Vec<&Value> =
+            object.get(word).and_then(Value::as_array).into_iter().flatten().collect();
         let is_null = |one: &&&Value| one.get("type").and_then(Value::as_str) == Some("null");
         let others: Vec<&&Value> = variants.iter().filter(|one| !is_null(one)).collect();
         if let [only] = others.as_slice() {
@@ -301,13 +315,21 @@ fn argument(document: &Document, schema: &Value) -> Result<ArgumentEntry, Refusa
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one],
         // 3.1: `["string", "null"]`
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).filter(|one| *one != "null").collect(),
+        Some(Value::Array(all)) => {
+            all.iter().filter_map(Value::as_str).filter(|one| *one != "null").collect()
+        }
         _ if schema.contains_key("properties") => vec!["object"],
         _ if schema.contains_key("items") => vec!["array"],
         _ => Vec::new(),
     };
-    let allowed: Vec<Value> =
-        schema.get("enum").and_then(Value::as_array).into_iter().flatten().filter(|one| !one.is_null()).cloned().collect();
+    let allowed: Vec<Value> = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|one| !one.is_null())
+        .cloned()
+        .collect();
     let is_plain = |value: &Value| value.as_str().is_some_and(|text| !text.contains("${"));
     let texts = !allowed.is_empty() && allowed.iter().all(is_plain);
     let integers = !allowed.is_empty() && allowed.iter().all(Value::is_i64);
@@ -319,7 +341,12 @@ fn argument(document: &Document, schema: &Value) -> Result<ArgumentEntry, Refusa
         [] => ("json", None),
         ["string"] => match format {
             "date" => ("date", None),
-            _ => ("string", contract::manifest::FORMATS.into_iter().find(|known| *known == format && !matches!(*known, "date" | "time" | "duration"))),
+            _ => (
+                "string",
+                contract::manifest::FORMATS
+                    .into_iter()
+                    .find(|known| *known == format && !matches!(*known, "date" | "time" | "duration")),
+            ),
         },
         ["integer"] => ("integer", None),
         ["number"] => ("number", None),
@@ -375,7 +402,10 @@ fn add_body(document: &Document, entry: &mut ToolEntry, body: &Value, method: Me
         (None, None) => {
             let names: Vec<&str> = content.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
             return match is_required || !names.is_empty() {
-                true => Err(format!("its body is {}, which is not supported", names.first().copied().unwrap_or("of no known type"))),
+                true => Err(format!(
+                    "its body is {}, which is not supported",
+                    names.first().copied().unwrap_or("of no known type")
+                )),
                 false => Ok(()),
             };
         }
@@ -386,8 +416,13 @@ fn add_body(document: &Document, entry: &mut ToolEntry, body: &Value, method: Me
     let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {
         return whole_body(entry, is_required, is_form);
     };
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let (mut members, mut left_out, mut optional) = (Vec::new(), Vec::new(), 0);
     for (name, property) in properties {
         let resolved = document.resolve(property)?;
@@ -401,7 +436,8 @@ fn add_body(document: &Document, entry: &mut ToolEntry, body: &Value, method: Me
             left_out.push(name.as_str());
             continue;
         }
-        let mut described = argument(document, property).map_err(|reason| format!("the member `{name}` of its body {reason}"))?;
+        let mut described = argument(document, property)
+            .map_err(|reason| format!("the member `{name}` of its body {reason}"))?;
         if is_form && described.data_type == "json" {
             match is_required {
                 true => return Err(format!("the member `{name}` of its form is nested")),

@@ -57,7 +57,10 @@ impl Document {
                 return Err(format!("it refers to another document (`{}`)", reference.escape_debug()));
             };
             let pointer = percent_decoded(pointer);
-            value = self.root.pointer(&pointer).ok_or_else(|| format!("it refers to `{pointer}`, which does not exist"))?;
+            value = self
+                .root
+                .pointer(&pointer)
+                .ok_or_else(|| format!("it refers to `{pointer}`, which does not exist"))?;
         }
         Err("its references lead in a circle".to_owned())
     }
@@ -74,7 +77,9 @@ fn percent_decoded(pointer: &str) -> String {
 fn read_file(path: &str) -> anyhow::Result<Vec<u8>> {
     let file = std::fs::File::open(path).with_context(|| format!("cannot read `{path}`"))?;
     let mut bytes = Vec::new();
-    file.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{path}`"))?;
+    file.take(DOCUMENT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read `{path}`"))?;
     if bytes.len() > DOCUMENT_BYTES_MAX {
         bail!("`{path}` exceeds the limit of {DOCUMENT_BYTES_MAX} bytes");
     }

@@ -108,14 +108,17 @@ fn import_openapi(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
             atomic_file::write(file, imported.manifest.as_bytes(), FileMode::PreserveOrUmask)?;
         }
         Some(file) => {
-            atomic_file::create_new(file, imported.manifest.as_bytes(), FileMode::Umask).with_context(|| {
-                format!("cannot write `{}`; use --force to replace an existing file", file.display())
-            })?;
+            atomic_file::create_new(file, imported.manifest.as_bytes(), FileMode::Umask).with_context(
+                || format!("cannot write `{}`; use --force to replace an existing file", file.display()),
+            )?;
         }
     }
     if let Some(file) = &args.output {
         let tools = pluralize(imported.count as u64, "tool");
-        notice::info(&format!("wrote {0} with {tools}; `spile check {0}` shows what it compiles to", file.display()));
+        notice::info(&format!(
+            "wrote {0} with {tools}; `spile check {0}` shows what it compiles to",
+            file.display()
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

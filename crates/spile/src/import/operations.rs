@@ -36,7 +36,9 @@ pub(super) fn list(document: &Document) -> Vec<Operation> {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
             let tags = value.get("tags").and_then(Value::as_array);
             let id = match text("operationId") {
-                "" => format!("{}{}", method.as_str().to_ascii_lowercase(), path.replace(['/', '{', '}'], "_")),
+                "" => {
+                    format!("{}{}", method.as_str().to_ascii_lowercase(), path.replace(['/', '{', '}'], "_"))
+                }
                 id => id.to_owned(),
             };
             let summary = if text("summary").is_empty() { text("description") } else { text("summary") };
@@ -54,7 +56,10 @@ pub(super) fn list(document: &Document) -> Vec<Operation> {
 }
 
 /// The operations that match a pattern, each once. A pattern that matches none is an error.
-pub(super) fn select<'o>(operations: &'o [Operation], patterns: &[String]) -> anyhow::Result<Vec<&'o Operation>> {
+pub(super) fn select<'o>(
+    operations: &'o [Operation],
+    patterns: &[String],
+) -> anyhow::Result<Vec<&'o Operation>> {
     let mut is_chosen = vec![false; operations.len()];
     for pattern in patterns {
         let mut found = false;
@@ -65,7 +70,8 @@ pub(super) fn select<'o>(operations: &'o [Operation], patterns: &[String]) -> an
         }
         if !found {
             let near = nearest(pattern, operations.iter().map(|one| one.id.as_str()));
-            let help = near.map_or_else(|| "; --list shows all".to_owned(), |near| format!("; did you mean `{near}`?"));
+            let help = near
+                .map_or_else(|| "; --list shows all".to_owned(), |near| format!("; did you mean `{near}`?"));
             bail!("no operation matches `{pattern}`{help}");
         }
     }
@@ -77,7 +83,9 @@ fn is_match(operation: &Operation, pattern: &str) -> bool {
         return operation.tags.iter().any(|one| matches_glob(tag, one));
     }
     let place = format!("{} {}", operation.method.as_str(), operation.path);
-    matches_glob(pattern, &operation.id) || matches_glob(pattern, &place) || matches_glob(pattern, &operation.path)
+    matches_glob(pattern, &operation.id)
+        || matches_glob(pattern, &place)
+        || matches_glob(pattern, &operation.path)
 }
 
 /// `*` stands for any characters.

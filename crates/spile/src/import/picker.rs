@@ -28,13 +28,19 @@ pub(super) fn lines(document: &Document, operations: &[Operation]) -> Vec<String
 }
 
 /// Asks which operations to import: numbers, ranges, or patterns.
-pub(super) fn pick<'o>(document: &Document, operations: &'o [Operation]) -> anyhow::Result<Vec<&'o Operation>> {
+pub(super) fn pick<'o>(
+    document: &Document,
+    operations: &'o [Operation],
+) -> anyhow::Result<Vec<&'o Operation>> {
     let mut out = std::io::stderr().lock();
     for line in lines(document, operations) {
         writeln!(out, "{line}")?;
     }
     loop {
-        write!(out, "Which operations? Numbers and ranges (1 4-6), operationIds or patterns (get*); empty to stop: ")?;
+        write!(
+            out,
+            "Which operations? Numbers and ranges (1 4-6), operationIds or patterns (get*); empty to stop: "
+        )?;
         out.flush()?;
         let mut answer = String::new();
         if std::io::stdin().read_line(&mut answer)? == 0 || answer.trim().is_empty() {
@@ -92,7 +98,11 @@ mod tests {
         ] {
             let got = chosen(&all, answer);
             let got = got.map(|all| all.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(" "));
-            assert_eq!(got.map_err(|error| error.to_string()), expected.map(str::to_owned).map_err(str::to_owned), "{answer}");
+            assert_eq!(
+                got.map_err(|error| error.to_string()),
+                expected.map(str::to_owned).map_err(str::to_owned),
+                "{answer}"
+            );
         }
     }
 }

@@ -18,8 +18,13 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn new(document: &Document, name: Option<&str>) -> Self {
         let title = document.root["info"]["title"].as_str().unwrap_or("api");
-        let short: Vec<&str> = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(3).collect();
-        let name = name.map_or_else(|| names::collection_name(&short.join("_").to_lowercase()), names::collection_name);
+        let short: Vec<&str> = title
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .take(3)
+            .collect();
+        let name = name
+            .map_or_else(|| names::collection_name(&short.join("_").to_lowercase()), names::collection_name);
         let variable = name.to_ascii_uppercase();
         let mut lines = vec![format!("[sources.{name}]"), "kind = \"rest\"".to_owned()];
         match server_url(document) {
@@ -56,13 +61,20 @@ fn auth_lines(document: &Document, variable: &str) -> Vec<String> {
         let name = scheme["name"].as_str().unwrap_or_default();
         Some(match (scheme["type"].as_str()?, scheme["in"].as_str(), scheme["scheme"].as_str()) {
             ("http", _, Some(kind)) if kind.eq_ignore_ascii_case("basic") => {
-                format!("auth = {{ basic = {{ user = \"${{{variable}_USER}}\", password = \"${{{variable}_PASSWORD}}\" }} }}")
+                format!(
+                    "auth = {{ basic = {{ user = \"${{{variable}_USER}}\", password = \"${{{variable}_PASSWORD}}\" }} }}"
+                )
             }
             ("apiKey", Some("header"), _) if !name.eq_ignore_ascii_case("authorization") => {
                 format!("auth = {{ header = {{ name = {}, value = \"${{{variable}_KEY}}\" }} }}", text(name))
             }
-            ("apiKey", Some("query"), _) => format!("query = {{ {} = \"${{{variable}_KEY}}\" }}", toml_key(name)),
-            ("oauth2", ..) => match scheme["flows"]["clientCredentials"]["tokenUrl"].as_str().filter(|url| RestUrl::parse(url).is_ok()) {
+            ("apiKey", Some("query"), _) => {
+                format!("query = {{ {} = \"${{{variable}_KEY}}\" }}", toml_key(name))
+            }
+            ("oauth2", ..) => match scheme["flows"]["clientCredentials"]["tokenUrl"]
+                .as_str()
+                .filter(|url| RestUrl::parse(url).is_ok())
+            {
                 Some(url) => format!(
                     "auth = {{ client_credentials = {{ token_url = {}, client_id = \"${{{variable}_CLIENT_ID}}\", client_secret = \"${{{variable}_CLIENT_SECRET}}\" }} }}",
                     text(url)
@@ -91,12 +103,16 @@ pub(super) fn check(api: &Api, entry: &ToolEntry) -> Result<(), Refusal> {
     let (contract, found) = contract::compile::compile(&parsed, &known, "import");
     match contract {
         Some(_) => Ok(()),
-        None => Err(found.into_iter().next().map_or_else(|| "it is not valid".to_owned(), |error| error.message)),
+        None => {
+            Err(found.into_iter().next().map_or_else(|| "it is not valid".to_owned(), |error| error.message))
+        }
     }
 }
 
 pub(super) fn manifest(api: &Api, tools: &[ToolEntry]) -> String {
-    let mut out = String::from("#:schema .spile/schema.json\n# Written by `spile import openapi`. Edit it: keep the tools that help, and say what they are for.\n\n");
+    let mut out = String::from(
+        "#:schema .spile/schema.json\n# Written by `spile import openapi`. Edit it: keep the tools that help, and say what they are for.\n\n",
+    );
     out += &api.lines.join("\n");
     out.push('\n');
     tools.iter().for_each(|tool| write_tool(&mut out, api, tool));
@@ -110,9 +126,11 @@ fn write_tool(out: &mut String, api: &Api, tool: &ToolEntry) {
     }
     *out += &format!("source = {}\n", text(&api.name));
     *out += &format!("description = {}\n", text(&tool.description));
-    let mut request = vec![format!("method = {}", text(&tool.method)), format!("path = {}", text(&tool.path))];
+    let mut request =
+        vec![format!("method = {}", text(&tool.method)), format!("path = {}", text(&tool.path))];
     let pairs = |pairs: &[(String, String)]| {
-        let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{} = {}", toml_key(name), text(value))).collect();
+        let pairs: Vec<String> =
+            pairs.iter().map(|(name, value)| format!("{} = {}", toml_key(name), text(value))).collect();
         format!("{{ {} }}", pairs.join(", "))
     };
     // A parameter of the query that has the name of its argument needs no place of its own.
@@ -129,8 +147,10 @@ fn write_tool(out: &mut String, api: &Api, tool: &ToolEntry) {
         Body::Whole(argument) => request.push(format!("body = {}", text(&format!("{{{argument}}}")))),
         Body::Members { members, is_form } => {
             if members.iter().any(|(name, argument)| name != argument) {
-                let members: Vec<(String, String)> =
-                    members.iter().map(|(name, argument)| (name.clone(), format!("{{{argument}}}"))).collect();
+                let members: Vec<(String, String)> = members
+                    .iter()
+                    .map(|(name, argument)| (name.clone(), format!("{{{argument}}}")))
+                    .collect();
                 request.push(format!("body = {}", pairs(&members)));
             }
             if *is_form {

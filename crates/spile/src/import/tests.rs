@@ -21,7 +21,8 @@ fn imported(document: &Document) -> (String, Vec<String>) {
     let operations = operations::list(document);
     let chosen: Vec<&operations::Operation> = operations.iter().collect();
     let imported = import_chosen(document, &chosen, None);
-    let refused = imported.refused.iter().map(|(operation, reason)| format!("{}: {reason}", operation.id)).collect();
+    let refused =
+        imported.refused.iter().map(|(operation, reason)| format!("{}: {reason}", operation.id)).collect();
     (imported.manifest, refused)
 }
 
@@ -82,15 +83,25 @@ pet_id = { type = "integer" }
 #[test]
 fn what_cannot_be_imported_has_a_reason() {
     let operation = |id: &str, rest: &str| format!(r#""/{id}":{{"post":{{"operationId":"{id}",{rest}}}}}"#);
-    let body = |media: &str| format!(r#""requestBody":{{"required":true,"content":{{"{media}":{{"schema":{{"type":"object"}}}}}}}}"#);
+    let body = |media: &str| {
+        format!(
+            r#""requestBody":{{"required":true,"content":{{"{media}":{{"schema":{{"type":"object"}}}}}}}}"#
+        )
+    };
     let paths = [
         operation("upload", &body("multipart/form-data")),
         operation("xml", &body("application/xml")),
         operation("form", &body("application/x-www-form-urlencoded")),
-        operation("cookie", r#""parameters":[{"name":"s","in":"cookie","required":true,"schema":{"type":"string"}}]"#),
+        operation(
+            "cookie",
+            r#""parameters":[{"name":"s","in":"cookie","required":true,"schema":{"type":"string"}}]"#,
+        ),
         operation("other", r#""parameters":[{"$ref":"other.json#/p"}]"#),
         operation("missing", r##""parameters":[{"$ref":"#/components/parameters/None"}]"##),
-        operation("circle", r##""requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Loop"}}}}"##),
+        operation(
+            "circle",
+            r##""requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Loop"}}}}"##,
+        ),
         operation("host", r#""servers":[{"url":"https://upload.example.com"}]"#),
         r#""/open/{id}":{"get":{"operationId":"open"}}"#.to_owned(),
         r#""/query?x=1":{"get":{"operationId":"query"}}"#.to_owned(),
@@ -127,7 +138,8 @@ fn documents_are_json_or_yaml_of_the_versions_that_are_known() {
         (r#"{"openapi":"4.0.0"}"#, "OpenAPI 4.0.0"),
         ("{}", "has no `openapi`"),
     ] {
-        let error = Document::parse(text.into(), None).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        let error =
+            Document::parse(text.into(), None).err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(error.contains(expected), "{text}: {error}");
     }
 }

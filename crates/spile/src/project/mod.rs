@@ -737,9 +737,7 @@ fn build_backends(
         match (from.source.prepare(&statement.shape), kept) {
             (Ok(prepared), _) => backends.statements.push(prepared),
             (Err(_), Some(kept)) => backends.statements.push(kept),
-            (Err(cause), None) => {
-                failures.push(tool_failure(manifest, from, &statement.result.name, &cause))
-            }
+            (Err(cause), None) => failures.push(tool_failure(manifest, from, &statement.result.name, &cause)),
         }
     }
     for request in &contract.requests {

@@ -40,7 +40,8 @@ impl<'m> DeclaredApi<'m> {
     }
 
     fn requests(&self) -> Vec<(String, TableOptions)> {
-        let options = |fields| TableOptions { columns: collection_options(fields), ..TableOptions::default() };
+        let options =
+            |fields| TableOptions { columns: collection_options(fields), ..TableOptions::default() };
         self.requests.iter().map(|(name, fields)| ((*name).to_owned(), options(fields))).collect()
     }
 
@@ -52,7 +53,8 @@ impl<'m> DeclaredApi<'m> {
 
 fn rest_collection(declared: &manifest::Collection) -> RestCollection {
     let key: Vec<&str> = declared.key.iter().map(|part| part.value.as_str()).collect();
-    let renamed = |field: &manifest::Field| Some((field.column.value.clone(), field.name.as_ref()?.value.clone()));
+    let renamed =
+        |field: &manifest::Field| Some((field.column.value.clone(), field.name.as_ref()?.value.clone()));
     RestCollection {
         name: declared.name.value.clone(),
         endpoints: declared.endpoints.clone(),
@@ -75,7 +77,8 @@ pub(super) fn open(url: &RestUrl, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     };
     let mut settings = (**settings).clone();
     settings.ca_file = settings.ca_file.map(|file| spec.folder.join(file));
-    let options = RestOptions { url: url.clone(), settings, collections: api.collections(), requests: api.requests() };
+    let options =
+        RestOptions { url: url.clone(), settings, collections: api.collections(), requests: api.requests() };
     match RestSource::new(options) {
         Ok(source) => Arc::new(source),
         Err(error) => Arc::new(Unusable::new(error)),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::humanize::{join_truncated, pluralize};
 use contract::manifest::{DatabaseSettings, FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
-use contract::source::{
-    ColumnFacts, DatabaseEngine, PreparedRequest, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts,
-    SourceLocation, StatementShape, TableFacts, TableOptions, TableShape, Writer,
-};
 use contract::request::RequestShape;
+use contract::source::{
+    ColumnFacts, DatabaseEngine, PreparedRequest, PreparedStatement, Query, Reader, RowFlow, Source,
+    SourceError, SourceFacts, SourceLocation, StatementShape, TableFacts, TableOptions, TableShape, Writer,
+};
 use contract::{Collection, Contract, Request, Statement};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::{BackupPolicy, FILE_BYTES_MAX};

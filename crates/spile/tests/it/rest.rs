@@ -17,7 +17,8 @@ fn shop() -> ApiServer {
 
 /// The manifest of the example, for a server at this URL.
 fn example(url: &str) -> String {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/public-api/spile.toml"));
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/public-api/spile.toml"));
     let text = text.expect("the example").replace("${SHOP_URL:-http://127.0.0.1:8765}", url);
     text.replace("${SHOP_TOKEN}", TOKEN)
 }
@@ -27,7 +28,8 @@ fn the_example_answers_the_calls_of_its_tests() {
     let server = shop();
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/public-api/tests/questions.toml");
     let tests = std::fs::read_to_string(tests).expect("the tests");
-    let project = TestProject::new(&[("spile.toml", &example(&server.url())), ("tests/questions.toml", &tests)]);
+    let project =
+        TestProject::new(&[("spile.toml", &example(&server.url())), ("tests/questions.toml", &tests)]);
     let output = said(&project.run(&["test"]));
     assert!(output.contains("6 passed") && !output.contains(TOKEN), "{output}");
     let checked = said(&project.run(&["check"]));
@@ -36,7 +38,9 @@ fn the_example_answers_the_calls_of_its_tests() {
 
 #[test]
 fn an_api_that_is_down_does_not_keep_a_server_from_its_tools() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port");
     let project = TestProject::new(&[("spile.toml", &example(&format!("http://{gone}")))]);
     assert!(said(&project.run(&["tools", "--from", "."])).contains("aggregate_orders"));
     let output = said(&project.run(&["call", "get_orders", "id=1", "--from", "."]));
@@ -50,13 +54,21 @@ fn mistakes_in_a_manifest_are_named() {
         ("url = \"ftp://x\"", "begins with `https://` or `http://`"),
         ("url = \"https://eve:secret@api.example.com\"", "has a user or a password"),
         ("url = \"http://api.example.com\"\nauth = { bearer = \"x\" }", "without encryption"),
-        ("url = \"https://api.example.com\"\nredirects = \"any\"\nheaders = { X-Key = \"x\" }", "who gets the credentials"),
-        ("url = \"https://api.example.com\"\nauth = { bearer = \"x\", basic = { user = \"y\" } }", "several kinds of credentials"),
+        (
+            "url = \"https://api.example.com\"\nredirects = \"any\"\nheaders = { X-Key = \"x\" }",
+            "who gets the credentials",
+        ),
+        (
+            "url = \"https://api.example.com\"\nauth = { bearer = \"x\", basic = { user = \"y\" } }",
+            "several kinds of credentials",
+        ),
         ("url = \"https://api.example.com\"\nheaders = { Host = \"x\" }", "the header `Host` cannot be set"),
         ("url = \"https://api.example.com\"\npath = \"x.csv\"", "write `url` instead"),
         ("", "has no `url`"),
     ] {
-        let text = format!("[sources.api]\nkind = \"rest\"\n{lines}\n[tools.t]\nsource = \"api\"\nrequest = {{ path = \"/a\" }}\n");
+        let text = format!(
+            "[sources.api]\nkind = \"rest\"\n{lines}\n[tools.t]\nsource = \"api\"\nrequest = {{ path = \"/a\" }}\n"
+        );
         let output = said(&TestProject::new(&[("spile.toml", &text)]).run(&["check"]));
         assert!(output.contains(expected) && !output.contains("secret"), "{lines}\n{output}");
     }
@@ -69,10 +81,16 @@ fn mistakes_in_a_manifest_are_named() {
         ("request = { path = \"/{id}\" }\narguments.id = { type = \"json\" }", "cannot be part of a path"),
         ("request = { path = \"/a\", body = { x = 1 } }", "has no body"),
         ("request = { method = \"POST\", path = \"/a\", body = { x = \"{y\" } }", "a `{` has no `}`"),
-        ("request = { method = \"POST\", path = \"/a\" }\nconfirm = \"ask\"", "`confirm` needs idempotency keys"),
+        (
+            "request = { method = \"POST\", path = \"/a\" }\nconfirm = \"ask\"",
+            "`confirm` needs idempotency keys",
+        ),
         ("request = { path = \"/a\" }\nreturns = \"many\"", "needs `fields`"),
         ("request = { path = \"/a\" }\nchanges_max = 3", "only for tools with `sql`"),
-        ("request = { path = \"/a\", headers = { Authorization = \"x\" } }", "credentials belong to the source"),
+        (
+            "request = { path = \"/a\", headers = { Authorization = \"x\" } }",
+            "credentials belong to the source",
+        ),
     ] {
         let text = format!(
             "[sources.api]\nkind = \"rest\"\nurl = \"https://api.example.com\"\n[tools.t]\nsource = \"api\"\n{lines}\n"
@@ -131,14 +149,27 @@ fn chosen_operations_of_a_document_are_imported_and_served() {
     let none = said(&project.run(&["import", "openapi", "openapi.json"]));
     assert!(none.contains("2 operations") && none.contains("--select"), "{none}");
     let listed = said(&project.run(&["import", "openapi", "openapi.json", "--list"]));
-    assert!(listed.contains("getOrder (GET /orders/{id})") && listed.contains("multipart/form-data"), "{listed}");
-    let imported = said(&project.run(&["import", "openapi", "openapi.json", "--select", "*", "--output", "spile.toml"]));
+    assert!(
+        listed.contains("getOrder (GET /orders/{id})") && listed.contains("multipart/form-data"),
+        "{listed}"
+    );
+    let imported =
+        said(&project.run(&["import", "openapi", "openapi.json", "--select", "*", "--output", "spile.toml"]));
     assert!(imported.contains("wrote spile.toml with 1 tool") && imported.contains("upload"), "{imported}");
-    let again = said(&project.run(&["import", "openapi", "openapi.json", "--select", "get*", "--output", "spile.toml"]));
+    let again = said(&project.run(&[
+        "import",
+        "openapi",
+        "openapi.json",
+        "--select",
+        "get*",
+        "--output",
+        "spile.toml",
+    ]));
     assert!(again.contains("--force"), "{again}");
     let wrong = said(&project.run(&["import", "openapi", "openapi.json", "--select", "getOrdr"]));
     assert!(wrong.contains("did you mean `getOrder`?"), "{wrong}");
-    let manifest = project.files().into_iter().find(|(name, _)| name.ends_with("spile.toml")).expect("a manifest").1;
+    let manifest =
+        project.files().into_iter().find(|(name, _)| name.ends_with("spile.toml")).expect("a manifest").1;
     let manifest = String::from_utf8(manifest).expect("text").replace("${SHOP_TOKEN}", TOKEN);
     let manifest = manifest.replace("kind = \"rest\"", "kind = \"rest\"\nallow_private_addresses = true");
     let served = TestProject::new(&[("spile.toml", &manifest)]);

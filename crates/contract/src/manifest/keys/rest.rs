@@ -3,8 +3,8 @@
 use super::{AppliesTo, COLUMN_CHARS_MAX, Key, Section, TextLength, VALUE, ValueType};
 use crate::manifest::SourceKind;
 use crate::manifest::rest::{
-    PAGES_MAX_LIMIT, PAGE_SIZE_LIMIT, READ_ROWS_MAX_LIMIT, REQUESTS_MAX_LIMIT, RESPONSE_BYTES_MAX_LIMIT,
-    RESPONSE_BYTES_MAX_MINIMUM, REQUEST_TIMEOUT_MS_LIMIT,
+    PAGE_SIZE_LIMIT, PAGES_MAX_LIMIT, READ_ROWS_MAX_LIMIT, REQUEST_TIMEOUT_MS_LIMIT, REQUESTS_MAX_LIMIT,
+    RESPONSE_BYTES_MAX_LIMIT, RESPONSE_BYTES_MAX_MINIMUM,
 };
 use crate::request::Method;
 
@@ -187,22 +187,38 @@ pub(super) const SOURCE_KEYS: [Key; 11] = [
 
 /// The keys of `[collections.NAME]` that are for REST APIs only.
 pub(super) const COLLECTION_KEYS: [Key; 5] = [
-    Key::new("list", ValueType::Table(&LIST), "How records are listed. `search` and `aggregate` use it, too.")
-        .example("{ path = \"/orders\", items = \"/data\" }")
-        .applies_to(REST),
+    Key::new(
+        "list",
+        ValueType::Table(&LIST),
+        "How records are listed. `search` and `aggregate` use it, too.",
+    )
+    .example("{ path = \"/orders\", items = \"/data\" }")
+    .applies_to(REST),
     Key::new("get", ValueType::Table(&GET), "How one record is read.")
         .default_text("by reading the list")
         .example("{ path = \"/orders/{id}\" }")
         .applies_to(REST),
-    Key::new("create", ValueType::Table(&WRITE), "How a record is created. Only with the operation `create`.")
-        .example("{ method = \"POST\", path = \"/orders\" }")
-        .applies_to(REST),
-    Key::new("update", ValueType::Table(&WRITE), "How a record is changed. Only with the operation `update`.")
-        .example("{ method = \"PATCH\", path = \"/orders/{id}\" }")
-        .applies_to(REST),
-    Key::new("delete", ValueType::Table(&WRITE), "How a record is deleted. Only with the operation `delete`.")
-        .example("{ method = \"DELETE\", path = \"/orders/{id}\" }")
-        .applies_to(REST),
+    Key::new(
+        "create",
+        ValueType::Table(&WRITE),
+        "How a record is created. Only with the operation `create`.",
+    )
+    .example("{ method = \"POST\", path = \"/orders\" }")
+    .applies_to(REST),
+    Key::new(
+        "update",
+        ValueType::Table(&WRITE),
+        "How a record is changed. Only with the operation `update`.",
+    )
+    .example("{ method = \"PATCH\", path = \"/orders/{id}\" }")
+    .applies_to(REST),
+    Key::new(
+        "delete",
+        ValueType::Table(&WRITE),
+        "How a record is deleted. Only with the operation `delete`.",
+    )
+    .example("{ method = \"DELETE\", path = \"/orders/{id}\" }")
+    .applies_to(REST),
 ];
 
 pub static LIST: Section = Section {

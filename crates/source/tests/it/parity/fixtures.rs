@@ -4,15 +4,17 @@ use std::path::PathBuf;
 
 use contract::DataType;
 use contract::manifest::WorkbookFormat;
-use contract::manifest::rest::{CollectionEndpoints, GetEndpoint, ListEndpoint, PageStyle, Paging, RestSettings};
+use contract::manifest::rest::{
+    CollectionEndpoints, GetEndpoint, ListEndpoint, PageStyle, Paging, RestSettings,
+};
 use contract::request::PathTemplate;
 use contract::source::{ColumnFacts, RestUrl, TableOptions};
 use database::{Database, Options};
+use rest::{RestCollection, RestOptions, RestSource};
 use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
-use rest::{RestCollection, RestOptions, RestSource};
 use tempfile::TempDir;
 use test_api::{ApiResponse, ApiServer};
 use test_databases::{Kind, TestDatabase};
@@ -197,7 +199,11 @@ fn rest() -> TestSource {
         settings: RestSettings { allow_private_addresses: true, ..RestSettings::default() },
         collections: vec![RestCollection {
             name: TABLE.to_owned(),
-            endpoints: CollectionEndpoints { list: Some(list), get: Some(get), ..CollectionEndpoints::default() },
+            endpoints: CollectionEndpoints {
+                list: Some(list),
+                get: Some(get),
+                ..CollectionEndpoints::default()
+            },
             columns: columns.to_vec(),
             key: vec!["id".to_owned()],
             names: Vec::new(),
