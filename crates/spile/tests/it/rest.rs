@@ -29,7 +29,7 @@ fn the_example_answers_the_calls_of_its_tests() {
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/public-api/tests/questions.toml");
     let tests = std::fs::read_to_string(tests).expect("the tests");
     let project =
-        TestProject::new(&[("spile.toml", &example(&server.url())), ("tests/questions.toml", &tests)]);
+        TestProject::new(&[("spile.toml", example(&server.url()).as_bytes()), ("tests/questions.toml", tests.as_bytes())]);
     let output = said(&project.run(&["test"]));
     assert!(output.contains("6 passed") && !output.contains(TOKEN), "{output}");
     let checked = said(&project.run(&["check"]));
@@ -41,7 +41,7 @@ fn an_api_that_is_down_does_not_keep_a_server_from_its_tools() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port");
-    let project = TestProject::new(&[("spile.toml", &example(&format!("http://{gone}")))]);
+    let project = TestProject::new(&[("spile.toml", example(&format!("http://{gone}")).as_bytes())]);
     assert!(said(&project.run(&["tools", "--from", "."])).contains("aggregate_orders"));
     let output = said(&project.run(&["call", "get_orders", "id=1", "--from", "."]));
     assert!(output.contains("source_unavailable") && output.contains("retryable  true"), "{output}");
@@ -69,7 +69,7 @@ fn mistakes_in_a_manifest_are_named() {
         let text = format!(
             "[sources.api]\nkind = \"rest\"\n{lines}\n[tools.t]\nsource = \"api\"\nrequest = {{ path = \"/a\" }}\n"
         );
-        let output = said(&TestProject::new(&[("spile.toml", &text)]).run(&["check"]));
+        let output = said(&TestProject::new(&[("spile.toml", text.as_bytes())]).run(&["check"]));
         assert!(output.contains(expected) && !output.contains("secret"), "{lines}\n{output}");
     }
     for (lines, expected) in [
@@ -95,7 +95,7 @@ fn mistakes_in_a_manifest_are_named() {
         let text = format!(
             "[sources.api]\nkind = \"rest\"\nurl = \"https://api.example.com\"\n[tools.t]\nsource = \"api\"\n{lines}\n"
         );
-        let output = said(&TestProject::new(&[("spile.toml", &text)]).run(&["check"]));
+        let output = said(&TestProject::new(&[("spile.toml", text.as_bytes())]).run(&["check"]));
         assert!(output.contains(expected), "{lines}\n{output}");
     }
     for (lines, expected) in [
@@ -113,7 +113,7 @@ fn mistakes_in_a_manifest_are_named() {
             "[sources.api]\nkind = \"rest\"\nurl = \"https://api.example.com\"\n[collections.a]\nsource = \"api\"\nkey = \"id\"\n{lines}\n\
              [collections.a.fields]\nid = {{ as = \"integer\" }}\n"
         );
-        let output = said(&TestProject::new(&[("spile.toml", &text)]).run(&["check"]));
+        let output = said(&TestProject::new(&[("spile.toml", text.as_bytes())]).run(&["check"]));
         assert!(output.contains(expected), "{lines}\n{output}");
     }
 }
@@ -130,7 +130,7 @@ fn fields_are_learnt_from_a_page_where_none_are_declared() {
          [collections.stock]\nsource = \"api\"\nkey = \"sku\"\nlist = {{ path = \"/stock.csv\", format = \"csv\" }}\n",
         server.url()
     );
-    let project = TestProject::new(&[("spile.toml", &text)]);
+    let project = TestProject::new(&[("spile.toml", text.as_bytes())]);
     let output = said(&project.run(&["call", "get_people", "id=1", "--from", "."]));
     assert!(output.contains("Ann"), "{output}");
     let output = said(&project.run(&["call", "list_stock", "count_min=1", "--from", "."]));
@@ -145,7 +145,7 @@ fn chosen_operations_of_a_document_are_imported_and_served() {
           {"name":"id","in":"path","required":true,"schema":{"type":"integer"}}]}},
         "/upload":{"post":{"operationId":"upload","requestBody":{"required":true,"content":{"multipart/form-data":{}}}}}}}"#;
     let server = shop();
-    let project = TestProject::new(&[("openapi.json", &document.replace("URL", &server.url()))]);
+    let project = TestProject::new(&[("openapi.json", document.replace("URL", &server.url()).as_bytes())]);
     let none = said(&project.run(&["import", "openapi", "openapi.json"]));
     assert!(none.contains("2 operations") && none.contains("--select"), "{none}");
     let listed = said(&project.run(&["import", "openapi", "openapi.json", "--list"]));
@@ -172,7 +172,7 @@ fn chosen_operations_of_a_document_are_imported_and_served() {
         project.files().into_iter().find(|(name, _)| name.ends_with("spile.toml")).expect("a manifest").1;
     let manifest = String::from_utf8(manifest).expect("text").replace("${SHOP_TOKEN}", TOKEN);
     let manifest = manifest.replace("kind = \"rest\"", "kind = \"rest\"\nallow_private_addresses = true");
-    let served = TestProject::new(&[("spile.toml", &manifest)]);
+    let served = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     let output = said(&served.run(&["call", "get_order", "id=3", "--from", "."]));
     assert!(output.contains("bela@example.test"), "{output}");
 }

@@ -51,12 +51,12 @@ pub static AUTH: Section = Section {
                   are sent to the host of `url` only.",
     keys: &[
         Key::new("bearer", SECRET, "A token, sent as `Authorization: Bearer …`.")
-            .example("\"${SHOP_TOKEN}\"")
+            .example("\"secret\"")
             .aliases(&["token", "access_token", "api_token"]),
         Key::new("basic", ValueType::Table(&BASIC), "A user and a password.")
-            .example("{ user = \"reports\", password = \"${SHOP_PASSWORD}\" }"),
+            .example("{ user = \"reports\", password = \"secret\" }"),
         Key::new("header", ValueType::Table(&AUTH_HEADER), "A header with a key.")
-            .example("{ name = \"X-Api-Key\", value = \"${SHOP_KEY}\" }")
+            .example("{ name = \"X-Api-Key\", value = \"secret\" }")
             .aliases(&["api_key", "apikey"]),
         Key::new(
             "client_credentials",
@@ -64,7 +64,7 @@ pub static AUTH: Section = Section {
             "OAuth 2 without a user: Spile fetches a token, and a new one before it expires.",
         )
         .example(
-            "{ token_url = \"https://login.example.com/token\", client_id = \"reports\", client_secret = \"${SHOP_SECRET}\" }",
+            "{ token_url = \"https://login.example.com/token\", client_id = \"reports\", client_secret = \"secret\" }",
         )
         .aliases(&["oauth", "oauth2"]),
     ],
@@ -75,7 +75,7 @@ pub static BASIC: Section = Section {
     description: "A user and a password.",
     keys: &[
         Key::new("user", SECRET, "The user.").example("\"reports\"").aliases(&["username", "login"]),
-        Key::new("password", VALUE, "The password.").default_text("empty").example("\"${SHOP_PASSWORD}\""),
+        Key::new("password", VALUE, "The password.").default_text("empty").example("\"secret\""),
     ],
 };
 
@@ -84,7 +84,7 @@ pub static AUTH_HEADER: Section = Section {
     description: "A header with a key.",
     keys: &[
         Key::new("name", NAME, "The name of the header.").example("\"X-Api-Key\""),
-        Key::new("value", SECRET, "Its value.").example("\"${SHOP_KEY}\""),
+        Key::new("value", SECRET, "Its value.").example("\"secret\""),
     ],
 };
 
@@ -94,7 +94,7 @@ pub static CLIENT_CREDENTIALS: Section = Section {
     keys: &[
         Key::new("token_url", NAME, "The token endpoint.").example("\"https://login.example.com/token\""),
         Key::new("client_id", SECRET, "The id of the client.").example("\"reports\""),
-        Key::new("client_secret", SECRET, "Its secret.").example("\"${SHOP_SECRET}\""),
+        Key::new("client_secret", SECRET, "Its secret.").example("\"secret\""),
         Key::new("scope", NAME, "The scopes to ask for, with blanks between them.")
             .default_text("none")
             .example("\"orders.read\"")
@@ -106,14 +106,14 @@ pub static CLIENT_CREDENTIALS: Section = Section {
 pub(super) const SOURCE_KEYS: [Key; 11] = [
     Key::new("auth", ValueType::Table(&AUTH), "The credentials.")
         .default_text("none")
-        .example("{ bearer = \"${SHOP_TOKEN}\" }")
+        .example("{ bearer = \"secret\" }")
         .aliases(&["authorization", "authentication", "credentials", "token"])
         .applies_to(REST),
     Key::new("headers", ValueType::TextPairs, "Headers of every request.")
         .example("{ X-Api-Version = \"2\" }")
         .applies_to(REST),
     Key::new("query", ValueType::TextPairs, "Parameters in the query of every request, such as a key.")
-        .example("{ api_key = \"${SHOP_KEY}\" }")
+        .example("{ api_key = \"secret\" }")
         .aliases(&["params"])
         .applies_to(REST),
     Key::new(
