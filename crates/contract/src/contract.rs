@@ -9,6 +9,7 @@ use crate::access::{Roles, RowRules};
 use crate::field::Field;
 use crate::manifest::Operation;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
+use crate::request::RequestShape;
 use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
 use crate::time_zone::TimeZone;
@@ -29,6 +30,7 @@ pub struct Contract {
     pub rate_limit: Option<RateLimit>,
     pub collections: Vec<Collection>,
     pub statements: Vec<Statement>,
+    pub requests: Vec<Request>,
     pub tools: Vec<Tool>,
     /// Who sees which part of it. `None`: everybody sees all of it.
     pub roles: Option<Arc<Roles>>,
@@ -158,7 +160,21 @@ pub struct Statement {
     pub returns: Returns,
 }
 
-/// An argument of a statement.
+/// An author's request to a REST API.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub source: String,
+    pub shape: RequestShape,
+    /// What the source can do if it writes.
+    pub capabilities: WriteCapabilities,
+    /// One for each parameter of the shape, in the same order.
+    pub arguments: Vec<Argument>,
+    /// The result's fields and limits, in the form of a collection.
+    pub result: Collection,
+    pub returns: Returns,
+}
+
+/// An argument of a statement or a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Argument {
     pub field: Field,
@@ -187,7 +203,7 @@ pub struct Tool {
     pub confirm: Confirm,
 }
 
-/// What a tool does. Collections and statements are referred to by index.
+/// What a tool does. Collections, statements and requests are referred to by index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOperation {
     /// Gets one row by its key; each part of the key is an argument.
@@ -228,10 +244,13 @@ pub enum ToolOperation {
     Statement {
         statement: usize,
     },
+    Request {
+        request: usize,
+    },
 }
 
 impl ToolOperation {
-    /// The index of the collection that it reads or writes; a statement has none.
+    /// The index of the collection that it reads or writes; a statement or a request has none.
     pub fn collection(&self) -> Option<usize> {
         match *self {
             Self::Get { collection }
@@ -241,7 +260,7 @@ impl ToolOperation {
             | Self::Create { collection, .. }
             | Self::Update { collection, .. }
             | Self::Delete { collection } => Some(collection),
-            Self::Statement { .. } => None,
+            Self::Statement { .. } | Self::Request { .. } => None,
         }
     }
 
@@ -255,7 +274,7 @@ impl ToolOperation {
             Self::Create { .. } => Operation::Create,
             Self::Update { .. } => Operation::Update,
             Self::Delete { .. } => Operation::Delete,
-            Self::Statement { .. } => return None,
+            Self::Statement { .. } | Self::Request { .. } => return None,
         })
     }
 }
@@ -285,7 +304,7 @@ impl Tool {
     }
 
     /// Derived from the operation. Only a tool that writes can be destructive or idempotent. No tool reaches beyond
-    /// its source, so none is open-world.
+    /// its source, so none is open-world, except requests: what an API does is its own affair.
     fn annotations(&self, contract: &Contract) -> ToolAnnotations {
         let writes = |destructive, idempotent| ToolAnnotations {
             read_only: Some(false),
@@ -304,6 +323,14 @@ impl Tool {
             ToolOperation::Create { .. } => writes(false, false),
             ToolOperation::Update { .. } | ToolOperation::Delete { .. } => writes(true, true),
             ToolOperation::Statement { .. } => writes(true, false),
+            ToolOperation::Request { request } => {
+                let shape = &contract.requests[*request].shape;
+                let hints = match shape.writes {
+                    true => writes(true, shape.template.method.is_idempotent()),
+                    false => read_annotations(),
+                };
+                ToolAnnotations { open_world: Some(true), ..hints }
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod links;
 mod near_miss;
 mod overview;
 mod reading;
+mod request;
 mod roles;
 mod statement;
 mod tools;
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
 use overview::OverviewInputs;
+pub use request::declared_columns;
 use ring::digest;
 use spile_core::text::hex;
 
 use crate::compatibility::{ContractInterface, ToolInterface};
-use crate::contract::{Collection, Contract, Statement, Tool, ToolOperation};
+use crate::contract::{Collection, Contract, Request, Statement, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::humanize::join_truncated;
 use crate::manifest::{CollectionOperation, Manifest, SourceKind, ToolBody};
@@ -95,6 +97,7 @@ fn compile_contract(
         compiler.compile_tools(entry, &collections, index, &mut tools);
     }
     let statements = compiler.compile_statements(known, &mut tools);
+    let requests = compiler.compile_requests(known, &mut tools);
     compiler.check_tool_names(&tools);
     // A source that could not be opened might have provided tools.
     if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
@@ -102,7 +105,8 @@ fn compile_contract(
     }
     let failed = compiler.error_count() > 0;
     let contract = (!failed).then(|| {
-        build_contract(manifest, known, default_name, CompiledParts { collections, statements, tools })
+        let parts = CompiledParts { collections, statements, requests, tools };
+        build_contract(manifest, known, default_name, parts)
     });
     (contract, compiler.diagnostics)
 }
@@ -110,6 +114,7 @@ fn compile_contract(
 struct CompiledParts<'m> {
     collections: Vec<Collection>,
     statements: Vec<Statement>,
+    requests: Vec<Request>,
     tools: Vec<CompiledTool<'m>>,
 }
 
@@ -132,6 +137,7 @@ fn build_contract(
         known,
         collections: &parts.collections,
         statements: &parts.statements,
+        requests: &parts.requests,
         tools: &tools,
     });
     let mut collections = parts.collections;
@@ -151,6 +157,7 @@ fn build_contract(
         rate_limit: manifest.server.rate_limit,
         collections,
         statements: parts.statements,
+        requests: parts.requests,
         tools,
         roles: None,
     };
@@ -188,7 +195,7 @@ impl<'m> Compiler<'m> {
     ) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
         self.manifest.tools.iter().filter_map(|tool| match &tool.body {
             ToolBody::Uses(uses) => Some((tool, uses)),
-            ToolBody::Statement(_) => None,
+            ToolBody::Statement(_) | ToolBody::Request(_) => None,
         })
     }
 
@@ -276,7 +283,11 @@ fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) ->
         SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
         // Such a file is one table.
-        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => "",
+        SourceKind::Csv
+        | SourceKind::Json
+        | SourceKind::JsonLines
+        | SourceKind::Parquet
+        | SourceKind::Rest => "",
     };
     let help = format!("add `[collections.NAME]` with `source = \"{source}\"`");
     match facts.tables.first() {

@@ -344,7 +344,9 @@ impl<'m> RoleCompiler<'m> {
             }
         }
         reduced.tools.retain_mut(|tool| match &tool.body {
-            ToolBody::Statement(_) => items.tools.grant(&tool.name.value) == access::Grant::Granted,
+            ToolBody::Statement(_) | ToolBody::Request(_) => {
+                items.tools.grant(&tool.name.value) == access::Grant::Granted
+            }
             ToolBody::Uses(uses) => {
                 let Some(grant) = grant_of(&uses.value.collection) else { return false };
                 let collection = self.whole.collections.iter().find(|one| one.name == uses.value.collection);
@@ -672,7 +674,8 @@ impl<'m> RoleCompiler<'m> {
             }
         }
         for tool in &self.manifest.tools {
-            let is_statement = matches!(tool.body, ToolBody::Statement(_)) && !tool.hidden;
+            let is_statement =
+                matches!(tool.body, ToolBody::Statement(_) | ToolBody::Request(_)) && !tool.hidden;
             let has = |role: &Role| role.contract.tools.iter().any(|one| one.name == tool.name.value);
             if is_statement && !roles.iter().any(has) {
                 let message = format!("no role can call `{}`", tool.name.value);
@@ -719,6 +722,8 @@ fn hidden_field(column: &str, at: &FileLocation) -> manifest::Field {
         formats: None,
         fill_down: false,
         path: None,
+        read_only: Default::default(),
+        required: Default::default(),
     }
 }
 

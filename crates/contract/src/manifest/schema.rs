@@ -36,9 +36,11 @@ fn section_schema(section: &'static Section) -> Value {
         schema["not"] = json!({ "required": ["table", "sheet"] });
     }
     if std::ptr::eq(section, &TOOL) {
-        schema["not"] = json!({ "required": ["uses", "sql"] });
-        schema["anyOf"] =
-            json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["access"] }]);
+        let bodies = ["uses", "sql", "request"];
+        let pairs = [["uses", "sql"], ["uses", "request"], ["sql", "request"]];
+        schema["not"] = json!({ "anyOf": pairs.map(|pair| json!({ "required": pair })) });
+        let body = bodies.into_iter().chain(["access"]).map(|key| json!({ "required": [key] }));
+        schema["anyOf"] = body.collect();
     }
     schema
 }
@@ -69,6 +71,8 @@ fn key_schema(key: &'static Key) -> Value {
             "minProperties": 1,
             "additionalProperties": text_schema(TextLength::NonEmpty(0)),
         }),
+        ValueType::TextPairs => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ValueType::JsonTemplate => json!({}),
         ValueType::Names => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         ValueType::Literals => json!({
             "type": "array",
@@ -146,6 +150,8 @@ fn key_description(key: &Key) -> String {
             text += &format!(" Only for sources of the kind {}.", join_or(&kinds));
         }
         AppliesTo::Statements => text += " Only for tools with `sql`.",
+        AppliesTo::StatementsAndRequests => text += " Only for tools with `sql` or `request`.",
+        AppliesTo::Requests => text += " Only for tools with `request`.",
     }
     text
 }

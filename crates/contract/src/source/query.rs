@@ -170,6 +170,19 @@ pub fn all_pass<F, E>(
     Ok(true)
 }
 
+/// The filters that every row must pass by itself: those that are not one of several alternatives.
+pub fn required_filters<'f>(filters: &[Filter<'f>]) -> Vec<Filter<'f>> {
+    let mut is_joined = false;
+    let mut required = Vec::with_capacity(filters.len());
+    for filter in filters {
+        if !is_joined && !filter.or_next {
+            required.push(*filter);
+        }
+        is_joined = filter.or_next;
+    }
+    required
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sort {
     pub column: usize,

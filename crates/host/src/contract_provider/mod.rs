@@ -12,6 +12,7 @@ mod links;
 mod overview;
 mod progress;
 mod read;
+mod request;
 mod rules;
 mod statement;
 mod write;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::bind::{self, Scope};
 use contract::confirmation::WriteOperation;
-use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Writer};
+use contract::source::{CancelFlag, PreparedRequest, PreparedStatement, ReadRequest, Reader, Writer};
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
@@ -37,7 +38,8 @@ use state::keyring::Keyring;
 #[derive(Clone)]
 pub struct ContractProvider(Arc<ProviderInner>);
 
-/// The readers, writers and statements of a contract.
+/// The readers, writers, statements and requests of a contract.
+#[derive(Default)]
 pub struct ContractBackends {
     /// One for each collection of the contract, in order.
     pub readers: Vec<Arc<dyn Reader>>,
@@ -45,6 +47,8 @@ pub struct ContractBackends {
     pub writers: Vec<Option<Arc<dyn Writer>>>,
     /// One for each statement of the contract, in order.
     pub statements: Vec<Arc<dyn PreparedStatement>>,
+    /// One for each request of the contract, in order.
+    pub requests: Vec<Arc<dyn PreparedRequest>>,
     /// Those of the contracts of the roles, in order.
     pub roles: Vec<Self>,
 }
@@ -294,6 +298,9 @@ impl ProviderInner {
                     return self.run_statement(tool, *statement, call, blocking, platform);
                 }
                 (_, None) => None,
+                (ToolOperation::Request { request }, Some(blocking)) => {
+                    Some(self.send_request(tool, *request, call, blocking, platform)?)
+                }
                 (_, Some(blocking)) => Some(self.execute_blocking(index, call, blocking, platform)?),
             },
         })
@@ -345,7 +352,10 @@ impl ProviderInner {
             ToolOperation::Delete { collection } => {
                 (*collection, WriteOperation::Delete, bind::delete(collection_at(collection), arguments)?)
             }
-            ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Statement { .. } => {
+            ToolOperation::Get { .. }
+            | ToolOperation::List { .. }
+            | ToolOperation::Statement { .. }
+            | ToolOperation::Request { .. } => {
                 return Ok(Outcome::Failed(CallError::Internal {
                     detail: "reads and statements are executed elsewhere".into(),
                 }));

@@ -7,8 +7,8 @@ use contract::field::Field;
 use contract::infer::SAFE_INTEGER_MAX;
 use contract::results::{self, RecordError, WriteResult};
 use contract::source::{
-    IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteError, WriteOutcome,
-    run_transaction,
+    IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteCapabilities, WriteError,
+    WriteOutcome, run_transaction,
 };
 use contract::{Collection, DataType, NOTICES_MEMBER, Tool, Value, ValueRef, Versioning};
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
@@ -157,6 +157,8 @@ pub(super) enum NotWritten {
     InvalidRecord(RecordError),
     /// The row would not be one of the caller's rows.
     NotPermitted,
+    /// The source cannot roll back: the change was made, but its record does not match the output schema.
+    UnreadableRecord(RecordError),
     /// The statement should have returned a record.
     NoRecord(Box<ToolError>),
 }
@@ -177,10 +179,18 @@ impl NotWritten {
                 );
                 not_allowed(field, message).into()
             }
-            Self::InvalidRecord(error) => record_error_outcome(&error, collection, platform),
             Self::NotPermitted => {
                 let message = "the row would not be one that you may write; nothing was written";
                 ToolError::new(ToolErrorCode::Forbidden, message).into()
+            }
+            Self::UnreadableRecord(RecordError::TypeMismatch { field, .. }) => {
+                let message = format!(
+                    "the change was made, but the value of `{field}` in the record does not match the output schema"
+                );
+                ToolError::new(ToolErrorCode::SourceChanged, message).into()
+            }
+            Self::InvalidRecord(error) | Self::UnreadableRecord(error) => {
+                record_error_outcome(&error, collection, platform)
             }
             Self::NoRecord(error) => Outcome::ToolFailed(error),
         }
@@ -249,6 +259,9 @@ impl RecordWrite<'_> {
         if !before.as_ref().is_none_or(|before| self.has_expected_version(before)) {
             return Err(WriteError::VersionConflict);
         }
+        if !self.can_roll_back() {
+            return self.change_for_good(transaction, &key, before.as_ref());
+        }
         self.apply(transaction, &key, before.as_ref())?;
         let row = self.row_to_return(transaction.read_back()?, before.as_ref())?;
         Ok(match self.check_row(before.as_ref(), &value_refs(&row)) {
@@ -263,6 +276,101 @@ impl RecordWrite<'_> {
     /// Whether a row exists for the caller.
     fn is_own(&self, row: &[ValueRef<'_>]) -> bool {
         self.rows.is_none_or(|rows| rows.pass(&self.collection.shape.columns, row))
+    }
+
+    /// Whether a new state of a row is one that the caller may make, with what the server sets.
+    fn is_permitted(&self, row: &[ValueRef<'_>]) -> bool {
+        let is_set = |(column, field, value): &(usize, &Field, BoundValue<'_>)| {
+            row.get(*column).is_some_and(|stored| field.round_trips(value.as_value_ref(), *stored))
+        };
+        self.operation == WriteOperation::Delete || (self.is_own(row) && self.set.iter().all(is_set))
+    }
+
+    fn can_roll_back(&self) -> bool {
+        self.collection.write_capabilities().has(WriteCapabilities::ROLLBACK)
+    }
+
+    /// The same for a source that cannot roll back: the user is asked first, and what the source made of the change is
+    /// returned, whatever it is.
+    fn change_for_good(
+        &self,
+        transaction: &mut (dyn RowTransaction + '_),
+        key: &[ValueRef<'_>],
+        before: Option<&RowBefore>,
+    ) -> Result<Verdict<Written, NotWritten>, WriteError> {
+        let wanted = self.wanted_row(before);
+        // Nothing can be taken back, so what is not certain to be permitted is not sent.
+        if !self.is_permitted(&value_refs(&wanted)) {
+            return Ok(Verdict::Discard(NotWritten::NotPermitted));
+        }
+        if let Err(reason) = self.check_confirmed(before, &value_refs(&wanted)) {
+            return Ok(Verdict::Discard(reason));
+        }
+        self.apply(transaction, key, before)?;
+        let row = self.row_to_return(transaction.read_back()?, before)?;
+        let row = value_refs(&row);
+        if !self.is_permitted(&row) {
+            let message = "the change was made, but the source made a row of it that does not exist for you";
+            let error = ToolError::new(ToolErrorCode::SourceChanged, message);
+            return Ok(Verdict::Discard(NotWritten::NoRecord(Box::new(error))));
+        }
+        let mut notices = transaction.notices();
+        if let Some(field) = self.altered_field(&row) {
+            notices.push(format!("the source stored another value of `{field}` than this call gave"));
+        }
+        let version = results::record_version(self.collection, &row).ok();
+        let is_same = before.is_some_and(|before| before.version.is_some() && before.version == version);
+        let outcome = match self.operation {
+            WriteOperation::Create => "created",
+            WriteOperation::Delete => "deleted",
+            WriteOperation::Update if is_same => "unchanged",
+            WriteOperation::Update => "updated",
+        };
+        let result = WriteResult::record(self.collection, self.tool.text_template.as_ref(), outcome, &row);
+        Ok(match result {
+            Ok(result) => {
+                let response = result.structured.clone();
+                Verdict::Keep { response, result: Written { result, notices } }
+            }
+            Err(error) => Verdict::Discard(NotWritten::UnreadableRecord(error)),
+        })
+    }
+
+    /// The row as it should be; for a delete, as it is.
+    fn wanted_row(&self, before: Option<&RowBefore>) -> Vec<Value> {
+        let mut row = match before {
+            Some(before) => before.values.clone(),
+            None => vec![Value::Null; self.collection.shape.columns.len()],
+        };
+        for (index, value) in &self.arguments.values {
+            row[*index] = value.as_value_ref().to_value();
+        }
+        for (column, _, value) in self.set {
+            row[*column] = value.as_value_ref().to_value();
+        }
+        row
+    }
+
+    /// A field whose value in the row is not the one that the caller gave.
+    fn altered_field(&self, row: &[ValueRef<'_>]) -> Option<&str> {
+        if self.operation == WriteOperation::Delete {
+            return None;
+        }
+        let fields = &self.collection.fields;
+        let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
+            !fields[*index].round_trips(value.as_value_ref(), row[*index])
+        };
+        self.arguments.values.iter().find(is_altered).map(|(index, _)| fields[*index].name.as_str())
+    }
+
+    fn check_confirmed(&self, before: Option<&RowBefore>, after: &[ValueRef<'_>]) -> Result<(), NotWritten> {
+        let Some(journal) = self.journal else { return Ok(()) };
+        let state = before.and_then(|before| before.version.as_deref()).unwrap_or_default().as_bytes();
+        let key = confirm::confirmation_key(self.tool, state, self.request_digest);
+        confirm::check_confirmed(journal, key, || {
+            let before = before.map(|before| value_refs(&before.values)).unwrap_or_default();
+            confirmation::record_message(self.collection, self.operation, &before, after)
+        })
     }
 
     fn versioning(&self) -> Option<Versioning> {
@@ -333,20 +441,12 @@ impl RecordWrite<'_> {
     /// Checks the row as it will be and the user's confirmation, and builds the result.
     fn check_row(&self, before: Option<&RowBefore>, row: &[ValueRef<'_>]) -> Result<WriteResult, NotWritten> {
         let collection = self.collection;
-        if self.operation != WriteOperation::Delete {
-            let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
-                !collection.fields[*index].round_trips(value.as_value_ref(), row[*index])
-            };
-            if let Some((index, _)) = self.arguments.values.iter().find(is_altered) {
-                return Err(NotWritten::ValueAltered { field: collection.fields[*index].name.clone() });
-            }
-            // The new state counts: nobody moves a row to where it does not exist for them.
-            let is_set = |(column, field, value): &(usize, &Field, BoundValue<'_>)| {
-                row.get(*column).is_some_and(|stored| field.round_trips(value.as_value_ref(), *stored))
-            };
-            if !self.is_own(row) || !self.set.iter().all(is_set) {
-                return Err(NotWritten::NotPermitted);
-            }
+        if let Some(field) = self.altered_field(row) {
+            return Err(NotWritten::ValueAltered { field: field.to_owned() });
+        }
+        // The new state counts: nobody moves a row to where it does not exist for them.
+        if !self.is_permitted(row) {
+            return Err(NotWritten::NotPermitted);
         }
         let version_before = before.and_then(|before| before.version.as_deref());
         let outcome = match self.operation {
@@ -359,13 +459,8 @@ impl RecordWrite<'_> {
         };
         let result = WriteResult::record(collection, self.tool.text_template.as_ref(), outcome, row)
             .map_err(NotWritten::InvalidRecord)?;
-        if let Some(journal) = self.journal.filter(|_| outcome != "unchanged") {
-            let state = version_before.unwrap_or_default().as_bytes();
-            let key = confirm::confirmation_key(self.tool, state, self.request_digest);
-            confirm::check_confirmed(journal, key, || {
-                let before = before.map(|before| value_refs(&before.values)).unwrap_or_default();
-                confirmation::record_message(collection, self.operation, &before, row)
-            })?;
+        if outcome != "unchanged" {
+            self.check_confirmed(before, row)?;
         }
         Ok(result)
     }

@@ -253,7 +253,7 @@ fn operation_tool<'c>(
     })
 }
 
-/// The collection and the name of an operation; `None` for statements.
+/// The collection and the name of an operation; `None` for statements and requests.
 fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
     Some((operation.collection()?, operation.operation()?.as_str()))
 }

@@ -4,12 +4,12 @@ use super::{DESCRIPTION, FORMATS, Key, Section, ValueType, argument_types};
 
 pub static ARGUMENT: Section = Section {
     header: "[tools.NAME.arguments]",
-    description: "One line for each `:name` of the statement: `since = { type = \"date\" }`.",
+    description: "One line for each `:name` of the statement, or each value of the request: `since = { type = \"date\" }`.",
     keys: &[
         Key::new(
             "type",
             ValueType::OneOf(argument_types),
-            "The type: one of JSON Schema, or one that `as` takes.",
+            "The type: one of JSON Schema, or one that `as` takes. `json`, for arrays and objects, only with `request`.",
         )
         .default_text("`string`; `integer` for an `enum` of integers")
         .example("\"string\""),
