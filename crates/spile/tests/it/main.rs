@@ -53,6 +53,7 @@ mod real_servers;
 mod reload_isolation;
 mod reloading;
 mod replicas;
+mod rest;
 mod scaffolding;
 mod serving;
 mod skills;
