@@ -51,6 +51,8 @@ pub(crate) enum SendFailure {
         detail: String,
         may_have_arrived: bool,
     },
+    /// The API did not answer before, and is left alone for a while.
+    Down { detail: String },
     /// Too many requests wait, or the rate limit of the source is reached.
     Overloaded {
         retry_after_ms: u64,
@@ -72,7 +74,7 @@ pub(crate) enum SendFailure {
 impl SendFailure {
     pub(crate) fn into_source_error(self) -> SourceError {
         match self {
-            Self::Unreachable { detail, .. } => SourceError::Unavailable {
+            Self::Unreachable { detail, .. } | Self::Down { detail } => SourceError::Unavailable {
                 message: "the API does not answer; try again later".to_owned(),
                 detail,
             },
@@ -274,8 +276,7 @@ impl ClientInner {
     }
 
     async fn attempt(&self, request: &HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
-        let down = |detail| SendFailure::Unreachable { detail, may_have_arrived: false };
-        self.breaker.check(Instant::now()).map_err(down)?;
+        self.breaker.check(Instant::now()).map_err(|detail| SendFailure::Down { detail })?;
         let _permit = self.permit().await?;
         let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
         let wait =
