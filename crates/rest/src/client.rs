@@ -52,7 +52,9 @@ pub(crate) enum SendFailure {
         may_have_arrived: bool,
     },
     /// The API did not answer before, and is left alone for a while.
-    Down { detail: String },
+    Down {
+        detail: String,
+    },
     /// Too many requests wait, or the rate limit of the source is reached.
     Overloaded {
         retry_after_ms: u64,

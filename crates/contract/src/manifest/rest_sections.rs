@@ -36,6 +36,7 @@ pub(super) fn parse_rest_source(
     url: Option<TextValue>,
 ) -> Option<Source> {
     let t = &mut table;
+    let url = url.or_else(|| reader.text(t, "url"));
     reject_misplaced_keys(reader, t, SourceKind::Rest);
     let redirects_at = t.key_location("redirects");
     let auth = parse_auth(reader, t);
