@@ -185,7 +185,7 @@ impl RestClient {
         requests: Vec<HttpRequest>,
         limits: &CallLimits<'_>,
     ) -> Vec<Result<HttpResponse, SendFailure>> {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(requests.len().max(1));
         let mut tasks = Vec::new();
         for (at, request) in requests.into_iter().enumerate() {
             let (inner, sender, deadline) = (Arc::clone(&self.0), sender.clone(), limits.deadline);
