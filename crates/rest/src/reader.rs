@@ -14,7 +14,7 @@ use source::MemoryRows;
 
 use crate::client::{RestClient, SendFailure};
 use crate::limits::CallLimits;
-use crate::pages::{self, ReadBounds, reading};
+use crate::pages::{self, ListRead, ReadBounds, reading};
 use crate::render::{self, TypedValue, Values, append_query};
 use crate::response::{self, Refusal, incompatible};
 
@@ -129,19 +129,15 @@ impl CollectionReader {
         let rows = match self.wanted_keys(filters) {
             Some((endpoint, keys)) => self.records(endpoint, &keys, &limits, progress)?,
             None => {
-                let (endpoint, name) = (self.list_endpoint()?, &self.shape.table);
-                let parameters = self.parameters(filters);
-                let bounds = self.bounds;
-                pages::read_list(
-                    &self.client,
-                    name,
-                    endpoint,
-                    &parameters,
-                    &self.options,
-                    bounds,
-                    &limits,
-                    progress,
-                )?
+                let read = ListRead {
+                    client: &self.client,
+                    name: &self.shape.table,
+                    endpoint: self.list_endpoint()?,
+                    parameters: self.parameters(filters),
+                    options: &self.options,
+                    bounds: self.bounds,
+                };
+                pages::read_list(&read, &limits, progress)?
             }
         };
         rows.reader(&self.shape)
