@@ -98,6 +98,11 @@ impl Column {
         self.info.storage
     }
 
+    /// Whether values of other types exist.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
     pub(crate) fn result(&self) -> ResultColumn {
         match self.info.storage {
             storage @ (Storage::Printed | Storage::PrintedJson) => ResultColumn::computed(storage),

@@ -1,9 +1,9 @@
 //! How an engine spells what `contract` defines.
 
-use contract::source::KeySet;
+use contract::source::{DateUnit, KeySet};
 
 use crate::column::{Column, Storage};
-use crate::connection::{Param, Sql};
+use crate::connection::{Param, ResultColumn, Sql};
 use crate::lowercase::Lowering;
 use crate::schema::ColumnInfo;
 
@@ -35,6 +35,22 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// The column as text that is compared by its bytes.
     fn text_expression(&self, column: &Column) -> String;
+
+    /// The column as rows are grouped by it: equal for equal values in the sense of `contract`, and only for them. `None` if that
+    /// cannot be said.
+    fn group_expression(&self, column: &Column) -> Option<Expression>;
+
+    /// The first day of the year, quarter, month or week of a date or time, or its day.
+    fn truncated(&self, column: &Column, unit: DateUnit) -> Expression;
+
+    /// The beginning of the quarter of an hour of a time, or the time itself if it is before `since`, a placeholder.
+    fn quarter_hour(&self, column: &Column, since: &str) -> Expression;
+
+    /// The exact sum of the column. `None` if it would be rounded or may not fit.
+    fn sum(&self, column: &Column) -> Option<Expression>;
+
+    /// The least or greatest value in the order of `contract`; `function` is `min` or `max`.
+    fn extreme(&self, function: &str, column: &Column) -> Option<Expression>;
 
     /// Converts a placeholder to the type that the column is compared as.
     fn typed(&self, storage: Storage, placeholder: &str) -> String;
@@ -89,6 +105,13 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// An expression over all rows that changes when the table changes, for a table without a key.
     fn version_expression(&self, columns: &[Column], is_view: bool) -> String;
+}
+
+/// What a statement selects, and how its values are read.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) text: String,
+    pub(crate) result: ResultColumn,
 }
 
 /// How the key of a new row is found out.

@@ -12,6 +12,7 @@
 //! No value becomes SQL: names come from the catalog of the database and are quoted, everything else is a parameter of a
 //! prepared statement. Reads run in read-only transactions.
 
+mod aggregate;
 mod call;
 mod column;
 mod connection;

@@ -2,11 +2,11 @@
 
 use contract::ValueRef;
 use contract::infer::SAFE_INTEGER_MAX;
-use contract::source::KeySet;
+use contract::source::{DateUnit, KeySet};
 
 use crate::column::{Column, Storage};
 use crate::connection::Param;
-use crate::dialect::{Dialect, NewKey, SqlWriter, TABLE_ALIAS};
+use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::{is_date, is_uuid};
 use crate::schema::{Collation, ColumnInfo};
@@ -69,6 +69,63 @@ impl Dialect for PostgresDialect {
 
     fn text_expression(&self, column: &Column) -> String {
         format!("({}::text COLLATE \"C\")", column.quoted)
+    }
+
+    fn group_expression(&self, column: &Column) -> Option<Expression> {
+        Some(match (column.storage(), column.info.collation) {
+            (Storage::Text, Collation::Other) | (Storage::PaddedText | Storage::Printed, _) => {
+                Expression::computed(self.text_expression(column), Storage::Text)
+            }
+            (Storage::Bytes | Storage::Json | Storage::PrintedJson, _) => return None,
+            _ => Expression { text: column.quoted.clone(), result: column.result() },
+        })
+    }
+
+    fn truncated(&self, column: &Column, unit: DateUnit) -> Expression {
+        let (name, unit) = (&column.quoted, unit.as_str());
+        match column.storage() {
+            Storage::Date => {
+                Expression::computed(format!("date_trunc('{unit}', {name}::timestamp)::date"), Storage::Date)
+            }
+            // In UTC, as the session is.
+            _ => Expression { text: format!("date_trunc('{unit}', {name})"), result: column.result() },
+        }
+    }
+
+    fn quarter_hour(&self, column: &Column, since: &str) -> Expression {
+        let name = &column.quoted;
+        let text = format!(
+            "CASE WHEN {name} < {since}::timestamptz THEN {name} ELSE date_trunc('hour', {name}) \
+             + floor(extract(minute FROM {name}) / 15) * interval '15 minutes' END"
+        );
+        Expression { text, result: column.result() }
+    }
+
+    fn sum(&self, column: &Column) -> Option<Expression> {
+        let is_exact = matches!(column.storage(), Storage::Integer | Storage::Decimal);
+        is_exact.then(|| Expression::computed(format!("sum({})::numeric", column.quoted), Storage::Decimal))
+    }
+
+    fn extreme(&self, function: &str, column: &Column) -> Option<Expression> {
+        Some(match column.storage() {
+            Storage::Text | Storage::PaddedText | Storage::Printed | Storage::Uuid => {
+                Expression::computed(format!("{function}({})", self.text_expression(column)), Storage::Text)
+            }
+            Storage::Boolean => {
+                Expression::computed(format!("{function}({}::int)", column.quoted), Storage::Integer)
+            }
+            Storage::Bytes | Storage::Json | Storage::PrintedJson => return None,
+            Storage::Integer
+            | Storage::Unsigned
+            | Storage::Float32
+            | Storage::Float64
+            | Storage::Decimal
+            | Storage::Date
+            | Storage::Timestamp
+            | Storage::LocalTimestamp => {
+                Expression { text: format!("{function}({})", column.quoted), result: column.result() }
+            }
+        })
     }
 
     fn typed(&self, storage: Storage, placeholder: &str) -> String {

@@ -1,6 +1,7 @@
 //! Against real servers: PostgreSQL and MariaDB.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod aggregates;
 mod kit;
 mod outages;
 mod roles;
