@@ -634,7 +634,7 @@ impl StatementError {
     fn unsupported() -> Self {
         Self {
             message: "this source does not support statements".into(),
-            help: Some("statements need a source of the kind `sqlite`".into()),
+            help: Some("statements need a source that is a database".into()),
             span: None,
         }
     }

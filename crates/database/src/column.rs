@@ -36,6 +36,11 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
+    /// Whether statements select it as text or JSON.
+    pub(crate) fn is_printed(self) -> bool {
+        matches!(self, Self::Printed | Self::PrintedJson)
+    }
+
     /// The types that such a column can be served as; the first is the natural one.
     pub(crate) fn data_types(self) -> &'static [DataType] {
         match self {

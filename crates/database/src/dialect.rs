@@ -6,6 +6,7 @@ use crate::column::{Column, Storage};
 use crate::connection::{Param, ResultColumn, Sql};
 use crate::lowercase::Lowering;
 use crate::schema::ColumnInfo;
+use crate::statement::Syntax;
 
 /// The alias of the table in every statement.
 pub(crate) const TABLE_ALIAS: &str = "t";
@@ -102,6 +103,19 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// The statement that creates the table of idempotency records, unless it exists.
     fn create_idempotency_table(&self, quoted: &str) -> String;
+
+    /// How authors write statements.
+    fn syntax(&self) -> Syntax;
+
+    /// Whether a parameter that is used twice is bound twice.
+    fn repeats_parameters(&self) -> bool;
+
+    /// What stands before and after a statement that reads, to read columns of some types as text or JSON. `None` if it is not
+    /// needed.
+    fn wrap_statement(&self, columns: &[ColumnInfo]) -> Option<(String, String)>;
+
+    /// Returns how many rows the transaction has changed, in all tables. `None` if only the statement itself can say.
+    fn changed_rows(&self) -> Option<&'static str>;
 
     /// An expression over all rows that changes when the table changes, for a table without a key.
     fn version_expression(&self, columns: &[Column], is_view: bool) -> String;

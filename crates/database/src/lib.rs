@@ -30,6 +30,7 @@ mod read;
 mod schema;
 mod select;
 mod source;
+mod statement;
 mod tls;
 mod url;
 mod write;

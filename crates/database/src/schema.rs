@@ -87,6 +87,27 @@ pub(crate) struct ColumnInfo {
     pub(crate) is_boolean: bool,
 }
 
+impl ColumnInfo {
+    /// A column of a statement's result.
+    pub(crate) fn computed(name: &str, storage: Storage) -> Self {
+        Self {
+            name: name.to_owned(),
+            storage,
+            native_type: 0,
+            type_name: String::new(),
+            nullable: true,
+            has_default: false,
+            read_only_reason: None,
+            collation: Collation::Other,
+            labels: Vec::new(),
+            comment: None,
+            fraction_digits: 0,
+            is_wide: false,
+            is_boolean: false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collation {
     /// Compares bytes.

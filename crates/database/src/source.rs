@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use contract::manifest::Operation;
 use contract::source::{
-    ColumnFacts, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape,
-    WriteCapabilities, WriteSupport, Writer,
+    ColumnFacts, PreparedStatement, Reader, RowFlow, Source, SourceError, SourceFacts, StatementError,
+    StatementFacts, StatementShape, TableFacts, TableShape, WriteCapabilities, WriteSupport, Writer,
 };
 use contract::{DataType, ValueRef};
 
@@ -21,6 +21,7 @@ use crate::pool::Pool;
 use crate::postgres::{Postgres, PostgresDialect};
 use crate::read::TableReader;
 use crate::schema::{ColumnInfo, Schema, TableInfo};
+use crate::statement::{self, DatabaseStatement};
 use crate::write::TableWriter;
 
 /// How long the values of one table are looked at.
@@ -166,12 +167,16 @@ fn write_support(table: &TableInfo, has_idempotency: bool) -> WriteSupport {
     if !(table.may_insert || table.may_update || table.may_delete) {
         return WriteSupport::read_only("the role of the database may not write to it");
     }
-    let always =
-        WriteCapabilities::DRY_RUN.with(WriteCapabilities::ROW_VERSIONS).with(WriteCapabilities::ROLLBACK);
-    WriteSupport::Supported(match has_idempotency {
+    WriteSupport::Supported(write_capabilities(has_idempotency))
+}
+
+fn write_capabilities(has_idempotency: bool) -> WriteCapabilities {
+    match has_idempotency {
         true => WriteCapabilities::ALL,
-        false => always,
-    })
+        false => {
+            WriteCapabilities::DRY_RUN.with(WriteCapabilities::ROW_VERSIONS).with(WriteCapabilities::ROLLBACK)
+        }
+    }
 }
 
 fn refused_operations(table: &TableInfo) -> Vec<(Operation, String)> {
@@ -233,6 +238,26 @@ impl Source for Database {
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
         on_own_thread(|| self.table_writer(shape)).map(|writer| Arc::new(writer) as Arc<dyn Writer>)
+    }
+
+    fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
+        on_own_thread(|| {
+            let unreachable =
+                |error: SourceError| StatementError { message: error.to_string(), help: None, span: None };
+            let schema = self.schema().map_err(unreachable)?;
+            let limits = CallLimits::new(None, self.call_max());
+            let capabilities = write_capabilities(schema.idempotency.is_some());
+            statement::describe(&self.pool, self.dialect, sql, &limits, capabilities)
+        })
+    }
+
+    fn prepare(&self, shape: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
+        on_own_thread(|| {
+            let idempotency = self.idempotency_table(&*self.schema()?);
+            let prepared =
+                DatabaseStatement::new(&self.pool, self.dialect, shape, idempotency, self.call_max())?;
+            Ok(Arc::new(prepared) as Arc<dyn PreparedStatement>)
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::is_date;
 use crate::schema::{Collation, ColumnInfo};
+use crate::statement::Syntax;
 
 pub(crate) struct MySqlDialect;
 
@@ -323,6 +324,23 @@ impl Dialect for MySqlDialect {
              key_digest BINARY(32) NOT NULL UNIQUE, request_digest BINARY(32) NOT NULL, response LONGBLOB NOT NULL, \
              created_ms BIGINT NOT NULL) ENGINE = InnoDB"
         )
+    }
+
+    fn syntax(&self) -> Syntax {
+        Syntax::MySql
+    }
+
+    fn repeats_parameters(&self) -> bool {
+        true
+    }
+
+    /// Its results are read as they are.
+    fn wrap_statement(&self, _columns: &[ColumnInfo]) -> Option<(String, String)> {
+        None
+    }
+
+    fn changed_rows(&self) -> Option<&'static str> {
+        None
     }
 
     fn version_expression(&self, columns: &[Column], _is_view: bool) -> String {

@@ -10,6 +10,7 @@ use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::{is_date, is_uuid};
 use crate::schema::{Collation, ColumnInfo};
+use crate::statement::Syntax;
 
 pub(crate) struct PostgresDialect;
 
@@ -271,6 +272,34 @@ impl Dialect for PostgresDialect {
             "CREATE TABLE IF NOT EXISTS {quoted} (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
              key_digest bytea NOT NULL UNIQUE, request_digest bytea NOT NULL, response bytea NOT NULL, \
              created_ms bigint NOT NULL)"
+        )
+    }
+
+    fn syntax(&self) -> Syntax {
+        Syntax::Postgres
+    }
+
+    fn repeats_parameters(&self) -> bool {
+        false
+    }
+
+    fn wrap_statement(&self, columns: &[ColumnInfo]) -> Option<(String, String)> {
+        if !columns.iter().any(|column| column.storage.is_printed()) {
+            return None;
+        }
+        let names: Vec<String> = (1..=columns.len()).map(|number| format!("c{number}")).collect();
+        let selected = columns.iter().zip(&names).map(|(column, name)| match column.storage {
+            Storage::Printed => format!("s.{name}::text"),
+            Storage::PrintedJson => format!("to_json(s.{name})::text"),
+            _ => format!("s.{name}"),
+        });
+        let selected: Vec<String> = selected.collect();
+        Some((format!("SELECT {} FROM (", selected.join(", ")), format!("\n) AS s({})", names.join(", "))))
+    }
+
+    fn changed_rows(&self) -> Option<&'static str> {
+        Some(
+            "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::int8 FROM pg_catalog.pg_stat_xact_user_tables",
         )
     }
 

@@ -5,5 +5,6 @@ mod aggregates;
 mod kit;
 mod outages;
 mod roles;
+mod statements;
 mod types;
 mod writes;
