@@ -66,6 +66,18 @@ pub trait Source: Send + Sync {
         Err(SourceError::read_only())
     }
 
+    /// Grows when [`Source::introspect`] finds other tables than the last time, so that readers and writers must be made again even if
+    /// the contract is the same. 0 for a source whose readers follow its tables.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Whether the source should be introspected again: a call found something else than expected, or the source became unreachable or
+    /// reachable again. Asking resets it.
+    fn take_suspicion(&self) -> bool {
+        false
+    }
+
     /// The current problem with the data, for its owner: with the location and a fix, where the source knows more
     /// than its error tells callers. With a shape, the problem that prevents a reader of that shape.
     fn diagnose(&self, _shape: Option<&TableShape>) -> Option<Diagnostic> {

@@ -17,6 +17,7 @@ mod call;
 mod column;
 mod connection;
 mod decoded;
+mod deferred;
 mod dialect;
 mod error;
 mod idempotency;

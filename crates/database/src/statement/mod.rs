@@ -38,7 +38,10 @@ pub(crate) fn describe(
     capabilities: WriteCapabilities,
 ) -> Result<StatementFacts, StatementError> {
     let text = StatementText::parse(sql, dialect.syntax())?;
-    let description = describe_text(pool, dialect, &text, limits)?;
+    let description = describe_text(pool, dialect, &text, limits).map_err(|error| match error {
+        DescribeError::Rejected(error) => error,
+        DescribeError::Source(error) => text::error(error.to_string(), None, None),
+    })?;
     if let Some(column) = description.columns.iter().find(|column| text.writes && column.storage.is_printed())
     {
         let message = format!(
@@ -61,7 +64,7 @@ fn describe_text(
     dialect: &dyn Dialect,
     text: &StatementText,
     limits: &CallLimits<'_>,
-) -> Result<Description, StatementError> {
+) -> Result<Description, DescribeError> {
     let rendered = text.render(|parameter| dialect.placeholder(parameter + 1));
     let mut refusal = None;
     let described = pool.with_connection(limits, |connection| {
@@ -75,10 +78,17 @@ fn describe_text(
     });
     match (described, refusal) {
         (Ok(Some(description)), _) => Ok(description),
-        (_, Some(refusal)) => Err(explain(&refusal, text, &rendered)),
-        (Ok(None), None) => Err(text::error("the database did not describe the statement", None, None)),
-        (Err(error), None) => Err(text::error(error.to_string(), None, None)),
+        (_, Some(refusal)) => Err(DescribeError::Rejected(explain(&refusal, text, &rendered))),
+        (Ok(None), None) => Err(DescribeError::Source(unavailable("no description"))),
+        (Err(error), None) => Err(DescribeError::Source(error)),
     }
+}
+
+/// Why a statement was not described.
+enum DescribeError {
+    /// The database says what is wrong with it.
+    Rejected(StatementError),
+    Source(SourceError),
 }
 
 /// The error of the database, at its place in the author's text.
@@ -136,8 +146,10 @@ impl DatabaseStatement {
         let text =
             StatementText::parse(&shape.sql, dialect.syntax()).map_err(|error| changed(error.message))?;
         let limits = CallLimits::new(None, call_max);
-        let described =
-            describe_text(pool, dialect, &text, &limits).map_err(|error| changed(error.message))?;
+        let described = describe_text(pool, dialect, &text, &limits).map_err(|error| match error {
+            DescribeError::Rejected(error) => changed(error.message),
+            DescribeError::Source(error) => error,
+        })?;
         if text.parameters != shape.parameters || text.writes != shape.writes {
             return Err(changed(shape.sql.clone()));
         }
