@@ -36,8 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// A database that cannot be reached is tried again after so long, or after a multiple of the time that trying took.
+/// A database that cannot be reached, or was another one than expected, is read again after a multiple of the time that it took.
+const DATABASE_BACKOFF_FACTOR: u32 = 2;
 const DATABASE_PAUSE_MIN: Duration = Duration::from_millis(500);
+const DATABASE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What to do with a change that breaks callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +249,8 @@ impl WatchedProject {
         self.is_suspicious = false;
         let started = Instant::now();
         self.reload(server, breaking, listener, true);
-        let pause = (started.elapsed() * BACKOFF_FACTOR).clamp(DATABASE_PAUSE_MIN, BACKOFF_MAX);
+        let pause =
+            (started.elapsed() * DATABASE_BACKOFF_FACTOR).clamp(DATABASE_PAUSE_MIN, DATABASE_PAUSE_MAX);
         self.backoff_until = Some(Instant::now() + pause);
     }
 

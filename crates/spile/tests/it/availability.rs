@@ -39,7 +39,7 @@ pub fn wait_for_health(server: &HttpServer, expected: &str) {
             return;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{health}, not {expected}: {}", sources(server));
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
@@ -166,7 +166,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TEST_TIMEOUT, "it does not become so");
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
@@ -220,7 +220,7 @@ fn without_a_manifest_an_edited_cell_changes_the_contract() {
             break;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{listed} {}", get(&server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let (_, status) = get(&server, "/status");
     assert_eq!(status["servers"][0]["reload"]["outcome"], "applied");
@@ -242,7 +242,7 @@ fn health_and_status_name_a_source_that_went_away() {
     let started = Instant::now();
     while call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["phone"] != 5 {
         assert!(started.elapsed() < TEST_TIMEOUT, "{}", get(&server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     project.write("orders.csv", ORDERS);
     wait_for_health(&server, "ok");
@@ -268,7 +268,7 @@ fn wait_until_or_show(what: &str, server: &HttpServer, is_so: impl Fn() -> bool)
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TEST_TIMEOUT, "{what}: {}", get(server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 

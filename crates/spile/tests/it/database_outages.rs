@@ -1,6 +1,6 @@
 //! Databases that are down when a server starts, go away or change while it runs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_databases::{Kind, Server, TestDatabase};
@@ -43,8 +43,9 @@ fn shop(kind: Kind) -> TestDatabase {
 
 /// A server with a cache of its own.
 fn serve(project: &TestProject) -> HttpServer {
-    let cache =
-        project.files().first().and_then(|(file, _)| file.parent().map(|folder| folder.join("cache")));
+    let files = project.files();
+    let manifest = files.iter().map(|(file, _)| file).find(|file| file.ends_with("spile.toml"));
+    let cache = manifest.map(|file| file.with_file_name("cache"));
     let mut command = project.spile(&["serve", "--bind", "0"]);
     command.env("XDG_CACHE_HOME", cache.expect("a folder"));
     HttpServer::start(&mut command)
@@ -64,7 +65,8 @@ fn wait_for(
             return result;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{result}\n{}", get(server, "/status").1);
-        std::thread::yield_now();
+        // The server works on the same cores.
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -151,6 +153,7 @@ fn a_changed_table_is_read_again_and_judged_as_any_change() {
         while get(&server, "/status").1["servers"][0]["reload"]["outcome"] != "rejected" {
             assert!(started.elapsed() < TEST_TIMEOUT, "{}", get(&server, "/status").1);
             let _ = call(&server, "list_orders", &json!({}));
+            std::thread::sleep(Duration::from_millis(20));
         }
         place.run("ALTER TABLE orders ADD COLUMN city varchar(20)");
         wait_for(&server, "list_orders", &json!({}), |result| result["isError"] == false);
