@@ -47,7 +47,8 @@ impl MyConnection {
         let mut made = Self { runtime: Some(runtime), conn: Some(conn), opts, is_in_transaction: false };
         let limits = CallLimits::new(None, CANCEL_MAX);
         let limited = made.wait(&limits, async |conn| {
-            let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
+            let version: Option<Row> = conn.query_first("SELECT VERSION()").await?;
+            let version = version.and_then(|row| introspect::text(&row, 0));
             let limit = match version.is_some_and(|version| version.contains("MariaDB")) {
                 true => format!("SET SESSION max_statement_time = {}", call_ms_max.div_ceil(1000)),
                 false => format!("SET SESSION max_execution_time = {call_ms_max}"),

@@ -153,7 +153,7 @@ fn check_kind(sql: &str, tokens: &[Token], syntax: Syntax) -> Result<bool, State
     }
     // `WITH d AS (DELETE …) SELECT …`, and `WITH a AS (…) DELETE …`.
     let (mut depth, mut changes) = (0_u32, false);
-    for at in 0..tokens.len() {
+    for (at, token) in tokens.iter().enumerate() {
         if is(at, "(") {
             let is_body = at > 0 && (is(at - 1, "AS") || is(at - 1, "MATERIALIZED"));
             changes |= is(0, "WITH") && is_body && CHANGES.iter().any(|word| is(at + 1, word));
@@ -165,7 +165,7 @@ fn check_kind(sql: &str, tokens: &[Token], syntax: Syntax) -> Result<bool, State
         }
         if is(at, "INTO") && !changes {
             let message = "`SELECT … INTO` is not supported: it writes to a table, a file or a variable";
-            return Err(error(message, Some("remove `INTO`"), Some(tokens[at].span.clone())));
+            return Err(error(message, Some("remove `INTO`"), Some(token.span.clone())));
         }
     }
     Ok(changes)

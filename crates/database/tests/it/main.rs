@@ -3,6 +3,7 @@
 
 mod aggregates;
 mod kit;
+mod lying_servers;
 mod outages;
 mod roles;
 mod statements;
