@@ -22,6 +22,9 @@ pub enum CallError {
     TaskNotSupported,
     #[error("requestState: {0}")]
     InvalidRequestState(&'static str),
+    /// The answers to its questions belong to a tool that no longer exists as it was.
+    #[error("the tool changed while it waited for input; repeat the call")]
+    ChangedWhileWaiting,
     #[error("cancelled")]
     Cancelled,
     // Errors of the environment.
@@ -32,6 +35,16 @@ pub enum CallError {
     /// The store is full or cannot be reached.
     #[error("the server cannot store the state of this call; its operator must look at the log")]
     StoreUnavailable,
+    /// The caller's share of the store is used up.
+    #[error(
+        "your calls and tasks that wait for input hold too much state; answer or cancel some, or wait until they expire"
+    )]
+    TooMuchState,
+    /// Another process runs the task.
+    #[error(
+        "another process of this server runs the task; send this request there, or repeat it in {retry_after_ms} ms in case that process has ended"
+    )]
+    TaskElsewhere { retry_after_ms: u64 },
     /// A JSON-RPC error from the provider, forwarded unchanged.
     #[error("{message}")]
     Provider { code: i64, message: String, data: Option<Json> },
@@ -49,10 +62,13 @@ impl CallError {
             Self::MissingCapability(_) => "missing_capability",
             Self::TaskNotSupported => "task_not_supported",
             Self::InvalidRequestState(_) => "invalid_request_state",
+            Self::ChangedWhileWaiting => "changed_while_waiting",
             Self::Cancelled => "cancelled",
             Self::Timeout { .. } => "timeout",
             Self::Busy { .. } => "busy",
             Self::StoreUnavailable => "store_unavailable",
+            Self::TooMuchState => "too_much_state",
+            Self::TaskElsewhere { .. } => "task_elsewhere",
             Self::Provider { .. } => "provider_error",
             Self::Internal { .. } => "internal",
         }
@@ -184,7 +200,10 @@ impl ToolError {
             CallError::Timeout { .. } => {
                 Some(Self { retryable: true, ..Self::new(ToolErrorCode::Timeout, error.to_string()) })
             }
-            CallError::Busy { retry_after_ms } => Some(Self {
+            CallError::TooMuchState => {
+                Some(Self { retryable: true, ..Self::new(ToolErrorCode::RateLimited, error.to_string()) })
+            }
+            CallError::Busy { retry_after_ms } | CallError::TaskElsewhere { retry_after_ms } => Some(Self {
                 retry_after_ms: Some(*retry_after_ms),
                 ..Self::new(ToolErrorCode::RateLimited, error.to_string())
             }),
@@ -197,6 +216,7 @@ impl ToolError {
             | CallError::MissingCapability(_)
             | CallError::TaskNotSupported
             | CallError::InvalidRequestState(_)
+            | CallError::ChangedWhileWaiting
             | CallError::Cancelled
             | CallError::Provider { .. } => None,
         }

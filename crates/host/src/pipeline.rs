@@ -173,12 +173,10 @@ pub(crate) fn next_registry(
 ) -> Result<Arc<Registry>, CallError> {
     let current = server.registry();
     if !Arc::ptr_eq(&current, registry) && !current.has_same_contract(registry, &job.call) {
-        return Err(CallError::InvalidRequestState(CONTRACT_CHANGED));
+        return Err(CallError::ChangedWhileWaiting);
     }
     Ok(current)
 }
-
-pub(crate) const CONTRACT_CHANGED: &str = "the tool changed while it waited for input; repeat the call";
 
 /// The policy that decides about a call.
 #[inline]

@@ -64,9 +64,7 @@ pub(crate) async fn drive(round: Round, checkpoints: Checkpoints) -> Outcome {
     };
     match journal {
         Ok(journal) => Driver::new(round, journal, checkpoints).run().await,
-        Err(JournalError::CodeChanged) => Outcome::Failed(CallError::InvalidRequestState(
-            "the tool changed while it waited for input; repeat the call",
-        )),
+        Err(JournalError::CodeChanged) => Outcome::Failed(CallError::ChangedWhileWaiting),
         Err(JournalError::Corrupt) => Outcome::Failed(CallError::InvalidRequestState("corrupt")),
     }
 }

@@ -301,10 +301,7 @@ async fn a_pending_elicitation_ends_when_the_schema_of_its_tool_changes() {
             panic!("the state must not open")
         };
         let body = String::from_utf8_lossy(&body);
-        assert!(
-            body.contains("requestState: the tool changed while it waited for input; repeat the call"),
-            "{body}"
-        );
+        assert!(body.contains("\"the tool changed while it waited for input; repeat the call"), "{body}");
     }
 }
 

@@ -549,7 +549,7 @@ fn serve_network(
         let (stop, stopped) = watch::channel(false);
         for server in service.servers.clone() {
             if let Some(tokens) = service.guard.tokens.clone() {
-                server.set_known_principals(Box::new(move |principal| tokens.has_principal(principal)));
+                server.set_known_principals(Box::new(move |principal| tokens.covers(principal)));
             }
             tokio::spawn(async move { server.resume_tasks().await });
         }
