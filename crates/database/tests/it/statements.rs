@@ -1,15 +1,15 @@
 //! Statements of authors: described by the database, read in a read-only transaction, written in one that is checked.
 
 use contract::source::{
-    CaptureMode, ColumnShape, IdempotencyKey, PreparedStatement, RowFlow, Source, SourceError,
-    StatementShape, TransactionOptions, Verdict, WriteError, WriteOutcome, run_transaction,
+    CaptureMode, IdempotencyKey, PreparedStatement, RowFlow, Source, SourceError, StatementShape,
+    TransactionOptions, Verdict, WriteError, WriteOutcome, run_transaction,
 };
 use contract::{DataType, Value, ValueRef};
 use database::Database;
 use std::sync::Arc;
 use test_databases::{Kind, TestDatabase};
 
-use crate::kit::{KINDS, open, shown};
+use crate::kit::{KINDS, column_shape, open, shown};
 
 fn shop(kind: Kind) -> (TestDatabase, Database) {
     let place = TestDatabase::new(kind);
@@ -31,20 +31,11 @@ fn prepare(
     changes_max: u64,
 ) -> Result<Arc<dyn PreparedStatement>, String> {
     let facts = source.describe_statement(sql).map_err(|error| error.message)?;
-    let column = |(at, column): (usize, &contract::source::ColumnFacts)| ColumnShape {
-        source_index: at,
-        name: column.name.clone(),
-        data_type: column.data_type,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null_texts: Vec::new(),
-        format: None,
-    };
     let shape = StatementShape {
         sql: sql.into(),
         parameters: facts.parameters.clone(),
         parameter_types: types.to_vec(),
-        columns: facts.columns.iter().enumerate().map(column).collect(),
+        columns: facts.columns.iter().enumerate().map(column_shape).collect(),
         writes: facts.writes.is_some(),
         changes_max,
         timeout_ms: None,

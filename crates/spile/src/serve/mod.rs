@@ -195,7 +195,7 @@ impl Service {
         let locations = self.watched.iter().flat_map(WatchedProject::locations);
         let file = |location: &SourceLocation| match location {
             SourceLocation::File(path) => Some(path.clone()),
-            SourceLocation::Database(_) => None,
+            SourceLocation::Database(_) | SourceLocation::Rest(_) => None,
         };
         locations.filter_map(file).collect()
     }
