@@ -69,7 +69,6 @@ pub trait Source: Send + Sync {
         Err(SourceError::read_only())
     }
 
-<<<<<<< HEAD
     /// Grows when [`Source::introspect`] finds other tables than the last time, so that readers and writers must be made again even if
     /// the contract is the same. 0 for a source whose readers follow its tables.
     fn generation(&self) -> u64 {
@@ -80,11 +79,11 @@ pub trait Source: Send + Sync {
     /// reachable again. Asking resets it.
     fn take_suspicion(&self) -> bool {
         false
-=======
+    }
+
     /// Prepares a request that a tool sends.
     fn prepare_request(&self, _request: &RequestShape) -> Result<Arc<dyn PreparedRequest>, SourceError> {
         Err(SourceError::read_only())
->>>>>>> main
     }
 
     /// The current problem with the data, for its owner: with the location and a fix, where the source knows more

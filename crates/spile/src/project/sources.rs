@@ -207,16 +207,10 @@ impl Sources {
             let not_found = not_found::location_diagnostic(display_name, location);
             not_found.unwrap_or_else(|| {
                 let error = explain_error(&*source, None, &cause, &location.short_name());
-<<<<<<< HEAD
                 match (location, &cause) {
                     (SourceLocation::File(path), _) => with_kind_help(error, settings.kind(), path),
                     (SourceLocation::Database(_), SourceError::Unavailable { .. }) => error.code(UNREACHABLE),
-                    (SourceLocation::Database(_), _) => error,
-=======
-                match location {
-                    SourceLocation::File(path) => with_kind_help(error, settings.kind(), path),
-                    SourceLocation::Database(_) | SourceLocation::Rest(_) => error,
->>>>>>> main
+                    (SourceLocation::Database(_) | SourceLocation::Rest(_), _) => error,
                 }
             })
         })?;
@@ -395,16 +389,12 @@ impl Sources {
         self.statements.iter().find(is_same).map(|one| Arc::clone(&one.prepared))
     }
 
-<<<<<<< HEAD
-    /// Whether these are the same sources under the same names, with the same tables.
-=======
     pub(super) fn kept_request(&self, request: &Request) -> Option<Arc<dyn PreparedRequest>> {
         let kept = self.requests.iter().find(|one| one.shape == request.shape);
         kept.map(|one| Arc::clone(&one.prepared))
     }
 
-    /// Whether these are the same sources under the same names.
->>>>>>> main
+    /// Whether these are the same sources under the same names, with the same tables.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let keys = |sources: &Self| -> Vec<(String, SourceKey, u64)> {
             sources.open.iter().map(|one| (one.name.clone(), one.key.clone(), one.generation)).collect()
