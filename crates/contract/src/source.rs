@@ -71,6 +71,18 @@ pub trait Source: Send + Sync {
         Err(SourceError::read_only())
     }
 
+    /// Grows when [`Source::introspect`] finds other tables than the last time, so that readers and writers must be made again even if
+    /// the contract is the same. 0 for a source whose readers follow its tables.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Whether the source should be introspected again: a call found something else than expected, or the source became unreachable or
+    /// reachable again. Asking resets it.
+    fn take_suspicion(&self) -> bool {
+        false
+    }
+
     /// Prepares a request that a tool sends.
     fn prepare_request(&self, _request: &RequestShape) -> Result<Arc<dyn PreparedRequest>, SourceError> {
         Err(SourceError::read_only())
@@ -644,7 +656,7 @@ impl StatementError {
     fn unsupported() -> Self {
         Self {
             message: "this source does not support statements".into(),
-            help: Some("statements need a source of the kind `sqlite`".into()),
+            help: Some("statements need a source that is a database".into()),
             span: None,
         }
     }

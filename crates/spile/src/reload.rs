@@ -36,6 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A database that cannot be reached, or was another one than expected, is read again after a multiple of the time that it took.
+const DATABASE_BACKOFF_FACTOR: u32 = 2;
+const DATABASE_PAUSE_MIN: Duration = Duration::from_millis(500);
+const DATABASE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What to do with a change that breaks callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +131,8 @@ pub(crate) struct WatchedProject {
     health: SourceHealth,
     /// Whether the last change is not served.
     is_stale: bool,
+    /// Whether a source asked to be read again and was not yet.
+    is_suspicious: bool,
     /// Where author code finds the contract that is served.
     current_contract: Option<CurrentContract>,
 }
@@ -160,6 +166,7 @@ impl WatchedProject {
             source_failures: SourceFailurePolicy::default(),
             health: SourceHealth::default(),
             is_stale: false,
+            is_suspicious: false,
             current_contract: None,
         }
     }
@@ -202,6 +209,7 @@ impl WatchedProject {
         let stamp = ProjectStamp::capture(&self.path, &self.locations);
         if stamp == self.stamp {
             self.debounce.reset();
+            self.look_at_databases(server, breaking, listener, now);
             return false;
         }
         let is_recent = stamp.is_recent(SystemTime::now());
@@ -219,6 +227,31 @@ impl WatchedProject {
         let duration = started.elapsed();
         self.backoff_until = Some(Instant::now() + (duration * BACKOFF_FACTOR).min(BACKOFF_MAX));
         false
+    }
+
+    /// Reads databases again that changed or came back, which no file shows.
+    fn look_at_databases(
+        &mut self,
+        server: &Arc<Server>,
+        breaking: BreakingChangePolicy,
+        listener: &ReloadListener,
+        now: Instant,
+    ) {
+        self.is_suspicious |= self.build.sources.take_suspicion();
+        let is_unreachable = || {
+            let has_database = self.locations.iter().any(|one| matches!(one, SourceLocation::Database(_)));
+            has_database && self.health.unavailable.iter().any(|one| !one.is_readable)
+        };
+        let is_wanted = self.is_suspicious || is_unreachable();
+        if !is_wanted || self.backoff_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.is_suspicious = false;
+        let started = Instant::now();
+        self.reload(server, breaking, listener, true);
+        let pause =
+            (started.elapsed() * DATABASE_BACKOFF_FACTOR).clamp(DATABASE_PAUSE_MIN, DATABASE_PAUSE_MAX);
+        self.backoff_until = Some(Instant::now() + pause);
     }
 
     /// Author files are served as the manifest says now.

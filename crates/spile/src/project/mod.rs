@@ -10,6 +10,7 @@
 mod databases;
 mod declared;
 mod folder;
+mod known_facts;
 mod left_out;
 mod memory;
 pub(crate) mod not_found;
@@ -632,7 +633,15 @@ impl<'s> SourceOpener<'s> {
         let loaded = match self.sources.open(self.reusable, spec) {
             Err(error) if policy == SourceFailurePolicy::Skip => {
                 let failure = SourceFailure::of_source(spec, error.clone());
-                self.sources.open_stale(self.reusable, spec, failure).ok_or(error)?
+                let stale = self.sources.open_stale(self.reusable, spec, failure.clone());
+                let known = || {
+                    let is_unreachable = error.code == Some(sources::UNREACHABLE);
+                    is_unreachable.then(|| self.sources.open_known(spec, failure)).flatten()
+                };
+                match stale {
+                    Some(stale) => stale,
+                    None => known().ok_or(error)?,
+                }
             }
             result => result?,
         };
@@ -689,7 +698,14 @@ fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec
     });
     statements
         .map(|(tool, statement)| {
-            (tool.name.value.as_str(), loaded.source.describe_statement(&statement.sql.value))
+            let sql = &statement.sql.value;
+            let (name, settings) = (loaded.display_name.as_str(), &loaded.settings);
+            let known = loaded.stale.as_ref().and_then(|_| known_facts::load_statement(name, settings, sql));
+            let described = known.map_or_else(|| loaded.source.describe_statement(sql), Ok);
+            if let (Ok(facts), None) = (&described, &loaded.stale) {
+                known_facts::store_statement(name, settings, sql, facts);
+            }
+            (tool.name.value.as_str(), described)
         })
         .collect()
 }

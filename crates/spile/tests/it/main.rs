@@ -14,6 +14,7 @@ mod client;
 mod clients;
 mod code_and_data;
 mod commands;
+mod database_outages;
 mod databases;
 mod declared_reading;
 mod doctor;
