@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use json::Json;
 use spile_core::{
-    Call, CallContext, CallError, CallFuture, CallResult, Caller, Checkpoints, EventSink, InputRequests,
-    ItemKind, Journal, Outcome, Platform, Policy, Provider, Run, TaskSupport, ToolContent, ToolError,
-    ToolErrorCode, ToolResult,
+    Call, CallContext, CallError, CallFuture, CallResult, Caller, EventSink, InputRequests, ItemKind,
+    Journal, Outcome, Platform, Policy, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
+    ToolResult,
 };
 use tokio::time::timeout;
 use wire::encode::{TaskAnswer, TaskSnapshot};
@@ -118,7 +118,7 @@ pub(crate) fn execute_call(
                     }
                     CallStage::Task(task) => work = Some(detached.start(task.checkpoints(&server))),
                     CallStage::Request | CallStage::Nested { .. } => {
-                        work = Some(detached.start(Checkpoints::none()));
+                        work = Some(detached.start(job.journal.checkpoints().clone()));
                     }
                 },
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
@@ -141,12 +141,14 @@ pub(crate) fn execute_call(
 
 /// Checks a round before anything runs: the arguments, and at the first round the rate limit.
 #[inline]
-fn start_round(server: &Server, route: &CallRoute<'_>, job: &mut CallJob) -> Result<(), Box<Outcome>> {
+fn start_round(server: &Arc<Server>, route: &CallRoute<'_>, job: &mut CallJob) -> Result<(), Box<Outcome>> {
     let CallRoute::Tool(tool) = route else { return Ok(()) };
     if let Err(error) = tool.compiled.input_schema.validate(job.call.arguments()) {
         return Err(Box::new(Outcome::ToolFailed(error)));
     }
-    if let CallStage::Task(_) = job.stage {
+    if let CallStage::Task(task) = &job.stage {
+        // A tool that detached in an earlier round does not do so again.
+        job.journal.set_checkpoints(task.checkpoints(server));
         // The task was accepted and counted when it was created, perhaps by an earlier process.
         return Ok(());
     }

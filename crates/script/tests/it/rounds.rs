@@ -46,12 +46,16 @@ pub fn app_sharing(
     keys: &Path,
     store: &Arc<dyn Store>,
 ) -> App {
+    app_on(bundle, network.clone(), keys, store)
+}
+
+/// The same, with any network.
+pub fn app_on(bundle: &Bundle, network: Arc<dyn Network>, keys: &Path, store: &Arc<dyn Store>) -> App {
     let permissions = Permissions {
         network: HostRule::parse("api.example.com").into_iter().collect(),
         ..Permissions::default()
     };
-    let services =
-        ScriptServices { permissions, network: Some(network.clone()), ..ScriptServices::default() };
+    let services = ScriptServices { permissions, network: Some(network), ..ScriptServices::default() };
     let keyring = Arc::new(Keyring::open_file(keys, &SystemPlatform::default()).expect("a key file"));
     let options =
         AppOptions { services, keyring: Some(keyring), store: Some(store.clone()), ..AppOptions::default() };
