@@ -117,6 +117,11 @@ pub trait ToolCaller: Send + Sync {
 
     /// The same for work that outlives [`CallContext`]: a future that calls tools later.
     fn shared(&self) -> Arc<dyn ToolCaller>;
+
+    /// Whether another tool made the running call. Such calls give way to those of clients.
+    fn is_nested(&self) -> bool {
+        false
+    }
 }
 
 /// For calls without a server, as in tests: knows no tools.

@@ -2,6 +2,7 @@
 //! input, and shape the result to what the tool promised.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use json::Json;
@@ -51,7 +52,7 @@ pub(crate) enum CallStage {
     /// It continues as a task.
     Task(Arc<Task>),
     /// Another tool called it, at this depth; or another server passed it on, which has asked its own policy.
-    Nested { depth: u8, is_decided: bool },
+    Nested { depth: u8, is_decided: bool, calls_below_root: Arc<AtomicU32> },
 }
 
 /// How a request for a call is answered.

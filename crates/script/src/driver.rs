@@ -10,6 +10,7 @@ mod called_tools;
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable};
@@ -141,6 +142,15 @@ impl Driver {
     async fn proceed(mut self, mut session: Session, mut owes_step: bool) -> Outcome {
         let mut restarts = 0;
         loop {
+            if !self.questions.is_empty() && !self.round.handler.is_replayable() {
+                // Its syntax did not show that it asks. Neither this call nor later ones may depend on what earlier ones
+                // left behind.
+                self.round.handler.program.has_asked.store(true, Ordering::Relaxed);
+                let Some(replayed) = self.start() else { return busy() };
+                std::mem::replace(&mut session, replayed).discard();
+                owes_step = true;
+                self.ready.clear();
+            }
             if !owes_step && !self.ready.is_empty() {
                 session.deliver(std::mem::take(&mut self.ready));
                 owes_step = true;
@@ -231,7 +241,9 @@ impl Driver {
         let start = Start {
             program: round.handler.program.code.clone(),
             owner,
-            is_replayable: round.handler.is_replayable(),
+            // What an earlier call left in its context cannot be replayed.
+            is_replayable: round.handler.is_replayable() || !self.journal.issued.is_empty(),
+            is_nested: round.tools.is_nested(),
             arguments: round.arguments.clone(),
             request: self.journal.request.clone(),
             journal: Arc::new(self.journal.clone()),
