@@ -207,6 +207,7 @@ impl Project {
             irregular: Vec::new(),
             author,
             env_names: EnvNames::default(),
+            version: None,
         }
     }
 }
