@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use json::{Doc, Json, Node, NodeKind};
 
 use crate::caller::ClientCapabilities;
-use crate::provider::Platform;
+use crate::provider::{Checkpoints, Platform};
 
 /// One input request. How it is sent depends on the client's protocol version; providers need not know.
 #[derive(Debug, Clone)]
@@ -192,6 +192,7 @@ pub struct Journal {
     has_given_id: bool,
     entries: Vec<(String, Json)>,
     memo: Option<Box<[u8]>>,
+    checkpoints: Checkpoints,
 }
 
 /// Identifies a call across its rounds. A client can send the same answers twice, so an effect that must happen once uses
@@ -217,7 +218,7 @@ impl Journal {
 
     /// A journal without answers for a later round of a call.
     pub fn for_round(round: u32, call_id: CallId, memo: Option<Box<[u8]>>) -> Self {
-        Self { round, call_id: call_id.into(), has_given_id: true, entries: Vec::new(), memo }
+        Self { round, call_id: call_id.into(), has_given_id: true, memo, ..Self::default() }
     }
 
     /// The id of the call, chosen when it is first needed.
@@ -248,6 +249,15 @@ impl Journal {
     /// Replaces the memo without a new round: the answers were there already.
     pub fn set_memo(&mut self, memo: Option<Box<[u8]>>) {
         self.memo = memo;
+    }
+
+    /// Where this round saves how far it came. Kept if the call is a task, or if a task made it.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    pub fn set_checkpoints(&mut self, checkpoints: Checkpoints) {
+        self.checkpoints = checkpoints;
     }
 
     /// Begins the next round: keeps the memo, and removes the answers to requests that are sent again.

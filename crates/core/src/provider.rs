@@ -150,6 +150,11 @@ pub trait ToolCaller: Send + Sync {
 
     /// The same for work that outlives [`CallContext`]: a future that calls tools later.
     fn shared(&self) -> Arc<dyn ToolCaller>;
+
+    /// Whether another tool made the running call. Such calls give way to those of clients.
+    fn is_nested(&self) -> bool {
+        false
+    }
 }
 
 /// For calls without a server, as in tests: knows no tools.
@@ -193,13 +198,20 @@ impl Run {
     }
 }
 
-/// Where detached work saves how far it came, so that it can go on after a restart of the process.
+/// Where work saves how far it came, so that it can go on after a restart of the process.
 #[derive(Clone, Default)]
 pub struct Checkpoints(Option<Arc<dyn CheckpointSink>>);
 
-/// Keeps the last checkpoint of one task. The host implements it.
+/// Keeps the last checkpoint of one task, or of one call that a task made. The host implements it, and a provider for the
+/// calls that its own calls make.
 pub trait CheckpointSink: Send + Sync {
     fn save(&self, memo: Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl std::fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.are_kept() { "Checkpoints(kept)" } else { "Checkpoints(none)" })
+    }
 }
 
 impl Checkpoints {

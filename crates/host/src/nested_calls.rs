@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use json::Json;
 use spile_core::{
     Call, CallContext, CallError, CallFuture, Caller, EventSink, Journal, Outcome, ToolCaller, ToolError,
     ToolErrorCode,
 };
+use tokio::sync::Semaphore;
 use wire::{Peer, Version};
 
 use crate::connection_state::ReplyChannel;
@@ -17,6 +19,18 @@ use crate::server::{CallerIdentity, Server};
 
 /// Tools that call tools that call tools: enough for every honest use, and a bound for loops.
 const DEPTH_MAX: u8 = 8;
+/// All calls below one call of a client, at any depth.
+const CALLS_PER_ROOT_MAX: u32 = 1000;
+
+/// Calls that one call makes at the same time; more of them wait for their turn. Fewer at each level, so that a call of
+/// a client cannot multiply without end. A called tool never waits for one beside it, so this cannot lock up.
+fn calls_at_once_max(depth: u8) -> usize {
+    match depth {
+        0 | 1 => 16,
+        2 => 4,
+        _ => 1,
+    }
+}
 
 /// What a running call needs to call other tools.
 pub(crate) struct NestedCalls<'a> {
@@ -26,9 +40,11 @@ pub(crate) struct NestedCalls<'a> {
 
 impl NestedCalls<'_> {
     fn to_shared(&self) -> SharedNestedCalls {
-        let depth = match &self.job.stage {
-            CallStage::Request | CallStage::Task(_) => 1,
-            CallStage::Nested { depth, .. } => depth.saturating_add(1),
+        let (depth, calls_below_root) = match &self.job.stage {
+            CallStage::Request | CallStage::Task(_) => (1, Arc::default()),
+            CallStage::Nested { depth, calls_below_root, .. } => {
+                (depth.saturating_add(1), calls_below_root.clone())
+            }
         };
         SharedNestedCalls {
             server: self.server.clone(),
@@ -38,6 +54,8 @@ impl NestedCalls<'_> {
             reply_channel: self.job.reply_channel.clone(),
             events: self.job.events.clone(),
             depth,
+            calls_below_root,
+            places: Arc::new(Semaphore::new(calls_at_once_max(depth))),
         }
     }
 }
@@ -57,6 +75,10 @@ impl ToolCaller for NestedCalls<'_> {
 
     fn shared(&self) -> Arc<dyn ToolCaller> {
         Arc::new(self.to_shared())
+    }
+
+    fn is_nested(&self) -> bool {
+        matches!(self.job.stage, CallStage::Nested { is_decided: false, .. })
     }
 }
 
@@ -79,7 +101,7 @@ impl Server {
             journal: cx.journal.clone(),
             checks: None,
             task_metadata: None,
-            stage: CallStage::Nested { depth: 1, is_decided: true },
+            stage: CallStage::Nested { depth: 1, is_decided: true, calls_below_root: Arc::default() },
             // The other server reports it.
             observation: None,
         };
@@ -119,6 +141,8 @@ struct SharedNestedCalls {
     events: EventSink,
     /// The depth of the calls that are made here.
     depth: u8,
+    calls_below_root: Arc<AtomicU32>,
+    places: Arc<Semaphore>,
 }
 
 impl SharedNestedCalls {
@@ -128,6 +152,14 @@ impl SharedNestedCalls {
             let name = call.name();
             let message = format!("`{name}`: tools call each other more than {DEPTH_MAX} levels deep");
             let error = ToolError::new(ToolErrorCode::Forbidden, message);
+            return Box::pin(std::future::ready(error.into()));
+        }
+        if self.calls_below_root.fetch_add(1, Ordering::Relaxed) >= CALLS_PER_ROOT_MAX {
+            let message = format!(
+                "`{}`: one call may make {CALLS_PER_ROOT_MAX} calls of other tools, those of called tools included",
+                call.name()
+            );
+            let error = ToolError { retryable: false, ..ToolError::new(ToolErrorCode::TooLarge, message) };
             return Box::pin(std::future::ready(error.into()));
         }
         let observation =
@@ -143,11 +175,18 @@ impl SharedNestedCalls {
             journal,
             checks: None,
             task_metadata: None,
-            stage: CallStage::Nested { depth, is_decided: false },
+            stage: CallStage::Nested {
+                depth,
+                is_decided: false,
+                calls_below_root: self.calls_below_root.clone(),
+            },
             observation: observation.clone(),
         };
         let record = ReportOnDrop { server: server.clone(), observation };
+        let places = self.places.clone();
         Box::pin(async move {
+            // It is never closed; without a place the call would only run at once.
+            let _place = places.acquire_owned().await.ok();
             let response = execute(&server, job).await;
             record.report(&response);
             to_outcome(response)
@@ -171,5 +210,9 @@ impl ToolCaller for SharedNestedCalls {
 
     fn shared(&self) -> Arc<dyn ToolCaller> {
         Arc::new(self.clone())
+    }
+
+    fn is_nested(&self) -> bool {
+        self.depth > 1
     }
 }

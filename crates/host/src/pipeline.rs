@@ -2,13 +2,14 @@
 //! input, and shape the result to what the tool promised.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use json::Json;
 use spile_core::{
-    Call, CallContext, CallError, CallFuture, CallResult, Caller, Checkpoints, EventSink, InputRequests,
-    ItemKind, Journal, Outcome, Platform, Policy, Provider, Run, TaskSupport, ToolContent, ToolError,
-    ToolErrorCode, ToolResult,
+    Call, CallContext, CallError, CallFuture, CallResult, Caller, EventSink, InputRequests, ItemKind,
+    Journal, Outcome, Platform, Policy, Provider, Run, TaskSupport, ToolContent, ToolError, ToolErrorCode,
+    ToolResult,
 };
 use tokio::time::timeout;
 use wire::encode::{TaskAnswer, TaskSnapshot};
@@ -53,7 +54,7 @@ pub(crate) enum CallStage {
     /// It continues as a task.
     Task(Arc<Task>),
     /// Another tool called it, at this depth; or another server passed it on, which has asked its own policy.
-    Nested { depth: u8, is_decided: bool },
+    Nested { depth: u8, is_decided: bool, calls_below_root: Arc<AtomicU32> },
 }
 
 /// How a request for a call is answered.
@@ -120,7 +121,7 @@ pub(crate) fn execute_call(
                     }
                     CallStage::Task(task) => work = Some(detached.start(task.checkpoints(&server))),
                     CallStage::Request | CallStage::Nested { .. } => {
-                        work = Some(detached.start(Checkpoints::none()));
+                        work = Some(detached.start(job.journal.checkpoints().clone()));
                     }
                 },
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
@@ -143,12 +144,14 @@ pub(crate) fn execute_call(
 
 /// Checks a round before anything runs: the arguments, and at the first round the rate limit.
 #[inline]
-fn start_round(server: &Server, route: &CallRoute<'_>, job: &mut CallJob) -> Result<(), Box<Outcome>> {
+fn start_round(server: &Arc<Server>, route: &CallRoute<'_>, job: &mut CallJob) -> Result<(), Box<Outcome>> {
     let CallRoute::Tool(tool) = route else { return Ok(()) };
     if let Err(error) = tool.compiled.input_schema.validate(job.call.arguments()) {
         return Err(Box::new(Outcome::ToolFailed(error)));
     }
-    if let CallStage::Task(_) = job.stage {
+    if let CallStage::Task(task) = &job.stage {
+        // A tool that detached in an earlier round does not do so again.
+        job.journal.set_checkpoints(task.checkpoints(server));
         // The task was accepted and counted when it was created, perhaps by an earlier process.
         return Ok(());
     }

@@ -5,27 +5,31 @@
 //! here, so the handler can be run again at any time: in the next round, or on another thread when its own
 //! was lost.
 
+mod called_tools;
+
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use json::Json;
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use spile_core::{
-    CallError, CallFuture, CallId, Caller, CatalogChange, Checkpoints, DetachedWork, EventSink, InputRequest,
+    CallError, CallFuture, Caller, CatalogChange, Checkpoints, DetachedWork, EventSink, InputRequest,
     InputRequests, Journal, LogLevel, Outcome, Platform, TaskSupport, ToolCaller, ToolError, ToolErrorCode,
 };
 
-use crate::effects::{EffectFailure, EffectServices, Wanted, Work, plan};
-use crate::engine::{End, Engine, IssuedEffect, Limit, Session, Signal, Start, StateOwner, Step, Values};
+use crate::effects::{EffectFailure, EffectServices, Work, plan};
+use crate::engine::{End, Engine, Limit, Session, Signal, Start, StateOwner, Step, Values};
 use crate::handler::Handler;
-use crate::journal::{AskingTool, Completion, EffectJournal, JournalError};
+use crate::journal::{Completion, EffectJournal, JournalError};
 use crate::provider::Reporter;
 use crate::results;
+
+use self::called_tools::{NestedSaves, next_save};
 
 /// Everything that one round of a call needs.
 pub(crate) struct Round {
@@ -55,7 +59,10 @@ const BUSY_RETRY_MS: u64 = 1000;
 pub(crate) async fn drive(round: Round, checkpoints: Checkpoints) -> Outcome {
     let code = round.handler.program.hash();
     let journal = match round.answers.memo() {
-        Some(memo) => EffectJournal::from_memo(memo, code),
+        Some(memo) => EffectJournal::from_memo(memo, code).map(|mut journal| {
+            journal.request = with_principal_of(&journal.request, &round.request);
+            journal
+        }),
         None => {
             let mut seed = [0; 32];
             round.platform.fill_random(&mut seed);
@@ -79,9 +86,13 @@ struct Driver {
     questions: BTreeMap<u32, Vec<(String, InputRequest)>>,
     /// Whether a called tool asks for consent: see [`InputRequests::as_consent`].
     asks_for_consent: bool,
-    /// Results that are known already and wait to be delivered.
+    /// Results that wait to be delivered. They are in the journal already.
     ready: Vec<Completion>,
     checkpoints: Checkpoints,
+    /// Whether a checkpoint has the seed of this call: ids of called tools follow from it.
+    is_seed_saved: bool,
+    /// Checkpoints of called tools.
+    nested_saves: Option<NestedSaves>,
     /// The handler called `ctx.detach`.
     wants_to_detach: bool,
 }
@@ -103,9 +114,12 @@ enum Done {
 
 impl Driver {
     fn new(round: Round, journal: EffectJournal, checkpoints: Checkpoints) -> Self {
+        let is_seed_saved = round.answers.memo().is_some();
         Self {
             round,
             journal,
+            is_seed_saved,
+            nested_saves: None,
             performing: FuturesUnordered::new(),
             in_flight: HashMap::new(),
             questions: BTreeMap::new(),
@@ -118,16 +132,35 @@ impl Driver {
 
     async fn run(self) -> Outcome {
         match self.start() {
-            Some(session) => self.proceed(session, 1).await,
+            Some(session) => self.proceed(session, true).await,
             None => busy(),
         }
     }
 
-    /// `owed_steps` are the steps that the engine owes: one for each message to it.
-    async fn proceed(mut self, mut session: Session, mut owed_steps: u32) -> Outcome {
+    /// The engine answers each message with one step. While it owes one, it gets no further message: results that come
+    /// meanwhile are delivered together, so that a call has a place for its messages however many effects it has.
+    async fn proceed(mut self, mut session: Session, mut owes_step: bool) -> Outcome {
         let mut restarts = 0;
         loop {
-            if owed_steps == 0 && !self.in_flight.values().any(|effect| !effect.is_timer) {
+            if !self.questions.is_empty() && !self.round.handler.is_replayable() {
+                // Its syntax did not show that it asks. Neither this call nor later ones may depend on what earlier ones
+                // left behind.
+                self.round.handler.program.has_asked.store(true, Ordering::Relaxed);
+                let Some(replayed) = self.start() else { return busy() };
+                std::mem::replace(&mut session, replayed).discard();
+                owes_step = true;
+                self.ready.clear();
+            }
+            if !owes_step && !self.ready.is_empty() {
+                session.deliver(std::mem::take(&mut self.ready));
+                owes_step = true;
+            }
+            if std::mem::take(&mut self.wants_to_detach) {
+                return Outcome::Detach(DetachedWork::new(move |checkpoints| {
+                    Driver { checkpoints, ..self }.proceed_detached(session, owes_step)
+                }));
+            }
+            if !owes_step && !self.in_flight.values().any(|effect| !effect.is_timer) {
                 if !self.questions.is_empty() {
                     session.discard();
                     return self.ask();
@@ -136,25 +169,30 @@ impl Driver {
                     return self.finish(End::LimitExceeded(Limit::NeverSettles));
                 }
             }
-            let completed = tokio::select! {
+            tokio::select! {
                 biased;
                 mut step = session.next_step() => {
-                    owed_steps = owed_steps.saturating_sub(1);
+                    owes_step = false;
                     match step.end.take() {
                         Some(End::Lost) if restarts < RESTARTS_MAX => {
                             let Some(replayed) = self.start() else { return busy() };
                             session = replayed;
-                            owed_steps = 1;
+                            owes_step = true;
                             restarts += 1;
-                            continue;
+                            // The journal has them.
+                            self.ready.clear();
                         }
                         Some(end) => {
                             self.take_signals(step.signals);
                             return self.finish(end);
                         }
-                        None => self.take_step(step),
+                        None => {
+                            if !step.effects.is_empty() {
+                                self.save_seed().await;
+                            }
+                            self.take_step(step);
+                        }
                     }
-                    std::mem::take(&mut self.ready)
                 }
                 Some((number, done)) = self.performing.next(), if !self.performing.is_empty() => {
                     let effect = self.in_flight.remove(&number);
@@ -166,34 +204,32 @@ impl Driver {
                             if !is_timer && self.checkpoints.are_kept() {
                                 self.checkpoints.save(self.journal.to_memo()).await;
                             }
-                            vec![completion]
+                            self.ready.push(completion);
                         }
-                        Some(Done::Asks(requests)) => {
-                            self.tool_asks(number, requests);
-                            continue;
-                        }
-                        None => continue,
+                        Some(Done::Asks(requests)) => self.tool_asks(number, requests),
+                        None => {}
                     }
                 }
-            };
-            if !completed.is_empty() {
-                session.deliver(completed);
-                owed_steps += 1;
-            }
-            if std::mem::take(&mut self.wants_to_detach) {
-                return Outcome::Detach(DetachedWork::new(move |checkpoints| {
-                    Driver { checkpoints, ..self }.proceed_detached(session, owed_steps)
-                }));
+                save = next_save(&mut self.nested_saves) => self.save_nested(save).await,
             }
         }
     }
 
-    fn proceed_detached(self, session: Session, owed_steps: u32) -> CallFuture {
+    fn proceed_detached(mut self, session: Session, owes_step: bool) -> CallFuture {
         Box::pin(async move {
             // What happened before is part of the task.
-            self.checkpoints.save(self.journal.to_memo()).await;
-            self.proceed(session, owed_steps).await
+            self.is_seed_saved = false;
+            self.save_seed().await;
+            self.proceed(session, owes_step).await
         })
+    }
+
+    /// Before the first effect: whatever happens to the process then, the next one makes the same calls under the same
+    /// ids.
+    async fn save_seed(&mut self) {
+        if !std::mem::replace(&mut self.is_seed_saved, true) {
+            self.checkpoints.save(self.journal.to_memo()).await;
+        }
     }
 
     fn start(&self) -> Option<Session> {
@@ -205,7 +241,9 @@ impl Driver {
         let start = Start {
             program: round.handler.program.code.clone(),
             owner,
-            is_replayable: round.handler.is_replayable(),
+            // What an earlier call left in its context cannot be replayed.
+            is_replayable: round.handler.is_replayable() || !self.journal.issued.is_empty(),
+            is_nested: round.tools.is_nested(),
             arguments: round.arguments.clone(),
             request: self.journal.request.clone(),
             journal: Arc::new(self.journal.clone()),
@@ -300,51 +338,6 @@ impl Driver {
         entries.find(|(name, _)| *name == key).map(|(_, json)| json.to_string())
     }
 
-    /// Calls another tool, or continues it if it asked something in an earlier round.
-    fn call_tool(&mut self, effect: &IssuedEffect, name: &str, arguments: Json, wanted: Wanted) {
-        let id = nested_call_id(&self.journal.seed, effect.number);
-        let journal = match self.journal.asking_tools.get(&effect.number) {
-            None => Journal::for_round(0, id, None),
-            Some(asking) => {
-                let mut journal =
-                    Journal::for_round(asking.round, id, asking.memo.clone().map(Vec::into_boxed_slice));
-                let mut answers = asking.answers.clone();
-                for key in &asking.open_keys {
-                    if let Some(answer) = self.answer(&tool_question_key(effect.number, key)) {
-                        answers.push((key.clone(), answer));
-                    }
-                }
-                for (key, answer) in &answers {
-                    // The texts are JSON: they came from the client through `Json`.
-                    if let Ok(answer) = Json::parse(answer) {
-                        journal.record(key, answer);
-                    }
-                }
-                journal
-            }
-        };
-        let answers = journal.entries().map(|(key, answer)| (key.to_owned(), answer.to_string())).collect();
-        let asking = AskingTool { round: journal.round, answers, ..AskingTool::default() };
-        self.journal.asking_tools.insert(effect.number, asking);
-        let called = self.round.tools.call_tool(name, arguments, journal);
-        self.perform(effect.number, false, called_tool(called, wanted));
-    }
-
-    /// A called tool needs input: its questions become questions of this call.
-    fn tool_asks(&mut self, number: u32, mut requests: InputRequests) {
-        let asking = self.journal.asking_tools.entry(number).or_default();
-        asking.round += 1;
-        self.asks_for_consent |= requests.is_consent();
-        asking.memo = requests.take_memo().map(Vec::from);
-        asking.open_keys = requests.iter().map(|(key, _)| key.to_owned()).collect();
-        // It asks these again: an earlier answer was not what it needs.
-        let open_keys = asking.open_keys.clone();
-        asking.answers.retain(|(key, _)| !open_keys.contains(key));
-        let questions =
-            requests.iter().map(|(key, request)| (tool_question_key(number, key), request.clone()));
-        self.questions.insert(number, questions.collect());
-    }
-
     /// Ends the round with all open questions.
     fn ask(self) -> Outcome {
         let memo = self.journal.to_memo();
@@ -418,41 +411,28 @@ pub(crate) fn send_signal(handler: &Handler, events: &EventSink, reporter: &Repo
     }
 }
 
-async fn called_tool(mut called: CallFuture, wanted: Wanted) -> Done {
-    loop {
-        match called.await {
-            // A handler waits for the result; it does not become a task of its own.
-            Outcome::Detach(work) => called = work.start(Checkpoints::none()),
-            Outcome::InputRequired(requests) => return Done::Asks(requests),
-            Outcome::Done(result) => {
-                return Done::Result(match wanted {
-                    Wanted::Result => Ok(results::render_call_result(&result)),
-                    Wanted::Data => results::structured_content(&result),
-                });
-            }
-            Outcome::ToolFailed(error) => {
-                return Done::Result(match wanted {
-                    Wanted::Result => Ok(results::render_tool_error(&error)),
-                    Wanted::Data => Err(results::tool_failure(&error)),
-                });
-            }
-            Outcome::Failed(error) => return Done::Result(Err(results::effect_failure(error))),
-        }
-    }
-}
-
 fn busy() -> Outcome {
     Outcome::Failed(CallError::Busy { retry_after_ms: BUSY_RETRY_MS })
 }
 
-fn tool_question_key(number: u32, key: &str) -> String {
-    format!("tool-{number}:{key}")
-}
-
-/// The id of a called tool's call: the same in every round.
-fn nested_call_id(seed: &[u8; 32], number: u32) -> CallId {
-    let digest = digest(&SHA256, &[&seed[..], b"tool", &number.to_be_bytes()].concat());
-    let mut id = CallId::default();
-    id.copy_from_slice(&digest.as_ref()[..16]);
-    id
+/// The request of the first round, with the principal of this one: what a caller may do can change while it is asked.
+fn with_principal_of(first: &str, current: &str) -> String {
+    let (Ok(first_doc), Ok(current_doc)) = (Json::parse(first), Json::parse(current)) else {
+        return first.to_owned();
+    };
+    if !first_doc.is_object() || !current_doc.is_object() {
+        return first.to_owned();
+    }
+    let (first_doc, current_doc) = (first_doc.to_doc(), current_doc.to_doc());
+    Json::object(|object| {
+        // It is the last member of every request.
+        for (name, value) in first_doc.root().members() {
+            let name = name.str().unwrap_or_default();
+            if name != "principal" {
+                object.raw(&name, value.raw());
+            }
+        }
+        object.maybe_raw("principal", current_doc.root().get("principal").map(|principal| principal.raw()));
+    })
+    .to_string()
 }

@@ -1,6 +1,7 @@
 //! A function of the author's files, ready to run: the default export of a tool, a prompt or a resource.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use contract::CompiledSchema;
 use spile_core::TaskSupport;
@@ -78,7 +79,9 @@ impl Handler {
     /// Whether a call of it may be run again, in another round or after a restart. It begins with fresh module state
     /// then: what an earlier call left there could not be replayed.
     pub(crate) fn is_replayable(&self) -> bool {
-        self.program.may_ask || self.task_support != TaskSupport::Forbidden
+        self.program.may_ask
+            || self.task_support != TaskSupport::Forbidden
+            || self.program.has_asked.load(Ordering::Relaxed)
     }
 
     /// Whether a call of it may run on the thread of its connection: it needs no fresh module state, and shares none with

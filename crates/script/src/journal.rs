@@ -27,7 +27,7 @@ pub(crate) struct EffectJournal {
     /// A fingerprint of each effect, by its number.
     pub(crate) issued: Vec<u64>,
     pub(crate) completions: Vec<Completion>,
-    /// Called tools that wait for answers, by effect.
+    /// Called tools that have not returned, by effect.
     pub(crate) asking_tools: BTreeMap<u32, AskingTool>,
 }
 
@@ -45,11 +45,32 @@ pub(crate) struct Completion {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Default)]
 pub(crate) struct AskingTool {
     pub(crate) round: u32,
+    /// How far it came: what it left when it asked, or its last checkpoint.
+    #[serde(with = "base64_memo")]
     pub(crate) memo: Option<Vec<u8>>,
     /// Its answers so far: key and JSON text.
     pub(crate) answers: Vec<(String, String)>,
     /// The keys of the questions that are open.
     pub(crate) open_keys: Vec<String>,
+}
+
+/// A memo inside a memo. As a list of numbers it would grow fourfold with each level of calls.
+mod base64_memo {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(memo: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        memo.as_ref().map(|memo| STANDARD.encode(memo)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<u8>>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| STANDARD.decode(text).map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// Why a memo cannot be continued.

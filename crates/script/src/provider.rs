@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use json::Json;
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, Catalog, CatalogChange, ChangeListener,
-    Checkpoints, CompletionRef, CompletionResult, DetachedWork, ItemKind, Outcome, Principal, Provider,
-    RequestHead, Run,
+    CompletionRef, CompletionResult, DetachedWork, ItemKind, Outcome, Principal, Provider, RequestHead, Run,
 };
 
 use crate::bundle::{Bundle, BundledPrompt, BundledResource, BundledTool};
@@ -235,7 +234,7 @@ impl ScriptProvider {
                 Box::pin(drive(round, checkpoints))
             })));
         }
-        Run::later(drive(round, Checkpoints::none()))
+        Run::later(drive(round, cx.journal.checkpoints().clone()))
     }
 
     /// Runs a call here if it is likely to end at once.

@@ -4,6 +4,7 @@ mod documents;
 
 use std::sync::Arc;
 
+use contract::CompiledSchema;
 use json::{Json, write};
 use spile_core::{
     CallError, CallResult, ClientCapabilities, ContentBlock, Outcome, ResourceContents, ToolContent,
@@ -102,6 +103,13 @@ fn limit_error(noun: &str, limits: &EngineLimits, limit: Limit) -> ToolError {
             let message = format!("the {noun} used more than {bytes} bytes of memory and was stopped");
             ToolError::new(ToolErrorCode::TooLarge, message)
         }
+        Limit::MemoryOrNull => {
+            let bytes = limits.memory_bytes_max;
+            let message = format!(
+                "the {noun} used more than {bytes} bytes of memory, or threw `null`, and was stopped"
+            );
+            ToolError::new(ToolErrorCode::TooLarge, message)
+        }
         Limit::Stack => {
             let message = format!("the {noun} calls itself without end and was stopped");
             ToolError::new(ToolErrorCode::Internal, message)
@@ -137,14 +145,18 @@ fn tool_result(tool: &Handler, returned: Returned) -> Result<CallResult, String>
         }
         Returned::Json(text) => (None, parse_returned(&text)?),
     };
-    if let Some(result) = mcp_result(&json)? {
-        return Ok(CallResult::Relayed(result));
+    match mcp_result(&json)? {
+        // With an output schema, but without structured content, it is data like any other value.
+        Some(result) if output.is_none() || result.is_error || result.has_structured_content => {
+            if let (Some(schema), false) = (output, result.is_error) {
+                check_output(schema, json.to_doc().root().get("structuredContent"))?;
+            }
+            return Ok(CallResult::Relayed(json));
+        }
+        Some(_) | None => {}
     }
     if let Some(schema) = output {
-        let doc = json.to_doc();
-        schema
-            .validate(Some(doc.root()))
-            .map_err(|error| format!("a value that does not match its output schema: {}", error.message))?;
+        check_output(schema, Some(json.to_doc().root()))?;
         return Ok(CallResult::Tool(match text {
             Some(text) => ToolResult { structured: Some(json), ..ToolResult::text(text) },
             None => ToolResult::structured(json),
@@ -161,8 +173,20 @@ fn parse_returned(text: &str) -> Result<Json, String> {
     Json::parse(text).map_err(|error| format!("JSON that cannot be sent: {error}"))
 }
 
-/// A value that is a complete tool result already: `{content: [{type: …}, …]}`.
-fn mcp_result(json: &Json) -> Result<Option<Json>, String> {
+fn check_output(schema: &CompiledSchema, value: Option<json::Node<'_>>) -> Result<(), String> {
+    schema
+        .validate(value)
+        .map_err(|error| format!("a value that does not match its output schema: {}", error.message))
+}
+
+struct McpResult {
+    has_structured_content: bool,
+    is_error: bool,
+}
+
+/// A value that is a complete tool result already: `{content: [{type: …}, …]}` with blocks of known types, and no members
+/// of other names. Everything else is data. `Err` if a block of a known type lacks something.
+fn mcp_result(json: &Json) -> Result<Option<McpResult>, String> {
     const MEMBERS: [&str; 4] = ["content", "structuredContent", "isError", "_meta"];
     if !json.as_str().starts_with("{\"content\":[") && !json.as_str().contains("\"content\":[") {
         return Ok(None);
@@ -177,24 +201,34 @@ fn mcp_result(json: &Json) -> Result<Option<Json>, String> {
     if !root.members().all(is_known) {
         return Ok(None);
     }
+    if content.elements().any(|block| required_members(block).is_none()) {
+        return Ok(None);
+    }
     for block in content.elements() {
-        if block.get("type").and_then(|kind| kind.str()).is_none() {
-            return Ok(None);
-        }
         check_block(block)?;
     }
-    Ok(Some(json.clone()))
+    let is_error = root.get("isError").is_some_and(|is_error| is_error.kind() == json::NodeKind::True);
+    Ok(Some(McpResult { has_structured_content: root.get("structuredContent").is_some(), is_error }))
+}
+
+/// What a content block of this type needs. `None` if the type is unknown.
+fn required_members(block: json::Node<'_>) -> Option<&'static [&'static str]> {
+    match block.get("type").and_then(|kind| kind.str()).as_deref()? {
+        "text" => Some(&["text"]),
+        "image" | "audio" => Some(&["data", "mimeType"]),
+        "resource" => Some(&["resource"]),
+        "resource_link" => Some(&["uri", "name"]),
+        _ => None,
+    }
 }
 
 /// Whether a content block has what its type needs.
 fn check_block(block: json::Node<'_>) -> Result<(), String> {
-    let required: &[&str] = match block.get("type").and_then(|kind| kind.str()).as_deref() {
-        Some("text") => &["text"],
-        Some("image" | "audio") => &["data", "mimeType"],
-        Some("resource") => &["resource"],
-        Some("resource_link") => &["uri", "name"],
-        Some(other) => return Err(format!("a content block of the unknown type `{other}`")),
-        None => return Err("a content block without `type`".into()),
+    let Some(required) = required_members(block) else {
+        return Err(match block.get("type").and_then(|kind| kind.str()) {
+            Some(other) => format!("a content block of the unknown type `{other}`"),
+            None => "a content block without `type`".into(),
+        });
     };
     match required.iter().find(|member| block.get(member).is_none()) {
         Some(member) => Err(format!("a content block without `{member}`")),

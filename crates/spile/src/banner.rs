@@ -26,6 +26,8 @@ pub(crate) struct ServerSummary {
     pub(crate) tools: Vec<String>,
     /// The arguments after `spile` that start it.
     pub(crate) command: Vec<String>,
+    /// Whether its path has its name, also where it is the only server.
+    pub(crate) has_named_path: bool,
     /// Sources that are not served.
     pub(crate) unavailable: Vec<String>,
     /// Sources that are served without their write tools.
@@ -151,7 +153,7 @@ fn network_banner(
 
 /// The path of a server; a single one has the short path.
 fn server_path(summary: &ServerSummary, is_single: bool) -> String {
-    transport::http::server_path(&summary.name, is_single)
+    transport::http::server_path(&summary.name, is_single && !summary.has_named_path)
 }
 
 /// How the usual clients connect to a URL.

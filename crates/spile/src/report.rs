@@ -9,6 +9,7 @@ use contract::humanize::{group_digits, pluralize};
 use contract::{Contract, Tool, ToolOperation, tokens};
 use json::Json;
 
+use crate::author_folder::NOT_SERVED;
 use crate::banner::is_color_enabled;
 use crate::client::output_style::OutputStyle;
 use crate::data_profile::{CollectionProfile, data_section};
@@ -229,7 +230,10 @@ pub(crate) fn findings_section(notes: &[&Diagnostic], style: &OutputStyle) -> St
     }
     let mut out = format!("findings: {}\n", severity_counts(notes));
     let mut counts: Vec<(Option<&str>, usize)> = Vec::new();
-    for note in notes {
+    // What does not work comes first, and in full.
+    let (broken, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+        notes.iter().copied().partition(|note| is_broken(note));
+    for note in broken.into_iter().chain(others) {
         let count = match counts.iter_mut().find(|(code, _)| *code == note.code) {
             Some((_, count)) => count,
             None => {
@@ -237,7 +241,9 @@ pub(crate) fn findings_section(notes: &[&Diagnostic], style: &OutputStyle) -> St
                 &mut counts.last_mut().expect("just pushed").1
             }
         };
-        *count += 1;
+        if !is_broken(note) {
+            *count += 1;
+        }
         if *count > shown_max(note.code) {
             continue;
         }
@@ -256,6 +262,11 @@ pub(crate) fn findings_section(notes: &[&Diagnostic], style: &OutputStyle) -> St
         out += &layout::hanging("  ", &more, style.columns);
     }
     out
+}
+
+/// Whether something is not served because of it.
+fn is_broken(note: &Diagnostic) -> bool {
+    note.severity == Severity::Error || note.code == Some(NOT_SERVED)
 }
 
 fn shown_max(code: Option<&str>) -> usize {

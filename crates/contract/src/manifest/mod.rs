@@ -98,6 +98,8 @@ pub struct Permissions {
     pub secrets: Vec<Located<String>>,
     /// Names of sources.
     pub sql: Vec<Located<String>>,
+    /// Names of tools that may use `eval`.
+    pub eval: Vec<Located<String>>,
 }
 
 #[derive(Debug, Clone, Default)]

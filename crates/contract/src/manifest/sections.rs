@@ -80,6 +80,7 @@ fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) 
         env: texts("env"),
         secrets: texts("secrets"),
         sql: texts("sql"),
+        eval: texts("eval"),
     };
     reader.finish(table);
     permissions

@@ -155,6 +155,17 @@ impl std::fmt::Debug for BundledResource {
 }
 
 impl Bundle {
+    /// The tools that the folder has files for, served or not.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| match tool {
+            Ok(tool) => tool.definition.name.as_str(),
+            Err(diagnostic) => {
+                let file = diagnostic.file.rsplit('/').next().unwrap_or_default();
+                file.split_once('.').map_or(file, |(stem, _)| stem)
+            }
+        })
+    }
+
     /// Compiles the code of a folder. Blocks: it reads files and runs the top level of each entry in a sandbox.
     pub fn build(root: &Path, options: &BundleOptions) -> Self {
         Self::build_with(root, options, ModuleCache::default(), &Previous::default())

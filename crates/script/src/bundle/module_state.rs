@@ -1,27 +1,40 @@
 //! Whether a module of the author may keep state between calls, by its syntax.
 //!
-//! The top level of most tools has functions and constants only. Everything else may be a counter or a cache.
+//! The top level of most tools has functions and constants only. Everything else may be a counter or a cache. A literal
+//! such as `{ de: 0.19 }` is a constant if everything that the module does with it only reads its innermost values.
 
 use oxc::ast::ast::{
-    Argument, ArrayExpressionElement, Declaration, ExportDefaultDeclarationKind, Expression,
-    ObjectPropertyKind, Program, Statement, VariableDeclaration, VariableDeclarationKind,
+    ArrayExpression, ArrayExpressionElement, BinaryOperator, CallExpression, Declaration,
+    ExportDefaultDeclarationKind, Expression, ForOfStatement, ObjectExpression, ObjectPropertyKind, Program,
+    RegExpFlags, SimpleAssignmentTarget, SpreadElement, Statement, UnaryOperator, VariableDeclaration,
+    VariableDeclarationKind, VariableDeclarator,
 };
+use oxc::ast_visit::{Visit, walk};
 
 /// What Spile reads once, before any call.
 const DECLARATIONS: [&str; 2] = ["schema", "metadata"];
 
 /// `false` only if nothing at the top level can change, as far as its syntax shows.
 pub(super) fn may_keep_state(program: &Program<'_>) -> bool {
-    program.body.iter().any(|statement| match statement {
-        Statement::VariableDeclaration(declaration) => is_state(declaration),
+    program.body.iter().any(is_state) || Uses::of(program).may_write
+}
+
+fn is_state(statement: &Statement<'_>) -> bool {
+    match statement {
+        Statement::VariableDeclaration(declaration) => declares_state(declaration),
         Statement::ExportDeclaration(export) => match &export.declaration {
-            Declaration::VariableDeclaration(declaration) => is_state(declaration),
+            Declaration::VariableDeclaration(declaration) => {
+                // Other files reach what it exports.
+                declares_state(declaration) || declaration.declarations.iter().any(is_exported_literal)
+            }
             Declaration::FunctionDeclaration(_) => false,
             _ => true,
         },
         Statement::ExportDefaultDeclaration(export) => match &export.declaration {
             ExportDefaultDeclarationKind::FunctionDeclaration(_) => false,
-            kind => !kind.as_expression().is_some_and(is_constant),
+            kind => {
+                !kind.as_expression().is_some_and(|value| is_constant(value) && literal_depth(value) == 0)
+            }
         },
         Statement::FunctionDeclaration(_)
         | Statement::ImportDeclaration(_)
@@ -31,54 +44,322 @@ pub(super) fn may_keep_state(program: &Program<'_>) -> bool {
         | Statement::EmptyStatement(_) => false,
         // A class may have static fields; another statement may do anything.
         _ => true,
-    })
+    }
 }
 
-fn is_state(declaration: &VariableDeclaration<'_>) -> bool {
+fn declares_state(declaration: &VariableDeclaration<'_>) -> bool {
     declaration.kind != VariableDeclarationKind::Const
-        || declaration.declarations.iter().any(|variable| {
-            let name = variable.id.get_identifier_name();
-            let is_declaration = name.is_some_and(|name| DECLARATIONS.contains(&name.as_str()));
-            !is_declaration && !variable.init.as_ref().is_some_and(is_constant)
-        })
+        || declaration
+            .declarations
+            .iter()
+            .any(|variable| !is_declaration(variable) && !variable.init.as_ref().is_some_and(is_constant))
 }
 
-/// An empty array or object is there to be filled.
+fn is_declaration(variable: &VariableDeclarator<'_>) -> bool {
+    variable.id.get_identifier_name().is_some_and(|name| DECLARATIONS.contains(&name.as_str()))
+}
+
+fn is_exported_literal(variable: &VariableDeclarator<'_>) -> bool {
+    !is_declaration(variable) && variable.init.as_ref().is_some_and(|value| literal_depth(value) > 0)
+}
+
+/// A value that cannot change, or a literal that does not unless code writes to it. An empty array or object is there
+/// to be filled.
 fn is_constant(value: &Expression<'_>) -> bool {
     match value {
         Expression::StringLiteral(_)
         | Expression::NumericLiteral(_)
         | Expression::BooleanLiteral(_)
         | Expression::NullLiteral(_)
-        | Expression::RegExpLiteral(_)
         | Expression::Identifier(_)
         | Expression::ArrowFunctionExpression(_)
         | Expression::FunctionExpression(_) => true,
+        // With these flags it remembers where its last match ended.
+        Expression::RegExpLiteral(literal) => {
+            !literal.regex.flags.intersects(RegExpFlags::G | RegExpFlags::Y)
+        }
         Expression::TemplateLiteral(template) => template.expressions.iter().all(is_constant),
         Expression::UnaryExpression(unary) => is_constant(&unary.argument),
         Expression::BinaryExpression(binary) => is_constant(&binary.left) && is_constant(&binary.right),
         Expression::ParenthesizedExpression(inner) => is_constant(&inner.expression),
         Expression::StaticMemberExpression(member) => is_constant(&member.object),
+        Expression::ArrayExpression(array) => !array.elements.is_empty() && are_constant_elements(array),
+        Expression::ObjectExpression(object) => {
+            !object.properties.is_empty() && are_constant_properties(object)
+        }
+        Expression::CallExpression(call) => frozen_literal(call).is_some_and(|literal| match literal {
+            Expression::ArrayExpression(array) => are_constant_elements(array),
+            Expression::ObjectExpression(object) => are_constant_properties(object),
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+fn are_constant_elements(array: &ArrayExpression<'_>) -> bool {
+    array.elements.iter().all(|element| match element {
+        ArrayExpressionElement::SpreadElement(spread) => is_constant(&spread.argument),
+        ArrayExpressionElement::Elision(_) => true,
+        element => element.as_expression().is_some_and(is_constant),
+    })
+}
+
+fn are_constant_properties(object: &ObjectExpression<'_>) -> bool {
+    object.properties.iter().all(|property| match property {
+        ObjectPropertyKind::ObjectProperty(property) => is_constant(&property.value),
+        ObjectPropertyKind::SpreadProperty(spread) => is_constant(&spread.argument),
+    })
+}
+
+/// The argument of `Object.freeze`.
+fn frozen_literal<'e, 'a>(call: &'e CallExpression<'a>) -> Option<&'e Expression<'a>> {
+    let is_freeze = call.callee.is_specific_member_access("Object", "freeze");
+    call.arguments.first().filter(|_| is_freeze && call.arguments.len() == 1)?.as_expression()
+}
+
+/// How many members lead from a literal to its innermost values; 0 for a value that cannot be written to. Freezing takes
+/// one level away.
+fn literal_depth(value: &Expression<'_>) -> usize {
+    match value {
         Expression::ArrayExpression(array) => {
-            !array.elements.is_empty()
-                && array.elements.iter().all(|element| match element {
-                    ArrayExpressionElement::SpreadElement(spread) => is_constant(&spread.argument),
-                    ArrayExpressionElement::Elision(_) => true,
-                    element => element.as_expression().is_some_and(is_constant),
-                })
+            1 + array.elements.iter().map(element_depth).max().unwrap_or_default()
         }
         Expression::ObjectExpression(object) => {
-            !object.properties.is_empty()
-                && object.properties.iter().all(|property| match property {
-                    ObjectPropertyKind::ObjectProperty(property) => is_constant(&property.value),
-                    ObjectPropertyKind::SpreadProperty(spread) => is_constant(&spread.argument),
-                })
+            let depths = object.properties.iter().map(|property| match property {
+                ObjectPropertyKind::ObjectProperty(property) => literal_depth(&property.value),
+                ObjectPropertyKind::SpreadProperty(_) => 0,
+            });
+            1 + depths.max().unwrap_or_default()
         }
-        Expression::CallExpression(call) => {
-            let is_frozen = call.callee.is_specific_member_access("Object", "freeze");
-            is_frozen && call.arguments.iter().all(|one: &Argument<'_>| one.is_expression())
+        Expression::CallExpression(call) => match frozen_literal(call).map(literal_depth) {
+            // Frozen all the way down.
+            Some(0 | 1) => 0,
+            Some(depth) => depth,
+            None => 0,
+        },
+        Expression::ParenthesizedExpression(inner) => literal_depth(&inner.expression),
+        _ => 0,
+    }
+}
+
+fn element_depth(element: &ArrayExpressionElement<'_>) -> usize {
+    element.as_expression().map_or(0, literal_depth)
+}
+
+/// Methods that change nothing, and give away nothing but what a flat array or text holds.
+const READING_METHODS: [&str; 18] = [
+    "at",
+    "concat",
+    "every",
+    "filter",
+    "find",
+    "findIndex",
+    "flatMap",
+    "forEach",
+    "hasOwnProperty",
+    "includes",
+    "indexOf",
+    "join",
+    "lastIndexOf",
+    "map",
+    "reduce",
+    "slice",
+    "some",
+    "toString",
+];
+const WRITING_METHODS: [&str; 13] = [
+    "push",
+    "pop",
+    "shift",
+    "unshift",
+    "splice",
+    "sort",
+    "reverse",
+    "fill",
+    "copyWithin",
+    "set",
+    "add",
+    "delete",
+    "clear",
+];
+/// Functions of `Object` and `JSON` that only read a flat object.
+const READING_FUNCTIONS: [&str; 5] = ["keys", "values", "entries", "hasOwn", "stringify"];
+
+/// Whether any code of the module may write to what its top level declares, by name: a local variable of the same name
+/// counts, too.
+struct Uses {
+    /// Literals of the top level, and their depth.
+    literals: Vec<(Box<str>, usize)>,
+    /// Everything else that the top level declares or imports.
+    others: Vec<Box<str>>,
+    may_write: bool,
+}
+
+impl Uses {
+    fn of(program: &Program<'_>) -> Self {
+        let mut uses = Self { literals: Vec::new(), others: Vec::new(), may_write: false };
+        for statement in &program.body {
+            uses.declare(statement);
         }
-        _ => false,
+        uses.visit_program(program);
+        uses
+    }
+
+    fn declare(&mut self, statement: &Statement<'_>) {
+        match statement {
+            Statement::VariableDeclaration(declaration) => self.declare_variables(declaration),
+            Statement::ExportDeclaration(export) => match &export.declaration {
+                Declaration::VariableDeclaration(declaration) => self.declare_variables(declaration),
+                Declaration::FunctionDeclaration(function) => {
+                    self.others.extend(function.id.iter().map(|id| id.name.as_str().into()));
+                }
+                _ => {}
+            },
+            Statement::FunctionDeclaration(function) => {
+                self.others.extend(function.id.iter().map(|id| id.name.as_str().into()));
+            }
+            Statement::ImportDeclaration(import) => {
+                let specifiers = import.specifiers.iter().flatten();
+                self.others.extend(specifiers.map(|specifier| specifier.local().name.as_str().into()));
+            }
+            _ => {}
+        }
+    }
+
+    fn declare_variables(&mut self, declaration: &VariableDeclaration<'_>) {
+        for variable in &declaration.declarations {
+            let Some(name) = variable.id.get_identifier_name() else { continue };
+            match variable.init.as_ref().map_or(0, literal_depth) {
+                depth if depth > 0 && !is_declaration(variable) => {
+                    self.literals.push((name.as_str().into(), depth));
+                }
+                _ => self.others.push(name.as_str().into()),
+            }
+        }
+    }
+
+    fn depth_of(&self, name: &str) -> Option<usize> {
+        self.literals.iter().find(|(literal, _)| **literal == *name).map(|(_, depth)| *depth)
+    }
+
+    /// A literal as a whole, where only its members are read and copied.
+    fn is_flat_literal(&self, value: &Expression<'_>) -> bool {
+        matches!(value, Expression::Identifier(name) if self.depth_of(&name.name) == Some(1))
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        self.depth_of(name).is_some() || self.others.iter().any(|other| **other == *name)
+    }
+
+    /// A member of something that the top level declares is written or removed.
+    fn write_to(&mut self, target: &Expression<'_>) {
+        if let Some((root, 1..)) = member_path(target) {
+            self.may_write |= self.is_declared(root);
+        }
+    }
+}
+
+/// `a.b[c].d`: the name at its start, and the number of members.
+fn member_path<'e>(value: &'e Expression<'_>) -> Option<(&'e str, usize)> {
+    let object = match value {
+        Expression::Identifier(name) => return Some((name.name.as_str(), 0)),
+        Expression::StaticMemberExpression(member) => &member.object,
+        Expression::ComputedMemberExpression(member) => &member.object,
+        Expression::ParenthesizedExpression(inner) => return member_path(&inner.expression),
+        _ => return None,
+    };
+    member_path(object).map(|(root, members)| (root, members + 1))
+}
+
+impl<'a> Visit<'a> for Uses {
+    fn visit_expression(&mut self, value: &Expression<'a>) {
+        match value {
+            // A literal leaves the hands of this check: as an argument, a result, another variable.
+            Expression::Identifier(name) => self.may_write |= self.depth_of(&name.name).is_some(),
+            Expression::StaticMemberExpression(_) | Expression::ComputedMemberExpression(_) => {
+                match member_path(value).and_then(|(root, members)| Some((self.depth_of(root)?, members))) {
+                    Some((depth, members)) if members >= depth => visit_computed(self, value),
+                    Some(_) => self.may_write = true,
+                    None => walk::walk_expression(self, value),
+                }
+            }
+            Expression::UnaryExpression(unary) if unary.operator == UnaryOperator::Delete => {
+                self.write_to(&unary.argument);
+                walk::walk_expression(self, value);
+            }
+            Expression::BinaryExpression(binary)
+                if binary.operator == BinaryOperator::In && self.is_flat_literal(&binary.right) =>
+            {
+                self.visit_expression(&binary.left);
+            }
+            _ => walk::walk_expression(self, value),
+        }
+    }
+
+    fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
+        if let Some((object, method)) = call
+            .callee
+            .as_member_expression()
+            .and_then(|member| Some((member.object(), member.static_property_name()?)))
+        {
+            if let Some((root, members)) = member_path(object) {
+                match self.depth_of(root) {
+                    Some(depth) if members + 1 >= depth && READING_METHODS.contains(&method) => {
+                        visit_computed(self, object);
+                        return walk::walk_arguments(self, &call.arguments);
+                    }
+                    Some(_) => self.may_write = true,
+                    None => self.may_write |= self.is_declared(root) && WRITING_METHODS.contains(&method),
+                }
+            }
+            let is_reading = matches!(object, Expression::Identifier(name) if matches!(name.name.as_str(), "Object" | "JSON"))
+                && READING_FUNCTIONS.contains(&method);
+            if is_reading {
+                for argument in &call.arguments {
+                    if !argument.as_expression().is_some_and(|value| self.is_flat_literal(value)) {
+                        self.visit_argument(argument);
+                    }
+                }
+                return;
+            }
+        }
+        walk::walk_call_expression(self, call);
+    }
+
+    fn visit_spread_element(&mut self, spread: &SpreadElement<'a>) {
+        if !self.is_flat_literal(&spread.argument) {
+            walk::walk_spread_element(self, spread);
+        }
+    }
+
+    fn visit_for_of_statement(&mut self, statement: &ForOfStatement<'a>) {
+        self.visit_for_statement_left(&statement.left);
+        if !self.is_flat_literal(&statement.right) {
+            self.visit_expression(&statement.right);
+        }
+        self.visit_statement(&statement.body);
+    }
+
+    fn visit_simple_assignment_target(&mut self, target: &SimpleAssignmentTarget<'a>) {
+        if let Some(member) = target.as_member_expression()
+            && let Some((root, _)) = member_path(member.object())
+        {
+            self.may_write |= self.is_declared(root);
+        }
+        walk::walk_simple_assignment_target(self, target);
+    }
+}
+
+/// The names in brackets of `a[b].c[d]`.
+fn visit_computed<'a>(uses: &mut Uses, path: &Expression<'a>) {
+    match path {
+        Expression::StaticMemberExpression(member) => visit_computed(uses, &member.object),
+        Expression::ComputedMemberExpression(member) => {
+            uses.visit_expression(&member.expression);
+            visit_computed(uses, &member.object);
+        }
+        Expression::ParenthesizedExpression(inner) => visit_computed(uses, &inner.expression),
+        _ => {}
     }
 }
 
@@ -107,6 +388,12 @@ mod tests {
             "export const schema = { input: { type: 'object', properties: {} } }; export const metadata = {};",
             "function f() {} export { f }; export * from './c.js'; export { g } from './g.js';",
             "const handler = ({ a }) => a; export default handler;",
+            "const RATES = { de: 0.19 }; export default ({ c }) => RATES[c] ?? RATES.de;",
+            "const RATES = { de: { full: 0.19 } }; export default ({ c, k }) => RATES[c][k];",
+            "const PLANS = ['a']; export default ({ p }) => PLANS.includes(p) ? [...PLANS, p] : PLANS.length;",
+            "const PLANS = ['a']; export default () => { for (const p of PLANS) f(p); return Object.keys(PLANS); };",
+            "const RATES = { de: 1 }; export default ({ c }) => c in RATES && JSON.stringify(RATES);",
+            "const DEEP = Object.freeze({ a: Object.freeze([1]) }); export default () => DEEP;",
         ] {
             check(code, false);
         }
@@ -129,6 +416,24 @@ mod tests {
             "export default makeCounter();",
             "globalThis.count = 0;",
             "if (true) { var count = 0; }",
+            "const state = { count: 0 }; export default () => ++state.count;",
+            "const state = { count: 0 }; export default () => { state['count'] += 1; };",
+            "const seen = ['first']; export default ({ a }) => { seen.push(a); };",
+            "const seen = [0]; export default () => { [seen[0]] = [1]; };",
+            "const state = { list: [1] }; export default () => { const { list } = state; list.push(1); };",
+            "const state = { list: [1] }; export default () => state.list;",
+            "const state = { count: 0 }; export default () => bump(state);",
+            "const state = { count: 0 }; const same = state; export default () => ++same.count;",
+            "const state = { count: 0 }; export default () => { delete state.count; };",
+            "const state = { count: 0, add() { this.count++; } }; export default () => state.add();",
+            "export const state = { count: 0 };",
+            "export default { count: 0 };",
+            "const state = Object.freeze({ list: [1] }); export default () => state.list;",
+            "const cache = Object.freeze(new Map());",
+            "const handler = () => { handler.count = 1; }; export default handler;",
+            "import data from './data.json'; export default () => { data.count++; };",
+            "import data from './data.json'; export default () => { data.list.push(1); };",
+            "const WORD = /a/g; export default ({ a }) => WORD.test(a);",
         ] {
             check(code, true);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ring::digest::{Context, SHA256};
 
@@ -23,6 +24,8 @@ pub(crate) struct Program {
     /// Whether the author's files use a function that ends a round. Such a tool begins every round with fresh
     /// module state: a value that an earlier call left behind could not be replayed.
     pub(crate) may_ask: bool,
+    /// Whether a call ended a round although the syntax does not show it: a package asked, or a computed name.
+    pub(crate) has_asked: AtomicBool,
     /// Whether the author's files use `ctx.detach`.
     pub(crate) may_detach: bool,
     /// Whether the request can make a difference: there is a context function, or code uses `ctx.request`.
@@ -89,7 +92,7 @@ impl Program {
         let must_use_threads =
             files.values().any(|unit| unit.module.may_keep_state || unit.module.uses_big_integers);
         let pace = Arc::new(Pace::new(!must_use_threads));
-        Ok(Self { code, pace, may_ask, may_detach, reads_request, files })
+        Ok(Self { code, pace, may_ask, has_asked: AtomicBool::new(false), may_detach, reads_request, files })
     }
 
     /// The file that exports the handler.

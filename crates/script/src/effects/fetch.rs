@@ -149,6 +149,11 @@ async fn follow(
         let target =
             target.map_err(|_| EffectFailure::new("fetch: the server redirects to an invalid URL"))?;
         check_host(permissions, &target)?;
+        if has_credentials(&target) {
+            return Err(EffectFailure::new(
+                "fetch: the server redirects to a URL with a user name or password",
+            ));
+        }
         if target.origin() != request.url.origin() {
             request.headers.retain(|(name, _)| !is_one_of(name, &CREDENTIAL_HEADERS));
         }
@@ -168,14 +173,22 @@ fn check_host(permissions: &Permissions, url: &Url) -> Result<(), EffectFailure>
     if permissions.network.iter().any(|rule| rule.allows(url)) {
         return Ok(());
     }
+    if !matches!(url.scheme(), "http" | "https") {
+        let message = format!("fetch: `{}:` URLs cannot be fetched; use http or https", url.scheme());
+        return Err(EffectFailure::not_permitted(message));
+    }
     let origin = url.origin().ascii_serialization();
     Err(EffectFailure::not_permitted(format!("fetch: `{origin}` is not declared in `permissions.network`")))
+}
+
+fn has_credentials(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
 }
 
 fn read_request(value: &Value) -> Result<HttpRequest, EffectFailure> {
     let url = Url::parse(value["url"].as_str().unwrap_or_default());
     let mut url = url.map_err(|_| EffectFailure::new("fetch: the URL is not valid"))?;
-    if !url.username().is_empty() || url.password().is_some() {
+    if has_credentials(&url) {
         return Err(EffectFailure::new("fetch: the URL has a user name or password; use a header"));
     }
     url.set_fragment(None);

@@ -96,8 +96,8 @@ fn find_root<'p>(
             .map(|rest| rest.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
     };
     let matching = permissions.files.iter().filter_map(|root| Some((root, below(root)?)));
-    // The most specific folder decides.
-    let best = matching.min_by_key(|(_, rest)| rest.len());
+    // The most specific folder decides, and of two rights to the same folder the wider one.
+    let best = matching.min_by_key(|(root, rest)| (rest.len(), !root.can_write));
     best.ok_or_else(|| refused("is not in a folder that is declared in `permissions.files`"))
 }
 

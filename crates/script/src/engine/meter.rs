@@ -21,6 +21,49 @@ pub(super) fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
+/// The processor time of a thread or process, read by another one.
+#[derive(Debug)]
+pub(super) struct CpuClock {
+    /// Its first number is nanoseconds on a processor.
+    #[cfg(target_os = "linux")]
+    schedstat: std::path::PathBuf,
+}
+
+impl CpuClock {
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_this_thread() -> Option<Self> {
+        let id = rustix::thread::gettid().as_raw_nonzero();
+        Some(Self { schedstat: format!("/proc/self/task/{id}/schedstat").into() })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of_this_thread() -> Option<Self> {
+        None
+    }
+
+    /// A worker process has one thread.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_process(id: u32) -> Self {
+        Self { schedstat: format!("/proc/{id}/schedstat").into() }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of_process(_: u32) -> Self {
+        Self {}
+    }
+
+    /// `None` if the system does not say.
+    pub(super) fn read(&self) -> Option<Duration> {
+        #[cfg(target_os = "linux")]
+        {
+            let text = std::fs::read_to_string(&self.schedstat).ok()?;
+            text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+}
+
 impl CpuMeter {
     pub(super) fn reset(&self, limit: Duration) {
         self.used.set(Duration::ZERO);
@@ -74,5 +117,33 @@ impl CpuMeter {
 
     pub(super) fn is_exceeded(&self) -> bool {
         self.is_exceeded.get()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::{CpuClock, thread_cpu_time};
+
+    #[test]
+    fn the_time_of_another_thread_is_what_it_worked() {
+        let (clocks, received) = channel();
+        let (release, released) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            clocks.send(CpuClock::of_this_thread()).expect("a receiver");
+            while thread_cpu_time() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+            clocks.send(None).expect("a receiver");
+            released.recv().ok();
+        });
+        let clock = received.recv().expect("a clock").expect("a system that says");
+        received.recv().expect("the work is done");
+        let worked = clock.read().expect("a time");
+        assert!(worked >= Duration::from_millis(10), "{worked:?}");
+        drop(release);
+        thread.join().expect("no panic");
     }
 }

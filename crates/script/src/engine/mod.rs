@@ -111,6 +111,8 @@ pub(crate) struct Start {
     pub(crate) owner: StateOwner,
     /// Whether the call begins with fresh module state, because it may be replayed.
     pub(crate) is_replayable: bool,
+    /// Whether another tool made the call. The last places of a thread are for calls of clients.
+    pub(crate) is_nested: bool,
     /// JSON texts.
     pub(crate) arguments: String,
     pub(crate) request: String,
@@ -197,6 +199,8 @@ pub(crate) enum Limit {
     Stack,
     /// The handler waits for something that cannot happen.
     NeverSettles,
+    /// The interpreter throws `null` where it has no memory left for an error; so may the handler.
+    MemoryOrNull,
 }
 
 /// A thrown value, as far as it could be described.

@@ -323,7 +323,11 @@ impl Sandbox {
     }
 
     fn deliver_one(&self, completion: &Completion) {
-        self.shared.call.borrow_mut().now_ms = completion.at_ms;
+        {
+            let mut call = self.shared.call.borrow_mut();
+            call.now_ms = completion.at_ms;
+            call.outstanding.remove(&completion.effect);
+        }
         let (is_ok, json) = match &completion.result {
             Ok(json) => (true, json.clone()),
             Err(failure) => (false, serde_json::to_string(failure).unwrap_or_default()),
@@ -362,6 +366,8 @@ impl Sandbox {
             if let Err(job) = self.runtime.execute_pending_job() {
                 let thrown = job.0.with(|ctx| {
                     let value = ctx.catch();
+                    // A job settles its promise with what the handler throws; this is the interpreter's own.
+                    self.shared.out_of_memory.set(self.shared.out_of_memory.get() || value.is_null());
                     value.as_exception().map(|exception| Thrown {
                         message: exception.message().unwrap_or_default(),
                         ..Thrown::default()
@@ -381,13 +387,18 @@ impl Sandbox {
 
     fn take_step(&self) -> Step {
         let shared = &self.shared;
-        let mut step = std::mem::take(&mut shared.call.borrow_mut().step);
+        let (mut step, waits) = {
+            let mut call = shared.call.borrow_mut();
+            (std::mem::take(&mut call.step), !call.outstanding.is_empty())
+        };
         if shared.meter.is_exceeded() {
             step.end = Some(End::LimitExceeded(Limit::Cpu));
         } else if shared.out_of_memory.get() {
             step.end = Some(End::LimitExceeded(Limit::Memory));
         } else if matches!(step.end, Some(End::Returned(_))) && shared.unhandled.get() > 0 {
             step.end = Some(End::Threw(shared.unhandled_error()));
+        } else if step.end.is_none() && !waits {
+            step.end = Some(shared.end_without_settling());
         }
         step
     }

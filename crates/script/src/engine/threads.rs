@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::meter::CpuClock;
 use super::pace::Pace;
 use super::process::{Isolation, ProcessHandle, RemoteWorker};
 use super::quick::{self, EngineMark, QuickOwner};
@@ -66,6 +67,10 @@ struct Slot {
 struct SlotState {
     /// The call whose code is running, since when.
     running: Option<(CallNumber, Instant)>,
+    /// The call that the watchdog found running, since when, and the processor time of its thread then.
+    watched: Option<(CallNumber, Instant, Duration)>,
+    /// What its processor time is read from.
+    clock: Option<CpuClock>,
     calls: HashMap<CallNumber, Sender<Step>>,
     /// It takes no more calls: its thread was given up, or its process ended.
     is_closed: bool,
@@ -228,7 +233,9 @@ impl Shared {
         let count = slots.len();
         let candidates = (0..count).map(|i| &slots[(preferred.wrapping_add(i)) % count]);
         let slot = candidates.min_by_key(|slot| slot.calls.load(Ordering::Relaxed))?;
-        (slot.calls.load(Ordering::Relaxed) < self.limits.calls_per_thread_max).then(|| slot.clone())
+        let places = self.limits.calls_per_thread_max;
+        let places = if start.is_nested { (places * 3 / 4).max(1) } else { places };
+        (slot.calls.load(Ordering::Relaxed) < places).then(|| slot.clone())
     }
 
     /// The threads, started if there are none yet.
@@ -289,6 +296,7 @@ impl Shared {
                 // Here, because an interpreter stays on its thread.
                 let runner = match isolation {
                     Isolation::Thread => {
+                        view.watch_this_thread();
                         Runner::Here(Box::new(Worker::new(limits, view.is_given_up.clone())))
                     }
                     Isolation::Process(binary) => {
@@ -395,11 +403,23 @@ impl Slot {
         }
     }
 
-    /// Tells all calls if the thread has been inside author code for too long.
+    /// Tells all calls if the thread has worked inside author code for too long. Time in which the machine was busy with
+    /// something else does not count.
     fn give_up_if_stuck(&self, allowed: Duration) -> bool {
         let mut state = self.lock();
         let Some((culprit, since)) = state.running else { return false };
-        if since.elapsed() <= allowed {
+        let used = match (state.clock.as_ref().and_then(CpuClock::read), state.watched) {
+            (Some(now), Some((call, begin, before))) if (call, begin) == (culprit, since) => {
+                now.saturating_sub(before)
+            }
+            (Some(now), _) => {
+                state.watched = Some((culprit, since, now));
+                return false;
+            }
+            // A system that does not tell the time of another thread.
+            (None, _) => since.elapsed(),
+        };
+        if used <= allowed {
             return false;
         }
         self.is_given_up.store(true, Ordering::Release);
@@ -438,7 +458,11 @@ impl SlotView {
     /// The process that the thread started for its calls.
     pub(super) fn set_process(&self, process: ProcessHandle) {
         match self.slot.upgrade() {
-            Some(slot) if !self.is_given_up() => slot.lock().process = Some(process),
+            Some(slot) if !self.is_given_up() => {
+                let mut state = slot.lock();
+                state.clock = Some(CpuClock::of_process(process.id()));
+                state.process = Some(process);
+            }
             _ => process.kill(),
         }
     }
@@ -450,6 +474,13 @@ impl SlotView {
         if let Some(shared) = self.shared.upgrade() {
             let mut slots = shared.slots.write().unwrap_or_else(PoisonError::into_inner);
             slots.retain(|one| !Arc::ptr_eq(one, &slot));
+        }
+    }
+
+    /// The thread itself runs the code of calls.
+    pub(super) fn watch_this_thread(&self) {
+        if let Some(slot) = self.slot.upgrade() {
+            slot.lock().clock = CpuClock::of_this_thread();
         }
     }
 

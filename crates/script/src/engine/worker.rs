@@ -95,8 +95,9 @@ impl Worker {
     /// A context that served the same owner before, or one that is only loaded, or a new one.
     fn take_sandbox(&mut self, start: &Start) -> Result<Sandbox, LoadError> {
         let fits = |sandbox: &Sandbox| {
-            let owner = sandbox.owner.as_ref();
-            sandbox.program.hash == start.program.hash && owner.is_none_or(|owner| *owner == start.owner)
+            let is_fresh = sandbox.owner.is_none();
+            let is_own = !start.is_replayable && sandbox.owner.as_ref() == Some(&start.owner);
+            sandbox.program.hash == start.program.hash && (is_fresh || is_own)
         };
         let mut sandbox = match self.idle.iter().rposition(fits) {
             Some(at) => self.idle.remove(at),
@@ -164,7 +165,7 @@ pub(super) fn load_diagnostic(program: &Program, error: &LoadError) -> Diagnosti
         LoadError::LimitExceeded(limit) => {
             let what = match limit {
                 Limit::Cpu => "processor time",
-                Limit::Memory => "memory",
+                Limit::Memory | Limit::MemoryOrNull => "memory",
                 Limit::Stack => "stack",
                 Limit::NeverSettles => "time",
             };

@@ -180,6 +180,13 @@ impl App {
         }
     }
 
+    /// The same as one principal.
+    pub async fn call_by(&self, principal: Principal, tool: &str, arguments: &str, params: &str) -> Value {
+        let body = finish(dispatch(&self.server, &stateless_call(tool, arguments, params), principal)).await;
+        let value: Value = serde_json::from_slice(&body).expect("JSON");
+        value.get("result").unwrap_or(&value["error"]).clone()
+    }
+
     /// Calls a tool as one principal, and polls once: `None` if the call is for another thread, which may have
     /// answered by then.
     pub fn call_at_once(&self, principal: Principal, tool: &str, arguments: &str) -> Option<Value> {

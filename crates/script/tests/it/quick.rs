@@ -150,7 +150,7 @@ async fn what_a_call_said_before_it_started_over_is_said_once() {
 async fn callers_do_not_share_what_a_quick_tool_keeps() {
     // The syntax does not show that this is state.
     let folder = tool(
-        "function calls() { calls.count = (calls.count ?? 0) + 1; return calls.count; }
+        "function calls() { const own = calls; own.count = (own.count ?? 0) + 1; return own.count; }
          export default ({ how }) => `${how} ${calls()}`;",
     );
     let app = app(&folder, QUICK);

@@ -13,6 +13,7 @@ use script::{
     Permissions, ScriptServices,
 };
 use serde_json::{Value, json};
+use spile_core::{Identity, Principal};
 use state::store::Store;
 
 use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder, write};
@@ -46,12 +47,16 @@ pub fn app_sharing(
     keys: &Path,
     store: &Arc<dyn Store>,
 ) -> App {
+    app_on(bundle, network.clone(), keys, store)
+}
+
+/// The same, with any network.
+pub fn app_on(bundle: &Bundle, network: Arc<dyn Network>, keys: &Path, store: &Arc<dyn Store>) -> App {
     let permissions = Permissions {
         network: HostRule::parse("api.example.com").into_iter().collect(),
         ..Permissions::default()
     };
-    let services =
-        ScriptServices { permissions, network: Some(network.clone()), ..ScriptServices::default() };
+    let services = ScriptServices { permissions, network: Some(network), ..ScriptServices::default() };
     let keyring = Arc::new(Keyring::open_file(keys, &SystemPlatform::default()).expect("a key file"));
     let options =
         AppOptions { services, keyring: Some(keyring), store: Some(store.clone()), ..AppOptions::default() };
@@ -212,6 +217,66 @@ async fn questions_of_a_called_tool_become_questions_of_the_call() {
     parts.sort();
     assert_eq!(parts, ["tool-0:one tool-0:two", "tool-1:one tool-1:two"], "{}", rounds.result);
     assert_eq!(network.0.lock().expect("no panic before").len(), 2, "each inner call requests once");
+}
+
+/// Neither `elicit` nor a name like it is in a file of the folder, so the syntax does not show that the tool asks.
+#[tokio::test]
+async fn a_tool_that_asks_through_a_package_or_a_computed_name_can_be_replayed() {
+    let package = "export const ask = (ctx, key, form) => ctx.elicit(key, form);";
+    let handler = |ask: &str| {
+        format!(
+            r#"import {{ ask }} from "asker";
+            const form = {{ message: "m", schema: {{ type: "object", properties: {{ value: {{ type: "string" }} }} }} }};
+            let calls = 0;
+            export default async (args, ctx) => {{
+                calls += 1;
+                if (calls > 1) await ctx.sleep(1);
+                const answer = await {ask};
+                return `${{answer.content.value}} in call ${{calls}}`;
+            }};"#
+        )
+    };
+    let folder = folder(&[
+        ("node_modules/asker/package.json", r#"{"name":"asker","type":"module","main":"index.js"}"#),
+        ("node_modules/asker/index.js", package),
+        ("tools/package.js", &handler("ask(ctx, 'k', form)")),
+        ("tools/computed.js", &handler("ctx[['el', 'icit'].join('')]('k', form)")),
+    ]);
+    let app = App::new(folder.path());
+    let client = PipeClient::new(&app);
+    for tool in ["package", "computed"] {
+        for _ in 0..3 {
+            let rounds = call_stateless(|_| &app, tool, "{}", |_, request| accept(request)).await;
+            assert_eq!(rounds.result["content"][0]["text"], "m in call 1", "{}", rounds.result);
+            let result = client.call(tool, "{}", accept).await;
+            assert_eq!(result["content"][0]["text"], "m in call 1", "{result}");
+        }
+    }
+}
+
+/// What the caller may do is decided when it answers, not when it was asked.
+#[tokio::test]
+async fn a_replayed_handler_sees_the_principal_of_its_round() {
+    let source = r#"
+        export default async (args, ctx) => {
+            const before = ctx.request.tool;
+            await ctx.elicit("k", { message: "m", schema: { type: "object", properties: {} } });
+            return `${before}: ${ctx.request.principal.scopes.join()}`;
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let app = App::new(folder.path());
+    let named = |scope: &str| {
+        let identity = Identity::new("test", "ada").expect("an identity");
+        Principal::Named(Arc::new(identity.with_scopes([scope]).expect("a scope")))
+    };
+    let asked = app.call_by(named("admin"), "t", "{}", "").await;
+    let params = format!(
+        r#","requestState":{},"inputResponses":{{"k":{{"action":"accept","content":{{}}}}}}"#,
+        asked["requestState"]
+    );
+    let result = app.call_by(named("read"), "t", "{}", &params).await;
+    assert_eq!(result["content"][0]["text"], "t: read", "{result}");
 }
 
 /// Polls once.

@@ -1,7 +1,9 @@
 //! Tools whose calls continue as tasks: from their start, or from where they say so.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use script::{HttpRequest, HttpResponse, Network, NetworkFuture};
 use serde_json::{Value, json};
 
 use crate::harness::{App, AppOptions, folder, problems, respond};
@@ -140,6 +142,162 @@ async fn no_effect_of_a_task_happens_twice_across_processes() {
     let done = wait_for(&other, id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "/first after 1, Ada, /second after 2", "{done}");
     assert_eq!(*network.0.lock().expect("no panic before"), ["/first", "/second"]);
+}
+
+/// Requests to `/hold` are not answered; all are counted.
+#[derive(Default)]
+struct HoldingNetwork {
+    seen: Mutex<Vec<String>>,
+    changed: tokio::sync::Notify,
+    holds: AtomicBool,
+}
+
+impl HoldingNetwork {
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().expect("no panic before").clone()
+    }
+
+    async fn wait_for(&self, path: &str) {
+        loop {
+            let changed = self.changed.notified();
+            if self.seen().iter().any(|seen| seen.starts_with(path)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Network for HoldingNetwork {
+    fn send(&self, request: HttpRequest) -> NetworkFuture {
+        let path = request.url.path().to_owned();
+        let is_held = self.holds.load(Ordering::Relaxed) && path.starts_with("/hold");
+        self.seen.lock().expect("no panic before").push(path.clone());
+        self.changed.notify_waiters();
+        Box::pin(async move {
+            if is_held {
+                std::future::pending::<()>().await;
+            }
+            Ok(HttpResponse { status: 200, headers: Vec::new(), body: path.into_bytes() })
+        })
+    }
+}
+
+/// Runs a task until it waits for `/hold`, stops the process in order, and lets the next one finish it. What was requested.
+async fn restart_at_hold(files: &[(&str, &str)], answers: &[&str]) -> (Vec<String>, Value) {
+    let folder = folder(files);
+    let keys = folder.path().join("keys");
+    let network = Arc::new(HoldingNetwork::default());
+    network.holds.store(true, Ordering::Relaxed);
+    let store = AppOptions::default().store();
+    let start =
+        || crate::rounds::app_on(&crate::harness::build(folder.path()), network.clone(), &keys, &store);
+    let one = start();
+    let created = request(&one, "tools/call", json!({ "name": "outer", "arguments": {} })).await;
+    let id = &created["taskId"];
+    if !answers.is_empty() {
+        let asked = wait_for(&one, id, "input_required").await;
+        let keys: Vec<&String> =
+            asked["inputRequests"].as_object().into_iter().flat_map(|all| all.keys()).collect();
+        assert_eq!(keys, answers, "{asked}");
+        let responses: serde_json::Map<String, Value> = keys
+            .into_iter()
+            .map(|key| (key.clone(), json!({ "action": "accept", "content": { "value": "yes" } })))
+            .collect();
+        request(&one, "tasks/update", json!({ "taskId": id, "inputResponses": responses })).await;
+    }
+    network.wait_for("/hold").await;
+    one.server.release_tasks().await;
+    one.server.close();
+    drop(one);
+    network.holds.store(false, Ordering::Relaxed);
+    let other = start();
+    let done = wait_for(&other, id, "completed").await;
+    (network.seen(), done["result"].clone())
+}
+
+const OUTER: &str = r#"
+    export const metadata = { task: "optional" };
+    export default async (_, ctx) => (await ctx.tool("middle", {})).content[0].text;
+"#;
+const MIDDLE: &str = r#"
+    export default async (_, ctx) => (await ctx.tool("inner", {})).content[0].text;
+"#;
+
+#[tokio::test]
+async fn a_called_tool_goes_on_after_a_restart_however_deep_it_is() {
+    let inner = r#"
+        export default async (_, ctx) => {
+            const get = async (path) => (await ctx.fetch(`https://api.example.com/${path}`)).text();
+            const id = crypto.randomUUID();
+            return [await get(`first/${id}`), await get(`hold/${id}`), await get("last")].join(" ");
+        };
+    "#;
+    let files = [("tools/outer.js", OUTER), ("tools/middle.js", MIDDLE), ("tools/inner.js", inner)];
+    let (seen, result) = restart_at_hold(&files, &[]).await;
+    let [first, held, again, last] = &seen[..] else { panic!("four requests: {seen:?}") };
+    assert_eq!(held, again, "the request that was under way is the same one");
+    assert_eq!(first.replace("first", "hold"), *held, "the call has one seed");
+    assert_eq!(result["content"][0]["text"], format!("{first} {held} {last}"));
+}
+
+#[tokio::test]
+async fn the_seed_of_a_call_outlives_a_stop_during_its_first_effect() {
+    let inner = r#"
+        export default async (_, ctx) =>
+            (await ctx.fetch(`https://api.example.com/hold/${crypto.randomUUID()}`)).text();
+    "#;
+    let files = [("tools/outer.js", OUTER), ("tools/middle.js", MIDDLE), ("tools/inner.js", inner)];
+    let (seen, _) = restart_at_hold(&files, &[]).await;
+    let [first, again] = &seen[..] else { panic!("two requests: {seen:?}") };
+    assert_eq!(first, again);
+}
+
+/// The sibling saves a checkpoint after the called tool went on with its answer.
+#[tokio::test]
+async fn a_checkpoint_of_a_sibling_keeps_what_a_called_tool_did() {
+    let form = r#"{ message: "m", schema: { type: "object", properties: { value: { type: "string" } } } }"#;
+    let inner = format!(
+        r#"export default async (_, ctx) => {{
+            await ctx.fetch("https://api.example.com/before");
+            await ctx.elicit("q", {form});
+            await ctx.fetch("https://api.example.com/hold");
+            return "ok";
+        }};"#
+    );
+    let outer = format!(
+        r#"export const metadata = {{ task: "optional" }};
+        export default async (_, ctx) => {{
+            const sibling = async () => {{
+                await ctx.elicit("b", {form});
+                await ctx.fetch("https://api.example.com/sibling");
+            }};
+            await Promise.all([sibling(), ctx.tool("inner", {{}})]);
+            return "done";
+        }};"#
+    );
+    let files = [("tools/outer.js", &*outer), ("tools/inner.js", &*inner)];
+    let (mut seen, result) = restart_at_hold(&files, &["b", "tool-1:q"]).await;
+    assert_eq!(result["content"][0]["text"], "done");
+    seen.sort();
+    assert_eq!(seen, ["/before", "/hold", "/hold", "/sibling"]);
+}
+
+/// `ctx.detach` of an earlier process is in the journal; the task still saves what happens after it.
+#[tokio::test]
+async fn a_task_that_detached_saves_checkpoints_also_after_a_question() {
+    let outer = format!(
+        r#"{ASK} export const metadata = {{ task: "optional" }};
+        export default async (_, ctx) => {{
+            await ctx.detach();
+            await ask(ctx, "q");
+            await ctx.fetch("https://api.example.com/once");
+            await ctx.fetch("https://api.example.com/hold");
+            return "done";
+        }};"#
+    );
+    let (seen, _) = restart_at_hold(&[("tools/outer.js", &outer)], &["q"]).await;
+    assert_eq!(seen, ["/once", "/hold", "/hold"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod server_file;
 mod sql;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -144,9 +145,13 @@ impl AuthorFolder {
         let resources = manifest.map(|manifest| manifest.resources.clone()).unwrap_or_default();
         let declared = manifest.and_then(|manifest| manifest.server.isolation);
         let settings = AuthorSettings::new(manifest);
-        let options =
-            BundleOptions { isolation: settings.isolation.clone(), ..self.bundle_options(&resources) };
+        let options = BundleOptions {
+            isolation: settings.isolation.clone(),
+            eval_tools: settings.eval_tools.clone(),
+            ..self.bundle_options(&resources)
+        };
         let bundle = Bundle::build(&self.root, &options);
+        diagnostics.extend(manifest.into_iter().flat_map(|manifest| unknown_eval_tools(manifest, &bundle)));
         diagnostics.extend(bundle.errors().chain(&bundle.warnings).map(|one| located(&self.root, one)));
         let (content_watch, content, found) =
             FolderWatch::new(self.content_folder(&resources), std::time::SystemTime::now());
@@ -164,6 +169,20 @@ impl AuthorFolder {
         };
         (author, diagnostics)
     }
+}
+
+/// Tools that `permissions.eval` names, but that the folder does not have.
+fn unknown_eval_tools(manifest: &Manifest, bundle: &Bundle) -> Vec<Diagnostic> {
+    let files: Vec<&str> = bundle.tool_names().collect();
+    let unknown = manifest.permissions.eval.iter().filter(|tool| !files.contains(&tool.value.as_str()));
+    let diagnostics = unknown.map(|tool| {
+        let help = match contract::nearest(&tool.value, files.iter().copied()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "name a tool of `tools/`, as its file is called".to_owned(),
+        };
+        Diagnostic::warning("there is no such tool in code").at(&tool.location).help(help)
+    });
+    diagnostics.collect()
 }
 
 /// The name of the provider of scripts in its server.
@@ -200,6 +219,8 @@ struct AuthorProviders {
 #[derive(Debug, Clone, PartialEq)]
 struct AuthorSettings {
     isolation: Isolation,
+    /// Tools that may use `eval`.
+    eval_tools: BTreeSet<String>,
     resource_files: Vec<String>,
     resources: Vec<content::ResourceSettings>,
     templates: Vec<content::TemplateSettings>,
@@ -214,6 +235,9 @@ impl AuthorSettings {
                 CodeIsolation::Thread => Isolation::Thread,
                 CodeIsolation::Process => Isolation::Process(own_binary()),
             },
+            eval_tools: manifest
+                .map(|manifest| manifest.permissions.eval.iter().map(|tool| tool.value.clone()).collect())
+                .unwrap_or_default(),
             resource_files: resources::script_files(resources),
             resources: resources::file_settings(resources),
             templates: resources::template_settings(resources),
@@ -345,7 +369,9 @@ impl WatchedAuthor {
         let scripts = has_scripts.then(|| {
             server.set_provider(SCRIPT_PROVIDER, Some(code.clone()));
             match folder.packed_links {
-                None => watch_scripts(folder.root.clone(), options, bundle, scripts, promised, listener),
+                None => {
+                    watch_scripts(folder.root.clone(), options, bundle, scripts, server, promised, listener)
+                }
                 Some(_) => None,
             }
         });
@@ -469,9 +495,14 @@ fn file_root(root: &Path, folder: &Located<String>, can_write: bool) -> Result<F
 }
 
 /// A diagnostic of a script, with the line it is about.
+/// The code of findings about files that are not served.
+pub(crate) const NOT_SERVED: &str = "not_served";
+
 fn located(root: &Path, one: &script::Diagnostic) -> Diagnostic {
     let diagnostic = match one.severity {
-        script::Severity::Error => Diagnostic::warning(format!("not served: {}", one.message)).code("script"),
+        script::Severity::Error => {
+            Diagnostic::warning(format!("not served: {}", one.message)).code(NOT_SERVED)
+        }
         script::Severity::Warning => Diagnostic::warning(one.message.clone()).code("script"),
     };
     let diagnostic = match &one.help {

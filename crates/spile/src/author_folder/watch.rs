@@ -8,8 +8,11 @@ use std::time::{Duration, SystemTime};
 use contract::compatibility::{Compatibility, ContractInterface, Difference, compare_interfaces};
 use contract::lock::Lock;
 use file_watch::{Debounce, FileStamp, PollThread};
+use host::Server;
 use script::{Bundle, BundleOptions, ReloadReport, ScriptProvider};
-use spile_core::{Provider as _, Tool};
+use spile_core::{ItemKind, Provider as _, Tool};
+
+use super::SCRIPT_PROVIDER;
 
 /// Short enough that a saved tool is served when the author looks at the client again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,10 +28,12 @@ pub(super) fn watch_scripts(
     options: BundleOptions,
     mut bundle: Bundle,
     provider: &Arc<ScriptProvider>,
+    server: &Arc<Server>,
     promised: PromisedTools,
     listener: CodeListener,
 ) -> Option<PollThread> {
     let provider: Weak<ScriptProvider> = Arc::downgrade(provider);
+    let server = Arc::downgrade(server);
     let mut seen = forget_recent(capture_stamps(&root), SystemTime::now());
     let mut debounce = Debounce::default();
     let mut problems = problems_of(&bundle);
@@ -48,7 +53,13 @@ pub(super) fn watch_scripts(
             debounce.reset();
             seen = forget_recent(stamps, system_now);
             match promised.broken_by(&bundle) {
-                None => listener(&CodeEvent::Reloaded(&provider.reload(&bundle))),
+                None => {
+                    let mut report = provider.reload(&bundle);
+                    if let Some(server) = server.upgrade() {
+                        leave_out_unserved(&mut report, &server);
+                    }
+                    listener(&CodeEvent::Reloaded(&report));
+                }
                 Some(difference) => listener(&CodeEvent::Rejected(&difference)),
             }
             // The same files may be read twice: nobody wants to be told twice.
@@ -90,6 +101,19 @@ impl PromisedTools {
         let offered = ContractInterface::default().with_tools(tools);
         let differences = compare_interfaces(self.0.as_ref()?, &offered);
         differences.into_iter().find(|one| one.compatibility == Compatibility::Breaking)
+    }
+}
+
+/// A tool whose name another provider has is not served; the log says so already.
+fn leave_out_unserved(report: &mut ReloadReport, server: &Server) {
+    let unserved = server.unserved_items();
+    let is_served = |name: &String| {
+        !unserved.iter().any(|item| {
+            &*item.provider == SCRIPT_PROVIDER && item.kind == ItemKind::Tool && item.name == *name
+        })
+    };
+    for names in [&mut report.added, &mut report.changed_code, &mut report.changed_definition] {
+        names.retain(is_served);
     }
 }
 

@@ -456,6 +456,7 @@ fn join_servers(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools,
         command: Vec::new(),
+        has_named_path: false,
         unavailable: Vec::new(),
         read_only: Vec::new(),
     };

@@ -75,6 +75,8 @@ pub struct Project {
     pub(crate) author: Option<AuthorFolder>,
     /// The variables that its server reads.
     pub(crate) env_names: EnvNames,
+    /// The version that an `mcp.json` declares.
+    pub(crate) version: Option<String>,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl Project {
         let directories = server_file.as_ref().map(ServerFile::directories).transpose()?;
         let author = AuthorFolder::find(folder, directories.unwrap_or_default());
         let env_names = if server_file.is_some() { EnvNames::ServerFile } else { EnvNames::Spile };
+        let version = server_file.as_ref().and_then(|file| file.version.clone());
         let name = server_file.and_then(|file| file.name).unwrap_or(name);
         let DataFiles { files, irregular } = data_files(folder)?;
         match files.len() {
@@ -130,7 +133,8 @@ impl Project {
                  name some of them, or write a {MANIFEST}"
             ),
         }
-        Ok(Self { irregular, author, env_names, ..Self::new(name, folder, ProjectInput::Files(files)) })
+        let input = ProjectInput::Files(files);
+        Ok(Self { irregular, author, env_names, version, ..Self::new(name, folder, input) })
     }
 
     fn from_file(path: &Path) -> anyhow::Result<Self> {
@@ -171,6 +175,7 @@ impl Project {
             irregular: Vec::new(),
             author: None,
             env_names: EnvNames::default(),
+            version: None,
         }
     }
 
@@ -203,6 +208,7 @@ impl Project {
             irregular: Vec::new(),
             author,
             env_names: EnvNames::default(),
+            version: None,
         }
     }
 }
@@ -264,6 +270,9 @@ impl Scan {
     pub(crate) fn compare_with_lock(&mut self, project: &Project, author_tools: &[Tool]) {
         if let Some(compiled) = &mut self.compiled {
             self.lock_state = LockState::apply_version(project, &mut compiled.contract, author_tools);
+            if let (LockState::Unlocked, Some(version)) = (&self.lock_state, &project.version) {
+                compiled.contract.version = version.clone();
+            }
         }
     }
 }

@@ -263,6 +263,8 @@ impl Service {
             version: self.version.clone(),
             tools: tools.chain(code).collect(),
             command: self.command.clone(),
+            // A folder with an `mcp.json` promises `/mcp/NAME`; `/mcp` works, too.
+            has_named_path: self.env_names == EnvNames::ServerFile,
             unavailable: self.source_names(|source| !source.is_readable),
             read_only: self.source_names(|source| source.is_readable),
         }

@@ -40,5 +40,14 @@ pub static PERMISSIONS: Section = Section {
         )
         .default_text("none")
         .example("[\"crm\"]"),
+        Key::new(
+            "eval",
+            ValueType::Names,
+            "Tools that may make code from text with `eval` and `new Function`, because a package of theirs does so, \
+             such as ajv. What such code can do is limited like all code of the tool, but it is no longer the code that \
+             was checked and hashed.",
+        )
+        .default_text("none")
+        .example("[\"validate\"]"),
     ],
 };

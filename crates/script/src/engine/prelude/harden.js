@@ -1,6 +1,8 @@
 // Last: no code from text, and no way to change what others rely on.
 const noCode = (what) => () => {
-  throw new PrimordialError(`${what} is not available: a tool runs only the code it was bundled with`);
+  throw new PrimordialError(
+    `${what} is not available: a tool runs only the code it was bundled with; one that needs it is named in \`permissions.eval\``,
+  );
 };
 if (!host.allowsEval) {
   // Every path to a constructor of functions leads through one of these four prototypes.

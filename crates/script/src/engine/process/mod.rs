@@ -61,6 +61,10 @@ struct WorkerProcess {
 pub(super) struct ProcessHandle(Arc<Mutex<Child>>);
 
 impl ProcessHandle {
+    pub(super) fn id(&self) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+
     pub(super) fn kill(&self) {
         // It may have ended already.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).kill();

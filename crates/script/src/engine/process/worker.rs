@@ -154,6 +154,8 @@ impl Served {
             program,
             owner,
             is_replayable: start.is_replayable,
+            // The server has given it a place.
+            is_nested: false,
             arguments: start.arguments,
             request: start.request,
             journal: Arc::new(start.journal),

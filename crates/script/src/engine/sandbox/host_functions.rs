@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) unhandled: Cell<u32>,
     unhandled_reason: RefCell<Option<(String, String)>>,
     pub(super) out_of_memory: Cell<bool>,
+    /// Whether the last promise that nobody handled was rejected with `null`.
+    has_null_rejection: Cell<bool>,
     /// The call is about to do something that may take long, on the thread of its connection.
     pub(super) must_leave: Cell<bool>,
 }
@@ -34,6 +36,8 @@ pub(super) struct CallState {
     pub(super) started_ms: u64,
     pub(super) replay: Replay,
     pub(super) next_effect: u32,
+    /// Effects whose results have not been delivered.
+    pub(super) outstanding: HashSet<u32>,
     pub(super) next_read: usize,
     pub(super) signals: u32,
     pub(super) values: Arc<Values>,
@@ -59,6 +63,7 @@ impl Shared {
             unhandled: Cell::new(0),
             unhandled_reason: RefCell::default(),
             out_of_memory: Cell::new(false),
+            has_null_rejection: Cell::new(false),
             must_leave: Cell::new(false),
         }
     }
@@ -80,6 +85,7 @@ impl Shared {
             return;
         }
         self.unhandled.set(self.unhandled.get() + 1);
+        self.has_null_rejection.set(reason.is_null());
         let described = match reason.as_exception() {
             Some(exception) => {
                 (exception.message().unwrap_or_default(), exception.stack().unwrap_or_default())
@@ -93,6 +99,15 @@ impl Shared {
         let (message, stack) = self.unhandled_reason.borrow_mut().take().unwrap_or_default();
         let message = format!("a rejected promise was not handled: {message}");
         Box::new(Thrown { class: "Error".into(), message, stack, is_unhandled: true, ..Thrown::default() })
+    }
+
+    /// How a call ends that has nothing left to wait for.
+    pub(super) fn end_without_settling(&self) -> End {
+        match (self.unhandled.get(), self.has_null_rejection.get()) {
+            (0, _) => End::LimitExceeded(Limit::NeverSettles),
+            (_, true) => End::LimitExceeded(Limit::MemoryOrNull),
+            (_, false) => End::Threw(self.unhandled_error()),
+        }
     }
 
     pub(super) fn see_exception(&self, thrown: &Thrown) {
@@ -117,6 +132,7 @@ impl Shared {
     }
 
     fn issue(&self, kind: String, arguments: String) -> Result<u32, String> {
+        let arguments = well_formed(arguments);
         let mut call = self.call.borrow_mut();
         let number = call.next_effect;
         if number as usize >= self.limits.effects_max {
@@ -130,6 +146,7 @@ impl Shared {
             return Err("the call cannot be continued".into());
         }
         call.next_effect += 1;
+        call.outstanding.insert(number);
         if !call.replay.completed.contains(&number) {
             let at_ms = call.now_ms;
             call.step.effects.push(IssuedEffect { number, kind, arguments, fingerprint, at_ms });
@@ -139,6 +156,7 @@ impl Shared {
 
     fn abandon(&self, number: u32) {
         let mut call = self.call.borrow_mut();
+        call.outstanding.remove(&number);
         // Not sent yet: nobody needs to hear of it.
         if !call.replay.completed.contains(&number) {
             call.step.abandoned.push(number);
@@ -146,6 +164,7 @@ impl Shared {
     }
 
     fn signal(&self, kind: String, arguments: String) {
+        let arguments = well_formed(arguments);
         let mut call = self.call.borrow_mut();
         call.signals = call.signals.saturating_add(1);
         let sent = call.replay.journal.as_ref().map_or(0, |journal| journal.signals);
@@ -189,16 +208,17 @@ impl Shared {
                 1 => Returned::Text(text),
                 2 => Returned::Bytes(text),
                 3 => Returned::Nothing,
-                _ => Returned::Json(text),
+                _ => Returned::Json(well_formed(text)),
             })
         };
         self.call.borrow_mut().step.end.get_or_insert(end);
     }
 
     fn fail(&self, description: &str) {
-        let thrown: Thrown = serde_json::from_str(description)
+        let thrown: Thrown = serde_json::from_str(&well_formed(description.to_owned()))
             .unwrap_or_else(|_| Thrown { class: "value".into(), ..Thrown::default() });
         let end = match (thrown.class.as_str(), thrown.message.as_str()) {
+            ("value", "null") => End::LimitExceeded(Limit::MemoryOrNull),
             ("InternalError", "out of memory") => End::LimitExceeded(Limit::Memory),
             ("InternalError", "stack overflow") | ("RangeError", "Maximum call stack size exceeded") => {
                 End::LimitExceeded(Limit::Stack)
@@ -207,6 +227,36 @@ impl Shared {
         };
         self.call.borrow_mut().step.end.get_or_insert(end);
     }
+}
+
+/// Replaces half surrogate pairs in the output of `JSON.stringify`, as `toWellFormed` does: they are not Unicode text, and
+/// other parsers reject them.
+pub(super) fn well_formed(json: String) -> String {
+    if !json.contains("\\ud") {
+        return json;
+    }
+    // `JSON.stringify` writes whole pairs as they are, and escapes only halves; a pair of escapes is left alone.
+    let surrogate = |at: usize| -> Option<u16> {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..0xe000).contains(unit))
+    };
+    let (mut out, mut at, mut copied) = (String::with_capacity(json.len()), 0, 0);
+    while let Some(found) = json[at..].find('\\') {
+        at += found;
+        match (surrogate(at), surrogate(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..)) => at += 12,
+            (Some(_), _) => {
+                out.push_str(&json[copied..at]);
+                out.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            // An escape has at least one more character, which may be a backslash.
+            (None, _) => at += 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        }
+    }
+    out.push_str(&json[copied..]);
+    out
 }
 
 pub(super) fn host_object<'js>(
@@ -273,4 +323,24 @@ pub(super) fn host_object<'js>(
     host.set("parseUrl", Function::new(ctx.clone(), url_parts::parse)?)?;
     host.set("setUrlPart", Function::new(ctx.clone(), url_parts::set)?)?;
     Ok(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::well_formed;
+
+    #[test]
+    fn half_pairs_are_replaced_and_nothing_else() {
+        for (json, expected) in [
+            (r#""plain""#, r#""plain""#),
+            (r#"["\\ud800","é"]"#, r#"["\\ud800","é"]"#),
+            (r#""a\\\ud800b""#, r#""a\\\ufffdb""#),
+            (r#"{"\udfff":"\ud83d\ude00"}"#, r#"{"\ufffd":"\ud83d\ude00"}"#),
+            (r#""\ud83d\ud83d\ude00\udbff""#, r#""\ufffd\ud83d\ude00\ufffd""#),
+            (r#""\n\ud8""#, r#""\n\ud8""#),
+            (r#""😀\udc00é\\""#, r#""😀\ufffdé\\""#),
+        ] {
+            assert_eq!(well_formed(json.to_owned()), expected, "{json}");
+        }
+    }
 }
