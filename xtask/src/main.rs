@@ -35,7 +35,7 @@ cargo xtask <command>
                             only compare them
   fuzz [TARGET] [--seconds N]
                             run one fuzz target, or all of them, N seconds each (default 600)
-  judges [kill|reload|refresh|sqlmap|page|tables] [--rounds N] [--seed N]
+  judges [kill|reload|refresh|sqlmap|page|tables|openapi] [--rounds N] [--seed N]
                             checks that take too long for CI: kill -9 while writing, reloads under load,
                             sqlmap on every argument of the examples, the page in a browser, Excel
                             tables that grew as openpyxl reads them

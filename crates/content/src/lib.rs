@@ -37,3 +37,4 @@ pub use provider::ContentProvider;
 pub use resource::{ResourceSettings, TemplateSettings};
 pub use uri_template::Variables;
 pub use watch::{FolderWatch, Poll, watch_folder};
+pub use yaml::yaml_to_json;

@@ -1,4 +1,4 @@
-//! YAML values with their positions, for front matter.
+//! YAML values with their positions, for front matter and for documents that others write in YAML.
 //!
 //! YAML 1.2 with the core schema. Anchors, aliases and tags are refused, so a value is never larger than its text; a key
 //! may occur once.
@@ -41,6 +41,7 @@ pub(crate) struct YamlError {
     pub(crate) span: Range<usize>,
 }
 
+/// Of front matter.
 const DEPTH_MAX: usize = 16;
 
 impl Yaml {
@@ -83,18 +84,13 @@ pub(crate) fn write_members(out: &mut Vec<u8>, members: &[YamlMember]) {
 pub(crate) fn parse_mapping(text: &str, range: Range<usize>) -> Result<Vec<YamlMember>, YamlError> {
     let source = &text[range.clone()];
     let offsets: Vec<usize> = source.char_indices().map(|(at, _)| at).chain([source.len()]).collect();
-    let mut reader = YamlReader { parser: Parser::new_from_str(source), offsets, start: range.start };
-    let mut root = None;
-    while let Some((event, span)) = reader.next()? {
-        match event {
-            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
-            Event::StreamEnd => break,
-            _ if root.is_some() => {
-                return Err(error("a second document", "keep one front matter", span));
-            }
-            event => root = Some(reader.node(event, span, 0)?),
-        }
-    }
+    let mut reader = YamlReader {
+        parser: Parser::new_from_str(source),
+        offsets,
+        start: range.start,
+        depth_max: DEPTH_MAX,
+    };
+    let root = reader.document()?;
     match root {
         None => Ok(Vec::new()),
         Some(YamlNode { value: Yaml::Map(members), .. }) => Ok(members),
@@ -106,14 +102,47 @@ pub(crate) fn parse_mapping(text: &str, range: Range<usize>) -> Result<Vec<YamlM
     }
 }
 
+/// A YAML document as JSON. An error says what is wrong, and in which line.
+pub fn yaml_to_json(text: &str, depth_max: usize) -> Result<String, String> {
+    let offsets: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let mut reader = YamlReader { parser: Parser::new_from_str(text), offsets, start: 0, depth_max };
+    let root = reader.document().map_err(|error| {
+        let line = text.get(..error.span.start).unwrap_or(text).matches('\n').count() + 1;
+        format!("line {line}: {}", error.message)
+    })?;
+    let mut out = Vec::new();
+    match root {
+        Some(root) => root.write_json(&mut out),
+        None => out.extend_from_slice(b"null"),
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
 struct YamlReader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
     /// The byte offset of each character: the parser counts characters.
     offsets: Vec<usize>,
     start: usize,
+    depth_max: usize,
 }
 
 impl<'t> YamlReader<'t> {
+    /// The only document of the text; `None` if it is empty.
+    fn document(&mut self) -> Result<Option<YamlNode>, YamlError> {
+        let mut root = None;
+        while let Some((event, span)) = self.next()? {
+            match event {
+                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamEnd => break,
+                _ if root.is_some() => {
+                    return Err(error("a second document", "keep one front matter", span));
+                }
+                event => root = Some(self.node(event, span, 0)?),
+            }
+        }
+        Ok(root)
+    }
+
     fn next(&mut self) -> Result<Option<(Event<'t>, Range<usize>)>, YamlError> {
         match self.parser.next_event() {
             None => Ok(None),
@@ -141,7 +170,7 @@ impl<'t> YamlReader<'t> {
     }
 
     fn node(&mut self, event: Event<'t>, span: Range<usize>, depth: usize) -> Result<YamlNode, YamlError> {
-        if depth > DEPTH_MAX {
+        if depth > self.depth_max {
             return Err(error("nested too deeply", "use fewer levels", span));
         }
         let (anchor, has_tag) = match &event {

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use json::{Node, NodeKind as Json, exact_f64};
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
-use crate::contract::{Collection, Statement, VERSION_FIELD, Versioning};
+use crate::contract::{Argument, Collection, Request, Statement, VERSION_FIELD, Versioning};
 use crate::data_type::DataType;
 use crate::field::Field;
 use crate::humanize::{join_truncated, pluralize};
@@ -338,8 +338,24 @@ pub fn statement<'a>(
     statement: &Statement,
     arguments: Option<Node<'a>>,
 ) -> Result<(Vec<BoundValue<'a>>, WriteOptions<'a>), Box<ToolError>> {
-    let mut bound = Vec::with_capacity(statement.arguments.len());
-    for argument in &statement.arguments {
+    bind_arguments(&statement.arguments, statement.shape.writes, arguments)
+}
+
+/// The arguments of a request, in the order of its parameters.
+pub fn request<'a>(
+    request: &Request,
+    arguments: Option<Node<'a>>,
+) -> Result<(Vec<BoundValue<'a>>, WriteOptions<'a>), Box<ToolError>> {
+    bind_arguments(&request.arguments, request.shape.writes, arguments)
+}
+
+fn bind_arguments<'a>(
+    declared: &[Argument],
+    writes: bool,
+    arguments: Option<Node<'a>>,
+) -> Result<(Vec<BoundValue<'a>>, WriteOptions<'a>), Box<ToolError>> {
+    let mut bound = Vec::with_capacity(declared.len());
+    for argument in declared {
         let name = &argument.field.name;
         // `null` for an optional argument means that it is omitted.
         let node = arguments.and_then(|arguments| arguments.get(name));
@@ -348,13 +364,13 @@ pub fn statement<'a>(
             None => BoundValue::from(&argument.default),
         });
     }
-    Ok((bound, if statement.shape.writes { write_options(arguments) } else { WriteOptions::default() }))
+    Ok((bound, if writes { write_options(arguments) } else { WriteOptions::default() }))
 }
 
 /// The request without its idempotency key, in canonical form: equal bytes mean the same request, whatever the order
 /// of its arguments and the spelling of its numbers.
-pub fn canonical_arguments(statement: &Statement, arguments: &[BoundValue<'_>]) -> Vec<u8> {
-    let names = statement.arguments.iter().map(|argument| argument.field.name.as_str());
+pub fn canonical_arguments(declared: &[Argument], arguments: &[BoundValue<'_>]) -> Vec<u8> {
+    let names = declared.iter().map(|argument| argument.field.name.as_str());
     encode_named(names.zip(arguments).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use spile_core::text::is_unsafe_to_display;
 
-use crate::contract::{Collection, Statement};
+use crate::contract::{Collection, Request, Statement};
 use crate::field::Field;
 use crate::humanize::pluralize;
 use crate::results::{MASK, push_readable};
@@ -48,6 +48,16 @@ pub fn statement_message(statement: &Statement, changed: u64, arguments: &[Value
     let fields = statement.arguments.iter().map(|argument| &argument.field);
     let lines =
         fields.zip(arguments).map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell)));
+    format_message(head, lines.collect())
+}
+
+/// The confirmation for a request: what it is called, and its arguments. What it changes is not known before it is sent.
+pub fn request_message(request: &Request, arguments: &[ValueRef<'_>]) -> String {
+    let method = request.shape.template.method.as_str();
+    let head = format!("Send {} ({method}) to {}?", request.result.name, request.source);
+    let fields = request.arguments.iter().map(|argument| &argument.field);
+    let given = fields.zip(arguments).filter(|(_, cell)| **cell != ValueRef::Null);
+    let lines = given.map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell)));
     format_message(head, lines.collect())
 }
 

@@ -5,6 +5,7 @@ use spile_core::ToolAnnotations;
 
 use crate::field::Field;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
+use crate::request::RequestShape;
 use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
 use crate::text_template::TextTemplate;
 use crate::time_zone::TimeZone;
@@ -25,6 +26,7 @@ pub struct Contract {
     pub rate_limit: Option<RateLimit>,
     pub collections: Vec<Collection>,
     pub statements: Vec<Statement>,
+    pub requests: Vec<Request>,
     pub tools: Vec<Tool>,
 }
 
@@ -149,7 +151,21 @@ pub struct Statement {
     pub returns: Returns,
 }
 
-/// An argument of a statement.
+/// An author's request to a REST API.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub source: String,
+    pub shape: RequestShape,
+    /// What the source can do if it writes.
+    pub capabilities: WriteCapabilities,
+    /// One for each parameter of the shape, in the same order.
+    pub arguments: Vec<Argument>,
+    /// The result's fields and limits, in the form of a collection.
+    pub result: Collection,
+    pub returns: Returns,
+}
+
+/// An argument of a statement or a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Argument {
     pub field: Field,
@@ -178,7 +194,7 @@ pub struct Tool {
     pub confirm: Confirm,
 }
 
-/// What a tool does. Collections and statements are referred to by index.
+/// What a tool does. Collections, statements and requests are referred to by index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOperation {
     /// Gets one row by its key; each part of the key is an argument.
@@ -219,10 +235,13 @@ pub enum ToolOperation {
     Statement {
         statement: usize,
     },
+    Request {
+        request: usize,
+    },
 }
 
 impl ToolOperation {
-    /// The index of the collection that it reads or writes; a statement has none.
+    /// The index of the collection that it reads or writes; a statement or a request has none.
     pub fn collection(&self) -> Option<usize> {
         match *self {
             Self::Get { collection }
@@ -232,7 +251,7 @@ impl ToolOperation {
             | Self::Create { collection, .. }
             | Self::Update { collection, .. }
             | Self::Delete { collection } => Some(collection),
-            Self::Statement { .. } => None,
+            Self::Statement { .. } | Self::Request { .. } => None,
         }
     }
 }
@@ -262,7 +281,7 @@ impl Tool {
     }
 
     /// Derived from the operation. Only a tool that writes can be destructive or idempotent. No tool reaches beyond
-    /// its source, so none is open-world.
+    /// its source, so none is open-world, except requests: what an API does is its own affair.
     fn annotations(&self, contract: &Contract) -> ToolAnnotations {
         let writes = |destructive, idempotent| ToolAnnotations {
             read_only: Some(false),
@@ -281,6 +300,14 @@ impl Tool {
             ToolOperation::Create { .. } => writes(false, false),
             ToolOperation::Update { .. } | ToolOperation::Delete { .. } => writes(true, true),
             ToolOperation::Statement { .. } => writes(true, false),
+            ToolOperation::Request { request } => {
+                let shape = &contract.requests[*request].shape;
+                let hints = match shape.writes {
+                    true => writes(true, shape.template.method.is_idempotent()),
+                    false => read_annotations(),
+                };
+                ToolAnnotations { open_world: Some(true), ..hints }
+            }
         }
     }
 }

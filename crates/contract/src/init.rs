@@ -136,7 +136,7 @@ fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
     *out += &format!("kind = {}\n", toml_string(found.kind.as_str()));
     *out += &format!("path = {}\n", toml_string(found.path));
     match found.kind {
-        SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => {}
+        SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql | SourceKind::Rest => {}
         SourceKind::Csv => {
             *out +=
                 "# The character between fields, if it was detected wrongly: one character, or \"tab\".\n";
@@ -188,7 +188,7 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         }
         SourceKind::Csv => render_layout(out, table, "line"),
         // Such a file is one table.
-        SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {}
+        SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet | SourceKind::Rest => {}
     }
     let has_key = render_key(out, table, &columns);
     render_foreign_keys(out, table, name);
@@ -257,7 +257,11 @@ fn render_left_out(out: &mut String, kind: SourceKind, source: &str, tables: &[(
             SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
                 *out += &format!("#sheet = {}\n", toml_string(&table.name));
             }
-            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {}
+            SourceKind::Csv
+            | SourceKind::Json
+            | SourceKind::JsonLines
+            | SourceKind::Parquet
+            | SourceKind::Rest => {}
         }
     }
 }

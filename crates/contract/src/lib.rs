@@ -34,6 +34,7 @@ pub mod names;
 mod nearest;
 pub mod order;
 mod ref_cycles;
+pub mod request;
 pub mod results;
 mod schema_complexity;
 mod schemas;
@@ -51,7 +52,7 @@ mod wide;
 pub use column_format::ColumnFormat;
 pub use contract::{
     Argument, Cardinality, Collection, Confirm, Contract, INCLUDES_MAX, LINK_DEPTH_MAX, LINK_KEYS_MAX, Link,
-    NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, Overview, RateLimit, Returns, Statement, Tool,
+    NOTICES_FIELD, NOTICES_MEMBER, NoticeSupport, Overview, RateLimit, Request, Returns, Statement, Tool,
     ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
 };
 pub use data_type::DataType;

@@ -249,7 +249,7 @@ fn table_facts<'k>(
 
 fn is_statement(tool: &manifest::Tool) -> bool {
     match tool.body {
-        ToolBody::Statement(_) => true,
+        ToolBody::Statement(_) | ToolBody::Request(_) => true,
         ToolBody::Uses(_) => false,
     }
 }

@@ -11,7 +11,8 @@ use crate::aggregate::GROUP_FIELDS_MAX;
 use crate::bind::{self, FilterSuffix, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX, Scope};
 use crate::confirmation::is_invisible;
 use crate::contract::{
-    Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Returns, Statement, VERSION_FIELD, Versioning,
+    Argument, Collection, NOTICES_FIELD, NOTICES_MEMBER, Request, Returns, Statement, VERSION_FIELD,
+    Versioning,
 };
 use crate::data_type::DataType;
 use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};
@@ -326,7 +327,17 @@ fn write_options_schema(properties: &mut ObjectWriter<'_>, capabilities: WriteCa
 
 /// Arguments in the order of the manifest, which its author chose; the statement may use them in another.
 pub(crate) fn statement_input_schema(statement: &Statement) -> Json {
-    let mut arguments: Vec<&Argument> = statement.arguments.iter().collect();
+    let writes = statement.shape.writes.then_some(statement.capabilities);
+    arguments_schema(&statement.arguments, writes)
+}
+
+pub(crate) fn request_input_schema(request: &Request) -> Json {
+    arguments_schema(&request.arguments, request.shape.writes.then_some(request.capabilities))
+}
+
+/// `writes` is what the source can do, for a tool that writes.
+fn arguments_schema(arguments: &[Argument], writes: Option<WriteCapabilities>) -> Json {
+    let mut arguments: Vec<&Argument> = arguments.iter().collect();
     arguments.sort_by_key(|argument| argument.declared_index);
     Json::object(|schema| {
         schema.str("type", "object");
@@ -343,8 +354,8 @@ pub(crate) fn statement_input_schema(statement: &Statement) -> Json {
                     }
                 });
             }
-            if statement.shape.writes {
-                write_options_schema(properties, statement.capabilities);
+            if let Some(capabilities) = writes {
+                write_options_schema(properties, capabilities);
             }
         });
         let required = arguments.iter().filter(|argument| argument.required);
@@ -566,6 +577,21 @@ pub(crate) fn statement_output_schema(statement: &Statement) -> Json {
         output.array("required", &required, |out, name| write::string(out, name));
         output.bool("additionalProperties", false);
     })
+}
+
+pub(crate) fn request_output_schema(request: &Request) -> Json {
+    let result = &request.result;
+    match request.returns {
+        Returns::One => or_error(|record| full_record_schema(record, result)),
+        Returns::Many => or_error(|output| {
+            output.object("properties", |properties| {
+                items_schema(properties, result, ItemFields::All);
+                truncated_schema(properties);
+            });
+            output.raw("required", r#"["items","truncated"]"#);
+            output.bool("additionalProperties", false);
+        }),
+    }
 }
 
 /// The flags that a write result may carry.

@@ -10,6 +10,7 @@ mod database_url;
 mod keys;
 mod location;
 mod query;
+mod rest_url;
 mod transaction;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::infer::DeclaredFormats;
 use crate::manifest::{DeclaredLayout, Operation};
+use crate::request::RequestShape;
 use crate::value::ValueRef;
 
 pub use aggregate::{
@@ -31,6 +33,7 @@ pub use database_url::{DatabaseEngine, DatabaseUrl, Secret};
 pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
 pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort};
+pub use rest_url::{RestUrl, RestUrlError};
 pub use transaction::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
     StatementTransaction, Transaction, TransactionOptions, Verdict, WriteError, WriteOutcome, Writer,
@@ -63,6 +66,11 @@ pub trait Source: Send + Sync {
 
     /// Prepares a statement that was described.
     fn prepare(&self, _statement: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
+        Err(SourceError::read_only())
+    }
+
+    /// Prepares a request that a tool sends.
+    fn prepare_request(&self, _request: &RequestShape) -> Result<Arc<dyn PreparedRequest>, SourceError> {
         Err(SourceError::read_only())
     }
 
@@ -699,6 +707,18 @@ pub trait PreparedStatement: Send + Sync {
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError>;
 }
 
+/// A request that is ready to be sent. Called only on threads that may block.
+pub trait PreparedRequest: Send + Sync {
+    /// Sends it and passes the rows of the response to `row`. Arguments come in the order of the parameters. In a
+    /// [`WriteError::Rejected`], `column` is the index of a parameter.
+    fn send(
+        &self,
+        arguments: &[ValueRef<'_>],
+        options: &TransactionOptions,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), WriteError>;
+}
+
 /// The rows that a statement changed, including those changed by triggers and foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeSummary {
@@ -760,6 +780,12 @@ pub enum SourceError {
         "there are more than {groups_max} groups or different values; add filters, or group by fewer fields"
     )]
     TooManyGroups { groups_max: usize },
+    /// More rows or pages would have to be read than is allowed. `message` names the limit.
+    #[error("{message}")]
+    TooMuchToRead { message: String },
+    /// The source does not allow this, and would not allow it again.
+    #[error("{message}")]
+    Refused { message: String, detail: String },
     #[error("cancelled")]
     Cancelled,
     /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.

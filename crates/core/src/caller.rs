@@ -25,6 +25,8 @@ impl ClientCapabilities {
     pub const ELICITATION_URL: Self = Self(1 << 5);
     /// The client accepts a task instead of a result.
     pub const TASKS: Self = Self(1 << 6);
+    /// The client says when its roots have changed.
+    pub const ROOTS_LIST_CHANGED: Self = Self(1 << 7);
 
     pub fn bits(self) -> u16 {
         self.0
@@ -32,7 +34,7 @@ impl ClientCapabilities {
 
     /// Ignores bits that this build does not know.
     pub fn from_bits(bits: u16) -> Self {
-        Self(bits & 0x7f)
+        Self(bits & 0xff)
     }
 
     #[must_use]
@@ -60,6 +62,7 @@ impl ClientCapabilities {
             (Self::ELICITATION_FORM, "`elicitation.form`"),
             (Self::ELICITATION_URL, "`elicitation.url`"),
             (Self::TASKS, "the tasks extension"),
+            (Self::ROOTS_LIST_CHANGED, "`roots.listChanged`"),
         ];
         let present: Vec<&str> =
             names.iter().filter(|(capability, _)| self.has(*capability)).map(|(_, name)| *name).collect();

@@ -35,6 +35,16 @@ pub enum CallError {
     /// The store is full or cannot be reached.
     #[error("the server cannot store the state of this call; its operator must look at the log")]
     StoreUnavailable,
+    /// The caller's share of the store is used up.
+    #[error(
+        "your calls and tasks that wait for input hold too much state; answer or cancel some, or wait until they expire"
+    )]
+    TooMuchState,
+    /// Another process runs the task.
+    #[error(
+        "another process of this server runs the task; send this request there, or repeat it in {retry_after_ms} ms in case that process has ended"
+    )]
+    TaskElsewhere { retry_after_ms: u64 },
     /// A JSON-RPC error from the provider, forwarded unchanged.
     #[error("{message}")]
     Provider { code: i64, message: String, data: Option<Json> },
@@ -57,6 +67,8 @@ impl CallError {
             Self::Timeout { .. } => "timeout",
             Self::Busy { .. } => "busy",
             Self::StoreUnavailable => "store_unavailable",
+            Self::TooMuchState => "too_much_state",
+            Self::TaskElsewhere { .. } => "task_elsewhere",
             Self::Provider { .. } => "provider_error",
             Self::Internal { .. } => "internal",
         }
@@ -188,7 +200,10 @@ impl ToolError {
             CallError::Timeout { .. } => {
                 Some(Self { retryable: true, ..Self::new(ToolErrorCode::Timeout, error.to_string()) })
             }
-            CallError::Busy { retry_after_ms } => Some(Self {
+            CallError::TooMuchState => {
+                Some(Self { retryable: true, ..Self::new(ToolErrorCode::RateLimited, error.to_string()) })
+            }
+            CallError::Busy { retry_after_ms } | CallError::TaskElsewhere { retry_after_ms } => Some(Self {
                 retry_after_ms: Some(*retry_after_ms),
                 ..Self::new(ToolErrorCode::RateLimited, error.to_string())
             }),

@@ -114,6 +114,13 @@ impl Identity {
     pub fn expires_ms(&self) -> Option<u64> {
         self.expires_ms
     }
+
+    /// Whether this identity may do everything that `other`, of the same subject, may: work that `other` began can go on.
+    pub fn covers(&self, other: &Self) -> bool {
+        let has_same_claims =
+            self.claims.as_ref().map(Json::as_str) == other.claims.as_ref().map(Json::as_str);
+        self == other && has_same_claims && other.scopes().all(|scope| self.has_scope(scope))
+    }
 }
 
 impl PartialEq for Identity {
@@ -187,6 +194,25 @@ mod tests {
         let scoped = identity("a", "b").with_scopes(["read"]).expect("valid").with_expiry(Some(5));
         assert_eq!(scoped, identity("a", "b"), "scopes and expiry do not make another principal");
         assert!(scoped.has_scope("read") && !scoped.has_scope("write"));
+    }
+
+    #[test]
+    fn an_identity_covers_what_no_longer_has_more_rights_than_it() {
+        let identity = |subject: &str, scopes: &[&str], claims: &str| {
+            let claims = Json::parse(claims).expect("JSON");
+            let identity = Identity::new("a", subject).expect("valid").with_scopes(scopes.iter().copied());
+            identity.and_then(|identity| identity.with_claims(claims)).expect("valid")
+        };
+        let began = identity("ada", &["read", "write"], r#"{"tenant":1}"#);
+        for (now, expected) in [
+            (identity("ada", &["write", "read"], r#"{"tenant":1}"#), true),
+            (identity("ada", &["read", "write", "admin"], r#"{"tenant":1}"#), true),
+            (identity("ada", &["read"], r#"{"tenant":1}"#), false),
+            (identity("ada", &["read", "write"], r#"{"tenant":2}"#), false),
+            (identity("bob", &["read", "write"], r#"{"tenant":1}"#), false),
+        ] {
+            assert_eq!(now.covers(&began), expected, "{now:?}");
+        }
     }
 
     #[test]

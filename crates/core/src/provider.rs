@@ -14,6 +14,7 @@ use crate::error::{CallError, ItemKind};
 use crate::events::EventSink;
 use crate::input::Journal;
 use crate::outcome::Outcome;
+use crate::principal::Principal;
 
 /// Anything that owns tools, resources or prompts: a compiled manifest, a script, another MCP server.
 pub trait Provider: Send + Sync {
@@ -39,6 +40,9 @@ pub trait Provider: Send + Sync {
 
     /// The last client unsubscribed from this resource.
     fn unwatch(&self, _uri: &str) {}
+
+    /// A client says that its roots have changed. `principal` and `session` are those of its calls.
+    fn client_roots_changed(&self, _principal: &Principal, _session: Option<[u8; 16]>) {}
 
     /// Whether a round that runs twice with the same answers has the effect of one. For all other providers the host
     /// accepts each `requestState` once.

@@ -13,12 +13,19 @@ use servers::manager::{CallerConnection, Manager, ServerCallError};
 use spile_core::{CatalogChange, ClientCapabilities, EventSink, InputRequest, LogLevel};
 use tokio::sync::{Notify, oneshot};
 use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
-use wire::client::{CallId, IncomingInputRequest, InputReply};
+use wire::client::{CallId, IncomingInputRequest, InputReply, InputRequestKind};
 
+use crate::local_answers::{Answerer, LocalAnswers, is_reply_allowed};
 use crate::questions::input_request;
 
 /// How long a client that subscribes, or the first call of a new connection, waits for the server's answer.
 pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a call whose server waits for us is marked as alive.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a question about roots waits for a call that it can be put to. The official SDKs wait no longer for the answer.
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many connections of their own callers may have. Each is a process, where the server is a program.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +133,7 @@ impl CallerConnections {
     /// The connection of this caller, opened now if it has none. `broken` is one that does not work.
     pub(crate) async fn get(
         &self,
+        local: &Arc<LocalAnswers>,
         manager: &Arc<Manager>,
         server: &str,
         key: &CallerKey,
@@ -143,8 +151,11 @@ impl CallerConnections {
             server: server.into(),
             calls: calls.clone(),
             manager: Arc::downgrade(manager),
+            local: local.clone(),
+            principal: key.principal.clone(),
+            capabilities: ClientCapabilities::from_bits(key.capabilities),
         });
-        let capabilities = ClientCapabilities::from_bits(key.capabilities);
+        let capabilities = local.capabilities(server, handler.capabilities);
         let opened = manager.open_connection(server, capabilities, handler).await;
         let opened = Arc::new(Link::new(opened.map_err(NoConnection::Server)?, calls));
         // From now on `watch` sees it; what was watched before is in the list.
@@ -233,6 +244,23 @@ impl CallerConnections {
         own.filter_map(|(_, slot)| slot.open_link()).collect()
     }
 
+    /// A client says that its roots have changed: the servers that asked it are told.
+    pub(crate) fn caller_roots_changed(&self, server: &str, principal: &str, session: Option<[u8; 16]>) {
+        let is_theirs = |key: &SlotKey| {
+            *key.server == *server && *key.caller.principal == *principal && key.caller.session == session
+        };
+        let links: Vec<Arc<Link>> = {
+            let slots = self.lock();
+            slots.iter().filter(|(key, _)| is_theirs(key)).filter_map(|(_, slot)| slot.open_link()).collect()
+        };
+        links.iter().for_each(|link| link.connection.roots_changed());
+    }
+
+    /// The entry of the server declares other roots.
+    pub(crate) fn roots_changed(&self, server: &str) {
+        self.open_links(server).iter().for_each(|link| link.connection.roots_changed());
+    }
+
     /// Closes what was idle for long.
     pub(crate) fn close_idle(&self, now_ms: u64) {
         let idle_ms = self.limits.idle_ms;
@@ -310,9 +338,14 @@ impl ChangedLists {
     }
 }
 
-/// The calls that run on a connection, oldest first.
+/// The calls that run on a connection.
 #[derive(Default)]
-pub(crate) struct RunningCalls(Mutex<Vec<Arc<CallInbox>>>);
+pub(crate) struct RunningCalls {
+    /// Oldest first.
+    calls: Mutex<Vec<Arc<CallInbox>>>,
+    /// A call was added.
+    added: Notify,
+}
 
 /// What arrives for a call while it runs: questions, progress, log messages.
 pub(crate) struct CallInbox {
@@ -333,6 +366,8 @@ struct InboxContent {
 pub(crate) struct Question {
     pub(crate) key: String,
     pub(crate) request: InputRequest,
+    /// Whether the answer decides about something: see [`spile_core::InputRequests::as_consent`].
+    pub(crate) is_consent: bool,
     pub(crate) reply: oneshot::Sender<InputReply>,
 }
 
@@ -366,15 +401,26 @@ impl CallInbox {
         events.log(level, logger, data.clone());
     }
 
-    fn ask(&self, request: InputRequest) -> oneshot::Receiver<InputReply> {
+    fn ask(&self, request: InputRequest, is_consent: bool) -> oneshot::Receiver<InputReply> {
         let (reply, answer) = oneshot::channel();
         let mut content = self.lock();
         content.questions_total += 1;
         let key = format!("question_{}", content.questions_total);
-        content.questions.push(Question { key, request, reply });
+        content.questions.push(Question { key, request, is_consent, reply });
         drop(content);
         self.arrived.notify_one();
         answer
+    }
+
+    /// Waits for work of our own that the server waits for: the call does not hang meanwhile.
+    async fn keep_alive<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => self.arrived.notify_one(),
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, InboxContent> {
@@ -389,6 +435,7 @@ impl RunningCalls {
         let inbox =
             Arc::new(CallInbox { id: OnceLock::new(), content: Mutex::new(content), arrived: Notify::new() });
         self.lock().push(inbox.clone());
+        self.added.notify_waiters();
         inbox
     }
 
@@ -406,6 +453,24 @@ impl RunningCalls {
         let calls = self.lock();
         let named = id.and_then(|id| calls.iter().find(|call| call.id.get() == Some(&id)));
         named.or_else(|| calls.last()).cloned()
+    }
+
+    /// The call that a question about roots is put to: servers ask when they are connected and when roots have changed, and
+    /// the next call may be about to start.
+    async fn next_of_one_caller(&self, id: Option<CallId>) -> Option<Arc<CallInbox>> {
+        let waiting = async {
+            loop {
+                let added = self.added.notified();
+                tokio::pin!(added);
+                // From here on no call is missed.
+                added.as_mut().enable();
+                if let Some(inbox) = self.of_one_caller(id) {
+                    return inbox;
+                }
+                added.await;
+            }
+        };
+        tokio::time::timeout(ROOTS_TIMEOUT, waiting).await.ok()
     }
 
     /// The call with this id, or the only one: where several callers share a connection, nothing is guessed.
@@ -427,7 +492,7 @@ impl RunningCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<CallInbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -436,6 +501,55 @@ struct CallerHandler {
     server: Box<str>,
     calls: Arc<RunningCalls>,
     manager: Weak<Manager>,
+    local: Arc<LocalAnswers>,
+    principal: Box<str>,
+    /// Of the caller's client.
+    capabilities: ClientCapabilities,
+}
+
+/// The caller's answer, if it came.
+fn answered(answer: Result<InputReply, oneshot::error::RecvError>) -> InputReply {
+    answer.unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
+}
+
+impl CallerHandler {
+    /// The roots of the entry, or those of the caller's client, whichever of its calls runs.
+    fn roots(&self, call: Option<CallId>) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        if let Answerer::Roots = self.local.answerer(&self.server, self.capabilities, &InputRequest::Roots) {
+            return Box::pin(std::future::ready(self.local.roots(&self.server)));
+        }
+        let calls = self.calls.clone();
+        Box::pin(async move {
+            match calls.next_of_one_caller(call).await {
+                Some(inbox) => answered(inbox.ask(InputRequest::Roots, false).await),
+                None => InputReply::Declined("no call is running that could ask".to_owned()),
+            }
+        })
+    }
+
+    /// The configured model answers, if whoever must allow it does.
+    fn sample(
+        &self,
+        inbox: Arc<CallInbox>,
+        params: Json,
+    ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        let (local, server) = (self.local.clone(), self.server.clone());
+        let (principal, capabilities) = (self.principal.clone(), self.capabilities);
+        let answer = async move {
+            let allowing = local.allow(&server, &principal, capabilities, &params);
+            if let Some(form) = inbox.keep_alive(allowing).await? {
+                let reply = inbox.ask(form, true).await;
+                is_reply_allowed(&reply.map_err(|_| "the caller did not answer")?)?;
+            }
+            inbox.keep_alive(local.sample(&server, &params)).await
+        };
+        Box::pin(async move {
+            match answer.await {
+                Ok(result) => InputReply::Result(result),
+                Err(reason) => InputReply::Declined(reason.to_owned()),
+            }
+        })
+    }
 }
 
 impl ClientHandler for CallerHandler {
@@ -444,19 +558,21 @@ impl ClientHandler for CallerHandler {
         request: IncomingInputRequest,
     ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
         let declined = |reason: &str| InputReply::Declined(reason.to_owned());
+        if request.kind == InputRequestKind::Roots {
+            return self.roots(request.call);
+        }
         let Some(inbox) = self.calls.of_one_caller(request.call) else {
             return Box::pin(std::future::ready(declined("no call is running that could ask")));
         };
         match input_request(request.kind, request.params.to_doc().root()) {
             Err(reason) => Box::pin(std::future::ready(declined(reason))),
-            Ok(request) => {
-                let answer = inbox.ask(request);
-                Box::pin(async move {
-                    answer
-                        .await
-                        .unwrap_or_else(|_| InputReply::Declined("the caller did not answer".to_owned()))
-                })
-            }
+            Ok(request) => match (self.local.answerer(&self.server, self.capabilities, &request), request) {
+                (Answerer::Model, InputRequest::Sampling { params }) => self.sample(inbox, params),
+                (Answerer::Client | Answerer::Model | Answerer::Roots, request) => {
+                    let answer = inbox.ask(request, false);
+                    Box::pin(async move { answered(answer.await) })
+                }
+            },
         }
     }
 

@@ -93,7 +93,9 @@ impl ForwardedCall {
     pub(crate) fn input_requests(&mut self) -> InputRequests {
         self.asked_at.get_or_insert_with(Instant::now);
         let none = InputRequests::default();
-        self.questions.iter().fold(none, |all, question| all.with(&question.key, question.request.clone()))
+        let all = self.questions.iter();
+        let all = all.fold(none, |all, question| all.with(&question.key, question.request.clone()));
+        if self.questions.iter().any(|question| question.is_consent) { all.as_consent() } else { all }
     }
 
     /// Passes the answers on. Returns whether all questions are answered.

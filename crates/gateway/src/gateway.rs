@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use servers::config::{Configuration, ConfiguredServer};
+use servers::config::{Configuration, ConfiguredServer, SamplingSettings};
 use servers::decisions::{Decisions, Permission};
 use servers::definitions::DefinitionPins;
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerChange, ServerStatus};
 use servers::oauth::CredentialStore;
-use spile_core::{CatalogChange, Platform};
+use spile_core::{CatalogChange, ClientCapabilities, Platform};
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
-use wire::client::{IncomingInputRequest, InputReply};
+use wire::client::{IncomingInputRequest, InputReply, InputRequestKind};
 
 use crate::connections::{CallerConnections, ConnectionPoolLimits};
+use crate::local_answers::{LocalAnswers, SamplingApprover};
 use crate::parked::{ParkedCalls, ParkedLimits};
 use crate::provider::{Naming, RemoteProvider};
 use crate::remote_server::RemoteServer;
@@ -29,6 +30,8 @@ pub struct GatewayOptions {
     pub waiting_calls_max: usize,
     pub waiting_calls_per_principal_max: usize,
     pub waiting_call_age_ms_max: u64,
+    /// What answers servers that ask for a model, where the caller's client cannot.
+    pub sampling: Option<SamplingSettings>,
 }
 
 impl Default for GatewayOptions {
@@ -39,6 +42,7 @@ impl Default for GatewayOptions {
             waiting_calls_max: 1024,
             waiting_calls_per_principal_max: 32,
             waiting_call_age_ms_max: 600_000,
+            sampling: None,
         }
     }
 }
@@ -49,6 +53,8 @@ pub struct Gateway {
     servers: RwLock<BTreeMap<String, Arc<ServedRemote>>>,
     connections: Arc<CallerConnections>,
     parked: Arc<ParkedCalls>,
+    local: Arc<LocalAnswers>,
+    host: Arc<GatewayHost>,
     is_stopping: Arc<AtomicBool>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
@@ -72,8 +78,15 @@ impl Gateway {
     ) -> Arc<Self> {
         let entries: Vec<(String, bool)> =
             configured.iter().map(|(server, _)| (server.name.clone(), wants_sharing(server))).collect();
-        let host = Arc::new(GatewayHost { inner: host, gateway: OnceLock::new() });
+        let host = Arc::new(GatewayHost {
+            inner: host,
+            gateway: OnceLock::new(),
+            sampling_servers: RwLock::new(allowed_servers(options.sampling.as_ref())),
+        });
+        let process = options.manager.connection.process.clone();
         let manager = Arc::new(Manager::start(configured, options.manager.clone(), host.clone()));
+        let local = Arc::new(LocalAnswers::new(manager.clone(), host.clone(), process));
+        local.set_model(options.sampling.as_ref());
         let parked = Arc::new(ParkedCalls::new(ParkedLimits {
             total_max: options.waiting_calls_max,
             per_principal_max: options.waiting_calls_per_principal_max,
@@ -89,6 +102,8 @@ impl Gateway {
                 servers: RwLock::default(),
                 connections: Arc::new(CallerConnections::new(options.connections)),
                 parked,
+                local,
+                host: host.clone(),
                 is_stopping: Arc::default(),
                 tasks,
             }
@@ -108,6 +123,7 @@ impl Gateway {
             wants_sharing,
             self.connections.clone(),
             self.parked.clone(),
+            self.local.clone(),
             self.is_stopping.clone(),
         ));
         let provider = |naming| Arc::new(RemoteProvider::new(server.clone(), naming));
@@ -119,10 +135,18 @@ impl Gateway {
     /// Starts, starts again and ends servers until they are those of the configuration. A server that is started again has
     /// new providers: what [`Self::provider`] returned before no longer reaches it.
     pub fn apply(&self, configuration: &Configuration, decisions: &Decisions) -> Vec<ServerChange> {
+        self.local.set_model(configuration.sampling.as_ref());
+        *self.host.sampling_servers.write().unwrap_or_else(PoisonError::into_inner) =
+            allowed_servers(configuration.sampling.as_ref());
         let changes = self.manager.apply(configuration, decisions);
         for change in &changes {
-            let (ServerChange::Added(name) | ServerChange::Changed(name) | ServerChange::Removed(name)) =
-                change;
+            let name = match change {
+                ServerChange::Added(name) | ServerChange::Changed(name) | ServerChange::Removed(name) => name,
+                ServerChange::RootsChanged(name) => {
+                    self.connections.roots_changed(name);
+                    continue;
+                }
+            };
             self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
             self.connections.close_server(name);
             if let Some(server) = configuration.find(name) {
@@ -161,6 +185,11 @@ impl Gateway {
             Naming::Own => served.own.clone(),
             Naming::Public => served.public.clone(),
         })
+    }
+
+    /// Who is asked whether a model may answer a server, where the user of the calling client cannot be. Set once.
+    pub fn set_sampling_approver(&self, approver: Arc<dyn SamplingApprover>) {
+        self.local.set_approver(approver);
     }
 
     /// Calls that wait for an answer, and connections that belong to one caller.
@@ -215,10 +244,17 @@ fn wants_sharing(server: &ConfiguredServer) -> bool {
     server.entry.as_ref().is_ok_and(|entry| entry.is_shared)
 }
 
+/// The servers that the model answers whoever calls.
+fn allowed_servers(sampling: Option<&SamplingSettings>) -> Vec<String> {
+    sampling.map(|settings| settings.allow.clone()).unwrap_or_default()
+}
+
 /// The manager's host: what concerns calls and lists goes to the gateway, the rest to whoever started it.
 struct GatewayHost {
     inner: Arc<dyn ManagerHost>,
     gateway: OnceLock<Weak<Gateway>>,
+    /// Before there is a gateway to ask: servers that the settings allow to use the model.
+    sampling_servers: RwLock<Vec<String>>,
 }
 
 impl ManagerHost for GatewayHost {
@@ -259,14 +295,25 @@ impl ManagerHost for GatewayHost {
         self.inner.connect_in_process(server, options, handler)
     }
 
+    fn capabilities(&self, server: &str) -> ClientCapabilities {
+        let allowed = self.sampling_servers.read().unwrap_or_else(PoisonError::into_inner);
+        match allowed.iter().any(|allowed| allowed == server) {
+            true => ClientCapabilities::SAMPLING,
+            false => ClientCapabilities::NONE,
+        }
+    }
+
     fn on_input_request(
         &self,
         server: &str,
-        _: IncomingInputRequest,
+        request: IncomingInputRequest,
     ) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
-        if let Some(served) =
-            self.gateway.get().and_then(Weak::upgrade).and_then(|gateway| gateway.find(server))
-        {
+        let gateway = self.gateway.get().and_then(Weak::upgrade);
+        if let (InputRequestKind::Sampling, Some(gateway)) = (request.kind, &gateway) {
+            let (local, server) = (gateway.local.clone(), server.to_owned());
+            return Box::pin(async move { local.sample_for_all(&server, &request.params).await });
+        }
+        if let Some(served) = gateway.and_then(|gateway| gateway.find(server)) {
             served.server.on_shared_question();
         }
         let reason = "this connection serves several callers, and none of them can be asked".to_owned();

@@ -6,6 +6,7 @@
 //!  → CallerConnections connections          the shared connection (stateless era), or one for this caller (handshake era)
 //!  → ForwardedCall    forwarded_call        the request anew: own ids, own progress tokens, the caller's capabilities
 //!  → questions        questions, parked     the server asks: the call waits in `parked`, the caller is asked by the host
+//!                      local_answers         … or the gateway answers: configured roots, a configured model
 //!  → result           results               the server's own JSON, or an error that says whose fault it is
 //! ```
 //!
@@ -16,6 +17,8 @@ mod connections;
 mod definitions;
 mod forwarded_call;
 mod gateway;
+mod local_answers;
+mod open_questions;
 mod parked;
 mod provider;
 mod questions;
@@ -25,4 +28,5 @@ mod results;
 
 pub use connections::ConnectionPoolLimits;
 pub use gateway::{Gateway, GatewayOptions};
+pub use local_answers::{SamplingApprover, SamplingQuestion};
 pub use provider::{Naming, RemoteProvider};

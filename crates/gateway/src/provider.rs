@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use servers::names;
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, CompletionRef,
-    ItemKind, Outcome, Provider, Run, TaskSupport, WatchFuture,
+    ItemKind, Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
 };
 
 use crate::definitions::{self, ItemList};
@@ -26,6 +26,8 @@ pub struct RemoteProvider {
     server: Arc<RemoteServer>,
     naming: Naming,
     served: Mutex<Served>,
+    /// Held until a change is reported: whoever finds nothing new knows that the host has it.
+    reporting: Mutex<()>,
     listener: Mutex<Option<Arc<dyn ChangeListener>>>,
 }
 
@@ -54,7 +56,13 @@ struct OwnNames {
 
 impl RemoteProvider {
     pub(crate) fn new(server: Arc<RemoteServer>, naming: Naming) -> Self {
-        let provider = Self { server, naming, served: Mutex::default(), listener: Mutex::default() };
+        let provider = Self {
+            server,
+            naming,
+            served: Mutex::default(),
+            reporting: Mutex::default(),
+            listener: Mutex::default(),
+        };
         provider.refresh();
         provider
     }
@@ -66,6 +74,7 @@ impl RemoteProvider {
 
     /// The same, and reports these changes in any case: the server said so.
     pub(crate) fn refresh_and_report(&self, reported: &[CatalogChange]) {
+        let _reporting = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.read();
         let old = std::mem::replace(&mut *self.lock(), new.clone()).catalog;
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -225,5 +234,9 @@ impl Provider for RemoteProvider {
 
     fn unwatch(&self, uri: &str) {
         self.server.unwatch(uri);
+    }
+
+    fn client_roots_changed(&self, principal: &Principal, session: Option<[u8; 16]>) {
+        self.server.client_roots_changed(principal.id(), session);
     }
 }

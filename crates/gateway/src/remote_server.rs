@@ -8,7 +8,7 @@ use servers::manager::{CallFailure, Manager};
 use spile_core::text::{hex, parse_hex};
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, ClientCapabilities, CompletionRef, EventSink,
-    Journal, Outcome, Platform, TaskSupport, ToolErrorCode, WatchFuture,
+    InputRequests, InputResponse, Journal, Outcome, Platform, TaskSupport, ToolErrorCode, WatchFuture,
 };
 use tokio::time::Instant;
 use upstream::ConnectionEvent;
@@ -20,6 +20,8 @@ use crate::connections::{
     CallerConnections, CallerKey, ChangedLists, Link, NoConnection, RunningCalls, WATCH_TIMEOUT,
 };
 use crate::forwarded_call::{ForwardedCall, Step};
+use crate::local_answers::LocalAnswers;
+use crate::open_questions::{Answers, OpenQuestions};
 use crate::parked::{ParkedCalls, ParkedId};
 use crate::questions::input_requests;
 use crate::remote_tasks::{RemoteTask, created_task, takes_task_parameter};
@@ -36,6 +38,7 @@ pub(crate) struct RemoteServer {
     pub(crate) changed_lists: ChangedLists,
     shared_calls: Arc<RunningCalls>,
     parked: Arc<ParkedCalls>,
+    pub(crate) local: Arc<LocalAnswers>,
     /// The process ends: what can go on in the next one is not cancelled.
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -56,8 +59,8 @@ pub(crate) struct CallToForward {
 
 /// What is kept between two rounds of a call.
 pub(crate) enum Memo {
-    /// The state of a server of the stateless era, and the keys of what it asked.
-    RequestState { state: Option<Json>, keys: Vec<String> },
+    /// The state of a server of the stateless era, and what it asked.
+    RequestState { state: Option<Json>, open: OpenQuestions },
     /// A call that waits here.
     Parked(ParkedId),
     /// The server continues the call as a task.
@@ -73,7 +76,7 @@ pub(crate) enum Unanswered {
     Final(Outcome),
 }
 
-/// A server that sends `input_required` without asking anything is called again, this often.
+/// A server that sends `input_required` and asks its caller nothing is called again, this often.
 const EMPTY_ROUNDS_MAX: u32 = 10;
 
 impl CallToForward {
@@ -111,6 +114,14 @@ impl CallToForward {
             true => with_task(&self.params),
         };
         ClientCall { relay: Some(Box::new(relay)), ..ClientCall::new(self.method, params) }
+    }
+
+    pub(crate) fn principal(&self) -> &str {
+        &self.key.principal
+    }
+
+    pub(crate) fn response(&self, key: &str) -> Option<InputResponse> {
+        self.journal.response(key)
     }
 
     /// The caller's answers to these questions.
@@ -192,12 +203,15 @@ impl Memo {
             match self {
                 Self::Parked(id) => out.str("parked", &hex(id)),
                 Self::Started => out.bool("started", true),
-                Self::Task(RemoteTask { id, keys }) => {
-                    out.str("task", id).array("keys", keys, |out, key| json::write::string(out, key))
+                Self::Task(RemoteTask { id, open }) => {
+                    out.str("task", id);
+                    open.write(out);
+                    out
                 }
-                Self::RequestState { state, keys } => {
+                Self::RequestState { state, open } => {
                     out.maybe_raw("state", state.as_ref().map(Json::as_str));
-                    out.array("keys", keys, |out, key| json::write::string(out, key))
+                    open.write(out);
+                    out
                 }
             };
         })
@@ -213,11 +227,11 @@ impl Memo {
         if root.get("started").is_some() {
             return Some(Self::Started);
         }
-        let keys = root.get("keys")?.elements().filter_map(|key| Some(key.str()?.into_owned())).collect();
+        let open = OpenQuestions::read(root)?;
         if let Some(id) = root.get("task").and_then(|id| id.str()) {
-            return Some(Self::Task(RemoteTask { id: id.into_owned(), keys }));
+            return Some(Self::Task(RemoteTask { id: id.into_owned(), open }));
         }
-        Some(Self::RequestState { state: root.get("state").map(Json::from), keys })
+        Some(Self::RequestState { state: root.get("state").map(Json::from), open })
     }
 }
 
@@ -230,6 +244,7 @@ impl RemoteServer {
         wants_sharing: bool,
         connections: Arc<CallerConnections>,
         parked: Arc<ParkedCalls>,
+        local: Arc<LocalAnswers>,
         is_stopping: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -241,6 +256,7 @@ impl RemoteServer {
             changed_lists: ChangedLists::default(),
             shared_calls: Arc::default(),
             parked,
+            local,
             is_stopping,
         }
     }
@@ -260,9 +276,9 @@ impl RemoteServer {
             Some(Some(memo)) => Some(memo),
             Some(None) => return CallError::InvalidRequestState(UNKNOWN_STATE).into(),
         };
-        let (mut state, keys) = match memo {
-            None => (None, Vec::new()),
-            Some(Memo::RequestState { state, keys }) => (state, keys),
+        let (mut state, open) = match memo {
+            None => (None, OpenQuestions::default()),
+            Some(Memo::RequestState { state, open }) => (state, open),
             Some(Memo::Parked(id)) => return self.resume(id, call).await,
             Some(Memo::Task(task)) => return self.follow_task(call, task),
             Some(Memo::Started) => {
@@ -271,10 +287,13 @@ impl RemoteServer {
                 return results::unavailable(call.target, code, false, reason.to_owned());
             }
         };
-        let mut input_responses = call.responses(&keys);
+        let mut input_responses = match self.collect_answers(&call, &open).await {
+            Ok(responses) => responses,
+            Err(outcome) => return outcome,
+        };
         for _ in 0..EMPTY_ROUNDS_MAX {
             let relay = Relay {
-                capabilities: call.capabilities,
+                capabilities: self.local.capabilities(&self.name, call.capabilities),
                 log_level: call.events.log_level(),
                 input_responses: std::mem::take(&mut input_responses),
                 request_state: state.take(),
@@ -282,17 +301,28 @@ impl RemoteServer {
             match self.send(&call, &relay).await {
                 Sent::Ended(outcome) => return *outcome,
                 Sent::Asked(forwarded) => return self.park(*forwarded, &call),
-                Sent::CallAgain(next) => state = next,
+                Sent::Questions(next, requests) => match self.answer_questions(&call, requests).await {
+                    Ok(Answers::Complete(responses)) => {
+                        state = next;
+                        input_responses = responses;
+                    }
+                    Ok(Answers::Ask(requests, open)) => {
+                        let memo = Memo::RequestState { state: next, open }.encode();
+                        return Outcome::InputRequired(requests.with_memo(memo.as_str().as_bytes()));
+                    }
+                    Err(outcome) => return outcome,
+                },
                 Sent::Task(task) => return self.follow_task(call, task),
             }
         }
-        let message = format!("server `{}` asks for the call again and again, and asks nothing", self.name);
+        let message = format!("server `{}` asks for the call again and again", self.name);
         results::unavailable(call.target, ToolErrorCode::SourceUnavailable, false, message)
     }
 
     /// Sends the call, and once more if the server certainly did not run it.
     async fn send(&self, call: &CallToForward, relay: &Relay) -> Sent {
-        let failed = |error| Sent::Ended(Box::new(results::failed(call.target, &call.name, error)));
+        let failed =
+            |error| Sent::Ended(Box::new(results::failed(&self.name, call.target, &call.name, error)));
         let mut link = match self.link(call, None).await {
             Ok(link) => link,
             Err(outcome) => return Sent::Ended(outcome),
@@ -328,7 +358,7 @@ impl RemoteServer {
         call: &CallToForward,
         broken: Option<&Arc<Link>>,
     ) -> Result<Arc<Link>, Box<Outcome>> {
-        let failed = |error| Box::new(results::failed(call.target, &call.name, error));
+        let failed = |error| Box::new(results::failed(&self.name, call.target, &call.name, error));
         let shared = match broken {
             Some(broken) => self.manager.shared_connection(&self.name, Some(&broken.connection)).await,
             None => self.manager.shared_connection(&self.name, None).await,
@@ -339,9 +369,10 @@ impl RemoteServer {
         }
         drop(shared);
         let now_ms = call.platform.now_ms();
-        let link = self.connections.get(&self.manager, &self.name, &call.key, broken, now_ms).await;
+        let link =
+            self.connections.get(&self.local, &self.manager, &self.name, &call.key, broken, now_ms).await;
         let link = link.map_err(|error: NoConnection| {
-            Box::new(results::no_connection(call.target, &call.name, error))
+            Box::new(results::no_connection(&self.name, call.target, &call.name, error))
         })?;
         if let Some(level) = call.events.log_level() {
             link.set_log_level(level);
@@ -359,12 +390,7 @@ impl RemoteServer {
         }
         let state = doc.root().get("requestState").map(Json::from);
         let outcome = match input_requests(doc.root()) {
-            Ok(requests) if requests.is_empty() => return Sent::CallAgain(state),
-            Ok(requests) => {
-                let keys = requests.iter().map(|(key, _)| key.to_owned()).collect();
-                let memo = Memo::RequestState { state, keys }.encode();
-                Outcome::InputRequired(requests.with_memo(memo.as_str().as_bytes()))
-            }
+            Ok(requests) => return Sent::Questions(state, requests),
             Err(reason) => {
                 let message = format!("server `{}` asks something that cannot be asked: {reason}", self.name);
                 results::internal_error(message)
@@ -411,7 +437,7 @@ impl RemoteServer {
     ) -> Outcome {
         match forwarded.link.connection.call_failed(error).await {
             CallFailure::Final(error) | CallFailure::NotSent(error) | CallFailure::TokenRefused(error) => {
-                results::failed(call.target, &call.name, error)
+                results::failed(&self.name, call.target, &call.name, error)
             }
         }
     }
@@ -478,6 +504,13 @@ impl RemoteServer {
         self.connections.unwatch(&self.name, uri);
     }
 
+    /// A client says that its roots have changed. Servers whose entries declare roots have others.
+    pub(crate) fn client_roots_changed(&self, principal: &str, session: Option<[u8; 16]>) {
+        if !self.manager.declares_roots(&self.name) {
+            self.connections.caller_roots_changed(&self.name, principal, session);
+        }
+    }
+
     /// An event of the connection that callers share.
     pub(crate) fn on_shared_event(&self, event: &ConnectionEvent) {
         self.shared_calls.log_for_any_caller(event);
@@ -489,8 +522,9 @@ enum Sent {
     Ended(Box<Outcome>),
     /// A server of the handshake era asks, and waits.
     Asked(Box<ForwardedCall>),
-    /// A server of the stateless era wants the call again, with this state.
-    CallAgain(Option<Json>),
+    /// A server of the stateless era wants the call again, with this state and the answers to these questions. There may be
+    /// none.
+    Questions(Option<Json>, InputRequests),
     /// The server continues it as a task.
     Task(RemoteTask),
 }

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use json::{Json, Node};
-use spile_core::{CallError, CallResult, Checkpoints, DetachedWork, Outcome, ToolErrorCode};
+use spile_core::{CallError, CallResult, Checkpoints, DetachedWork, InputRequests, Outcome, ToolErrorCode};
 use wire::Feature;
 use wire::client::{ClientCall, ClientError, Relay};
 use wire::error::ErrorCode;
 use wire::method::Method;
 
 use crate::forwarded_call::{ForwardedCall, Step};
+use crate::open_questions::{Answers, OpenQuestions};
 use crate::questions::input_requests;
 use crate::remote_server::{CallToForward, Memo, RemoteServer, Unanswered};
 use crate::results;
@@ -29,8 +30,8 @@ const FAILURES_MAX: u32 = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteTask {
     pub(crate) id: String,
-    /// What it asked last, by its own keys.
-    pub(crate) keys: Vec<String>,
+    /// What it asked last, and the caller was asked.
+    pub(crate) open: OpenQuestions,
 }
 
 /// The task in the result of a call, if the server made one.
@@ -41,7 +42,7 @@ pub(crate) fn created_task(result: Node<'_>) -> Option<RemoteTask> {
         None => result.get("task").filter(Node::is_object),
     };
     let id = task?.get("taskId")?.str()?.into_owned();
-    Some(RemoteTask { id, keys: Vec::new() })
+    Some(RemoteTask { id, open: OpenQuestions::default() })
 }
 
 /// What `tasks/get` says.
@@ -49,8 +50,9 @@ enum TaskState {
     Working {
         poll_interval_ms: u64,
     },
-    /// Done, asks, or failed: the outcome of the call.
+    /// Done or failed: the outcome of the call.
     Ended(Box<Outcome>),
+    Asks(InputRequests),
     /// Its result must be asked for.
     ResultReady,
 }
@@ -116,14 +118,18 @@ impl RemoteServer {
         checkpoints.save(memo.as_str().as_bytes().to_vec()).await;
         let mut guard =
             CancelOnDrop { server: self.clone(), call: call.clone(), task_id: Some(task.id.clone()) };
-        if let Err(outcome) = self.answer_task(&call, &task).await {
+        let answered = match self.collect_answers(&call, &task.open).await {
+            Ok(responses) => self.answer_task(&call, &task, &responses).await,
+            Err(outcome) => Err(outcome),
+        };
+        if let Err(outcome) = answered {
             guard.task_id = None;
             return outcome;
         }
         let mut failures = 0;
         loop {
             let wait_ms = match self.request(&call, Method::TaskGet, task_params(&task.id)).await {
-                Ok(result) => match self.task_state(&task, result.to_doc().root()) {
+                Ok(result) => match self.task_state(result.to_doc().root()) {
                     TaskState::Working { poll_interval_ms } => {
                         failures = 0;
                         poll_interval_ms
@@ -131,6 +137,23 @@ impl RemoteServer {
                     TaskState::Ended(outcome) => {
                         guard.task_id = None;
                         return *outcome;
+                    }
+                    TaskState::Asks(requests) => {
+                        let answered = match self.answer_questions(&call, requests).await {
+                            Ok(Answers::Complete(responses)) => {
+                                self.answer_task(&call, &task, &responses).await
+                            }
+                            Ok(Answers::Ask(requests, open)) => {
+                                let memo = Memo::Task(RemoteTask { open, id: task.id.clone() }).encode();
+                                Err(Outcome::InputRequired(requests.with_memo(memo.as_str().as_bytes())))
+                            }
+                            Err(outcome) => Err(outcome),
+                        };
+                        if let Err(outcome) = answered {
+                            guard.task_id = None;
+                            return outcome;
+                        }
+                        *POLL_INTERVAL_MS.start()
                     }
                     TaskState::ResultReady => {
                         guard.task_id = None;
@@ -160,15 +183,15 @@ impl RemoteServer {
         self: &Arc<Self>,
         call: &Arc<CallToForward>,
         task: &RemoteTask,
+        responses: &[(String, Json)],
     ) -> Result<(), Outcome> {
-        let responses = call.responses(&task.keys);
         if responses.is_empty() {
             return Ok(());
         }
         let params = Json::object(|out| {
             out.str("taskId", &task.id);
             out.object("inputResponses", |out| {
-                for (key, response) in &responses {
+                for (key, response) in responses {
                     out.raw(key, response.as_str());
                 }
             });
@@ -179,7 +202,7 @@ impl RemoteServer {
         }
     }
 
-    fn task_state(&self, task: &RemoteTask, state: Node<'_>) -> TaskState {
+    fn task_state(&self, state: Node<'_>) -> TaskState {
         let text = |key: &str| state.get(key).and_then(|value| value.str()).unwrap_or_default();
         let interval = state.get("pollIntervalMs").or_else(|| state.get("pollInterval"));
         let interval_ms = interval.and_then(|interval| interval.u64()).unwrap_or(DEFAULT_POLL_INTERVAL_MS);
@@ -200,12 +223,7 @@ impl RemoteServer {
             }
             ("cancelled", ..) => TaskState::Ended(Box::new(CallError::Cancelled.into())),
             ("input_required", ..) if state.get("inputRequests").is_some() => match input_requests(state) {
-                Ok(requests) => {
-                    let keys = requests.iter().map(|(key, _)| key.to_owned()).collect();
-                    let memo = Memo::Task(RemoteTask { keys, id: task.id.clone() }).encode();
-                    let requests = requests.with_memo(memo.as_str().as_bytes());
-                    TaskState::Ended(Box::new(Outcome::InputRequired(requests)))
-                }
+                Ok(requests) => TaskState::Asks(requests),
                 Err(reason) => {
                     invalid(format!("server `{}` asks something that cannot be asked: {reason}", self.name))
                 }
@@ -240,7 +258,8 @@ impl RemoteServer {
         params: Json,
     ) -> Result<Json, Unanswered> {
         let link = self.link(call, None).await.map_err(|outcome| Unanswered::Retryable(*outcome))?;
-        let relay = Relay { capabilities: call.capabilities, ..Relay::default() };
+        let capabilities = self.local.capabilities(&self.name, call.capabilities);
+        let relay = Relay { capabilities, ..Relay::default() };
         let client_call = ClientCall { relay: Some(Box::new(relay)), ..ClientCall::new(method, params) };
         let mut forwarded = ForwardedCall::start(link, client_call, &call.events);
         match forwarded.next_step().await {

@@ -12,7 +12,7 @@ use crate::connections::NoConnection;
 const RETRY_MS: u64 = 1000;
 
 /// What failed, and on which side.
-pub(crate) fn failed(target: CallTarget, name: &str, error: ServerCallError) -> Outcome {
+pub(crate) fn failed(server: &str, target: CallTarget, name: &str, error: ServerCallError) -> Outcome {
     match error {
         ServerCallError::Client(ClientError::Server(error)) => server_error(target, name, error),
         ServerCallError::Client(ClientError::Cancelled) => CallError::Cancelled.into(),
@@ -42,16 +42,21 @@ pub(crate) fn failed(target: CallTarget, name: &str, error: ServerCallError) -> 
         | ServerCallError::Unavailable { .. }
         | ServerCallError::QueueFull { .. }
         | ServerCallError::WaitTimeout { .. }
-        | ServerCallError::NotSent { .. }
-        | ServerCallError::Client(_) => {
+        | ServerCallError::NotSent { .. } => {
             unavailable(target, ToolErrorCode::SourceUnavailable, true, error.to_string())
+        }
+        ServerCallError::Client(error) => {
+            // Of anything else the server may have run the call before.
+            let is_refused = matches!(error, ClientError::HttpStatus { status: 425 | 429 | 503, .. });
+            let message = format!("server `{server}`: {error}");
+            unavailable(target, ToolErrorCode::SourceUnavailable, is_refused, message)
         }
     }
 }
 
-pub(crate) fn no_connection(target: CallTarget, name: &str, error: NoConnection) -> Outcome {
+pub(crate) fn no_connection(server: &str, target: CallTarget, name: &str, error: NoConnection) -> Outcome {
     match error {
-        NoConnection::Server(error) => failed(target, name, error),
+        NoConnection::Server(error) => failed(server, target, name, error),
         NoConnection::TooMany { max, of } => {
             let message = format!("all {max} connections that {of} may have to servers are in use");
             unavailable(target, ToolErrorCode::RateLimited, true, message)

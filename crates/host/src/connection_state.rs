@@ -319,12 +319,19 @@ impl ConnectionState {
         (id, receiver)
     }
 
-    /// Delivers a response. A response without a pending request is dropped.
+    /// Delivers a response. A response without a pending request is dropped: its call has ended, or another process sent the
+    /// request.
     pub fn deliver_response(&self, id: Option<u64>, response: ClientResponse) {
         let waiting = id.and_then(|id| lock(&self.pending_requests).remove(&id));
-        if let Some(waiting) = waiting {
+        match waiting {
             // The call that sent the request may have ended.
-            drop(waiting.send(response));
+            Some(waiting) => drop(waiting.send(response)),
+            None if id.is_none_or(|id| id >= self.next_request_id.load(Ordering::Relaxed)) => {
+                tracing::warn!(
+                    "a client answered a request that this process did not send; all requests of a session must reach the same process"
+                );
+            }
+            None => tracing::debug!("a client answered a request that no call waits for"),
         }
     }
 

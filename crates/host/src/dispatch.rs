@@ -185,6 +185,9 @@ impl Server {
                         connection.deliver_response(id, answer);
                     }
                 }
+                Decoded::Notification(Notification::RootsListChanged) => {
+                    self.client_roots_changed(identity, reply_channel);
+                }
                 Decoded::Notification(Notification::Initialized | Notification::Other)
                 | Decoded::Batch(_) => {}
             }

@@ -34,11 +34,13 @@ impl Server {
         let (owner, server) = (self.ended_sessions_owner(), Arc::downgrade(&self));
         drop(self);
         let stream = StoreKey { namespace: Namespace::EndedSessions, owner: &owner, name: NAME };
-        let mut after = Sequence::START;
+        let (mut after, mut is_failing) = (Sequence::START, false);
         loop {
             let Some(server) = server.upgrade() else { return };
             let now_ms = server.platform.now_ms();
-            let is_full = match server.store.read_after(stream, after, PAGE_ENTRIES, now_ms).await {
+            let page = server.store.read_after(stream, after, PAGE_ENTRIES, now_ms).await;
+            let has_failed = std::mem::replace(&mut is_failing, page.is_err());
+            let is_full = match page {
                 Ok(Some(page)) => {
                     for (sequence, entry) in &page.entries {
                         after = *sequence;
@@ -50,7 +52,10 @@ impl Server {
                 }
                 Ok(None) => false,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot learn which sessions ended at other processes");
+                    // It is asked every second, and may be gone for good.
+                    if !has_failed {
+                        tracing::warn!(%error, "cannot learn which sessions ended at other processes");
+                    }
                     false
                 }
             };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use spile_core::{Call, CallError, CallId, CallTarget, InputRequests, Journal, Principal, ToolError};
 use state::keyring::{OpenError, Purpose, digest_parts};
-use state::store::{Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
+use state::store::{LimitName, Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
 use wire::{Feature, Resume};
 
 use crate::byte_fields::{FieldReader, FieldWriter};
@@ -206,7 +206,7 @@ async fn seal_journal(
     plain.extend_from_slice(&server.store.run_id().unwrap_or_default());
     plain.extend_from_slice(&registry.contract_digest(&job.call));
     if is_stored {
-        let id = state_id(&call_id, job.journal.round);
+        let id = state_id(&call_id, job.journal.round, attempts);
         store_journal(server, &owner, &id, &body, expires_ms - now_ms).await?;
     } else {
         plain.extend_from_slice(&body);
@@ -240,15 +240,15 @@ async fn store_journal(
     }
     let key = StoreKey { namespace: Namespace::Journals, owner, name: id };
     let now_ms = server.platform.now_ms();
-    // A round that is repeated has the same name, and perhaps other questions.
+    // A request that is repeated makes the same state again, perhaps with other questions.
     server.store.delete(key, now_ms).await.map_err(store_failure)?;
     let stored = server.store.put_once(key, body, Ttl { ms: ttl_ms }, now_ms).await;
     stored.map(drop).map_err(store_failure)
 }
 
-/// Uses a `requestState` for the round that begins now: a second request with an answer to it is refused. If the
-/// provider makes sure itself that a repeated round changes nothing more, the same answer is accepted again, for a
-/// client that lost the response; another answer is not. Reads the journal if it is in the store.
+/// Uses a `requestState` for the round that begins now: a second request with it is refused. If the provider makes sure
+/// itself that a repeated round changes nothing more, a request without an answer, or with the same one, is accepted again,
+/// for a client that lost the response; one with another answer is not. Reads the journal if it is in the store.
 pub(crate) async fn use_state(
     server: &Server,
     route: &CallRoute<'_>,
@@ -256,20 +256,22 @@ pub(crate) async fn use_state(
     state: ResumedState,
 ) -> Result<(), CallError> {
     let now_ms = server.platform.now_ms();
-    let key = |namespace| StoreKey { namespace, owner: &state.owner, name: &state.id };
     let repeats_safely = match route {
         CallRoute::Tool(tool) => tool.provider.repeats_rounds_safely(),
         CallRoute::Provider(provider) => provider.repeats_rounds_safely(),
         CallRoute::ResourceProviders(_) => false,
     };
+    let mark = used_mark(&state.id, repeats_safely);
+    let stored = StoreKey { namespace: Namespace::Journals, owner: &state.owner, name: &state.id };
+    let used = StoreKey { namespace: Namespace::UsedRequestStates, owner: &state.owner, name: &mark };
     let is_stored = state.unread.is_some();
     let body = match &state.unread {
         Some(_) => {
-            let body = server.store.get(key(Namespace::Journals), now_ms).await.map_err(store_failure)?;
+            let body = server.store.get(stored, now_ms).await.map_err(store_failure)?;
             match body {
                 Some(body) => body,
                 None => {
-                    let used = server.store.get(key(Namespace::UsedRequestStates), now_ms).await;
+                    let used = server.store.get(used, now_ms).await;
                     return Err(CallError::InvalidRequestState(match used.map_err(store_failure)? {
                         Some(_) => ALREADY_USED,
                         None => "the server no longer has it; repeat the call without it",
@@ -284,18 +286,17 @@ pub(crate) async fn use_state(
         job.journal = journal;
         job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
     }
-    let checks = job.checks.get_or_insert_default();
-    if !checks.has_accepted() {
+    // Without a new answer the round repeats, with all that it does while it waits.
+    if repeats_safely && !job.checks.get_or_insert_default().has_accepted() {
         return Ok(());
     }
     let answer = responses_digest(&job.journal);
     let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
-    let used = key(Namespace::UsedRequestStates);
     match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(store_failure)? {
         PutOutcome::Stored => {
             // Nobody needs it again, and it counts against the limits of its owner.
             if is_stored && !repeats_safely {
-                server.store.delete(key(Namespace::Journals), now_ms).await.map_err(store_failure)?;
+                server.store.delete(stored, now_ms).await.map_err(store_failure)?;
             }
             return Ok(());
         }
@@ -326,6 +327,9 @@ fn responses_digest(journal: &Journal) -> [u8; 32] {
 pub(crate) fn store_failure(error: StoreError) -> CallError {
     tracing::warn!(%error, "cannot use the store");
     match error {
+        StoreError::Full { limit: LimitName::OwnerRecords | LimitName::OwnerBytes } => {
+            CallError::TooMuchState
+        }
         // What is too large is refused before, with its own reason.
         StoreError::Unavailable | StoreError::Full { .. } | StoreError::TooLarge { .. } => {
             CallError::StoreUnavailable
@@ -336,12 +340,22 @@ pub(crate) fn store_failure(error: StoreError) -> CallError {
     }
 }
 
-fn state_id(call_id: &CallId, round: u32) -> RequestStateId {
+fn state_id(call_id: &CallId, round: u32, attempts: u32) -> RequestStateId {
     let mut id = RequestStateId::default();
-    let (call, number) = id.split_at_mut(call_id.len());
-    call.copy_from_slice(call_id);
-    number.copy_from_slice(&round.to_be_bytes());
+    id[..16].copy_from_slice(call_id);
+    id[16..20].copy_from_slice(&round.to_be_bytes());
+    id[20..].copy_from_slice(&attempts.to_be_bytes());
     id
+}
+
+/// The name of the mark that a state was used. Where a round may be repeated, all its attempts share one: of two different
+/// answers one counts.
+fn used_mark(id: &RequestStateId, repeats_safely: bool) -> RequestStateId {
+    let mut mark = *id;
+    if repeats_safely {
+        mark[20..].fill(0);
+    }
+    mark
 }
 
 fn write_pairs<'a>(fields: &mut FieldWriter, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
@@ -373,7 +387,8 @@ pub(crate) fn resume_journal(
                 StateHeader::decode(&plain, now_ms, &run_id, &registry.contract_digest(call))?;
             let StateHeader { is_stored, expires_ms, round, attempts, call_id, owner } = header;
             let journal = Journal::for_round(round, call_id, None);
-            let mut state = ResumedState { id: state_id(&call_id, round), owner, expires_ms, unread: None };
+            let mut state =
+                ResumedState { id: state_id(&call_id, round, attempts), owner, expires_ms, unread: None };
             if is_stored {
                 state.unread = Some(resume.input_responses);
                 return Ok((journal, Some(Box::new(ResponseChecks::for_state(state, attempts)))));

@@ -34,8 +34,8 @@ pub(crate) struct ResumedState {
     pub(crate) unread: Option<Vec<(String, Json)>>,
 }
 
-/// Names one `requestState`: the id of its call, and the round.
-pub(crate) type RequestStateId = [u8; 20];
+/// Names one `requestState`: the id of its call, the round, and how often the round was repeated without an answer.
+pub(crate) type RequestStateId = [u8; 24];
 
 impl ResponseChecks {
     pub(crate) fn for_state(state: ResumedState, attempts: u32) -> Self {

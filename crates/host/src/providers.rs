@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use spile_core::{Catalog, CatalogChange, ChangeListener, ItemKind, Provider, WatchFuture};
 use wire::ListKind;
 
+use crate::connection_state::ReplyChannel;
 use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig, UnservedItem};
-use crate::server::{ProviderSet, ReloadOutcome, Server};
+use crate::server::{CallerIdentity, ProviderSet, ReloadOutcome, Server};
 
 impl Server {
     /// Replaces the base providers, and keeps those of [`Server::set_provider`]. Rounds of calls in flight finish with the
@@ -43,6 +44,14 @@ impl Server {
         });
         if let Some((old, new)) = replaced {
             self.notify_differences(&old, &new);
+        }
+    }
+
+    /// Tells the providers that the roots of a client have changed.
+    pub fn client_roots_changed(&self, identity: &CallerIdentity, reply_channel: &ReplyChannel) {
+        let session = reply_channel.session_key();
+        for slot in &self.registry().slots {
+            slot.provider.client_roots_changed(&identity.principal, session);
         }
     }
 

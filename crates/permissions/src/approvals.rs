@@ -16,7 +16,7 @@ use spile_core::text::hex;
 use state::store::{EncryptedStore, Namespace, PutOutcome, Sequence, Store, StoreError, StoreKey, Ttl};
 use tokio::sync::watch;
 
-use crate::question::{Approval, ApprovalRequest, Approver};
+use crate::question::{Approval, ApprovalKind, ApprovalRequest, Approver};
 
 /// More calls do not wait in one process; they are refused as if nobody could be asked.
 const WAITING_MAX: usize = 256;
@@ -219,6 +219,7 @@ impl Drop for WaitingCall {
 impl PendingApproval {
     pub fn to_json(&self) -> Json {
         let ApprovalRequest {
+            kind,
             call_id,
             server,
             tool,
@@ -231,7 +232,10 @@ impl PendingApproval {
         } = &self.request;
         let number = |ms: u64| ms.min(i64::MAX as u64) as i64;
         Json::object(|out| {
-            out.str("id", &self.id).str("call", call_id).maybe_str("server", server.as_deref());
+            out.str("id", &self.id)
+                .str("kind", kind.as_str())
+                .str("call", call_id)
+                .maybe_str("server", server.as_deref());
             out.str("tool", tool).str("rule", rule).str("principal", principal).str("reason", reason);
             // Names are cut, so that two may look the same.
             out.array("arguments", arguments, |out, (name, value)| {
@@ -257,6 +261,11 @@ impl PendingApproval {
             id: text("id")?,
             asked_ms: number("askedMs")?,
             request: ApprovalRequest {
+                // Earlier versions wrote none.
+                kind: ApprovalKind::ALL
+                    .into_iter()
+                    .find(|kind| root.get("kind").is_some_and(|text| text.eq_str(kind.as_str())))
+                    .unwrap_or_default(),
                 call_id: text("call")?,
                 server: text("server"),
                 tool: text("tool")?,

@@ -48,5 +48,5 @@ pub mod rules;
 pub mod settings;
 
 pub use policy::{CallGate, LivePolicy, PermissionPolicy};
-pub use question::{Approval, ApprovalRequest, Approver};
+pub use question::{Approval, ApprovalKind, ApprovalRequest, Approver};
 pub use settings::Settings;

@@ -16,9 +16,31 @@ const REASON_CHARS_MAX: usize = 400;
 const ARGUMENTS_MAX: usize = 40;
 const MASK: &str = "***";
 
+/// What somebody decides about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ApprovalKind {
+    /// Whether a tool may run.
+    #[default]
+    Tool,
+    /// Whether the configured model may answer a server.
+    Sampling,
+}
+
+impl ApprovalKind {
+    pub const ALL: [Self; 2] = [Self::Tool, Self::Sampling];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Sampling => "sampling",
+        }
+    }
+}
+
 /// A call that somebody must decide about. All texts are safe to print: without control characters, and bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalRequest {
+    pub kind: ApprovalKind,
     /// Identifies the call, as in the audit log.
     pub call_id: String,
     /// `None` for a tool of the gateway itself.
@@ -71,6 +93,7 @@ impl ApprovalRequest {
             (cut_line(&name, NAME_CHARS_MAX), value)
         });
         Self {
+            kind: ApprovalKind::Tool,
             call_id: String::new(),
             server: server.map(|server| cut_line(server, NAME_CHARS_MAX)),
             tool: cut_line(tool, NAME_CHARS_MAX),
@@ -83,9 +106,28 @@ impl ApprovalRequest {
         }
     }
 
+    /// A server asks a model, and the caller's client has none. `request` is safe to print.
+    pub fn for_sampling(server: &str, request: String, principal: String, deadline_ms: u64) -> Self {
+        Self {
+            kind: ApprovalKind::Sampling,
+            call_id: String::new(),
+            server: Some(cut_line(server, NAME_CHARS_MAX)),
+            tool: "sampling/createMessage".to_owned(),
+            rule: String::new(),
+            arguments: vec![("request".to_owned(), request)],
+            arguments_left_out: 0,
+            reason: "the server asks a model, and the calling client has none".to_owned(),
+            principal,
+            deadline_ms,
+        }
+    }
+
     /// The question in one line.
     pub fn question(&self) -> String {
         match &self.server {
+            Some(server) if self.kind == ApprovalKind::Sampling => {
+                format!("Let the model answer the server {server}?")
+            }
             Some(server) => format!("Run the tool {} of the server {}?", self.tool, server),
             None => format!("Run the tool {}?", self.tool),
         }

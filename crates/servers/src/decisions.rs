@@ -195,6 +195,11 @@ fn entry_digest(server: &ConfiguredServer, entry: &ServerEntry) -> String {
             hash.list(oauth.scopes.iter().flatten().collect::<Vec<_>>(), |hash, scope| hash.text(scope));
         }
     }
+    // Without roots nothing is added, so that earlier approvals stay valid.
+    if let Some(roots) = &entry.roots {
+        hash.text("roots");
+        hash.list(roots, PartsDigest::template);
+    }
     // A file cannot weaken what the user relies on without a new approval.
     if entry.definitions == DefinitionPolicy::Warn {
         hash.text("definitions: warn");

@@ -8,6 +8,7 @@
 //! manager/      a connection to every server: a state machine each, healing, waiting calls
 //! registry      all servers' tools, prompts and resources in one list
 //! oauth/        signing in, and tokens that are never lost
+//! sampling/     answers servers that ask for a model, with what the user configured
 //! doctor        why a server does not work, step by step
 //! jsonc         reads and edits settings files that people write by hand
 //! ```
@@ -24,6 +25,7 @@ pub mod manager;
 pub mod names;
 pub mod oauth;
 pub mod registry;
+pub mod sampling;
 pub mod skills;
 
 mod private_file;

@@ -10,6 +10,7 @@ mod key_index;
 mod large;
 mod layout;
 mod location;
+mod memory;
 pub mod parquet;
 mod progress;
 pub mod sheets;
@@ -21,4 +22,5 @@ mod test_write;
 mod text_search;
 mod watch;
 
+pub use memory::MemoryRows;
 pub use tables::{LargeTableFile, TableFile, TablesOptions};

@@ -71,6 +71,16 @@ pub(crate) struct WatchedFile<C: FileLoader> {
     load_lock: Mutex<()>,
     observers: Mutex<Vec<Weak<dyn SnapshotObserver<C>>>>,
     background_load: Mutex<Option<JoinHandle<()>>>,
+    origin: Origin,
+}
+
+/// Where the bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// On disk, where they may change.
+    Disk,
+    /// They are only in memory, and never change.
+    Memory,
 }
 
 /// The last snapshot, and the file's stamp when it was read.
@@ -96,7 +106,16 @@ impl<C: FileLoader> WatchedFile<C> {
             load_lock: Mutex::default(),
             observers: Mutex::default(),
             background_load: Mutex::default(),
+            origin: Origin::Disk,
         }
+    }
+
+    /// A file that exists only here.
+    pub(crate) fn in_memory(name: &Path, loader: C, bytes: Vec<u8>) -> Result<Self, SourceError> {
+        let file = Self { origin: Origin::Memory, ..Self::new(name, loader, u64::MAX) };
+        let snapshot = file.loader.load(bytes).map_err(|error| file.source_error(&error))?;
+        lock(&file.cached).snapshot = Ok(Arc::new(snapshot));
+        Ok(file)
     }
 
     pub(crate) fn with_backups(self, backups: BackupPolicy) -> Self {
@@ -278,6 +297,9 @@ impl<C: FileLoader> WatchedFile<C> {
 
     /// Whether the file with this stamp may have other contents than the cached snapshot.
     fn must_read(&self, current: FileStamp) -> bool {
+        if self.origin == Origin::Memory {
+            return false;
+        }
         let Some(read) = lock(&self.cached).stamp else { return true };
         match read.compare(current, SystemTime::now()) {
             FileChange::Unchanged => false,

@@ -12,6 +12,7 @@ pub mod diff;
 pub mod doctor;
 pub mod gateway;
 pub mod history;
+pub mod import;
 pub mod init;
 pub mod install;
 pub mod keys;

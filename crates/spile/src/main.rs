@@ -14,6 +14,7 @@ use spile::diff::{DiffArgs, diff};
 use spile::doctor::{DoctorArgs, doctor};
 use spile::gateway::{self, GatewayArgs};
 use spile::history::{HistoryArgs, RestoreArgs, history, restore};
+use spile::import::{ImportCommand, import};
 use spile::init::init;
 use spile::install::{self, InstallArgs, UninstallArgs};
 use spile::keys::{self, KeysCommand};
@@ -54,6 +55,9 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Import tools from the description of an API
+    #[command(subcommand, disable_help_subcommand = true)]
+    Import(ImportCommand),
     /// Compile and report: tools, token cost, problems. Does not serve
     #[command(after_help = CHECK_EXIT_CODES)]
     Check(CheckArgs),
@@ -121,7 +125,7 @@ enum Command {
 
 /// The commands as `spile --help` groups them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Create and serve", &["new", "init", "check", "dev", "test", "serve"]),
+    ("Create and serve", &["new", "init", "import", "check", "dev", "test", "serve"]),
     ("Release", &["compile", "diff", "pack"]),
     ("Connect clients", &["install", "uninstall"]),
     (
@@ -216,6 +220,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve { paths, args } => run_serve(&paths, &args),
         Command::Init { path, force } => init(&path, force),
+        Command::Import(command) => import(command),
         Command::Check(args) => check(&args),
         Command::Dev { path, args } => dev(&path, args),
         Command::Test(args) => Ok(test(&args)),

@@ -84,6 +84,7 @@ fn operation_writes(contract: &Contract, operation: &ToolOperation) -> bool {
         | ToolOperation::Aggregate { .. } => false,
         ToolOperation::Create { .. } | ToolOperation::Update { .. } | ToolOperation::Delete { .. } => true,
         ToolOperation::Statement { statement } => contract.statements[*statement].shape.writes,
+        ToolOperation::Request { request } => contract.requests[*request].shape.writes,
     }
 }
 

@@ -155,6 +155,9 @@ impl<O: MessageSink> Conversation<O> {
                 }
             }
             Decoded::Notification(Notification::Cancelled(id)) => self.state.cancel(&id),
+            Decoded::Notification(Notification::RootsListChanged) => {
+                self.server.client_roots_changed(&self.identity, &channel);
+            }
             Decoded::Notification(Notification::Initialized | Notification::Other) => {}
             Decoded::Response { id, result } => self.state.deliver_response(id, result),
             Decoded::Batch(messages) => {

@@ -437,6 +437,11 @@ impl Connection {
         self.shared.with_client(|client, now| client.set_level(level, now));
     }
 
+    /// Tells the server that the roots have changed, if its version and our capabilities have such a notification.
+    pub fn roots_changed(&self) {
+        self.shared.with_client(|client, _| client.roots_changed());
+    }
+
     /// Closes the connection in an orderly way: the server may finish writing. Returns how its process ended.
     pub async fn close(mut self) -> Option<ProcessEnd> {
         let ending = self.close_future.get_mut().unwrap_or_else(PoisonError::into_inner).take();

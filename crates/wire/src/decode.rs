@@ -128,6 +128,7 @@ pub struct TaskMetadata {
 pub enum Notification {
     Initialized,
     Cancelled(RequestId),
+    RootsListChanged,
     /// Any other notification, known or not. It needs no action.
     Other,
 }
@@ -518,6 +519,7 @@ fn decode_notification(method: &str, params: &Params<'_>) -> Notification {
             Some(id) => Notification::Cancelled(id),
             None => Notification::Other,
         },
+        "notifications/roots/list_changed" => Notification::RootsListChanged,
         _ => Notification::Other,
     }
 }

@@ -111,7 +111,10 @@ impl RpcError {
             CallError::TaskNotSupported => Self::new(ErrorCode::MethodNotFound, 200, text),
             CallError::Cancelled => Self::new(ErrorCode::Cancelled, 200, text),
             CallError::Timeout { .. } => Self::new(ErrorCode::Timeout, 200, text),
-            CallError::Busy { retry_after_ms } => Self::busy(503, *retry_after_ms, text),
+            CallError::Busy { retry_after_ms } | CallError::TaskElsewhere { retry_after_ms } => {
+                Self::busy(503, *retry_after_ms, text)
+            }
+            CallError::TooMuchState => Self::new(ErrorCode::Busy, 200, text),
             CallError::Provider { code, message, data } => {
                 Self { code: *code, http_status: 200, message: message.clone(), data: data.clone() }
             }

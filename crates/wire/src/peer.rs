@@ -52,6 +52,11 @@ pub fn read_capabilities(node: Node<'_>, version: Version) -> ClientCapabilities
         let inner = |name: &str| value.get(name).is_some_and(|v| v.is_object());
         if key.eq_str("roots") {
             add(value.is_object(), ClientCapabilities::ROOTS);
+            let says_changes = value.get("listChanged").and_then(|flag| flag.bool()).unwrap_or(false);
+            add(
+                version.has(Feature::RootsListChanged) && says_changes,
+                ClientCapabilities::ROOTS_LIST_CHANGED,
+            );
         } else if key.eq_str("sampling") {
             add(value.is_object(), ClientCapabilities::SAMPLING);
             add(version.has(Feature::SamplingTools) && inner("tools"), ClientCapabilities::SAMPLING_TOOLS);

@@ -94,6 +94,7 @@ pub enum Feature {
     Elicitation,
     ElicitationMode,
     ElicitationId,
+    RootsListChanged,
     SamplingTools,
     TaskParameter,
     TaskExtension,
@@ -103,7 +104,7 @@ pub enum Feature {
 impl Feature {
     /// Every feature with its first and last version and a description, in reading order.
     #[rustfmt::skip]
-    pub const TABLE: [(Self, Version, Version, &'static str); 38] = [
+    pub const TABLE: [(Self, Version, Version, &'static str); 39] = [
         (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
         (Self::RequestMeta, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
         (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
@@ -140,6 +141,7 @@ impl Feature {
         (Self::Elicitation, V2025_06_18, V2026_07_28, "elicitation by form"),
         (Self::ElicitationMode, V2025_11_25, V2026_07_28, "`mode` in elicitation; URL mode"),
         (Self::ElicitationId, V2025_11_25, V2025_11_25, "`elicitationId` in URL mode"),
+        (Self::RootsListChanged, V2024_11_05, V2025_11_25, "`notifications/roots/list_changed`"),
         (Self::SamplingTools, V2025_11_25, V2026_07_28, "sampling with tools"),
         (Self::TaskParameter, V2025_11_25, V2025_11_25, "tasks requested by the `task` parameter; `tasks/list`, `tasks/result`"),
         (Self::TaskExtension, V2026_07_28, V2026_07_28, "tasks as the extension `io.modelcontextprotocol/tasks`"),

@@ -151,7 +151,7 @@ fn report(rows: &[Row], rounds: usize) -> anyhow::Result<()> {
     gates::print_and_check(&[
         Gate {
             name: "gateway over HTTP, CPU over the floor",
-            bound: Bound::AtMost(3.0),
+            bound: Bound::AtMost(2.0),
             value: ratio("gateway over HTTP", "floor", cpu),
             unit: "x",
         },

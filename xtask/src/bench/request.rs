@@ -185,7 +185,8 @@ impl RequestTemplate {
                 has(&id_text) && has(&email) && has(br#""structuredContent":{"#) && has_no_error(body)
             }
             Expectation::Tools => {
-                has(&id_text) && has(br#""tools":["#) && has(br#""lookup_customer""#) && has_no_error(body)
+                // A gateway lists it under a public name.
+                has(&id_text) && has(br#""tools":["#) && has(br#"lookup_customer""#) && has_no_error(body)
             }
             Expectation::Session => {
                 has(&id_text) && has(br#""protocolVersion":"2025-11-25""#) && has_no_error(body)

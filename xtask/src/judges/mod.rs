@@ -1,6 +1,7 @@
 //! `cargo xtask judges`: checks that take too long for every commit. The tests also kill and reload, for a few
 //! rounds each; CI runs sqlmap on one argument of each database.
 
+mod openapi;
 mod page;
 mod sqlmap;
 
@@ -14,8 +15,7 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str =
-    "usage: cargo xtask judges [kill|reload|refresh|gateway|sqlmap|page|tables] [--rounds N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|sqlmap|page|tables|openapi] [--rounds N] [--seed N]";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
@@ -69,6 +69,9 @@ pub fn run(args: &[String]) -> Result<()> {
     if wanted("tables") {
         grown_tables(&Cache::locate()?, &release_binary("spile")?)?;
     }
+    if wanted("openapi") {
+        openapi::run(&Cache::locate()?, &release_binary("spile")?)?;
+    }
     println!("judges: satisfied, {}", sh::elapsed_seconds(begun));
     Ok(())
 }
@@ -113,7 +116,7 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "refresh" | "gateway" | "sqlmap" | "page" | "tables")
+            name @ ("kill" | "reload" | "refresh" | "gateway" | "sqlmap" | "page" | "tables" | "openapi")
                 if request.judge.is_none() =>
             {
                 request.judge = Some(name.to_owned());

@@ -9,7 +9,7 @@ use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
 use crate::humanize::{join_truncated, pluralize};
-use crate::manifest::{self, FieldSelection, Operation};
+use crate::manifest::{self, FieldSelection, Operation, SourceKind};
 use crate::names;
 use crate::source::{ColumnFacts, ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
 
@@ -49,10 +49,18 @@ impl<'m> Compiler<'m> {
             let help = "a database has one at most; correct the values, or write one text";
             self.error(&declared.name.location, message, help.into());
         }
+        let source = self.manifest.sources.iter().find(|one| one.name.value == declared.source.value);
+        let is_rest = source.is_some_and(|source| source.settings.kind() == SourceKind::Rest);
         for field in &declared.fields {
+            for (name, setting) in [("required", &field.required), ("read_only", &field.read_only)] {
+                if let (Some(setting), false) = (setting, is_rest) {
+                    let message = format!("`{name}` is only for sources of the kind `rest`");
+                    self.error(&setting.location, message, "remove it: the data says it".into());
+                }
+            }
             // Only files without rows of names have nested values.
             if let Some(path) = field.path.as_ref().filter(|_| !facts.reads_texts || table.header.is_some()) {
-                let message = "`path` is only for sources of the kind `json`, `jsonl` or `parquet`";
+                let message = "`path` is only for sources of the kind `json`, `jsonl`, `parquet` or `rest`";
                 let help = "remove it; for SQLite, make a view with `json_extract`";
                 self.error(&path.location, message.into(), help.into());
                 continue;

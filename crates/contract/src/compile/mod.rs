@@ -8,6 +8,7 @@ mod links;
 mod near_miss;
 mod overview;
 mod reading;
+mod request;
 mod statement;
 mod tools;
 mod writes;
@@ -15,11 +16,12 @@ mod writes;
 use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
 use overview::OverviewInputs;
+pub use request::declared_columns;
 use ring::digest;
 use spile_core::text::hex;
 
 use crate::compatibility::{ContractInterface, ToolInterface};
-use crate::contract::{Collection, Contract, Statement, Tool, ToolOperation};
+use crate::contract::{Collection, Contract, Request, Statement, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::humanize::join_truncated;
 use crate::manifest::{CollectionOperation, Manifest, SourceKind, ToolBody};
@@ -71,6 +73,7 @@ pub fn compile(
         compiler.compile_tools(entry, &collections, index, &mut tools);
     }
     let statements = compiler.compile_statements(known, &mut tools);
+    let requests = compiler.compile_requests(known, &mut tools);
     compiler.check_tool_names(&tools);
     // A source that could not be opened might have provided tools.
     if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
@@ -78,7 +81,8 @@ pub fn compile(
     }
     let failed = compiler.error_count() > 0;
     let contract = (!failed).then(|| {
-        build_contract(manifest, known, default_name, CompiledParts { collections, statements, tools })
+        let parts = CompiledParts { collections, statements, requests, tools };
+        build_contract(manifest, known, default_name, parts)
     });
     (contract, compiler.diagnostics)
 }
@@ -86,6 +90,7 @@ pub fn compile(
 struct CompiledParts<'m> {
     collections: Vec<Collection>,
     statements: Vec<Statement>,
+    requests: Vec<Request>,
     tools: Vec<CompiledTool<'m>>,
 }
 
@@ -108,6 +113,7 @@ fn build_contract(
         known,
         collections: &parts.collections,
         statements: &parts.statements,
+        requests: &parts.requests,
         tools: &tools,
     });
     let mut collections = parts.collections;
@@ -127,6 +133,7 @@ fn build_contract(
         rate_limit: manifest.server.rate_limit,
         collections,
         statements: parts.statements,
+        requests: parts.requests,
         tools,
     };
     contract.version = format!("0+{}", fingerprint(&contract));
@@ -163,7 +170,7 @@ impl<'m> Compiler<'m> {
     ) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
         self.manifest.tools.iter().filter_map(|tool| match &tool.body {
             ToolBody::Uses(uses) => Some((tool, uses)),
-            ToolBody::Statement(_) => None,
+            ToolBody::Statement(_) | ToolBody::Request(_) => None,
         })
     }
 
@@ -251,7 +258,11 @@ fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) ->
         SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
         // Such a file is one table.
-        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => "",
+        SourceKind::Csv
+        | SourceKind::Json
+        | SourceKind::JsonLines
+        | SourceKind::Parquet
+        | SourceKind::Rest => "",
     };
     let help = format!("add `[collections.NAME]` with `source = \"{source}\"`");
     match facts.tables.first() {

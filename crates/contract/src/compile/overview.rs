@@ -8,7 +8,7 @@
 use super::IntrospectedSource;
 use super::instructions::{approximate_rows, row_count};
 use super::tools::CollectionLabels;
-use crate::contract::{Cardinality, Collection, Link, Overview, Statement, Tool, ToolOperation};
+use crate::contract::{Cardinality, Collection, Link, Overview, Request, Statement, Tool, ToolOperation};
 use crate::field::Field;
 use crate::humanize::{join_truncated, pluralize};
 use crate::manifest::Manifest;
@@ -31,6 +31,7 @@ pub(super) struct OverviewInputs<'a> {
     pub(super) known: &'a [IntrospectedSource<'a>],
     pub(super) collections: &'a [Collection],
     pub(super) statements: &'a [Statement],
+    pub(super) requests: &'a [Request],
     pub(super) tools: &'a [Tool],
 }
 
@@ -219,16 +220,24 @@ fn field_text(field: &Field) -> String {
     text
 }
 
-/// The tools that run the author's SQL.
+/// The tools that run the author's SQL, or send the author's requests.
 fn statements_text(inputs: &OverviewInputs<'_>) -> String {
     let mut out = String::new();
     let mut more = 0;
     for tool in inputs.tools {
-        let ToolOperation::Statement { statement } = tool.operation else { continue };
-        let Some(statement) = inputs.statements.get(statement) else { continue };
-        let arguments: Vec<String> =
-            statement.arguments.iter().map(|argument| field_text(&argument.field)).collect();
-        let fields: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
+        let (arguments, result) = match tool.operation {
+            ToolOperation::Statement { statement } => {
+                let Some(statement) = inputs.statements.get(statement) else { continue };
+                (&statement.arguments, &statement.result)
+            }
+            ToolOperation::Request { request } => {
+                let Some(request) = inputs.requests.get(request) else { continue };
+                (&request.arguments, &request.result)
+            }
+            _ => continue,
+        };
+        let arguments: Vec<String> = arguments.iter().map(|argument| field_text(&argument.field)).collect();
+        let fields: Vec<&str> = result.fields.iter().map(|field| field.name.as_str()).collect();
         let mut line = format!("- {}: {}", tool.name, one_line(tool.description.trim_end_matches('.')));
         for (what, names) in [
             ("Arguments", join_truncated(&arguments, NAMES_MAX)),
@@ -247,7 +256,8 @@ fn statements_text(inputs: &OverviewInputs<'_>) -> String {
     if more > 0 {
         out += &format!("- and {more} more\n");
     }
-    if out.is_empty() { out } else { format!("\n## Statements\n\n{out}") }
+    let heading = if inputs.requests.is_empty() { "Statements" } else { "Other tools" };
+    if out.is_empty() { out } else { format!("\n## {heading}\n\n{out}") }
 }
 
 /// An author's text on one line, not too long.

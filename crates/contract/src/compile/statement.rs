@@ -258,7 +258,11 @@ impl<'m> Compiler<'m> {
         }
     }
 
-    fn compile_argument(&mut self, declared: &manifest::Argument, declared_index: usize) -> Argument {
+    pub(super) fn compile_argument(
+        &mut self,
+        declared: &manifest::Argument,
+        declared_index: usize,
+    ) -> Argument {
         let mut field = Field::new(&declared.name.value, &declared.name.value, declared.data_type);
         field.description.clone_from(&declared.description);
         field.format = declared.format.as_ref().map(|format| format.value.to_owned());

@@ -91,7 +91,7 @@ impl<'m> Compiler<'m> {
     ) {
         if declared.confirm == Some(Confirm::Ask) {
             let at = &declared.name.location;
-            self.require(source, capabilities, WriteCapabilities::CONFIRMATION, "confirm", at);
+            self.require(source, capabilities, capabilities.confirmation(), "confirm", at);
         }
     }
 
@@ -186,6 +186,7 @@ impl CollectionLabels {
                 };
                 Self { full: format!("\"{}\" ({file})", table()), short, file }
             }
+            SourceKind::Rest => Self { short: table(), full: format!("{} ({file})", table()), file },
             // Such a file is one table.
             SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines | SourceKind::Parquet => {
                 let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);

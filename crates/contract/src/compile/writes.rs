@@ -84,7 +84,7 @@ impl Compiler<'_> {
             self.require(source, capabilities, versions, "version_required", at);
         }
         if declared.confirm == Confirm::Ask {
-            self.require(source, capabilities, WriteCapabilities::CONFIRMATION, "confirm", at);
+            self.require(source, capabilities, capabilities.confirmation(), "confirm", at);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::links::parse_links;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
+use super::rest_sections::{endpoint_operations, parse_endpoints};
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
 use super::sources::{DeclaredSources, parse_pointer, reject_misplaced_keys, resolve_source};
 use super::{
@@ -42,7 +43,11 @@ pub(super) fn parse_collection(
     let key: Vec<Located<String>> =
         reader.columns(t, "key").unwrap_or_default().into_iter().map(located_text).collect();
     let description = text_value(reader.text(t, "description"));
-    let operations = reader.some_of(t, "operations").map(|all| parse_operations(reader, &all));
+    let mut operations = reader.some_of(t, "operations").map(|all| parse_operations(reader, &all));
+    let endpoints = parse_endpoints(reader, t, &key);
+    if kind == Some(SourceKind::Rest) {
+        operations = endpoint_operations(reader, operations, &endpoints, &entry.key_location);
+    }
     let filters = reader.field_selection(t, "filters");
     let sort = reader.field_selection(t, "sort");
     let search = reader.field_selection(t, "search");
@@ -82,6 +87,7 @@ pub(super) fn parse_collection(
         version_required: version_required.unwrap_or(false),
         confirm: confirm.map_or(Confirm::Never, |confirm| confirm.value),
         related,
+        endpoints,
     })
 }
 
@@ -285,6 +291,8 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         show_values: show_values.then_some(show_values_location).flatten(),
         fill_down: reader.boolean(t, "fill_down").unwrap_or(false),
         path: parse_path(reader, t),
+        required: located_boolean(reader, t, "required"),
+        read_only: located_boolean(reader, t, "read_only"),
     };
     reader.finish(table);
     check_show_values(reader, &field);
@@ -295,6 +303,15 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         }
     }
     field
+}
+
+fn located_boolean(
+    reader: &mut ManifestReader<'_>,
+    table: &mut TomlTable<'_>,
+    name: &str,
+) -> Option<Located<bool>> {
+    let location = table.key_location(name);
+    reader.boolean(table, name).zip(location).map(|(value, location)| Located::new(value, location))
 }
 
 /// A JSON pointer with a column and a value inside it.

@@ -5,6 +5,7 @@
 
 mod permissions;
 mod resource;
+mod rest;
 mod server;
 
 use super::{
@@ -16,6 +17,7 @@ use crate::data_type::DataType;
 use crate::names;
 pub use permissions::PERMISSIONS;
 pub use resource::{COMPLETION, RESOURCE};
+pub use rest::{AUTH, AUTH_HEADER, BASIC, CLIENT_CREDENTIALS, GET, LIST, PAGE, REQUEST, WRITE};
 pub use server::SERVER;
 
 /// A TOML table of a manifest.
@@ -27,7 +29,7 @@ pub struct Section {
     pub keys: &'static [Key],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Key {
     pub name: &'static str,
     pub value_type: ValueType,
@@ -67,6 +69,10 @@ pub enum ValueType {
     FieldSelection,
     /// Columns of one table, each with a column of another: `{ customer_id = "id" }`.
     ColumnPairs,
+    /// Texts by name: `{ status = "state" }`.
+    TextPairs,
+    /// Any value, with `{name}` for arguments.
+    JsonTemplate,
     /// An array of names.
     Names,
     /// An array of texts or of integers.
@@ -103,6 +109,10 @@ pub enum AppliesTo {
     SourceKinds(&'static [SourceKind]),
     /// Tools with `sql`.
     Statements,
+    /// Tools with `sql` or `request`.
+    StatementsAndRequests,
+    /// Tools with `request`.
+    Requests,
 }
 
 impl Section {
@@ -162,6 +172,17 @@ impl Key {
     }
 }
 
+/// Joins two lists of keys.
+const fn concat<const A: usize, const B: usize, const N: usize>(a: [Key; A], b: [Key; B]) -> [Key; N] {
+    assert!(A + B == N, "the length of the joined list");
+    let (mut keys, mut at) = ([a[0]; N], 0);
+    while at < N {
+        keys[at] = if at < A { a[at] } else { b[at - A] };
+        at += 1;
+    }
+    keys
+}
+
 const TITLE: ValueType = ValueType::Text(TextLength::NonBlank(200));
 const DESCRIPTION: ValueType = ValueType::Text(TextLength::NonBlank(4000));
 /// Names of columns and tables of a source, and values in them.
@@ -185,7 +206,10 @@ const FILES: AppliesTo = AppliesTo::SourceKinds(&[
     SourceKind::Json,
     SourceKind::JsonLines,
     SourceKind::Parquet,
+    SourceKind::Rest,
 ]);
+const NETWORK: AppliesTo =
+    AppliesTo::SourceKinds(&[SourceKind::Postgres, SourceKind::MySql, SourceKind::Rest]);
 const DATABASES: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Postgres, SourceKind::MySql]);
 const ALL_FILES: AppliesTo = AppliesTo::SourceKinds(&[
     SourceKind::Sqlite,
@@ -262,9 +286,9 @@ pub static ROOT: Section = Section {
 
 pub static SOURCE: Section = Section {
     header: "[sources.NAME]",
-    description: "A file or database. Collections and tools refer to it by its name.",
-    keys: &[
-        Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file or database.")
+    description: "A file, a database or a REST API. Collections and tools refer to it by its name.",
+    keys: &concat::<14, 11, 25>([
+        Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file or database, or `rest`.")
             .default_text("from the extension of `path`, or from `url`")
             .example("\"sqlite\"")
             .aliases(&["type", "format", "driver"]),
@@ -280,11 +304,11 @@ pub static SOURCE: Section = Section {
             "url",
             ValueType::Text(TextLength::NonBlank(4000)),
             "The URL of the database: user, host, database. Required for databases. A password in it should come from a \
-             variable: `${DATABASE_URL}`.",
+             variable: `${DATABASE_URL}`. For a REST API: scheme, host and path, which no request leaves.",
         )
         .example("\"postgres://reader@db.example.com/shop\"")
-        .aliases(&["uri", "dsn", "connection_string", "database_url"])
-        .applies_to(DATABASES),
+        .aliases(&["uri", "dsn", "connection_string", "database_url", "base_url"])
+        .applies_to(NETWORK),
         Key::new("password", VALUE, "The password of the database's user, from a variable.")
             .default_text("the one in `url`, else `PGPASSWORD` or `MYSQL_PWD`")
             .example("\"correct horse\"")
@@ -300,7 +324,7 @@ pub static SOURCE: Section = Section {
         .default_text("those of the system")
         .example("\"ca.pem\"")
         .aliases(&["sslrootcert", "ssl_ca"])
-        .applies_to(DATABASES),
+        .applies_to(NETWORK),
         Key::new("schemas", ValueType::Texts, "The schemas to serve.")
             .default_text("those that the role finds without naming them")
             .example("[\"sales\"]")
@@ -360,13 +384,13 @@ pub static SOURCE: Section = Section {
         .example("\"/data/customers\"")
         .aliases(&["pointer", "jsonpath", "json_path", "root"])
         .applies_to(AppliesTo::SourceKinds(&[SourceKind::Json])),
-    ],
+    ], rest::SOURCE_KEYS),
 };
 
 pub static COLLECTION: Section = Section {
     header: "[collections.NAME]",
     description: "A table, sheet or file to generate tools for: `get_NAME`, `list_NAME` and so on.",
-    keys: &[
+    keys: &concat::<27, 5, 32>([
         Key::new("source", COLUMN, "The name of a source.")
             .default_text("the only source")
             .example("\"crm\"")
@@ -522,7 +546,7 @@ pub static COLLECTION: Section = Section {
         )
         .example("{ customer = { collection = \"customers\", by = { customer_id = \"id\" } } }")
         .aliases(&["links", "relations", "relationships", "joins"]),
-    ],
+    ], rest::COLLECTION_KEYS),
 };
 
 pub static RELATED: Section = Section {
@@ -602,10 +626,22 @@ pub static FIELD: Section = Section {
             "path",
             ValueType::Text(TextLength::NonBlank(COLUMN_CHARS_MAX)),
             "A JSON pointer to a value inside nested JSON, which becomes a column with this name: callers can filter, sort and \
-             group by it. The first name is that of the column which has the JSON. For JSON, JSON Lines and Parquet files.",
+             group by it. The first name is that of the column which has the JSON. For JSON, JSON Lines and Parquet files, and REST APIs.",
         )
         .example("\"/address/city\"")
         .aliases(&["pointer", "json_path"]),
+        Key::new(
+            "required",
+            ValueType::Boolean,
+            "Whether every record has a value, and a new one needs it. For REST APIs.",
+        )
+        .default_text("`true` for the key, else `false`")
+        .example("true")
+        .aliases(&["not_null", "nullable"]),
+        Key::new("read_only", ValueType::Boolean, "Whether the API sets the value itself. For REST APIs.")
+            .default_text("`false`")
+            .example("true")
+            .aliases(&["readonly", "computed", "generated"]),
         Key::new("hidden", ValueType::Boolean, "Hides the column from callers.")
             .default_text("`false`")
             .example("true")
@@ -632,7 +668,7 @@ pub static FIELD: Section = Section {
 
 pub static TOOL: Section = Section {
     header: "[tools.NAME]",
-    description: "A tool with either `uses` or `sql`.",
+    description: "A tool with `uses`, `sql` or `request`.",
     keys: &[
         Key::new("uses", COLUMN, "A collection and an operation. The generated tool gets this name.")
             .example("\"customers.get\"")
@@ -644,23 +680,26 @@ pub static TOOL: Section = Section {
         )
         .example("\"select plan, count(*) as customers from customers where signup_date >= :since group by plan\"")
         .aliases(&["query", "statement"]),
-        Key::new("source", COLUMN, "The source that runs the statement.")
+        Key::new("request", ValueType::Table(&REQUEST), "A request to a REST API.")
+            .example("{ method = \"POST\", path = \"/orders/{order_id}/refund\" }")
+            .aliases(&["http", "endpoint", "rest"]),
+        Key::new("source", COLUMN, "The source that runs the statement, or that the request goes to.")
             .default_text("the only source")
             .example("\"crm\"")
-            .applies_to(AppliesTo::Statements),
+            .applies_to(AppliesTo::StatementsAndRequests),
         Key::new(
             "arguments",
             ValueType::NamedTables(&ARGUMENT, NameRule::Argument),
-            "The arguments, one for each `:name`, in the order in which clients see them.",
+            "The arguments, one for each `:name` or `{name}`, in the order in which clients see them.",
         )
         .example("{ since = { type = \"date\" } }")
         .aliases(&["args", "parameters", "params", "inputs", "input"])
-        .applies_to(AppliesTo::Statements),
-        Key::new("writes", ValueType::Boolean, "Whether the statement may change data.")
-            .default_text("`false`: a statement that writes is an error")
+        .applies_to(AppliesTo::StatementsAndRequests),
+        Key::new("writes", ValueType::Boolean, "Whether the statement or the request may change data.")
+            .default_text("`false`: a statement that writes is an error; for a request, by its method")
             .example("true")
             .aliases(&["write", "writable", "readonly", "read_only"])
-            .applies_to(AppliesTo::Statements),
+            .applies_to(AppliesTo::StatementsAndRequests),
         Key::new(
             "changes_max",
             ValueType::Integer { min: 1, max: CHANGES_MAX_LIMIT as u64 },
@@ -677,25 +716,33 @@ pub static TOOL: Section = Section {
         )
         .default_text("`many`")
         .example("\"one\"")
-        .aliases(&["return", "result"])
-        .applies_to(AppliesTo::Statements),
+        .aliases(&["return"])
+        .applies_to(AppliesTo::StatementsAndRequests),
+        Key::new(
+            "result",
+            ValueType::Text(TextLength::Any(COLUMN_CHARS_MAX)),
+            "The JSON pointer to what callers get of the response. Without `fields` they get it as it is, as `result`.",
+        )
+        .default_text("the whole response")
+        .example("\"/data\"")
+        .applies_to(AppliesTo::Requests),
         Key::new(
             "fields",
             ValueType::NamedTables(&FIELD, NameRule::Any),
-            "Settings of the result's columns, as in a collection.",
+            "Settings of the result's columns, as in a collection. For a request: the members to return, with their types.",
         )
         .example("{ customers = { description = \"How many.\" } }")
         .aliases(&["columns"])
-        .applies_to(AppliesTo::Statements),
+        .applies_to(AppliesTo::StatementsAndRequests),
         Key::new("rows_max", ROWS, "The maximum number of rows. The result says if there are more.")
             .default_text("100")
             .example("20")
             .aliases(&["limit", "max_rows"])
-            .applies_to(AppliesTo::Statements),
+            .applies_to(AppliesTo::StatementsAndRequests),
         Key::new("bytes_max", BYTES, "The maximum size of one page, in bytes.")
             .default_text("65536")
             .example("32768")
-            .applies_to(AppliesTo::Statements),
+            .applies_to(AppliesTo::StatementsAndRequests),
         Key::new("description", DESCRIPTION, "What the tool does and when to use it. Models choose by it.")
             .default_text("generated from the operation")
             .example("\"Return the customer record for a given email address.\"")
@@ -740,12 +787,12 @@ pub static TOOL: Section = Section {
 
 pub static ARGUMENT: Section = Section {
     header: "[tools.NAME.arguments]",
-    description: "One line for each `:name` of the statement: `since = { type = \"date\" }`.",
+    description: "One line for each `:name` of the statement, or each value of the request: `since = { type = \"date\" }`.",
     keys: &[
         Key::new(
             "type",
             ValueType::OneOf(argument_types),
-            "The type: one of JSON Schema, or one that `as` takes.",
+            "The type: one of JSON Schema, or one that `as` takes. `json`, for arrays and objects, only with `request`.",
         )
         .default_text("`string`; `integer` for an `enum` of integers")
         .example("\"string\""),
@@ -776,8 +823,27 @@ pub static ARGUMENT: Section = Section {
 };
 
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 10] =
-    [&SERVER, &SOURCE, &COLLECTION, &FIELD, &RELATED, &TOOL, &ARGUMENT, &RESOURCE, &COMPLETION, &PERMISSIONS];
+pub static SECTIONS: [&Section; 19] = [
+    &SERVER,
+    &SOURCE,
+    &AUTH,
+    &BASIC,
+    &AUTH_HEADER,
+    &CLIENT_CREDENTIALS,
+    &COLLECTION,
+    &FIELD,
+    &RELATED,
+    &LIST,
+    &PAGE,
+    &GET,
+    &WRITE,
+    &TOOL,
+    &ARGUMENT,
+    &REQUEST,
+    &RESOURCE,
+    &COMPLETION,
+    &PERMISSIONS,
+];
 
 fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()
@@ -790,7 +856,7 @@ fn data_types() -> Vec<&'static str> {
 /// `string` is JSON Schema's name for text; its other types have the same names.
 fn argument_types() -> Vec<&'static str> {
     let scalars = DataType::ALL.into_iter().filter(|kind| kind.is_scalar());
-    std::iter::once("string").chain(scalars.map(DataType::as_str)).collect()
+    std::iter::once("string").chain(scalars.map(DataType::as_str)).chain(["json"]).collect()
 }
 
 fn confirm_values() -> Vec<&'static str> {

@@ -10,6 +10,8 @@ mod rate;
 mod reader;
 mod reference;
 mod resources;
+pub mod rest;
+mod rest_sections;
 mod schema;
 mod sections;
 mod sources;
@@ -33,6 +35,7 @@ use crate::infer::DeclaredFormats;
 use crate::source::{DatabaseEngine, Secret, SourceLocation, WriteCapabilities};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
+pub use rest::{CollectionEndpoints, Request, RestSettings};
 pub use schema::schema;
 use syntax::SyntaxCheck;
 pub(crate) use tools::{enum_help, is_enum_value};
@@ -184,6 +187,7 @@ pub enum SourceSettings {
     Parquet,
     /// PostgreSQL, MySQL or MariaDB.
     Database(DatabaseSettings),
+    Rest(Box<RestSettings>),
 }
 
 /// How to reach a database, and what is allowed there.
@@ -250,6 +254,7 @@ impl SourceSettings {
             Self::JsonLines => SourceKind::JsonLines,
             Self::Parquet => SourceKind::Parquet,
             Self::Database(settings) => settings.engine.into(),
+            Self::Rest(_) => SourceKind::Rest,
         }
     }
 }
@@ -275,10 +280,11 @@ pub enum SourceKind {
     Parquet,
     Postgres,
     MySql,
+    Rest,
 }
 
 impl SourceKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Sqlite,
         Self::Csv,
         Self::Xlsx,
@@ -289,6 +295,7 @@ impl SourceKind {
         Self::Parquet,
         Self::Postgres,
         Self::MySql,
+        Self::Rest,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -303,6 +310,7 @@ impl SourceKind {
             Self::Parquet => "parquet",
             Self::Postgres => "postgres",
             Self::MySql => "mysql",
+            Self::Rest => "rest",
         }
     }
 
@@ -333,6 +341,7 @@ impl SourceKind {
         match self {
             Self::Sqlite | Self::Csv | Self::Xlsx | Self::Json | Self::JsonLines => WriteCapabilities::ALL,
             Self::Postgres | Self::MySql => WriteCapabilities::ALL,
+            Self::Rest => WriteCapabilities::IDEMPOTENCY,
             Self::Xls | Self::Ods | Self::Parquet => WriteCapabilities::NONE,
         }
     }
@@ -391,6 +400,8 @@ pub struct Collection {
     pub confirm: Confirm,
     /// Links to other collections.
     pub related: Vec<DeclaredLink>,
+    /// Of a collection of a REST API.
+    pub endpoints: CollectionEndpoints,
 }
 
 /// `[collections.NAME.related.NAME]`: a link to the rows of another collection.
@@ -529,6 +540,10 @@ pub struct Field {
     pub fill_down: bool,
     /// A JSON pointer to a value inside nested JSON, which becomes a column.
     pub path: Option<Located<String>>,
+    /// Whether every record has a value. Only for REST APIs.
+    pub required: Option<Located<bool>>,
+    /// Whether the API sets the value itself. Only for REST APIs.
+    pub read_only: Option<Located<bool>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -559,7 +574,7 @@ pub const FORMATS: [&str; 14] = [
     "uuid",
 ];
 
-/// `[tools.NAME]`: a generated tool under another name, or a statement.
+/// `[tools.NAME]`: a generated tool under another name, a statement, or a request.
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub name: Located<String>,
@@ -585,6 +600,8 @@ pub enum ToolBody {
     Uses(Located<CollectionOperation>),
     /// `sql = "select …"`
     Statement(Box<Statement>),
+    /// `request = { path = "/orders" }`
+    Request(Box<Request>),
 }
 
 /// An SQL statement, prepared and typed at compile time.

@@ -15,6 +15,7 @@ use super::keys::{
 use super::{FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
+use crate::request::{BodyTemplate, TextPattern};
 
 /// A longer text is truncated when it is quoted.
 const QUOTED_CHARS_MAX: usize = 60;
@@ -412,6 +413,109 @@ impl<'e> ManifestReader<'e> {
         let length = TextLength::NonEmpty(COLUMN_CHARS_MAX);
         let located = |entry: &Entry<'_>| Located::new(entry.key.to_owned(), entry.key_location.clone());
         pairs.filter_map(|pair| Some((located(&pair), self.entry_text(&pair, length)?))).collect()
+    }
+
+    /// Texts by name; none if the key is missing.
+    pub(super) fn text_pairs(
+        &mut self,
+        table: &mut TomlTable<'_>,
+        name: &str,
+    ) -> Vec<(Located<String>, TextValue)> {
+        let (key, entry) = table.take(name);
+        let ValueType::TextPairs = key.value_type else { unreachable!("`{name}` is texts by name") };
+        let Some(entry) = entry else { return Vec::new() };
+        let DeValue::Table(pairs) = entry.value.get_ref() else {
+            self.type_error(&entry, &format!("a table such as `{}`", key.example));
+            return Vec::new();
+        };
+        let file_text = Arc::clone(&self.file_text);
+        let mut pairs: Vec<Entry<'_>> = pairs
+            .iter()
+            .map(|(name, value)| Entry {
+                key: name.get_ref(),
+                key_location: FileLocation::new(&file_text, name.span()),
+                value,
+            })
+            .collect();
+        pairs.sort_by_key(|pair| pair.key_location.span().start);
+        let length = TextLength::Any(COLUMN_CHARS_MAX);
+        let located = |entry: &Entry<'_>| Located::new(entry.key.to_owned(), entry.key_location.clone());
+        pairs.iter().filter_map(|pair| Some((located(pair), self.entry_text(pair, length)?))).collect()
+    }
+
+    /// A value of any type, with `{name}` for arguments, and where it is.
+    pub(super) fn json_template(
+        &mut self,
+        table: &mut TomlTable<'_>,
+        name: &str,
+    ) -> Option<Located<BodyTemplate>> {
+        let (key, entry) = table.take(name);
+        let ValueType::JsonTemplate = key.value_type else { unreachable!("`{name}` is a template") };
+        let entry = entry?;
+        let template = self.template_value(&entry, entry.value)?;
+        Some(Located::new(template, entry.value_location(self)))
+    }
+
+    fn template_value(&mut self, entry: &Entry<'_>, value: &Spanned<DeValue<'_>>) -> Option<BodyTemplate> {
+        let inner = Entry { value, ..entry.clone() };
+        Some(match value.get_ref() {
+            DeValue::String(_) => {
+                let text = self.entry_text(&inner, TextLength::Any(COLUMN_CHARS_MAX))?;
+                match TextPattern::parse(&text.value) {
+                    Ok(pattern) => match (pattern.single_value(), pattern.literal()) {
+                        (Some((name, _)), _) => BodyTemplate::Value(name.to_owned()),
+                        (None, Some(literal)) => {
+                            BodyTemplate::Literal(json::Json::string(literal).as_str().to_owned())
+                        }
+                        (None, None) => BodyTemplate::Text(pattern),
+                    },
+                    Err(error) => {
+                        let (message, help) = error.explain();
+                        self.error(&text.location, message, help);
+                        return None;
+                    }
+                }
+            }
+            DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+                Ok(value) => BodyTemplate::Literal(value.to_string()),
+                Err(_) => {
+                    let at = inner.value_location(self);
+                    self.too_large(&at);
+                    return None;
+                }
+            },
+            DeValue::Float(digits) => {
+                let digits = digits.as_str().replace('_', "");
+                let digits = digits.trim_start_matches('+').to_owned();
+                if json::Json::parse(&digits).is_err() {
+                    self.type_error(&inner, "a value that JSON has");
+                    return None;
+                }
+                BodyTemplate::Literal(digits)
+            }
+            DeValue::Boolean(value) => BodyTemplate::Literal(value.to_string()),
+            DeValue::Datetime(when) => {
+                let help = format!("write it in quotes: `\"{when}\"`");
+                self.type_error_with_help(&inner, "a value that JSON has", Some(help));
+                return None;
+            }
+            DeValue::Array(items) => {
+                let items: Option<Vec<BodyTemplate>> =
+                    items.iter().map(|item| self.template_value(entry, item)).collect();
+                BodyTemplate::Array(items?)
+            }
+            DeValue::Table(members) => {
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by_key(|(name, _)| name.span().start);
+                let members: Option<Vec<(String, BodyTemplate)>> = members
+                    .into_iter()
+                    .map(|(name, value)| {
+                        Some((name.get_ref().to_string(), self.template_value(entry, value)?))
+                    })
+                    .collect();
+                BodyTemplate::Object(members?)
+            }
+        })
     }
 
     /// Distinct texts; none if the key is missing.

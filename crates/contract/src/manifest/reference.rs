@@ -93,6 +93,8 @@ fn describe_key(key: &Key) -> String {
             text += &format!(" Only for {}.", join_or(&kinds));
         }
         AppliesTo::Statements => text += " Only with `sql`.",
+        AppliesTo::StatementsAndRequests => text += " Only with `sql` or `request`.",
+        AppliesTo::Requests => text += " Only with `request`.",
     }
     if !key.example.is_empty() {
         text += &format!(" `{} = {}`", key.name, key.example);
@@ -117,6 +119,8 @@ fn describe_value_type(key: &Key) -> String {
         ValueType::Texts => "string, or an array of them".into(),
         ValueType::FieldSelection => "`true` (all), `false` (none) or an array of names".into(),
         ValueType::ColumnPairs => "column names, each with a column name".into(),
+        ValueType::TextPairs => "texts by name".into(),
+        ValueType::JsonTemplate => "any value".into(),
         ValueType::Names => "array of texts".into(),
         ValueType::Literals => "array of texts or of integers".into(),
         ValueType::Literal => "text, number, `true` or `false`".into(),

@@ -36,7 +36,8 @@ fn section_schema(section: &'static Section) -> Value {
         schema["not"] = json!({ "required": ["table", "sheet"] });
     }
     if std::ptr::eq(section, &TOOL) {
-        schema["oneOf"] = json!([{ "required": ["uses"] }, { "required": ["sql"] }]);
+        schema["oneOf"] =
+            json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["request"] }]);
     }
     schema
 }
@@ -67,6 +68,8 @@ fn key_schema(key: &'static Key) -> Value {
             "minProperties": 1,
             "additionalProperties": text_schema(TextLength::NonEmpty(0)),
         }),
+        ValueType::TextPairs => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ValueType::JsonTemplate => json!({}),
         ValueType::Names => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         ValueType::Literals => json!({
             "type": "array",
@@ -130,6 +133,8 @@ fn key_description(key: &Key) -> String {
             text += &format!(" Only for sources of the kind {}.", join_or(&kinds));
         }
         AppliesTo::Statements => text += " Only for tools with `sql`.",
+        AppliesTo::StatementsAndRequests => text += " Only for tools with `sql` or `request`.",
+        AppliesTo::Requests => text += " Only for tools with `request`.",
     }
     text
 }

@@ -4,6 +4,7 @@ use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, X_USER_DEFINED};
 
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
+use super::rest_sections::parse_rest_source;
 use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown};
 use super::{
     DatabasePassword, DatabaseSettings, FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat,
@@ -12,7 +13,7 @@ use crate::diagnostic::{FileLocation, Located};
 use crate::source::{DatabaseEngine, DatabaseUrl, Secret, SourceLocation};
 
 /// Kinds of sources that are planned for a later version.
-const UNSUPPORTED_KINDS: [&str; 4] = ["rest", "openapi", "files", "folder"];
+const UNSUPPORTED_KINDS: [&str; 3] = ["openapi", "files", "folder"];
 
 pub(super) fn parse_source(
     reader: &mut ManifestReader<'_>,
@@ -25,6 +26,13 @@ pub(super) fn parse_source(
     let (has_kind, has_path) = (kind.is_some(), t.key_location("path").is_some());
     let has_url = t.key_location("url").is_some();
     let url = t.key_location("url").and_then(|_| reader.text(t, "url"));
+    let is_rest = match &kind {
+        Some((text, _)) => text.value == SourceKind::Rest.as_str(),
+        None => url.as_ref().is_some_and(|url| is_web_url(&url.value)),
+    };
+    if is_rest {
+        return parse_rest_source(reader, entry, table, name, url);
+    }
     let url = url.and_then(|url| parse_url(reader, &url));
     let path = reader.text(t, "path");
     let kind = match (kind, &path) {
@@ -96,6 +104,7 @@ fn parse_settings(
         SourceKind::Parquet => SourceSettings::Parquet,
         SourceKind::Postgres => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::Postgres)),
         SourceKind::MySql => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::MySql)),
+        SourceKind::Rest => SourceSettings::Rest(Box::default()),
     }
 }
 
@@ -149,12 +158,17 @@ fn parse_database(
     Some(Source { name: name?, location, settings })
 }
 
+fn is_web_url(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("http" | "https"))
+}
+
 /// Parses the URL of a database. No message repeats it, because it may hold a password.
 fn parse_url(reader: &mut ManifestReader<'_>, text: &TextValue) -> Option<Located<DatabaseUrl>> {
     let url = DatabaseUrl::parse(&text.value);
     if url.is_none() {
-        let help =
-            "write `postgres://user@host/database` or `mysql://user@host/database`; files have a `path`";
+        let help = "write `postgres://user@host/database`, `mysql://user@host/database` or the `https://` URL of a REST API; files have a \
+             `path`";
         reader.error(&text.location, "this is not the URL of a database", help);
     }
     url.map(|url| Located::new(url, text.location.clone()))
@@ -182,7 +196,8 @@ pub(super) fn reject_misplaced_keys(
         );
         let help = match (key.name, kind) {
             ("table", kind) if kind.is_workbook() => "write `sheet` instead",
-            ("path", kind) if kind.engine().is_some() => "write `url` instead",
+            ("path", kind) if kind.engine().is_some() || kind == SourceKind::Rest => "write `url` instead",
+            ("table" | "sheet", SourceKind::Rest) => "remove it: the endpoints say what the collection is",
             ("sheet", kind) if kind.is_database() => "write `table` instead",
             ("table" | "sheet", _) => "remove it: such a file is one table",
             ("at", SourceKind::JsonLines) => "remove it: each line is a row",

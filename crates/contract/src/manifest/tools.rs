@@ -3,16 +3,18 @@
 use super::collections::{parse_fields, parse_format, parse_operation, report_unknown_type};
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, quoted};
+use super::rest_sections::parse_request;
 use super::sections::{located_text, parse_confirm, text_value};
-use super::sources::{DeclaredSources, resolve_source};
+use super::sources::{DeclaredSources, parse_pointer, resolve_source};
 use super::{
     Argument, BYTES_MAX_DEFAULT, CHANGES_MAX_DEFAULT, CollectionOperation, Confirm, Literal, Operation,
-    ROWS_MAX_DEFAULT, Returns, SourceKind, Statement, Tool, ToolBody,
+    ROWS_MAX_DEFAULT, Request, Returns, SourceKind, Statement, Tool, ToolBody,
 };
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, Located};
 use crate::infer;
 use crate::names;
+use crate::request::Method;
 
 /// The arguments that every writing tool has.
 const WRITE_ARGUMENTS: [&str; 2] = ["idempotency_key", "dry_run"];
@@ -73,41 +75,134 @@ fn parse_body(
     sources: &DeclaredSources<'_>,
 ) -> Option<ToolBody> {
     let (uses_at, sql_at) = (t.key_location("uses"), t.key_location("sql"));
+    let request_at = t.key_location("request");
     if let (Some(_), Some(sql_at)) = (&uses_at, &sql_at) {
         let message = format!("{} has both `uses` and `sql`", quoted(entry.key));
         reader.error(sql_at, message, "keep one of them");
     }
-    if uses_at.is_none() && sql_at.is_none() {
-        let message = format!("{} has neither `uses` nor `sql`", quoted(entry.key));
+    let other = uses_at.as_ref().map(|_| "uses").or(sql_at.as_ref().map(|_| "sql"));
+    if let (Some(other), Some(at)) = (other, &request_at) {
+        let message = format!("{} has both `{other}` and `request`", quoted(entry.key));
+        reader.error(at, message, "keep one of them");
+    }
+    if uses_at.is_none() && sql_at.is_none() && request_at.is_none() {
+        let message = format!("{} has neither `uses` nor `sql` nor `request`", quoted(entry.key));
         reader.error(
             &entry.key_location,
             message,
-            "add a line such as `uses = \"customers.get\"` or `sql = \"select …\"`",
+            "add a line such as `uses = \"customers.get\"`, `sql = \"select …\"` or `request = { path = \"/orders\" }`",
         );
     }
     let uses = reader.text(t, "uses");
+    if request_at.is_some() && sql_at.is_none() {
+        return parse_request_tool(reader, entry, t, sources).map(|one| ToolBody::Request(Box::new(one)));
+    }
+    reader.table(t, "request");
     if sql_at.is_some() {
+        reject_keys(reader, t, "sql", |applies_to| matches!(applies_to, AppliesTo::Requests));
         return parse_statement(reader, entry, t, sources).map(|one| ToolBody::Statement(Box::new(one)));
     }
     reader.text(t, "sql");
-    for key in t.keys() {
-        if !matches!(key.applies_to, AppliesTo::Statements) {
-            continue;
-        }
-        let (_, misplaced) = t.take(key.name);
-        if let Some(misplaced) = misplaced.filter(|_| uses_at.is_some()) {
-            let message = format!("`{}` is only for tools with `sql`, and this one has `uses`", key.name);
-            let help = match key.name {
-                "writes" => "remove it: the operation decides whether the tool writes",
-                "source" => "remove it: the collection has a source",
-                "rows_max" | "bytes_max" | "fields" => "move it to the collection",
-                _ => "remove it",
-            };
-            reader.error(&misplaced.key_location, message, help);
-        }
-    }
+    let body = if uses_at.is_some() { "uses" } else { "" };
+    reject_keys(reader, t, body, |applies_to| !matches!(applies_to, AppliesTo::Everywhere));
     let uses = uses?;
     parse_uses(reader, &uses).map(ToolBody::Uses)
+}
+
+/// Removes and reports the keys that a tool with this body does not have. Without a body, they are not reported.
+fn reject_keys(
+    reader: &mut ManifestReader<'_>,
+    t: &mut TomlTable<'_>,
+    body: &str,
+    is_rejected: impl Fn(AppliesTo) -> bool,
+) {
+    for key in t.keys().iter().filter(|key| is_rejected(key.applies_to)) {
+        let (_, misplaced) = t.take(key.name);
+        let Some(misplaced) = misplaced.filter(|_| !body.is_empty()) else { continue };
+        let needed = match key.applies_to {
+            AppliesTo::Requests => "`request`",
+            AppliesTo::StatementsAndRequests => "`sql` or `request`",
+            AppliesTo::Statements | AppliesTo::Everywhere | AppliesTo::SourceKinds(_) => "`sql`",
+        };
+        let message = format!("`{}` is only for tools with {needed}, and this one has `{body}`", key.name);
+        let help = match key.name {
+            "writes" => "remove it: the operation decides whether the tool writes",
+            "source" => "remove it: the collection has a source",
+            "rows_max" | "bytes_max" | "fields" => "move it to the collection",
+            _ => "remove it",
+        };
+        reader.error(&misplaced.key_location, message, help);
+    }
+}
+
+fn parse_request_tool(
+    reader: &mut ManifestReader<'_>,
+    entry: &Entry<'_>,
+    t: &mut TomlTable<'_>,
+    sources: &DeclaredSources<'_>,
+) -> Option<Request> {
+    let template = parse_request(reader, t);
+    reader.text(t, "sql");
+    let source = resolve_source(reader, entry, t, sources);
+    let kind = source.as_ref().and_then(|source| sources.kind(&source.value));
+    if let (Some(source), Some(kind)) = (&source, kind)
+        && kind != SourceKind::Rest
+    {
+        let message = format!(
+            "source `{}` is of the kind `{}`; requests need a source of the kind `rest`",
+            source.value,
+            kind.as_str()
+        );
+        let help = "name another source, or use a generated tool: `uses = \"NAME.list\"`";
+        reader.error(&source.location, message, help);
+    }
+    let writes = reader.boolean(t, "writes");
+    reject_keys(reader, t, "request", |applies_to| matches!(applies_to, AppliesTo::Statements));
+    let rows_at = t.key_location("rows_max");
+    let returns = reader.one_of(t, "returns").map(|(_, word)| word);
+    let result = reader.text(t, "result").and_then(|text| parse_pointer(reader, text)).unwrap_or_default();
+    let named = reader.named_tables(t, "arguments");
+    let mut arguments = Vec::with_capacity(named.len());
+    for (entry, table) in named {
+        arguments.extend(parse_argument(reader, &entry, table, ArgumentUse::Request));
+    }
+    let fields = parse_fields(reader, t);
+    let rows_max = reader.integer(t, "rows_max");
+    let bytes_max = reader.integer(t, "bytes_max");
+    let returns = if returns == Some("many") { Returns::Many } else { Returns::One };
+    if let (Some(at), Returns::One) = (rows_at, returns) {
+        let help = "write `returns = \"many\"`, or remove it";
+        reader.error(&at, "`rows_max` has no effect: this tool returns one record", help);
+    }
+    if let (Returns::Many, true) = (returns, fields.is_empty()) {
+        let help = "declare what a record has: `fields.id = { as = \"integer\" }`";
+        reader.error(&entry.key_location, "`returns = \"many\"` needs `fields`", help);
+    }
+    let template = template?;
+    let writes = writes.unwrap_or(!template.value.method.is_safe());
+    if !writes && !matches!(template.value.method, Method::Get | Method::Post) {
+        let message = format!("a `{}` request writes", template.value.method.as_str());
+        reader.error(&template.location, message, "remove `writes = false`");
+    }
+    Some(Request {
+        source: source?,
+        template,
+        arguments,
+        writes,
+        result,
+        returns,
+        fields,
+        rows_max: rows_max.unwrap_or(ROWS_MAX_DEFAULT),
+        bytes_max: bytes_max.unwrap_or(BYTES_MAX_DEFAULT),
+    })
+}
+
+/// What an argument is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArgumentUse {
+    ReadingStatement,
+    WritingStatement,
+    Request,
 }
 
 fn check_confirm(reader: &mut ManifestReader<'_>, confirm: Option<&Located<Confirm>>, body: &ToolBody) {
@@ -117,6 +212,7 @@ fn check_confirm(reader: &mut ManifestReader<'_>, confirm: Option<&Located<Confi
             (!uses.value.operation.writes(), "remove it; it is for `create`, `update` and `delete`")
         }
         ToolBody::Statement(statement) => (!statement.writes, "remove it, or add `writes = true`"),
+        ToolBody::Request(request) => (!request.writes, "remove it, or add `writes = true`"),
     };
     if reads {
         reader.error(
@@ -152,9 +248,13 @@ fn parse_statement(
     let changes_max = reader.integer(t, "changes_max");
     let returns = reader.one_of(t, "returns").map(|(_, word)| word);
     let named = reader.named_tables(t, "arguments");
+    let argument_use = match writes {
+        Some(true) => ArgumentUse::WritingStatement,
+        Some(false) | None => ArgumentUse::ReadingStatement,
+    };
     let mut arguments = Vec::with_capacity(named.len());
     for (entry, table) in named {
-        arguments.extend(parse_argument(reader, &entry, table, writes == Some(true)));
+        arguments.extend(parse_argument(reader, &entry, table, argument_use));
     }
     let fields = parse_fields(reader, t);
     let rows_max = reader.integer(t, "rows_max");
@@ -183,16 +283,16 @@ fn parse_argument(
     reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
     mut table: TomlTable<'_>,
-    writes: bool,
+    argument_use: ArgumentUse,
 ) -> Option<Argument> {
     let t = &mut table;
-    let name = parse_argument_name(reader, entry, writes);
+    let name = parse_argument_name(reader, entry, argument_use);
     let as_at = t.key_location("as").filter(|_| t.key_location("type").is_some());
     if let Some(at) = as_at {
         reader.error(&at, "`as` and `type` mean the same", "keep one of them");
     }
-    let mut kind = parse_argument_type(reader, t, "type");
-    let alias = parse_argument_type(reader, t, "as");
+    let mut kind = parse_argument_type(reader, t, "type", argument_use);
+    let alias = parse_argument_type(reader, t, "as", argument_use);
     kind = kind.or(alias);
     let mut format = parse_format(reader, t);
     let allowed = reader.literals(t, "enum").unwrap_or_default();
@@ -239,11 +339,13 @@ fn parse_argument_type(
     reader: &mut ManifestReader<'_>,
     t: &mut TomlTable<'_>,
     key: &'static str,
+    argument_use: ArgumentUse,
 ) -> Option<DataType> {
     let (given, known) = reader.one_of_text(t, key)?;
     let kind = if given.value == "string" { Some(DataType::Text) } else { DataType::parse(&given.value) };
     match kind {
         None => report_unknown_type(reader, &given, &known),
+        Some(DataType::Json) if argument_use == ArgumentUse::Request => return kind,
         Some(kind) if !kind.is_scalar() => {
             let message = format!("an argument cannot be {}", given.quoted());
             reader.error(
@@ -260,7 +362,7 @@ fn parse_argument_type(
 fn parse_argument_name(
     reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    writes: bool,
+    argument_use: ArgumentUse,
 ) -> Option<Located<String>> {
     let key = entry.key;
     let unprefixed = key.trim_start_matches([':', '@', '$']);
@@ -270,7 +372,7 @@ fn parse_argument_name(
             && name.len() <= names::ARGUMENT_CHARS_MAX
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
-    if writes && WRITE_ARGUMENTS.contains(&key) {
+    if argument_use != ArgumentUse::ReadingStatement && WRITE_ARGUMENTS.contains(&key) {
         let message = format!("{} is a reserved argument", quoted(key));
         let help = format!("every tool that writes has {}; choose another name", join_and(&WRITE_ARGUMENTS));
         reader.error(&entry.key_location, message, help);

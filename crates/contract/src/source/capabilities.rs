@@ -19,15 +19,18 @@ impl WriteCapabilities {
     pub const ROLLBACK: Self = Self(1 << 3);
     /// A transaction that can do everything.
     pub const ALL: Self = Self(0b1111);
+    /// Repeating a change has no further effect, without a record of it: an update or a delete by key.
+    pub const REPEATABLE: Self = Self(1 << 4);
     /// Asking the user takes both: the change is rolled back until the user agrees, and what the user agreed to is done
     /// once, however often the client repeats the call.
     pub const CONFIRMATION: Self = Self(Self::ROLLBACK.0 | Self::IDEMPOTENCY.0);
 
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::DRY_RUN, "dry runs"),
         (Self::ROW_VERSIONS, "row versions"),
         (Self::IDEMPOTENCY, "idempotency keys"),
         (Self::ROLLBACK, "rollback"),
+        (Self::REPEATABLE, "repeatable changes"),
     ];
 
     #[must_use]
@@ -37,6 +40,17 @@ impl WriteCapabilities {
 
     pub const fn has(self, all: Self) -> bool {
         self.0 & all.0 == all.0
+    }
+
+    /// What asking the user takes of a source with these capabilities. One that cannot roll back is asked about before
+    /// anything is sent; what the user agreed to must then be harmless to repeat.
+    #[must_use]
+    pub const fn confirmation(self) -> Self {
+        match (self.has(Self::ROLLBACK), self.has(Self::REPEATABLE)) {
+            (true, _) => Self::CONFIRMATION,
+            (false, true) => Self::NONE,
+            (false, false) => Self::IDEMPOTENCY,
+        }
     }
 
     /// The capabilities of `required` that this set lacks.
@@ -108,7 +122,7 @@ mod tests {
         assert_eq!(set.missing(Set::CONFIRMATION), Set::IDEMPOTENCY);
         assert_eq!(Set::ALL.missing(Set::ALL), Set::NONE);
         for (one, _) in Set::NAMES {
-            assert!(Set::ALL.has(one));
+            assert_eq!(Set::ALL.has(one), one != Set::REPEATABLE);
         }
     }
 

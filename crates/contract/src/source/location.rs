@@ -8,12 +8,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::database_url::DatabaseUrl;
+use super::rest_url::RestUrl;
 
 /// The place of a source: as the manifest has it, or resolved against the folder of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SourceLocation {
     File(PathBuf),
     Database(DatabaseUrl),
+    Rest(RestUrl),
 }
 
 /// A file that changes when the data changes.
@@ -50,13 +52,12 @@ impl SourceLocation {
             // Without the rest, which may hold a password.
             Some(scheme) if !is_download(scheme) || text.contains('@') => Err(UnsupportedLocation {
                 message: format!("sources at `{scheme}://` are not supported in this version"),
-                help: "this version reads files, PostgreSQL, MySQL and MariaDB; export the data to a file, and name that"
+                help: "this version reads files, PostgreSQL, MySQL, MariaDB and REST APIs; export the data to a file, and name that"
                     .into(),
             }),
             Some(_) => Err(UnsupportedLocation {
                 message: format!("`{text}` is a URL, but the path of a source must be a file"),
-                help: "reading from a URL is not supported in this version; download the file and name that"
-                    .into(),
+                help: "data on the web is a source of the kind `rest`: write `kind = \"rest\"` and `url`".into(),
             }),
         }
     }
@@ -66,7 +67,7 @@ impl SourceLocation {
     pub fn resolve(&self, folder: &Path) -> Self {
         match self {
             Self::File(path) => Self::File(folder.join(path)),
-            Self::Database(_) => self.clone(),
+            Self::Database(_) | Self::Rest(_) => self.clone(),
         }
     }
 
@@ -79,6 +80,7 @@ impl SourceLocation {
                 Cow::Owned(text) => Cow::Owned(last_component(&text).to_owned()),
             },
             Self::Database(url) => Cow::Borrowed(url.database()),
+            Self::Rest(url) => Cow::Borrowed(url.host()),
         }
     }
 
@@ -95,7 +97,7 @@ impl SourceLocation {
                     FileToWatch { path: log.into(), empty_is_missing: true },
                 ]
             }
-            Self::Database(_) => Vec::new(),
+            Self::Database(_) | Self::Rest(_) => Vec::new(),
         }
     }
 
@@ -103,7 +105,7 @@ impl SourceLocation {
     pub fn packable_file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Database(_) => None,
+            Self::Database(_) | Self::Rest(_) => None,
         }
     }
 
@@ -111,7 +113,7 @@ impl SourceLocation {
     pub fn is_relative(&self) -> bool {
         match self {
             Self::File(path) => path.is_relative(),
-            Self::Database(_) => false,
+            Self::Database(_) | Self::Rest(_) => false,
         }
     }
 
@@ -119,7 +121,7 @@ impl SourceLocation {
     pub fn is_missing(&self) -> bool {
         match self {
             Self::File(path) => !path.exists(),
-            Self::Database(_) => false,
+            Self::Database(_) | Self::Rest(_) => false,
         }
     }
 
@@ -127,7 +129,7 @@ impl SourceLocation {
     pub fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::File(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
-            Self::Database(_) => None,
+            Self::Database(_) | Self::Rest(_) => None,
         }
     }
 }
@@ -138,6 +140,7 @@ impl fmt::Display for SourceLocation {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::Database(url) => url.fmt(f),
+            Self::Rest(url) => url.fmt(f),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AppliesTo, COLLECTION, COMPLETION, FIELD, Key, PERMISSIONS, RELATED, RESOURCE, ROOT, SECTIONS,
-    SERVER, SOURCE, Section, TOOL, ValueType,
+    ARGUMENT, AUTH, AUTH_HEADER, AppliesTo, BASIC, CLIENT_CREDENTIALS, COLLECTION, COMPLETION, FIELD, GET,
+    Key, LIST, PAGE, PERMISSIONS, RELATED, REQUEST, RESOURCE, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL,
+    ValueType, WRITE,
 };
-use contract::manifest::{self, EXAMPLE, parse};
+use contract::manifest::{self, EXAMPLE, SourceKind, parse};
 use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
@@ -17,9 +18,14 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
         AppliesTo::SourceKinds(kinds) => {
             format!("crm.{}", if kinds[0].as_str() == "sqlite" { "db" } else { kinds[0].as_str() })
         }
-        AppliesTo::Everywhere | AppliesTo::Statements => "crm.db".into(),
+        AppliesTo::Everywhere
+        | AppliesTo::Statements
+        | AppliesTo::StatementsAndRequests
+        | AppliesTo::Requests => "crm.db".into(),
     };
     let source = format!("[sources.crm]\npath = \"{path}\"\n");
+    let api = "[sources.crm]\nkind = \"rest\"\nurl = \"https://api.example.com\"\n";
+    let is_rest = matches!(key.applies_to, AppliesTo::SourceKinds(kinds) if kinds[0] == SourceKind::Rest);
     let all = "operations = [\"list\", \"search\", \"update\"]\n";
     if std::ptr::eq(section, &SERVER) {
         format!("[server]\n{line}")
@@ -47,12 +53,57 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
         let location = match key.name {
             "path" | "url" => String::new(),
             _ if is_database => "url = \"postgres://localhost/crm\"\n".to_owned(),
+            _ if is_rest => "url = \"https://api.example.com\"\n".to_owned(),
             _ => format!("path = \"{path}\"\n"),
         };
         format!("[sources.crm]\n{location}{line}")
     } else if std::ptr::eq(section, &COLLECTION) {
+        if is_rest {
+            let operations = match key.name {
+                "create" | "update" | "delete" => format!("operations = [\"{}\"]\n", key.name),
+                _ => String::new(),
+            };
+            return format!("{api}[collections.customers]\nkey = \"id\"\n{operations}{line}");
+        }
         let all = if key.name == "operations" { "" } else { all };
         format!("{source}[collections.customers]\n{all}{line}")
+    } else if std::ptr::eq(section, &AUTH) {
+        format!("{api}[sources.crm.auth]\n{line}")
+    } else if std::ptr::eq(section, &BASIC) {
+        let user = if key.name == "user" { "" } else { "user = \"a\"\n" };
+        format!("{api}[sources.crm.auth.basic]\n{user}{line}")
+    } else if std::ptr::eq(section, &AUTH_HEADER) {
+        let other = if key.name == "name" { "value = \"a\"\n" } else { "name = \"a\"\n" };
+        format!("{api}[sources.crm.auth.header]\n{other}{line}")
+    } else if std::ptr::eq(section, &CLIENT_CREDENTIALS) {
+        let all = ["token_url = \"https://a.test\"\n", "client_id = \"a\"\n", "client_secret = \"a\"\n"];
+        let others: String =
+            all.into_iter().filter(|other| !other.starts_with(&format!("{} ", key.name))).collect();
+        format!("{api}[sources.crm.auth.client_credentials]\n{others}{line}")
+    } else if std::ptr::eq(section, &LIST) {
+        format!("{api}[collections.orders.list]\n{line}")
+    } else if std::ptr::eq(section, &PAGE) {
+        let others = match key.name {
+            "style" => "next = \"/next\"\n",
+            "first" => "style = \"page\"\n",
+            "next" | "last_item" => "style = \"cursor\"\n",
+            "size" => "style = \"page\"\nsize_parameter = \"n\"\n",
+            "size_parameter" => "style = \"page\"\nsize = 10\n",
+            _ => "style = \"offset\"\n",
+        };
+        format!("{api}[collections.orders.list.page]\n{others}{line}")
+    } else if std::ptr::eq(section, &GET) {
+        let path = if key.name == "path" { "" } else { "path = \"/orders/{id}\"\n" };
+        format!("{api}[collections.orders]\nkey = \"id\"\n[collections.orders.get]\n{path}{line}")
+    } else if std::ptr::eq(section, &WRITE) {
+        let path = if key.name == "path" { "" } else { "path = \"/orders/{id}\"\n" };
+        let operations = "operations = [\"update\"]\n";
+        format!(
+            "{api}[collections.orders]\nkey = \"id\"\n{operations}[collections.orders.update]\n{path}{line}"
+        )
+    } else if std::ptr::eq(section, &REQUEST) {
+        let method = if key.name == "method" { "" } else { "method = \"POST\"\n" };
+        format!("{api}[tools.x.request]\n{method}{line}")
     } else if std::ptr::eq(section, &FIELD) {
         format!("{source}[collections.customers.fields.x]\n{line}")
     } else if std::ptr::eq(section, &RELATED) {
@@ -60,8 +111,12 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
     } else if std::ptr::eq(section, &TOOL) {
         let body = match (key.name, key.applies_to) {
             ("uses" | "sql", _) => "",
+            ("request", _) => return format!("{api}[tools.x]\n{line}"),
+            (_, AppliesTo::Requests) => {
+                return format!("{api}[tools.x]\nrequest = {{ path = \"/a\" }}\n{line}");
+            }
             ("changes_max", _) => "sql = \"select 1\"\nwrites = true\n",
-            (_, AppliesTo::Statements) => "sql = \"select 1\"\n",
+            (_, AppliesTo::Statements | AppliesTo::StatementsAndRequests) => "sql = \"select 1\"\n",
             _ => "uses = \"customers.update\"\n",
         };
         format!("{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
@@ -103,7 +158,7 @@ fn arguments_accept_exactly_the_listed_types() {
         let with = |word: &str| {
             let name = key.name;
             format!(
-                "[sources.crm]\npath = \"crm.db\"\n[tools.x]\nsql = \"select 1\"\n[tools.x.arguments.y]\n{name} = \"{word}\"\n"
+                "[sources.crm]\nurl = \"https://api.example.com\"\n[tools.x]\nrequest = {{ path = \"/a\" }}\n[tools.x.arguments.y]\n{name} = \"{word}\"\n"
             )
         };
         for word in words() {

@@ -180,7 +180,7 @@ fn order_is_the_order_of_the_text() {
 fn tool_operation(tool: &Tool) -> (&str, Operation) {
     match &tool.body {
         ToolBody::Uses(uses) => (&uses.value.collection, uses.value.operation),
-        ToolBody::Statement(_) => panic!("a statement"),
+        ToolBody::Statement(_) | ToolBody::Request(_) => panic!("not a collection"),
     }
 }
 
@@ -333,6 +333,6 @@ fn values_keep_their_locations() {
 fn statement(tool: &Tool) -> &Statement {
     match &tool.body {
         ToolBody::Statement(statement) => statement,
-        ToolBody::Uses(_) => panic!("no statement"),
+        ToolBody::Uses(_) | ToolBody::Request(_) => panic!("no statement"),
     }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use gateway::{Gateway, GatewayOptions, Naming};
 use host::{Config, Server};
 use json::Json;
-use servers::config::{ConfigScope, ConfigSource, Dialect, Section, Trust, merge};
+use servers::config::{ConfigScope, ConfigSource, Configuration, Dialect, Section, Trust, merge};
 use servers::decisions::Permission;
 use servers::manager::ManagerHost;
 use spile_core::{
     Call, CallContext, Catalog, ClientCapabilities, InputRequest, InputRequests, Limits, Outcome, Platform,
-    Provider, Run, Tool, ToolResult, WatchFuture,
+    Principal, Provider, Run, Tool, ToolResult, WatchFuture,
 };
 use tokio::time::Instant;
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
@@ -166,6 +166,10 @@ pub struct SimProvider {
     pub subscribing: Duration,
     /// How many subscriptions it has answered.
     pub subscribed: Arc<AtomicU64>,
+    /// Asked in place of the form, and answered with the raw answer.
+    pub question: Option<InputRequest>,
+    /// How often clients said that their roots have changed.
+    pub roots_changes: AtomicU64,
 }
 
 impl SimProvider {
@@ -177,7 +181,13 @@ impl SimProvider {
             fillers: 0,
             subscribing: Duration::ZERO,
             subscribed: Arc::default(),
+            question: None,
+            roots_changes: AtomicU64::new(0),
         }
+    }
+
+    pub fn roots_changes(&self) -> u64 {
+        self.roots_changes.load(Ordering::Relaxed)
     }
 
     pub fn executions(&self, token: &str) -> u32 {
@@ -203,6 +213,10 @@ impl Provider for SimProvider {
         })
     }
 
+    fn client_roots_changed(&self, _: &Principal, _: Option<[u8; 16]>) {
+        self.roots_changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn watching(&self, _: &str) -> Option<WatchFuture> {
         let (subscribing, subscribed) = (self.subscribing, self.subscribed.clone());
         Some(Box::pin(async move {
@@ -216,6 +230,15 @@ impl Provider for SimProvider {
         let token = call.text_argument("token").expect("a token").into_owned();
         let ms = arguments.get("ms").and_then(|ms| ms.u64()).expect("a time");
         let asks = arguments.get("ask").and_then(|ask| ask.bool()).expect("a flag");
+        if let Some(question) = &self.question {
+            if !cx.caller.capabilities.has(question.required_capabilities()) {
+                return Run::now(ToolResult::text("nobody can be asked"));
+            }
+            return match cx.journal.response(ANSWER) {
+                Some(answer) => Run::now(ToolResult::text(answer.root().raw())),
+                None => Run::now(Outcome::InputRequired(InputRequests::single(ANSWER, question.clone()))),
+            };
+        }
         let answer = cx.journal.response(ANSWER).and_then(|answer| answer.text_field(ANSWER));
         if asks && answer.is_none() && cx.caller.capabilities.has(ClientCapabilities::ELICITATION_FORM) {
             let schema = format!(
@@ -266,12 +289,7 @@ pub struct SimGateway {
 }
 
 /// `entry` is added to the entry of every server, after a comma.
-pub fn start_gateway(
-    servers: &[Arc<SimServer>],
-    options: GatewayOptions,
-    entry: &str,
-    seed: u64,
-) -> SimGateway {
+pub fn configuration(servers: &[Arc<SimServer>], entry: &str) -> Configuration {
     let entries: Vec<String> =
         servers.iter().map(|server| format!(r#""{}":{{"command":"none"{entry}}}"#, server.name)).collect();
     let text = format!(r#"{{"mcpServers":{{{}}}}}"#, entries.join(","));
@@ -285,7 +303,17 @@ pub fn start_gateway(
     };
     let configuration = merge([(source, Dialect::Spile.parse(&text, Section::Top))]);
     assert!(configuration.problems.is_empty(), "{:?}", configuration.problems);
-    let configured = configuration.servers.into_iter().map(|server| (server, Permission::Allowed));
+    configuration
+}
+
+pub fn start_gateway(
+    servers: &[Arc<SimServer>],
+    options: GatewayOptions,
+    entry: &str,
+    seed: u64,
+) -> SimGateway {
+    let configured = configuration(servers, entry).servers.into_iter();
+    let configured = configured.map(|server| (server, Permission::Allowed));
     let host = SimHost {
         servers: servers.iter().map(|server| (server.name.clone(), server.clone())).collect(),
         random: Random::new(seed),

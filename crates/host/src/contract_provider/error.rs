@@ -137,7 +137,12 @@ pub(super) fn source_error_outcome(
         SourceError::Cancelled => return Outcome::Failed(CallError::Cancelled),
         SourceError::StaleCursor => return invalid_cursor_error(&message).into(),
         SourceError::InvalidArgument { reason, .. } => return rejected_value_error(None, reason).into(),
-        SourceError::TooManyGroups { .. } => return ToolError::new(ToolErrorCode::TooLarge, message).into(),
+        SourceError::TooManyGroups { .. } | SourceError::TooMuchToRead { .. } => {
+            return ToolError::new(ToolErrorCode::TooLarge, message).into();
+        }
+        SourceError::Refused { detail, .. } => {
+            (ToolError::new(ToolErrorCode::Forbidden, message), detail.as_str())
+        }
         SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, message), ""),
         SourceError::Overloaded { retry_after_ms } => {
             let message =

@@ -12,6 +12,7 @@ mod links;
 mod overview;
 mod progress;
 mod read;
+mod request;
 mod statement;
 mod write;
 
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::bind::{self, Scope};
 use contract::confirmation::WriteOperation;
-use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Writer};
+use contract::source::{CancelFlag, PreparedRequest, PreparedStatement, ReadRequest, Reader, Writer};
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
@@ -35,7 +36,8 @@ use state::keyring::Keyring;
 /// A contract together with its readers, writers and statements.
 pub struct ContractProvider(Arc<ProviderInner>);
 
-/// The readers, writers and statements of a contract.
+/// The readers, writers, statements and requests of a contract.
+#[derive(Default)]
 pub struct ContractBackends {
     /// One for each collection of the contract, in order.
     pub readers: Vec<Arc<dyn Reader>>,
@@ -43,6 +45,8 @@ pub struct ContractBackends {
     pub writers: Vec<Option<Arc<dyn Writer>>>,
     /// One for each statement of the contract, in order.
     pub statements: Vec<Arc<dyn PreparedStatement>>,
+    /// One for each request of the contract, in order.
+    pub requests: Vec<Arc<dyn PreparedRequest>>,
 }
 
 struct ProviderInner {
@@ -266,6 +270,9 @@ impl ProviderInner {
                     return self.run_statement(tool, *statement, call, blocking, platform);
                 }
                 (_, None) => None,
+                (ToolOperation::Request { request }, Some(blocking)) => {
+                    Some(self.send_request(tool, *request, call, blocking, platform)?)
+                }
                 (_, Some(blocking)) => Some(self.execute_blocking(index, call, blocking, platform)?),
             },
         })
@@ -317,7 +324,10 @@ impl ProviderInner {
             ToolOperation::Delete { collection } => {
                 (*collection, WriteOperation::Delete, bind::delete(collection_at(collection), arguments)?)
             }
-            ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Statement { .. } => {
+            ToolOperation::Get { .. }
+            | ToolOperation::List { .. }
+            | ToolOperation::Statement { .. }
+            | ToolOperation::Request { .. } => {
                 return Ok(Outcome::Failed(CallError::Internal {
                     detail: "reads and statements are executed elsewhere".into(),
                 }));

@@ -129,7 +129,7 @@ impl StatementCall<'_> {
                 Err(error) => return error.into(),
             };
         let request_digest =
-            digest_parts(&[&bind::canonical_arguments(self.statement, self.bound_arguments)]);
+            digest_parts(&[&bind::canonical_arguments(&self.statement.arguments, self.bound_arguments)]);
         let capture = if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly };
         let transaction_options = TransactionOptions {
             idempotency_key: idempotency_key(self.tool, options, blocking, request_digest),

@@ -5,8 +5,8 @@ use contract::confirmation::{self, WriteOperation};
 use contract::infer::SAFE_INTEGER_MAX;
 use contract::results::{self, RecordError, WriteResult};
 use contract::source::{
-    IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteError, WriteOutcome,
-    run_transaction,
+    IdempotencyKey, RowChange, RowTransaction, TransactionOptions, Verdict, WriteCapabilities, WriteError,
+    WriteOutcome, run_transaction,
 };
 use contract::{Collection, DataType, NOTICES_MEMBER, Tool, Value, ValueRef, Versioning};
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
@@ -124,6 +124,8 @@ pub(super) enum NotWritten {
         field: String,
     },
     InvalidRecord(RecordError),
+    /// The source cannot roll back: the change was made, but its record does not match the output schema.
+    UnreadableRecord(RecordError),
     /// The statement should have returned a record.
     NoRecord(Box<ToolError>),
 }
@@ -144,7 +146,15 @@ impl NotWritten {
                 );
                 not_allowed(field, message).into()
             }
-            Self::InvalidRecord(error) => record_error_outcome(&error, collection, platform),
+            Self::UnreadableRecord(RecordError::TypeMismatch { field, .. }) => {
+                let message = format!(
+                    "the change was made, but the value of `{field}` in the record does not match the output schema"
+                );
+                ToolError::new(ToolErrorCode::SourceChanged, message).into()
+            }
+            Self::InvalidRecord(error) | Self::UnreadableRecord(error) => {
+                record_error_outcome(&error, collection, platform)
+            }
             Self::NoRecord(error) => Outcome::ToolFailed(error),
         }
     }
@@ -200,6 +210,9 @@ impl RecordWrite<'_> {
         if !before.as_ref().is_none_or(|before| self.has_expected_version(before)) {
             return Err(WriteError::VersionConflict);
         }
+        if !self.can_roll_back() {
+            return self.change_for_good(transaction, &key, before.as_ref());
+        }
         self.apply(transaction, &key, before.as_ref())?;
         let row = self.row_to_return(transaction.read_back()?, before.as_ref())?;
         Ok(match self.check_row(before.as_ref(), &value_refs(&row)) {
@@ -208,6 +221,81 @@ impl RecordWrite<'_> {
                 result: Written { result, notices: transaction.notices() },
             },
             Err(reason) => Verdict::Discard(reason),
+        })
+    }
+
+    fn can_roll_back(&self) -> bool {
+        self.collection.write_capabilities().has(WriteCapabilities::ROLLBACK)
+    }
+
+    /// The same for a source that cannot roll back: the user is asked first, and what the source made of the change is
+    /// returned, whatever it is.
+    fn change_for_good(
+        &self,
+        transaction: &mut (dyn RowTransaction + '_),
+        key: &[ValueRef<'_>],
+        before: Option<&RowBefore>,
+    ) -> Result<Verdict<Written, NotWritten>, WriteError> {
+        let wanted = self.wanted_row(before);
+        if let Err(reason) = self.check_confirmed(before, &value_refs(&wanted)) {
+            return Ok(Verdict::Discard(reason));
+        }
+        self.apply(transaction, key, before)?;
+        let row = self.row_to_return(transaction.read_back()?, before)?;
+        let row = value_refs(&row);
+        let mut notices = transaction.notices();
+        if let Some(field) = self.altered_field(&row) {
+            notices.push(format!("the source stored another value of `{field}` than this call gave"));
+        }
+        let version = results::record_version(self.collection, &row).ok();
+        let is_same = before.is_some_and(|before| before.version.is_some() && before.version == version);
+        let outcome = match self.operation {
+            WriteOperation::Create => "created",
+            WriteOperation::Delete => "deleted",
+            WriteOperation::Update if is_same => "unchanged",
+            WriteOperation::Update => "updated",
+        };
+        let result = WriteResult::record(self.collection, self.tool.text_template.as_ref(), outcome, &row);
+        Ok(match result {
+            Ok(result) => {
+                let response = result.structured.clone();
+                Verdict::Keep { response, result: Written { result, notices } }
+            }
+            Err(error) => Verdict::Discard(NotWritten::UnreadableRecord(error)),
+        })
+    }
+
+    /// The row as it should be; for a delete, as it is.
+    fn wanted_row(&self, before: Option<&RowBefore>) -> Vec<Value> {
+        let mut row = match before {
+            Some(before) => before.values.clone(),
+            None => vec![Value::Null; self.collection.fields.len()],
+        };
+        for (index, value) in &self.arguments.values {
+            row[*index] = value.as_value_ref().to_value();
+        }
+        row
+    }
+
+    /// A field whose value in the row is not the one that the caller gave.
+    fn altered_field(&self, row: &[ValueRef<'_>]) -> Option<&str> {
+        if self.operation == WriteOperation::Delete {
+            return None;
+        }
+        let fields = &self.collection.fields;
+        let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
+            !fields[*index].round_trips(value.as_value_ref(), row[*index])
+        };
+        self.arguments.values.iter().find(is_altered).map(|(index, _)| fields[*index].name.as_str())
+    }
+
+    fn check_confirmed(&self, before: Option<&RowBefore>, after: &[ValueRef<'_>]) -> Result<(), NotWritten> {
+        let Some(journal) = self.journal else { return Ok(()) };
+        let state = before.and_then(|before| before.version.as_deref()).unwrap_or_default().as_bytes();
+        let key = confirm::confirmation_key(self.tool, state, self.request_digest);
+        confirm::check_confirmed(journal, key, || {
+            let before = before.map(|before| value_refs(&before.values)).unwrap_or_default();
+            confirmation::record_message(self.collection, self.operation, &before, after)
         })
     }
 
@@ -278,13 +366,8 @@ impl RecordWrite<'_> {
     /// Checks the row as it will be and the user's confirmation, and builds the result.
     fn check_row(&self, before: Option<&RowBefore>, row: &[ValueRef<'_>]) -> Result<WriteResult, NotWritten> {
         let collection = self.collection;
-        if self.operation != WriteOperation::Delete {
-            let is_altered = |(index, value): &&(usize, BoundValue<'_>)| {
-                !collection.fields[*index].round_trips(value.as_value_ref(), row[*index])
-            };
-            if let Some((index, _)) = self.arguments.values.iter().find(is_altered) {
-                return Err(NotWritten::ValueAltered { field: collection.fields[*index].name.clone() });
-            }
+        if let Some(field) = self.altered_field(row) {
+            return Err(NotWritten::ValueAltered { field: field.to_owned() });
         }
         let version_before = before.and_then(|before| before.version.as_deref());
         let outcome = match self.operation {
@@ -297,13 +380,8 @@ impl RecordWrite<'_> {
         };
         let result = WriteResult::record(collection, self.tool.text_template.as_ref(), outcome, row)
             .map_err(NotWritten::InvalidRecord)?;
-        if let Some(journal) = self.journal.filter(|_| outcome != "unchanged") {
-            let state = version_before.unwrap_or_default().as_bytes();
-            let key = confirm::confirmation_key(self.tool, state, self.request_digest);
-            confirm::check_confirmed(journal, key, || {
-                let before = before.map(|before| value_refs(&before.values)).unwrap_or_default();
-                confirmation::record_message(collection, self.operation, &before, row)
-            })?;
+        if outcome != "unchanged" {
+            self.check_confirmed(before, row)?;
         }
         Ok(result)
     }

@@ -125,8 +125,14 @@ impl Server {
                 Err(error) => rejected(error),
             },
             Decoded::Notification(notification) => {
-                if let (Notification::Cancelled(id), Some(state)) = (notification, state()) {
-                    state.cancel(&id);
+                match notification {
+                    Notification::Cancelled(id) => {
+                        if let Some(state) = state() {
+                            state.cancel(&id);
+                        }
+                    }
+                    Notification::RootsListChanged => self.client_roots_changed(sender.identity, &channel),
+                    Notification::Initialized | Notification::Other => {}
                 }
                 HttpReply::Accepted
             }

@@ -81,7 +81,7 @@ pub(crate) async fn answer_stored_task(
 
 /// Another replica runs the task. Its lease ends soon if that replica has ended.
 pub(crate) fn task_elsewhere() -> CallError {
-    CallError::Busy { retry_after_ms: BUSY_RETRY_MS }
+    CallError::TaskElsewhere { retry_after_ms: BUSY_RETRY_MS }
 }
 
 pub(crate) async fn list_tasks(

@@ -69,8 +69,8 @@ impl Task {
         let entry = [&self.owner[..], self.id.as_bytes()].concat();
         // A list ends this long after its last task was added. That one may end soon; those before it may not.
         let index_ttl = Ttl { ms: server.limits.task_ttl_ms };
-        for owner in [&self.owner, &server_owner(server)] {
-            let index = index_key(owner);
+        for lister in [&self.lister, &server_owner(server)] {
+            let index = index_key(lister);
             let appended = server.store.append(index, &entry, INDEX_ENTRIES_MAX, index_ttl, now_ms);
             appended.await.map_err(store_failure)?;
         }
@@ -214,19 +214,19 @@ impl super::Tasks {
         })
     }
 
-    /// The tasks of this owner, oldest first.
+    /// The tasks that this owner may list, oldest first.
     pub(crate) async fn list_for(
         &self,
         server: &Server,
         owner: &TaskOwner,
     ) -> Result<Vec<TaskSnapshot>, CallError> {
-        let (owner, now_ms) = (owner.digest(server), server.platform.now_ms());
+        let (lister, now_ms) = (owner.lister_digest(server), server.platform.now_ms());
         let mut views: Vec<TaskSnapshot> = {
             let tasks = self.lock();
-            let owned = tasks.values().filter(|task| task.owner == owner && !task.is_expired(now_ms));
-            owned.map(|task| task.snapshot()).collect()
+            let listed = tasks.values().filter(|task| task.lister == lister && !task.is_expired(now_ms));
+            listed.map(|task| task.snapshot()).collect()
         };
-        for (_, id) in read_index(server, &owner).await? {
+        for (owner, id) in read_index(server, &lister).await? {
             if views.iter().any(|view| view.id == id) {
                 continue;
             }
@@ -316,7 +316,7 @@ impl Task {
             Some(call) if registry.contract_digest(&call.call()) != call.contract_digest => {
                 Some(TaskStatus::Failed(CallError::ChangedWhileWaiting))
             }
-            Some(call) if !server.is_known_principal(&call.principal) => Some(failed(CALLER_REMOVED)),
+            Some(call) if !server.is_known_principal(&call.principal) => Some(failed(ACCESS_REMOVED)),
             Some(_) if is_unresumable => {
                 Some(failed("the server was restarted, and the task had too much behind it to be continued"))
             }
@@ -357,7 +357,7 @@ fn failed(reason: &str) -> TaskStatus {
 /// JSON-RPC 2.0.
 const INTERNAL_ERROR: i64 = -32603;
 
-const CALLER_REMOVED: &str = "the caller's access was removed";
+const ACCESS_REMOVED: &str = "the access with which the task was started was removed or has expired";
 
 impl Server {
     /// Continues the tasks that an earlier process of this server left. Returns when none is left that another process
@@ -401,15 +401,15 @@ impl Server {
         }
     }
 
-    /// Ends the tasks of callers that are no longer known.
-    pub async fn end_tasks_of_removed_callers(&self) {
+    /// Ends the tasks whose callers no longer have the access with which they started them.
+    pub async fn end_tasks_without_access(&self) {
         let is_removed = |task: &&Arc<Task>| {
             let principal = task.call.as_ref().map(|call| &call.principal);
             task.is_active() && principal.is_some_and(|principal| !self.is_known_principal(principal))
         };
         let removed: Vec<Arc<Task>> = self.tasks.lock().values().filter(is_removed).cloned().collect();
         for task in removed {
-            let status = failed(CALLER_REMOVED);
+            let status = failed(ACCESS_REMOVED);
             task.set_status(self, status.clone());
             task.abort();
             task.record_end(self, &status).await;
@@ -489,6 +489,8 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
     Task {
         id,
         owner,
+        // The connection of a pipe that listed it is gone.
+        lister: owner,
         call,
         retained_bytes: AtomicUsize::new(bytes),
         created_ms,

@@ -49,9 +49,12 @@ use record::TaskCall;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskOwner {
     Named(Principal),
-    /// An anonymous caller with a session or a connection of its own.
+    /// An anonymous caller with a session.
     Session([u8; 16]),
-    /// Any anonymous caller who knows the id: the only client of a pipe, or a stateless HTTP client.
+    /// Any anonymous caller who knows the id: a pipe's client, which may have started the server anew since, lists only the tasks
+    /// of its connection.
+    Pipe([u8; 16]),
+    /// Any anonymous caller who knows the id: a stateless HTTP client.
     AnyAnonymous,
 }
 
@@ -61,7 +64,7 @@ impl TaskOwner {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
             (Principal::Anonymous, ReplyChannel::Pipe(connection)) => {
-                connection.key().map_or(Self::AnyAnonymous, Self::Session)
+                connection.key().map_or(Self::AnyAnonymous, Self::Pipe)
             }
             (Principal::Anonymous, ReplyChannel::NoSession) => Self::AnyAnonymous,
         }
@@ -73,7 +76,15 @@ impl TaskOwner {
         match self {
             Self::Named(principal) => digest_parts(&[b"principal", scope, principal.id().as_bytes()]),
             Self::Session(key) => digest_parts(&[b"session", scope, key]),
-            Self::AnyAnonymous => digest_parts(&[b"anonymous", scope]),
+            Self::Pipe(_) | Self::AnyAnonymous => digest_parts(&[b"anonymous", scope]),
+        }
+    }
+
+    /// Names those who may list the task: the owner, or one connection of it.
+    fn lister_digest(&self, server: &Server) -> OwnerDigest {
+        match self {
+            Self::Pipe(key) => digest_parts(&[b"pipe", server.store_scope.as_bytes(), key]),
+            Self::Named(_) | Self::Session(_) | Self::AnyAnonymous => self.digest(server),
         }
     }
 }
@@ -90,6 +101,8 @@ pub(crate) struct Tasks {
 pub(crate) struct Task {
     id: String,
     owner: OwnerDigest,
+    /// [`TaskOwner::lister_digest`]. Limits count for it, too.
+    lister: OwnerDigest,
     /// What it runs, for the store. `None` once it has ended.
     call: Option<TaskCall>,
     /// Size of its request, and later of its result.
@@ -150,7 +163,8 @@ impl Tasks {
     ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
         let now_ms = server.platform.now_ms();
-        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel).digest(server);
+        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
+        let (owner, lister) = (owner.digest(server), owner.lister_digest(server));
         let bytes = job.call.doc().text().len();
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
@@ -160,6 +174,7 @@ impl Tasks {
         let task = Arc::new(Task {
             id: hex(&random),
             owner,
+            lister,
             call: Some(TaskCall::new(registry, &job)),
             retained_bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,
@@ -174,7 +189,7 @@ impl Tasks {
         });
         {
             let mut tasks = self.lock();
-            evict_finished(&mut tasks, &owner, bytes, limits, now_ms)?;
+            evict_finished(&mut tasks, &lister, bytes, limits, now_ms)?;
             tasks.insert(task.id.clone(), task.clone());
         }
         // Tasks extension: a task must be durable before its creation is answered.
@@ -222,7 +237,7 @@ impl Tasks {
 /// of this size fits the limits.
 fn evict_finished(
     tasks: &mut HashMap<String, Arc<Task>>,
-    owner: &OwnerDigest,
+    lister: &OwnerDigest,
     bytes: usize,
     limits: &Limits,
     now_ms: u64,
@@ -235,7 +250,7 @@ fn evict_finished(
         !expired
     });
     let busy = || CallError::Busy { retry_after_ms: limits.task_poll_interval_ms };
-    let active = tasks.values().filter(|task| task.owner == *owner && task.is_active()).count();
+    let active = tasks.values().filter(|task| task.lister == *lister && task.is_active()).count();
     if active >= limits.tasks_per_principal_max {
         return Err(busy());
     }

@@ -116,13 +116,23 @@ async fn respond(server: &Arc<Server>, message: &str) -> Doc {
 
 /// The response to one message of this caller.
 async fn respond_as(server: &Arc<Server>, caller: &CallerIdentity, message: &str) -> Doc {
+    respond_on(server, caller, ReplyChannel::NoSession, message).await
+}
+
+/// The response to one message of this caller on its connection.
+async fn respond_on(
+    server: &Arc<Server>,
+    caller: &CallerIdentity,
+    channel: ReplyChannel,
+    message: &str,
+) -> Doc {
     let peer = Peer::from_version(Version::V2025_11_25);
     let Decoded::Request(request) =
         server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let body = match server.dispatch(request, caller, ReplyChannel::NoSession, server.snapshot()) {
+    let body = match server.dispatch(request, caller, channel, server.snapshot()) {
         Dispatched::Call(in_flight) => finish(PendingResponse::Single(in_flight)).await,
         Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => body,
         Dispatched::Subscription(_) => panic!("a call"),

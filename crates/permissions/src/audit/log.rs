@@ -32,7 +32,8 @@ pub struct AuditLog {
     origins: Arc<dyn Origins>,
     on_error: OnAuditError,
     shared: Arc<Shared>,
-    sender: Option<SyncSender<Message>>,
+    /// `None` once it is closed.
+    sender: Mutex<Option<SyncSender<Message>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -80,14 +81,25 @@ impl AuditLog {
             origins,
             on_error: settings.on_error,
             shared,
-            sender: Some(sender),
+            sender: Mutex::new(Some(sender)),
             writer: Mutex::new(Some(thread)),
         }))
     }
 
-    /// An observer for one more server, which has names of its own.
-    pub fn observer(self: &Arc<Self>, origins: Arc<dyn Origins>) -> Arc<dyn CallObserver> {
-        Arc::new(OtherNames { log: self.clone(), origins })
+    /// Writes a line about a call of a server that has names of its own.
+    pub fn record(&self, record: &CallRecord<'_>, origins: &dyn Origins) {
+        self.push(self.lines.write(record, origins));
+    }
+
+    /// Writes what is queued and frees the files, also while others still hold the log: what they report afterwards is lost.
+    pub fn close(&self) {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.is_closing.store(true, Ordering::Release);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            writer.thread().unpark();
+            let _ = writer.join();
+        }
     }
 
     pub fn status(&self) -> AuditStatus {
@@ -101,8 +113,12 @@ impl AuditLog {
     /// Waits until all lines so far are on the disk, or until `timeout` has passed. Blocks the thread.
     pub fn flush(&self, timeout: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
-        let Some(sender) = &self.sender else { return false };
-        sender.try_send(Message::Flush(done)).is_ok() && is_done.recv_timeout(timeout).is_ok()
+        self.try_send(Message::Flush(done)) && is_done.recv_timeout(timeout).is_ok()
+    }
+
+    fn try_send(&self, message: Message) -> bool {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
     fn push(&self, line: Vec<u8>) {
@@ -110,29 +126,12 @@ impl AuditLog {
         let queued = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.shared.queued_lines.fetch_add(1, Ordering::Relaxed);
         let fits = queued + bytes <= QUEUE_BYTES_MAX;
-        let sent =
-            fits && self.sender.as_ref().is_some_and(|sender| sender.try_send(Message::Line(line)).is_ok());
+        let sent = fits && self.try_send(Message::Line(line));
         if !sent {
             self.shared.remove(bytes);
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             self.shared.lost_total.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// The observer of a server whose names are not those of the log.
-struct OtherNames {
-    log: Arc<AuditLog>,
-    origins: Arc<dyn Origins>,
-}
-
-impl CallObserver for OtherNames {
-    fn on_call_finished(&self, record: &CallRecord<'_>) {
-        self.log.push(self.log.lines.write(record, &*self.origins));
-    }
-
-    fn needs_call_id(&self) -> bool {
-        true
     }
 }
 
@@ -145,7 +144,7 @@ impl Shared {
 
 impl CallObserver for AuditLog {
     fn on_call_finished(&self, record: &CallRecord<'_>) {
-        self.push(self.lines.write(record, &*self.origins));
+        self.record(record, &*self.origins);
     }
 
     fn needs_call_id(&self) -> bool {
@@ -170,13 +169,7 @@ impl CallGate for AuditLog {
 /// Writes what is queued, unless the disk does not take it.
 impl Drop for AuditLog {
     fn drop(&mut self) {
-        self.sender = None;
-        self.shared.is_closing.store(true, Ordering::Release);
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            writer.thread().unpark();
-            let _ = writer.join();
-        }
+        self.close();
     }
 }
 

@@ -31,6 +31,7 @@ impl Shared {
 
 fn request(tool: &str) -> ApprovalRequest {
     ApprovalRequest {
+        kind: permissions::ApprovalKind::Tool,
         call_id: "c1".into(),
         server: Some("github".into()),
         tool: tool.into(),

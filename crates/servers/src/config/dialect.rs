@@ -8,6 +8,7 @@ use toml_edit::{DocumentMut, Item, TomlError, Value};
 
 use super::entry::{EntryTransport, RemoteEntry, RemoteKind, ServerEntry, StdioEntry, ToolFilter};
 use super::oauth::OAuthSettings;
+use super::roots;
 use super::template::{Template, VariableSyntax};
 use crate::definitions::DefinitionPolicy;
 use crate::jsonc;
@@ -179,6 +180,7 @@ impl Dialect {
             tools: ToolFilter { only: None, except: fields.texts("disabledTools")?.unwrap_or_default() },
             definitions: fields.definitions()?,
             is_shared: fields.bool("shared")?.unwrap_or(false),
+            roots: roots::parse(fields)?,
         })
     }
 }
@@ -281,6 +283,7 @@ fn parse_codex(fields: Fields<'_>) -> Result<ServerEntry, EntryError> {
         },
         definitions: fields.definitions()?,
         is_shared: fields.bool("shared")?.unwrap_or(false),
+        roots: roots::parse(fields)?,
     })
 }
 
@@ -345,7 +348,7 @@ impl Fields<'_> {
     }
 
     /// A number of `unit_ms` milliseconds each.
-    fn milliseconds(&self, key: &str, unit_ms: u64) -> Result<Option<u64>, EntryError> {
+    pub(super) fn milliseconds(&self, key: &str, unit_ms: u64) -> Result<Option<u64>, EntryError> {
         let Some(node) = self.member(key) else { return Ok(None) };
         let number = node.raw().parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e12);
         let ms = number.map(|number| (number * unit_ms as f64).ceil() as u64);
@@ -362,12 +365,12 @@ impl Fields<'_> {
         all.map(Some).ok_or_else(|| self.wrong(key, "a list of texts"))
     }
 
-    fn templates(&self, key: &str) -> Result<Vec<Template>, EntryError> {
+    pub(super) fn templates(&self, key: &str) -> Result<Vec<Template>, EntryError> {
         Ok(self.texts(key)?.unwrap_or_default().into_iter().map(|text| self.template(text)).collect())
     }
 
     /// An object of texts. Numbers and booleans are taken as they are written, and `null` as absent.
-    fn pairs(&self, key: &str) -> Result<Vec<(String, Template)>, EntryError> {
+    pub(super) fn pairs(&self, key: &str) -> Result<Vec<(String, Template)>, EntryError> {
         let Some(node) = self.member(key) else { return Ok(Vec::new()) };
         if !node.is_object() {
             return Err(self.wrong(key, "an object of texts"));

@@ -26,6 +26,8 @@ pub struct ServerEntry {
     pub definitions: DefinitionPolicy,
     /// Whether a gateway has one connection to it for all callers, whatever its protocol version.
     pub is_shared: bool,
+    /// The folders that the server gets as roots. `None`: those of the client whose call it is.
+    pub roots: Option<Vec<Template>>,
 }
 
 /// Which tools of the server are offered.
@@ -118,6 +120,8 @@ pub enum ResolveError {
         "envFile: in a file of a project its path cannot contain environment variables: you could not approve its content"
     )]
     EnvFileVariable,
+    #[error("roots: `{root}` is not an absolute path or a `file:` URI")]
+    Root { root: String },
     #[error("the command is empty")]
     EmptyCommand,
 }

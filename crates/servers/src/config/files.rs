@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, FileError, Section};
-use super::{ConfigScope, ConfigSource, Configuration, RegisteredServers, SourceContent, Trust, merge};
+use super::{
+    ConfigProblem, ConfigScope, ConfigSource, Configuration, RegisteredServers, SamplingSettings,
+    SourceContent, Trust, merge,
+};
 use crate::{jsonc, private_file};
 
 /// The folders of this user and this run.
@@ -179,6 +182,7 @@ impl ConfigDirs {
     ) -> Result<Configuration, LoadError> {
         let imports = self.imports();
         let mut contents: Vec<(ConfigSource, SourceContent)> = Vec::new();
+        let mut sampling = None;
         for mut source in self.candidates(&imports, run_files) {
             let text = match private_file::read(&source.path, CONFIG_BYTES_MAX) {
                 Ok(Some(text)) => text,
@@ -208,6 +212,11 @@ impl ConfigDirs {
                     Section::Top
                 }
             };
+            let is_own = source.scope == ConfigScope::User && source.dialect == Dialect::Spile;
+            if sampling.is_none() && (source.scope == ConfigScope::Run || is_own) {
+                let found = jsonc::parse(&text).ok().and_then(|file| SamplingSettings::parse_file(&file));
+                sampling = found.map(|found| (source.path.clone(), found));
+            }
             let content = source.dialect.parse(&text, section);
             contents.push((source, content));
         }
@@ -215,6 +224,15 @@ impl ConfigDirs {
         contents.extend(registered.map(|(source, servers)| (source, Ok(servers))));
         let mut configuration = merge(contents);
         configuration.read_env_files(self.home.as_deref());
+        match sampling {
+            Some((_, Ok(settings))) => configuration.sampling = Some(settings),
+            Some((path, Err(error))) => {
+                let (server, is_unreadable) = (None, false);
+                let message = error.to_string();
+                configuration.problems.push(ConfigProblem { path, server, is_unreadable, message });
+            }
+            None => {}
+        }
         Ok(configuration)
     }
 

@@ -13,6 +13,8 @@ mod entry;
 pub mod files;
 mod oauth;
 mod registered;
+mod roots;
+mod sampling;
 mod template;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ pub use entry::{
 };
 pub use oauth::{GrantSettings, OAuthSettings};
 pub use registered::{RegisterError, RegisteredServers, Registration, RegistrationRules};
+pub use roots::{Root, roots_result};
+pub use sampling::{SamplingFormat, SamplingModel, SamplingSettings};
 pub use template::{ExpandError, Template, VariableSyntax, Variables, input_variable};
 
 use crate::names;
@@ -170,6 +174,8 @@ pub struct Configuration {
     /// By name.
     pub servers: Vec<ConfiguredServer>,
     pub problems: Vec<ConfigProblem>,
+    /// How `sampling/createMessage` is answered, if the user said so.
+    pub sampling: Option<SamplingSettings>,
     /// The files that were read, highest first, and how many servers each names.
     pub sources: Vec<(Arc<ConfigSource>, usize)>,
 }
@@ -179,6 +185,8 @@ pub struct Configuration {
 pub struct ConfigProblem {
     pub path: PathBuf,
     pub server: Option<String>,
+    /// Whether nothing of the file could be read.
+    pub is_unreadable: bool,
     pub message: String,
 }
 
@@ -226,6 +234,7 @@ pub fn merge(sources: impl IntoIterator<Item = (ConfigSource, SourceContent)>) -
                 configuration.problems.push(ConfigProblem {
                     path: source.path.clone(),
                     server: None,
+                    is_unreadable: true,
                     message,
                 });
                 continue;
@@ -239,7 +248,8 @@ pub fn merge(sources: impl IntoIterator<Item = (ConfigSource, SourceContent)>) -
             }
             let mut problem = |message: String| {
                 let server = Some(name.clone());
-                configuration.problems.push(ConfigProblem { path: source.path.clone(), server, message });
+                let (path, is_unreadable) = (source.path.clone(), false);
+                configuration.problems.push(ConfigProblem { path, server, is_unreadable, message });
             };
             let part = names::server_part(&name);
             if let Some(other) = taken.get(&part) {

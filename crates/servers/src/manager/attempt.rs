@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbound::{ConnectFailure, OutboundError};
+use spile_core::ClientCapabilities;
 use tokio::sync::Semaphore;
 use upstream::process::StartError;
 use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, Subscription, TokenSlot};
 use wire::client::ClientError;
 use wire::{ListKind, NotificationFilter};
 
+use super::live_roots::LiveRoots;
 use super::server::{Handler, OpenConnection, Signals, StderrLines};
 use super::state::Failure;
 use super::tokens::access_token;
@@ -24,6 +26,7 @@ pub(super) struct Attempt {
     pub(super) host: Arc<dyn ManagerHost>,
     pub(super) starts: Arc<Semaphore>,
     pub(super) stderr: Arc<StderrLines>,
+    pub(super) roots: Arc<LiveRoots>,
 }
 
 pub(super) struct Opened {
@@ -75,14 +78,11 @@ impl Attempt {
 
     async fn open(&self, timeout_ms: u64) -> Result<Opened, AttemptError> {
         let signals = Arc::new(Signals::default());
-        let connection = connect(
-            &self.server,
-            &self.options,
-            &self.options.connection,
-            &*self.host,
-            &self.handler(&signals),
-        )
-        .await?;
+        let mut options = self.options.connection.clone();
+        let declared = &mut options.client_options.capabilities;
+        *declared = declared.with(self.host.capabilities(&self.server.name));
+        let connection =
+            connect(&self.server, &self.options, &options, &*self.host, &self.handler(&signals)).await?;
         let subscribed = subscribe_to_lists(&connection.connection).await;
         let lists = read_lists(&connection.connection, timeout_ms).await.map_err(|error| AttemptError {
             failure: Failure::Transient,
@@ -100,6 +100,7 @@ impl Attempt {
             host: self.host.clone(),
             signals: signals.clone(),
             stderr: self.stderr.clone(),
+            roots: self.roots.clone(),
         })
     }
 }
@@ -113,15 +114,23 @@ pub(super) async fn connect(
     handler: &Arc<dyn ClientHandler>,
 ) -> Result<OpenConnection, AttemptError> {
     let failed = |error: OpenError| AttemptError { failure: classify(&error), message: error.to_string() };
-    if let Some(connecting) = host.connect_in_process(&server.name, options, handler) {
+    let env = |name: &str| host.env(name);
+    let mut options = options.clone();
+    if let Some(roots) = server.entry.as_ref().ok().and_then(|entry| entry.roots.as_ref()) {
+        // Before anything starts: a server that asks for them later would only see that there are none.
+        server
+            .resolve_roots(roots, &env, host.home().as_deref())
+            .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;
+        let declared = &mut options.client_options.capabilities;
+        *declared = declared.with(ClientCapabilities::ROOTS).with(ClientCapabilities::ROOTS_LIST_CHANGED);
+    }
+    if let Some(connecting) = host.connect_in_process(&server.name, &options, handler) {
         let connection = connecting.await.map_err(failed)?;
         return Ok(OpenConnection { connection, token: TokenSlot::default(), url: None });
     }
-    let mut options = options.clone();
     if server.source.scope == ConfigScope::Dynamic {
         options.outbound.reach = limits.registered_reach;
     }
-    let env = |name: &str| host.env(name);
     let resolved = server
         .resolve(&env, host.home().as_deref())
         .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;

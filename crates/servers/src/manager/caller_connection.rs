@@ -181,6 +181,11 @@ impl CallerConnection {
         self.connection.connection.catch_up().await;
     }
 
+    /// Tells the server that the roots have changed.
+    pub fn roots_changed(&self) {
+        self.connection.connection.roots_changed();
+    }
+
     /// For all calls of this connection.
     pub fn set_log_level(&self, level: LogLevel) {
         self.connection.connection.set_log_level(level);

@@ -9,6 +9,7 @@
 
 mod attempt;
 mod caller_connection;
+mod live_roots;
 mod reload;
 mod server;
 pub mod state;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use json::Json;
 use outbound::Reach;
+use spile_core::ClientCapabilities;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use upstream::{
     ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress, ProgressCallback,
@@ -39,6 +41,7 @@ use crate::definitions::{DefinitionPins, UnapprovedTool};
 use crate::oauth::CredentialStore;
 use crate::registry::{ServerLists, ServerRegistry};
 pub use caller_connection::{CallFailure, CallerConnection};
+use live_roots::LiveRoots;
 pub use reload::{ConfigFollower, ServerChange, follow};
 use server::{Command, ServerTask, View};
 use state::{RetryPolicy, Status};
@@ -130,6 +133,13 @@ pub trait ManagerHost: Send + Sync + 'static {
     ) -> Option<BoxFuture<Result<Connection, OpenError>>> {
         let _ = (server, options, handler);
         None
+    }
+
+    /// What the manager's own connection to a server declares, beside the roots of its entry. A server may offer tools only to
+    /// clients that can do something.
+    fn capabilities(&self, server: &str) -> ClientCapabilities {
+        let _ = server;
+        ClientCapabilities::NONE
     }
 
     /// The server asks the user or the model something.
@@ -235,6 +245,7 @@ struct ServerHandle {
     view: watch::Receiver<View>,
     waiting: Arc<Semaphore>,
     watched: Arc<WatchedResources>,
+    roots: Arc<LiveRoots>,
     /// See [`Decisions::retries`](crate::decisions::Decisions::retries): those that were followed.
     retries: AtomicU64,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
@@ -507,6 +518,7 @@ impl Starter {
         let server = Arc::new(server);
         let (commands, receiver) = mpsc::channel(16);
         let watched = Arc::new(WatchedResources::default());
+        let roots = Arc::new(LiveRoots::new(server.clone(), self.host.clone()));
         let (task, view) = ServerTask::new(
             server.clone(),
             self.options.clone(),
@@ -515,11 +527,12 @@ impl Starter {
             self.registry.clone(),
             receiver,
             watched.clone(),
+            roots.clone(),
         );
         let waiting = Arc::new(Semaphore::new(self.options.waiting_calls_max));
         let task = Mutex::new(Some(tokio::spawn(task.run(permission))));
         let retries = AtomicU64::new(RETRIES_UNKNOWN);
-        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, retries, task })
+        Arc::new(ServerHandle { server, permission, commands, view, waiting, watched, roots, retries, task })
     }
 }
 

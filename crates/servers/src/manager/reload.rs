@@ -12,7 +12,7 @@ use file_watch::{FileChange, FileStamp, ReadStamp};
 use super::server::Command;
 use super::{Manager, RETRIES_UNKNOWN, ServerHandle};
 use crate::config::files::ConfigDirs;
-use crate::config::{Configuration, ConfiguredServer, RegisteredServers};
+use crate::config::{Configuration, ConfiguredServer, RegisteredServers, ServerEntry};
 use crate::decisions::{DecisionFile, Decisions};
 
 /// What happened to a server.
@@ -22,14 +22,37 @@ pub enum ServerChange {
     /// Its entry, its file or its approval is another one; it was started again.
     Changed(String),
     Removed(String),
+    /// It has other roots, and goes on: it was told.
+    RootsChanged(String),
 }
 
 /// Everything that decides how a server is started.
-fn is_same(handle: &ServerHandle, server: &ConfiguredServer, decisions: &Decisions) -> bool {
-    handle.server.source == server.source
-        && handle.server.entry == server.entry
+fn compare(handle: &ServerHandle, server: &ConfiguredServer, decisions: &Decisions) -> Difference {
+    let current =
+        handle.server.entry.as_ref().map(|entry| ServerEntry { roots: handle.roots.get(), ..entry.clone() });
+    let is_same_otherwise = handle.server.source == server.source
         && handle.server.env_file == server.env_file
-        && handle.permission == decisions.permission(server)
+        && handle.permission == decisions.permission(server);
+    match (&current, &server.entry) {
+        _ if !is_same_otherwise => Difference::Start,
+        (Err(current), Err(wanted)) if *current == wanted => Difference::None,
+        (Ok(current), Ok(wanted)) if current == wanted => Difference::None,
+        // A server learns only when it is connected whether there are roots.
+        (Ok(current), Ok(wanted)) if current.roots.is_some() && wanted.roots.is_some() => {
+            let with_wanted = ServerEntry { roots: wanted.roots.clone(), ..current.clone() };
+            if with_wanted == *wanted { Difference::Roots } else { Difference::Start }
+        }
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => Difference::Start,
+    }
+}
+
+/// Between a server that runs and what the settings want.
+enum Difference {
+    None,
+    /// Only the roots: the server is told.
+    Roots,
+    /// It is started again.
+    Start,
 }
 
 impl Manager {
@@ -39,7 +62,7 @@ impl Manager {
         let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
         let unreadable = |handle: &ServerHandle| {
             let path = &handle.server.source.path;
-            configuration.problems.iter().any(|problem| problem.server.is_none() && problem.path == *path)
+            configuration.problems.iter().any(|problem| problem.is_unreadable && problem.path == *path)
         };
         let wanted: BTreeMap<&str, &ConfiguredServer> =
             configuration.servers.iter().map(|server| (server.name.as_str(), server)).collect();
@@ -57,18 +80,25 @@ impl Manager {
             let change = match servers.get(name) {
                 // The file with the entry that takes precedence is being edited.
                 Some(handle) if unreadable(handle) => continue,
-                Some(handle) if is_same(handle, server, decisions) => {
-                    let retries = decisions.retries(server);
-                    let followed = handle.retries.swap(retries, Ordering::Relaxed);
-                    if followed != retries && followed != RETRIES_UNKNOWN {
-                        send(handle, Command::LookAgain);
+                Some(handle) => match compare(handle, server, decisions) {
+                    difference @ (Difference::None | Difference::Roots) => {
+                        let retries = decisions.retries(server);
+                        let followed = handle.retries.swap(retries, Ordering::Relaxed);
+                        if followed != retries && followed != RETRIES_UNKNOWN {
+                            send(handle, Command::LookAgain);
+                        }
+                        if let (Difference::Roots, Ok(entry)) = (difference, &server.entry) {
+                            handle.roots.set(entry.roots.clone());
+                            send(handle, Command::RootsChanged);
+                            changes.push(ServerChange::RootsChanged(name.to_owned()));
+                        }
+                        continue;
                     }
-                    continue;
-                }
-                Some(handle) => {
-                    stop(handle);
-                    ServerChange::Changed(name.to_owned())
-                }
+                    Difference::Start => {
+                        stop(handle);
+                        ServerChange::Changed(name.to_owned())
+                    }
+                },
                 None => ServerChange::Added(name.to_owned()),
             };
             let permission = decisions.permission(server);

@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use upstream::{ClientHandler, Connection, ConnectionEvent, Subscription, TokenSlot};
 use url::Url;
 use wire::NotificationFilter;
-use wire::client::{ClientError, IncomingInputRequest, InputReply, ServerInfo};
+use wire::client::{ClientError, IncomingInputRequest, InputReply, InputRequestKind, ServerInfo};
 
 use super::attempt::{Attempt, AttemptError, ListSubscription, Opened, list_changes, read_lists, review};
+use super::live_roots::LiveRoots;
 use super::state::{Event, Failure, Status, Step, UpstreamState};
 use super::tokens::keep_valid;
 use super::watched_resources::{ResourceSubscriptions, WatchedResources};
@@ -39,6 +40,8 @@ pub(super) enum Command {
     SignedIn,
     Disable,
     Enable,
+    /// The entry declares other roots.
+    RootsChanged,
     /// End the connection and the task. A server that is removed leaves the registry.
     Stop {
         is_removed: bool,
@@ -138,6 +141,7 @@ pub(super) struct Handler {
     pub(super) host: Arc<dyn ManagerHost>,
     pub(super) signals: Arc<Signals>,
     pub(super) stderr: Arc<StderrLines>,
+    pub(super) roots: Arc<LiveRoots>,
 }
 
 impl ClientHandler for Handler {
@@ -145,6 +149,11 @@ impl ClientHandler for Handler {
         &self,
         request: IncomingInputRequest,
     ) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        if request.kind == InputRequestKind::Roots
+            && let Some(reply) = self.roots.reply()
+        {
+            return Box::pin(std::future::ready(reply));
+        }
         self.host.on_input_request(&self.server, request)
     }
 
@@ -182,6 +191,7 @@ pub(super) struct ServerTask {
     work: JoinSet<Work>,
     signals: Arc<Signals>,
     watched: Arc<WatchedResources>,
+    roots: Arc<LiveRoots>,
     resource_subscriptions: ResourceSubscriptions,
     /// The lists changed again while they were read.
     is_stale: bool,
@@ -206,6 +216,7 @@ impl ServerTask {
         registry: Arc<RegistryBuilder>,
         commands: mpsc::Receiver<Command>,
         watched: Arc<WatchedResources>,
+        roots: Arc<LiveRoots>,
     ) -> (Self, watch::Receiver<View>) {
         let (view, receiver) = watch::channel(View {
             status: Status::Disconnected,
@@ -231,6 +242,7 @@ impl ServerTask {
             work: JoinSet::new(),
             signals: Arc::default(),
             watched,
+            roots,
             resource_subscriptions: ResourceSubscriptions::default(),
             is_stale: false,
             is_listing: false,
@@ -317,6 +329,9 @@ impl ServerTask {
             Command::Retry => self.apply(Event::Retry, None),
             Command::LookAgain if self.state.status() == Status::Connected => self.read_lists(),
             Command::LookAgain => self.apply(Event::Retry, None),
+            Command::RootsChanged => {
+                self.view.borrow().connection.iter().for_each(|open| open.connection.roots_changed());
+            }
             Command::SignedIn => self.apply(Event::SignedIn, None),
             Command::Disable => self.disable("by the user"),
             Command::Enable => {
@@ -371,6 +386,7 @@ impl ServerTask {
             host: self.host.clone(),
             starts: self.starts.clone(),
             stderr: self.view.borrow().stderr.clone(),
+            roots: self.roots.clone(),
         };
         self.attempt.spawn(attempt.run());
     }

@@ -168,3 +168,37 @@ fn a_variable_that_is_not_set_stops_the_server_and_names_the_field() {
         "env.T: the environment variable `TOKEN` is not set; set it, or write `${TOKEN:-default}`"
     );
 }
+
+#[test]
+fn roots_start_at_the_folder_of_the_project_or_of_the_named_file() {
+    let user = User::new(&[("home/.config/spile/servers.json", r#"{"import": ["cursor"]}"#)]);
+    let env = |name: &str| (name == "WORK").then(|| "/work".to_owned());
+    let check = |file: &str, root: &str, expected: &str| {
+        user.write(file, &format!(r#"{{"mcpServers": {{"s": {{"command": "x", "roots": ["{root}"]}}}}}}"#));
+        let run_files = if file == "project/run.json" { &[file][..] } else { &[] };
+        let server = user.load_with(run_files).servers.remove(0);
+        let roots = server.entry.as_ref().expect("valid").roots.clone().expect("it has roots");
+        let shown = match server.resolve_roots(&roots, &env, None) {
+            Ok(roots) => roots.iter().map(|root| root.uri.clone()).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(user.normalize(&shown), expected, "{file} {root}");
+        std::fs::remove_file(user.path(file)).expect("it is there");
+    };
+    check("project/.mcp.json", "src", "file:///project/src");
+    check("project/.mcp.json", "${WORK}/a b", "file:///work/a%20b");
+    check("project/.mcp.json", "file:///srv/x", "file:///srv/x");
+    check(
+        "project/.mcp.json",
+        "file://host/x",
+        "roots: `file://host/x` is not an absolute path or a `file:` URI",
+    );
+    check(
+        "project/.mcp.json",
+        "${NOTHING}",
+        "roots[0]: the environment variable `NOTHING` is not set; set it, or write `${NOTHING:-default}`",
+    );
+    check("project/.cursor/mcp.json", "${workspaceFolder}/src", "file:///project/src");
+    check("project/run.json", ".", "file:///project");
+    check("home/.config/spile/servers.json", "src", "roots: `src` is not an absolute path or a `file:` URI");
+}

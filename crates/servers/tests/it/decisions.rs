@@ -58,6 +58,7 @@ fn any_change_of_what_would_happen_ends_an_approval() {
                 r#"{"command": "npx", "args": ["-y", "server"], "env": {"A": "1", "LD_PRELOAD": "x"}}"#,
                 r#"{"command": "npx", "args": ["-y", "server"], "env": {"A": "1"}, "cwd": "/"}"#,
                 r#"{"command": "npx", "args": ["-y", "server", "A"], "env": {}}"#,
+                r#"{"command": "npx", "args": ["-y", "server"], "env": {"A": "1"}, "roots": ["/"]}"#,
                 r#"{"type": "http", "url": "https://a"}"#,
             ][..],
         ),

@@ -316,3 +316,28 @@ fn a_named_file_is_recognized() {
         assert_eq!(Dialect::detect(path.as_ref(), text), expected, "{path} {text}");
     }
 }
+
+#[test]
+fn every_client_s_entry_may_name_roots() {
+    for dialect in
+        [Dialect::ClaudeCode, Dialect::ClaudeDesktop, Dialect::Cursor, Dialect::VsCode, Dialect::Spile]
+    {
+        check_entries(
+            dialect,
+            &[
+                (
+                    r#"{"command": "a", "roots": ["/x", "${HOME}/y"]}"#,
+                    r#"stdio "a" [] roots=["/x", "${HOME}/y"]"#,
+                ),
+                (r#"{"type": "http", "url": "https://a", "roots": []}"#, "http https://a roots=[]"),
+                (r#"{"command": "a", "roots": "/x"}"#, "error: `roots` is not a list of texts"),
+                (r#"{"command": "a", "roots": [7]}"#, "error: `roots` is not a list of texts"),
+            ],
+        );
+    }
+    check(
+        Dialect::Codex,
+        "[mcp_servers.s]\ncommand = \"a\"\nroots = [\"/x\"]\n",
+        r#"s: stdio "a" [] roots=["/x"]"#,
+    );
+}

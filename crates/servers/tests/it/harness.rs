@@ -115,6 +115,9 @@ pub fn describe(entry: &ServerEntry) -> String {
     push_text(&mut out, "start", entry.start_timeout_ms.map(|ms| format!("{ms} ms")).as_deref());
     push(&mut out, "only", entry.tools.only.as_deref().unwrap_or_default());
     push(&mut out, "except", &entry.tools.except);
+    if let Some(roots) = &entry.roots {
+        out += &format!(" roots={roots:?}");
+    }
     out
 }
 

@@ -12,3 +12,4 @@ mod keyring;
 mod manager;
 mod oauth;
 mod reload;
+mod sampling;

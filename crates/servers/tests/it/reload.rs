@@ -79,6 +79,7 @@ fn names(changes: &[ServerChange]) -> String {
         ServerChange::Added(name) => format!("+{name}"),
         ServerChange::Changed(name) => format!("~{name}"),
         ServerChange::Removed(name) => format!("-{name}"),
+        ServerChange::RootsChanged(name) => format!("/{name}"),
     };
     changes.iter().map(shown).collect::<Vec<_>>().join(" ")
 }

@@ -43,6 +43,7 @@ use encoding_rs::Encoding;
 
 use crate::backups::BackupPolicy;
 use crate::location;
+use crate::memory;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
 pub use large::LargeCsv;
@@ -91,6 +92,23 @@ impl Csv {
         let (poll_interval_ms, backups) = (options.poll_interval_ms, options.backups);
         let file = WatchedFile::new(path, CsvLoader::new(path, options), poll_interval_ms);
         Self(Arc::new(file.with_backups(backups)))
+    }
+
+    /// A file that exists only in memory.
+    pub(crate) fn in_memory(name: &str, options: Options, bytes: Vec<u8>) -> Result<Self, SourceError> {
+        memory::watched(name, CsvLoader::new(Path::new(name), options), bytes).map(Self)
+    }
+
+    /// The facts of the file as it was read last.
+    pub(crate) fn snapshot_facts(&self) -> Result<SourceFacts, SourceError> {
+        let snapshot = self.0.load_current().map_err(|error| self.0.source_error(&error))?;
+        let rows = u64::from(snapshot.table.len());
+        Ok(facts(self.0.file_name.clone(), &snapshot.table, &snapshot.key_columns(), rows, None))
+    }
+
+    /// A reader whose calls fail where they meet a value that does not fit.
+    pub(crate) fn snapshot_reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        memory::reader(&self.0, shape)
     }
 
     /// Waits until a reload in the background has finished.

@@ -14,11 +14,11 @@ use super::value::{ErrorContext, TableBuilder, content_start, parse_object};
 use crate::location::TextLocation;
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit};
 
-pub(super) struct JsonDocument {
+pub(crate) struct JsonDocument {
     /// The name of the table.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// A JSON pointer to the array.
-    pub(super) pointer: Option<String>,
+    pub(crate) pointer: Option<String>,
 }
 
 const LIMITS: ParseLimits = ParseLimits { depth_max: 64, values_max: 500_000 };

@@ -19,7 +19,7 @@ use contract::source::TableOptions;
 
 use crate::backups::BackupPolicy;
 use crate::tables::{FileFormat, LargeTableFile, TableFile, TablesOptions};
-use document::JsonDocument;
+pub(crate) use document::JsonDocument;
 use lines::JsonLines;
 pub(crate) use value::JsonValue;
 

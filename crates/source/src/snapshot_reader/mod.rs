@@ -226,10 +226,33 @@ pub(crate) struct SnapshotReader<C: TableLoader> {
 }
 
 impl<C: TableLoader> SnapshotReader<C> {
+    /// Fails if a value does not fit the shape.
     pub(crate) fn open(file: &Arc<WatchedFile<C>>, shape: &TableShape) -> Result<Arc<Self>, SourceError> {
+        Self::open_with(file, shape, |mapping, snapshot| C::open_view(mapping, snapshot))
+    }
+
+    /// A value that does not fit the shape is an error of the calls that meet it.
+    pub(crate) fn open_partial(
+        file: &Arc<WatchedFile<C>>,
+        shape: &TableShape,
+    ) -> Result<Arc<Self>, SourceError> {
+        Self::open_with(file, shape, |mapping, snapshot| {
+            C::open_view(mapping, snapshot).or_else(|_| C::open_partial_view(mapping, snapshot))
+        })
+    }
+
+    fn open_with(
+        file: &Arc<WatchedFile<C>>,
+        shape: &TableShape,
+        open_view: impl FnOnce(&C::Mapping, &C::Snapshot) -> Result<C::View, C::Error>,
+    ) -> Result<Arc<Self>, SourceError> {
         file.subscribe(|snapshot| {
-            let (mapping, view) =
-                bind_shape(file, shape, snapshot).map_err(|error| file.source_error(&error))?;
+            let bound = snapshot.and_then(|snapshot| {
+                let mapping = file.loader.map_columns(shape, &snapshot);
+                let view = open_view(&mapping, &snapshot)?;
+                Ok((mapping, view))
+            });
+            let (mapping, view) = bound.map_err(|error| file.source_error(&error))?;
             let index_is_exact =
                 shape.key.iter().all(|position| has_canonical_form(shape.columns[*position].data_type));
             let has_notice = AtomicBool::new(view.notice().is_some());

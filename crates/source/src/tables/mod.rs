@@ -28,6 +28,7 @@ use contract::source::{
 
 use crate::backups::BackupPolicy;
 use crate::location::TextLocation;
+use crate::memory;
 use crate::snapshot_reader::{SnapshotReader, bind_shape};
 use crate::watch::WatchedFile;
 use error::TableError;
@@ -110,6 +111,27 @@ impl TableFile {
     ) -> Self {
         let file = WatchedFile::new(path, FormatLoader::new(format, options), poll_interval_ms);
         Self(Arc::new(file.with_backups(backups)))
+    }
+
+    /// A file that exists only in memory.
+    pub(crate) fn in_memory(
+        name: &str,
+        format: Box<dyn FileFormat>,
+        options: TablesOptions,
+        bytes: Vec<u8>,
+    ) -> Result<Self, SourceError> {
+        memory::watched(name, FormatLoader::new(format, options), bytes).map(Self)
+    }
+
+    /// The facts of the file as it was read last.
+    pub(crate) fn snapshot_facts(&self) -> Result<SourceFacts, SourceError> {
+        let snapshot = self.0.load_current().map_err(|error| self.0.source_error(&error))?;
+        Ok(snapshot.facts())
+    }
+
+    /// A reader whose calls fail where they meet a value that does not fit.
+    pub(crate) fn snapshot_reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        memory::reader(&self.0, shape)
     }
 
     /// Waits until a reload in the background has finished.

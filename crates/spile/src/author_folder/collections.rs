@@ -236,7 +236,7 @@ fn operation_tool<'c>(
     })
 }
 
-/// The collection and the name of an operation; `None` for statements.
+/// The collection and the name of an operation; `None` for statements and requests.
 fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
     Some(match operation {
         ToolOperation::Get { collection, .. } => (*collection, "get"),
@@ -246,6 +246,6 @@ fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
         ToolOperation::Create { collection, .. } => (*collection, "create"),
         ToolOperation::Update { collection, .. } => (*collection, "update"),
         ToolOperation::Delete { collection, .. } => (*collection, "delete"),
-        ToolOperation::Statement { .. } => return None,
+        ToolOperation::Statement { .. } | ToolOperation::Request { .. } => return None,
     })
 }

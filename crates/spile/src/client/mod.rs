@@ -150,7 +150,7 @@ fn exit_code(result: Result<Exit, CommandError>) -> ExitCode {
 
 /// Connects to a server, runs the steps in order, and closes the connection. The last step decides the exit code.
 fn run_session(
-    endpoint: Endpoint,
+    mut endpoint: Endpoint,
     server: &ServerArgs,
     steps: &[Step],
     display: ResultDisplay,
@@ -164,7 +164,7 @@ fn run_session(
     })?;
     let result = runtime.block_on(async {
         let interrupt = Interrupt::listen();
-        let terminal = Terminal::new(server.verbose, endpoint.roots.clone());
+        let terminal = Terminal::new(server.verbose, std::mem::take(&mut endpoint.answers));
         let (label, timeout_ms) = (endpoint.label.clone(), endpoint.timeout_ms);
         let server_name = endpoint.server_name.clone();
         let connection = tokio::select! {

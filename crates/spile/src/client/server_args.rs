@@ -1,11 +1,14 @@
 //! The flags that name a server ([`ServerArgs`]), and what they mean ([`Endpoint`]).
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use servers::config::{ConfiguredServer, ResolvedTransport};
+use contract::diagnostic::{Diagnostic, render};
+use servers::config::{ConfiguredServer, ResolvedTransport, Root};
 use servers::oauth::{CredentialStore, ServerSignIn};
+use servers::sampling::Sampler;
 use spile_core::ClientCapabilities;
 use upstream::{
     AccessToken, Connection, ConnectionOptions, OpenError, Target, TokenSlot, TraceEvent, TraceSink, process,
@@ -17,7 +20,8 @@ use wire::frame::Framing;
 
 use super::error::{CommandError, Exit, ServerLabel, http_over_unix_help};
 use super::in_process;
-use super::terminal::{Terminal, TerminalHandler};
+use super::terminal::{LocalAnswers, SamplingAnswers, Terminal, TerminalHandler};
+use crate::banner;
 use crate::mcp::{ServerContext, credential_store, refusal};
 
 /// The flags of every client command.
@@ -133,7 +137,7 @@ pub(crate) fn parse_version(text: &str) -> Result<Version, String> {
 pub(crate) struct Endpoint {
     pub(crate) label: ServerLabel,
     pub(crate) timeout_ms: u64,
-    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) answers: LocalAnswers,
     /// The name of a configured server.
     pub(crate) server_name: Option<String>,
     sign_in: Option<SignIn>,
@@ -194,6 +198,12 @@ impl ServerArgs {
             let file = server.source.path.display();
             CommandError::new(Exit::Unreachable, format!("cannot start server `{name}` of {file}: {error}"))
         })?;
+        let roots = server.entry.as_ref().ok().and_then(|entry| entry.roots.as_ref());
+        let roots = roots.map(|roots| server.resolve_roots(roots, &env, context.home())).transpose();
+        let roots = roots.map_err(|error| {
+            let file = server.source.path.display();
+            CommandError::new(Exit::Unreachable, format!("cannot start server `{name}` of {file}: {error}"))
+        })?;
         let url = resolved.url().cloned();
         let sign_in =
             url.map(|url| SignIn { server: server.clone(), url, home: context.home().map(PathBuf::from) });
@@ -205,14 +215,14 @@ impl ServerArgs {
                 (target.to_string(), Transport::Connect(target), headers)
             }
         };
-        Ok(Configured { address, transport, headers, sign_in })
+        Ok(Configured { address, transport, headers, sign_in, roots })
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CommandError> {
         if !self.config.is_empty() && self.server.is_none() {
             return Err(CommandError::usage("--config: also name one of its servers with --server NAME"));
         }
-        let (mut configured_headers, mut sign_in) = (Vec::new(), None);
+        let (mut configured_headers, mut sign_in, mut configured_roots) = (Vec::new(), None, None);
         let (address, transport) = match (&self.url, &self.command, &self.server) {
             (Some(url), ..) => {
                 let target =
@@ -229,6 +239,7 @@ impl ServerArgs {
                 let configured = self.configured(name)?;
                 configured_headers = configured.headers;
                 sign_in = configured.sign_in;
+                configured_roots = configured.roots;
                 (configured.address, configured.transport)
             }
             (None, None, None) => {
@@ -263,10 +274,18 @@ impl ServerArgs {
         headers.extend(configured_headers);
         let has_authorization = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         sign_in = sign_in.filter(|_| !has_authorization);
-        let roots = self.root.iter().map(|root| root_dir(root)).collect::<Result<Vec<_>, _>>()?;
+        // What was typed wins over what is configured.
+        let roots = match self.root.as_slice() {
+            [] => configured_roots,
+            typed => Some(typed.iter().map(|root| typed_root(root)).collect::<Result<_, _>>()?),
+        };
+        let sampling = self.sampling();
         let mut capabilities = ClientCapabilities::ELICITATION_FORM.with(ClientCapabilities::ELICITATION_URL);
-        if !roots.is_empty() {
+        if roots.is_some() {
             capabilities = capabilities.with(ClientCapabilities::ROOTS);
+        }
+        if sampling.is_some() {
+            capabilities = capabilities.with(ClientCapabilities::SAMPLING);
         }
         let timeout_ms = self.timeout.ms;
         let defaults = ClientOptions::default();
@@ -300,12 +319,31 @@ impl ServerArgs {
         Ok(Endpoint {
             label,
             timeout_ms,
-            roots,
+            answers: LocalAnswers { roots: roots.unwrap_or_default(), sampling },
             server_name: self.server.clone(),
             sign_in,
             transport,
             options: ConnectionOptions { headers, ..options },
         })
+    }
+
+    /// The model that the user configured, if it may answer this server: the settings say so, or the user can be asked. A server
+    /// without a name in the settings is always asked about.
+    fn sampling(&self) -> Option<SamplingAnswers> {
+        let settings = self.context().ok()?.configuration.sampling?;
+        let is_interactive = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let env = |name: &str| std::env::var(name).ok();
+        match Sampler::new(&settings, &env, process::ProcessOptions::default()) {
+            Ok(sampler) => {
+                let is_allowed = self.server.as_ref().is_some_and(|server| sampler.allows(server));
+                (is_allowed || is_interactive).then_some(SamplingAnswers { sampler, is_allowed })
+            }
+            Err(error) => {
+                let warning = Diagnostic::warning(format!("no model answers the server: {error}"));
+                banner::print_stderr(render(&warning, banner::is_color_enabled()).trim_end());
+                None
+            }
+        }
     }
 
     fn headers(&self) -> Result<Vec<(String, String)>, CommandError> {
@@ -375,11 +413,12 @@ fn read_token(file: &Path) -> Result<String, CommandError> {
     }
 }
 
-fn root_dir(path: &Path) -> Result<PathBuf, CommandError> {
-    match path.canonicalize() {
-        Ok(path) if path.is_dir() => Ok(path),
-        _ => Err(CommandError::usage(format!("--root: folder `{}` not found", path.display()))),
-    }
+fn typed_root(path: &Path) -> Result<Root, CommandError> {
+    let found = match path.canonicalize() {
+        Ok(folder) if folder.is_dir() => Root::from_folder(&folder),
+        _ => None,
+    };
+    found.ok_or_else(|| CommandError::usage(format!("--root: folder `{}` not found", path.display())))
 }
 
 /// A configured server, ready to be opened.
@@ -388,6 +427,8 @@ struct Configured {
     transport: Transport,
     headers: Vec<(String, String)>,
     sign_in: Option<SignIn>,
+    /// `None` if the entry says nothing about them.
+    roots: Option<Vec<Root>>,
 }
 
 /// A configured server at an address, without an Authorization header of its own: tokens are kept for it.

@@ -350,13 +350,11 @@ impl ClientSession {
             return Err(refused("nobody can be asked without a terminal"));
         }
         let server = self.terminal.server_name();
-        self.terminal.prompt(&format!(
-            "`{shown}` of {server} is destructive: it may delete or overwrite. Call it? [y/N] "
-        ));
-        let answer = self.terminal.read_line().await.unwrap_or_default();
-        match answer.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => Ok(()),
-            _ => Err(refused("you did not allow it")),
+        let question =
+            format!("`{shown}` of {server} is destructive: it may delete or overwrite. Call it? [y/N] ");
+        match self.terminal.confirm(&question).await {
+            true => Ok(()),
+            false => Err(refused("you did not allow it")),
         }
     }
 

@@ -4,7 +4,6 @@
 
 use std::future::Future;
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use contract::diagnostic::{Diagnostic, render};
 use json::Json;
+use servers::config::{Root, roots_result};
+use servers::sampling::{Sampler, review_answer, review_request};
 use tokio::sync::mpsc;
 use upstream::{ClientHandler, ConnectionEvent, Progress};
 use wire::client::{IncomingInputRequest, InputReply, InputRequestKind, ProtocolWarning, WarningKind};
@@ -24,7 +25,7 @@ use crate::sanitize;
 pub(crate) struct Terminal {
     pub(crate) is_verbose: bool,
     pub(crate) style: OutputStyle,
-    roots: Vec<PathBuf>,
+    answers: LocalAnswers,
     /// Known after the handshake.
     server_name: OnceLock<String>,
     /// One elicitation at a time.
@@ -39,6 +40,20 @@ pub(crate) struct Terminal {
     first_skipped: OnceLock<String>,
 }
 
+/// What is answered for the user, from the settings and the flags.
+#[derive(Default)]
+pub(crate) struct LocalAnswers {
+    pub(crate) roots: Vec<Root>,
+    pub(crate) sampling: Option<SamplingAnswers>,
+}
+
+/// The model that the user configured.
+pub(crate) struct SamplingAnswers {
+    pub(crate) sampler: Sampler,
+    /// Whether the settings allow this server to use it without being asked.
+    pub(crate) is_allowed: bool,
+}
+
 #[derive(Default)]
 struct ProgressBarState {
     is_visible: bool,
@@ -50,11 +65,11 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(50);
 const BAR_COLUMNS: usize = 24;
 
 impl Terminal {
-    pub(crate) fn new(verbose: u8, roots: Vec<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(verbose: u8, answers: LocalAnswers) -> Arc<Self> {
         Arc::new(Self {
             is_verbose: verbose > 0,
             style: OutputStyle::stderr(),
-            roots,
+            answers,
             server_name: OnceLock::new(),
             prompt_lock: tokio::sync::Mutex::new(()),
             input_lines: OnceLock::new(),
@@ -170,6 +185,41 @@ impl Terminal {
         InputReply::Result(result)
     }
 
+    /// The configured model answers, if the user allows it; they see the answer before the server does. `Err` is for the
+    /// server.
+    async fn sample(&self, params: &Json) -> Result<Json, &'static str> {
+        const NOT_ALLOWED: &str = "the user did not allow it";
+        let Some(SamplingAnswers { sampler, is_allowed }) = &self.answers.sampling else {
+            return Err("this client has no model");
+        };
+        let _guard = self.prompt_lock.lock().await;
+        let server = self.server_name();
+        if !is_allowed {
+            self.print(&format!("{server} asks your model:\n\n{}\n", review_request(params)));
+            if !self.confirm("Let the model answer? [y/N] ").await {
+                return Err(NOT_ALLOWED);
+            }
+        }
+        let result = sampler.answer(params).await.map_err(|error| {
+            self.warn(&error.to_string());
+            error.for_server()
+        })?;
+        if !is_allowed {
+            self.print(&format!("\nThe model answers:\n\n{}\n", review_answer(&result)));
+            if !self.confirm(&format!("Send this to {server}? [y/N] ")).await {
+                return Err(NOT_ALLOWED);
+            }
+        }
+        Ok(result)
+    }
+
+    /// Whether the user types `y`.
+    pub(crate) async fn confirm(&self, question: &str) -> bool {
+        self.prompt(question);
+        let answer = self.read_line().await.unwrap_or_default();
+        matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    }
+
     /// The questions of the server so far, and the results that were sent.
     pub(crate) fn answered(&self) -> Vec<(String, Json)> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -214,8 +264,11 @@ impl ClientHandler for TerminalHandler {
         Box::pin(async move {
             match request.kind {
                 InputRequestKind::Elicitation => terminal.elicit(request.params).await,
-                InputRequestKind::Roots => InputReply::Result(roots_result(&terminal.roots)),
-                InputRequestKind::Sampling => InputReply::Declined("this client has no model".to_owned()),
+                InputRequestKind::Roots => InputReply::Result(roots_result(&terminal.answers.roots)),
+                InputRequestKind::Sampling => match terminal.sample(&request.params).await {
+                    Ok(result) => InputReply::Result(result),
+                    Err(reason) => InputReply::Declined(reason.to_owned()),
+                },
             }
         })
     }
@@ -252,21 +305,9 @@ impl ClientHandler for TerminalHandler {
 /// The handler of a connection that asks the person at the terminal.
 pub(crate) struct TerminalHandler(pub(crate) Arc<Terminal>);
 
-fn roots_result(folders: &[PathBuf]) -> Json {
-    Json::object(|out| {
-        out.array("roots", folders, |out, folder| {
-            let uri = url::Url::from_directory_path(folder).map_or_else(|()| String::new(), String::from);
-            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-            let mut root = json::write::ObjectWriter::new(out);
-            root.str("uri", uri.trim_end_matches('/')).maybe_str("name", name.as_deref());
-            root.end();
-        });
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Progress, render_progress, roots_result};
+    use super::{Progress, render_progress};
 
     #[test]
     fn a_progress_bar_fits_the_width() {
@@ -281,14 +322,5 @@ mod tests {
         check(1.5, None, "x\u{1b}[2J", 60, "… 1.5 x\\u{1b}[2J");
         check(1.0, Some(0.0), "", 60, "… 1");
         check(5.0, Some(10.0), "a long message", 40, "[############............] 5/10 a long …");
-    }
-
-    #[test]
-    fn roots_are_listed_as_file_uris() {
-        let folders = ["/data/my files".into()];
-        assert_eq!(
-            roots_result(&folders).as_str(),
-            r#"{"roots":[{"uri":"file:///data/my%20files","name":"my files"}]}"#
-        );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
 use gateway::RemoteProvider;
-use host::{CallObserver, Server, ServerProvider, SystemPlatform};
+use host::{CallObserver, CallRecord, Server, ServerProvider, SystemPlatform};
 use permissions::audit::{AuditLog, AuditSettings, OnAuditError};
 use permissions::hooks::{CommandEnvironment, Hook, Hooks};
 use permissions::modes::Mode;
@@ -89,7 +89,7 @@ impl GatewaySettings {
     ) -> anyhow::Result<(Decider, Vec<Diagnostic>)> {
         let Self { settings: Settings { rules, mode, hooks, audit, .. }, mut warnings, .. } = self;
         let hooks = runnable(hooks)?;
-        let log = match open_audit(audit, &table) {
+        let log = match open_audit(audit.clone(), &table) {
             Ok(log) => log,
             Err(OpenAuditError::Named(error)) => return Err(error),
             Err(OpenAuditError::Default(error)) => {
@@ -98,7 +98,8 @@ impl GatewaySettings {
             }
         };
         let rules = RwLock::new(CurrentRules { rules: Arc::new(rules), mode, hooks: Arc::new(hooks) });
-        let decider = Decider { rules, policies: Mutex::default(), table, log, approver };
+        let audit = RwLock::new(CurrentAudit { settings: audit, log });
+        let decider = Decider { rules, policies: Mutex::default(), table, audit, approver };
         Ok((decider, warnings))
     }
 }
@@ -148,8 +149,14 @@ pub(super) struct Decider {
     /// Of the servers that run, to be replaced when the settings change.
     policies: Mutex<Vec<DecidedServer>>,
     table: Arc<GatewayTable>,
-    log: Option<Arc<AuditLog>>,
+    audit: RwLock<CurrentAudit>,
     approver: Option<Arc<dyn Approver>>,
+}
+
+/// The log that is written now, and the settings that it was opened with.
+struct CurrentAudit {
+    settings: Option<AuditSettings>,
+    log: Option<Arc<AuditLog>>,
 }
 
 /// What the settings say now.
@@ -169,10 +176,14 @@ struct DecidedServer {
 impl Decider {
     /// Decides by other settings from the next call on, and tells the clients that they may see other tools.
     pub(super) fn apply(&self, settings: Settings) -> anyhow::Result<()> {
-        let Settings { rules, mode, hooks, .. } = settings;
+        let Settings { rules, mode, hooks, audit, .. } = settings;
         let hooks = Arc::new(runnable(hooks)?);
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
-            CurrentRules { rules: Arc::new(rules), mode, hooks };
+        let applied = self.apply_audit(audit);
+        if applied.is_ok() {
+            *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
+                CurrentRules { rules: Arc::new(rules), mode, hooks };
+        }
+        // In any case: they look at the log, which may be another one.
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         policies.retain(|one| {
             let (Some(server), Some(policy)) = (one.server.upgrade(), one.policy.upgrade()) else {
@@ -182,15 +193,15 @@ impl Decider {
             server.announce_lists();
             true
         });
-        Ok(())
+        applied
     }
 
     fn make(&self, origins: Arc<dyn Origins>) -> PermissionPolicy {
         let CurrentRules { rules, mode, hooks } =
             self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
         let policy = PermissionPolicy::new(rules, mode, hooks, origins, self.approver.clone());
-        match &self.log {
-            Some(log) => policy.with_gate(log.clone()),
+        match self.log() {
+            Some(log) => policy.with_gate(log),
             None => policy,
         }
     }
@@ -213,18 +224,80 @@ impl Decider {
         policy
     }
 
-    pub(super) fn observer(&self, server: &Server, is_main: bool) -> Option<Arc<dyn CallObserver>> {
-        let origins = self.origins(server, is_main);
-        self.log.as_ref().map(|log| log.observer(origins))
+    /// Writes into whatever log there is when a call ends.
+    pub(super) fn observer(
+        self: &Arc<Self>,
+        server: &Server,
+        is_main: bool,
+    ) -> Option<Arc<dyn CallObserver>> {
+        Some(Arc::new(LiveObserver { decider: self.clone(), origins: self.origins(server, is_main) }))
+    }
+
+    fn log(&self) -> Option<Arc<AuditLog>> {
+        self.audit.read().unwrap_or_else(PoisonError::into_inner).log.clone()
+    }
+
+    /// Opens the log that the settings want now. Where it cannot be opened, nothing changes.
+    fn apply_audit(&self, settings: Option<AuditSettings>) -> anyhow::Result<()> {
+        let (before, old) = {
+            let current = self.audit.read().unwrap_or_else(PoisonError::into_inner);
+            (current.settings.clone(), current.log.clone())
+        };
+        if before == settings {
+            return Ok(());
+        }
+        if old.as_ref().is_some_and(|old| !old.flush(FLUSH_TIMEOUT)) {
+            bail!("the lines of the audit log so far cannot be written");
+        }
+        // Calls that end meanwhile wait. The old log is closed first: the new one may be the same file, which has one writer.
+        let mut current = self.audit.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = current.log.take() {
+            old.close();
+        }
+        match open_audit(settings.clone(), &self.table) {
+            Ok(log) => {
+                *current = CurrentAudit { settings, log };
+                Ok(())
+            }
+            Err(OpenAuditError::Named(error) | OpenAuditError::Default(error)) => {
+                current.log = match open_audit(before, &self.table) {
+                    Ok(log) => log,
+                    Err(OpenAuditError::Named(error) | OpenAuditError::Default(error)) => {
+                        tracing::error!("calls are not recorded: {error:#}");
+                        None
+                    }
+                };
+                Err(error)
+            }
+        }
     }
 
     /// Waits for the last lines.
     pub(super) fn flush(&self) {
-        if let Some(log) = &self.log
+        if let Some(log) = self.log()
             && !log.flush(FLUSH_TIMEOUT)
         {
             tracing::warn!("the last lines of the audit log were not written");
         }
+    }
+}
+
+struct LiveObserver {
+    decider: Arc<Decider>,
+    origins: Arc<dyn Origins>,
+}
+
+impl CallObserver for LiveObserver {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        // Held while it is written: a log that is replaced has all of its lines.
+        let audit = self.decider.audit.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = &audit.log {
+            log.record(record, &*self.origins);
+        }
+    }
+
+    fn needs_call_id(&self) -> bool {
+        self.decider.log().is_some()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Follows the settings of the gateway itself: rules, mode and hooks count from the next call on.
+//! Follows the settings of the gateway itself: rules, mode, hooks and audit count from the next call on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,11 +80,11 @@ impl SettingsFiles {
         };
         match applied {
             Ok(text) => {
-                tracing::info!("the rules and hooks have changed");
+                tracing::info!("the rules, hooks or audit settings have changed");
                 ReadSettings { stamps, text }
             }
             Err(error) => {
-                tracing::warn!("the rules and hooks stay as they were: {error:#}");
+                tracing::warn!("the rules, hooks and audit settings stay as they were: {error:#}");
                 ReadSettings { stamps, ..read }
             }
         }

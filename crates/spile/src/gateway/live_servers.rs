@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gateway::{Gateway, Naming};
+use gateway::{Gateway, Naming, RemoteProvider};
 use host::{CallObserver, Server};
 use servers::config::RegisteredServers;
 use servers::manager::{ConfigFollower, ServerChange};
@@ -60,8 +60,19 @@ impl LiveServers {
         let configured = self.gateway.manager().configured(name);
         let entry = configured.as_ref().and_then(|server| server.entry.as_ref().ok());
         self.table.set_remote(name, public.clone(), entry.map_or("unknown", |entry| entry.kind()));
+        if let Some(directory) = &self.directory {
+            let server = self.own_server(name, own)?;
+            if let Some(old) = directory.insert(server) {
+                old.close();
+            }
+        }
+        // Last: whoever finds its tools here finds its own address, too.
         main.set_provider_by_name(name, Some(public));
-        let Some(directory) = &self.directory else { return Ok(()) };
+        Ok(())
+    }
+
+    /// The server at the address of its own.
+    fn own_server(&self, name: &str, own: Arc<RemoteProvider>) -> anyhow::Result<Arc<Server>> {
         let info = self.gateway.manager().offer(name).and_then(|(_, info)| info);
         let version =
             info.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |info| info.server_version.clone());
@@ -80,10 +91,7 @@ impl LiveServers {
         if self.state.is_store_shared {
             tokio::spawn(server.clone().share_ended_sessions());
         }
-        if let Some(old) = directory.insert(server) {
-            old.close();
-        }
-        Ok(())
+        Ok(server)
     }
 
     fn remove(&self, name: &str) {
@@ -109,12 +117,10 @@ impl LiveServers {
             if let Some((configuration, decisions)) = found {
                 for change in self.gateway.apply(&configuration, &decisions) {
                     tracing::info!(?change, "the configured servers have changed");
-                    let (ServerChange::Added(name)
-                    | ServerChange::Changed(name)
-                    | ServerChange::Removed(name)) = &change;
                     match &change {
                         ServerChange::Removed(name) => self.remove(name),
-                        ServerChange::Added(_) | ServerChange::Changed(_) => {
+                        ServerChange::RootsChanged(_) => {}
+                        ServerChange::Added(name) | ServerChange::Changed(name) => {
                             if let Err(error) = self.add(name) {
                                 tracing::warn!(server = name, "cannot serve it: {error:#}");
                             }

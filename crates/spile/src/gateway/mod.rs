@@ -7,6 +7,7 @@ mod admin;
 mod decisions;
 mod live_rules;
 mod live_servers;
+mod sampling;
 mod sign_in;
 mod terminal;
 mod tool_search;
@@ -46,6 +47,7 @@ use self::admin::GatewayAdmin;
 use self::decisions::GatewayTable;
 use self::live_rules::{ReadSettings, SettingsFiles};
 use self::live_servers::LiveServers;
+use self::sampling::OperatorApproval;
 use self::sign_in::SignIns;
 use self::tools::GatewayTools;
 use crate::banner::ServerSummary;
@@ -149,8 +151,12 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
     let entered = runtime.enter();
     let changed = Arc::new(Notify::new());
     let host = Arc::new(ProcessHost::new(&context)?.notifying(changed.clone()));
-    let gateway =
-        Gateway::start(configured, gateway_options(args), host, Arc::new(SystemPlatform::default()));
+    let gateway = Gateway::start(
+        configured,
+        gateway_options(args, &context),
+        host,
+        Arc::new(SystemPlatform::default()),
+    );
     drop(entered);
     let wait = Duration::from_secs(args.wait);
     // Whoever is not ready joins later, with a notification.
@@ -168,6 +174,9 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
         let store = EncryptedStore::new(state.store.clone(), state.keyring.clone(), platform.clone());
         ApprovalQueue::new(store, platform)
     });
+    if let Some(queue) = &approvals {
+        gateway.set_sampling_approver(Arc::new(OperatorApproval(queue.clone())));
+    }
     let table = Arc::new(GatewayTable::default());
     let approver = approvals.clone().map(|queue| queue as Arc<dyn Approver>);
     let (decider, warnings) = settings.into_decider(table.clone(), approver)?;
@@ -330,8 +339,9 @@ fn upstream_views(gateway: &Gateway) -> Vec<UpstreamView> {
     gateway.manager().statuses().into_iter().map(view).collect()
 }
 
-fn gateway_options(args: &GatewayArgs) -> GatewayOptions {
-    let mut options = GatewayOptions::default();
+fn gateway_options(args: &GatewayArgs, context: &ServerContext) -> GatewayOptions {
+    let mut options =
+        GatewayOptions { sampling: context.configuration.sampling.clone(), ..GatewayOptions::default() };
     options.manager.registered_reach = args.register.rules().reach;
     if args.handshake_only {
         options.manager.connection.client_options.version_policy = VersionPolicy::HandshakeOnly;

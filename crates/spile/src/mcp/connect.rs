@@ -51,6 +51,9 @@ pub struct ConnectArgs {
 /// The exit code where a server cannot be reached, as for the client commands.
 const UNREACHABLE: u8 = 3;
 
+/// A cached token costs about a tenth of a new one.
+const CACHED_SHARE: usize = 10;
+
 /// Model instructions longer than this cost every turn of a conversation.
 const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
 
@@ -196,12 +199,16 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
         let detail = status.error.as_deref().or(status.server.as_deref()).unwrap_or_default();
         let detail = detail.lines().next().unwrap_or_default();
         // As `spile check` counts: the tools and the instructions.
-        let cost = cost + status.instructions.as_deref().map_or(0, tokens::estimate);
+        let cost = cost + instruction_tokens(status);
         let (tools, cost) = (status.tools.to_string(), group_digits(cost as u64));
         let cells = [&status.name, scope, status.status.name(), &tools, &cost, detail];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     print(&table.render(&OutputStyle::stdout(), 0))?;
+    let total: usize = statuses.iter().map(|(cost, status)| cost + instruction_tokens(status)).sum();
+    if total > 0 {
+        notice(&list_change_cost(total));
+    }
     for (_, status) in &statuses {
         warn_about_instructions(status);
         warn_about_definitions(status);
@@ -210,6 +217,19 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn instruction_tokens(status: &ServerStatus) -> usize {
+    status.instructions.as_deref().map_or(0, tokens::estimate)
+}
+
+/// What clients pay that keep tools and instructions at the beginning of their prompt: any change there makes all of it new.
+fn list_change_cost(total: usize) -> String {
+    let cached = group_digits((total / CACHED_SHARE) as u64);
+    format!(
+        "{0} tokens in every conversation: about {cached} a turn while the prompt is cached; when a server's list changes, {0} once more",
+        group_digits(total as u64)
+    )
 }
 
 fn warn_about_instructions(status: &ServerStatus) {
@@ -258,7 +278,7 @@ fn write_status(out: &mut Vec<u8>, cost: usize, status: &ServerStatus) {
     object.maybe_str("error", status.error.as_deref()).maybe_str("server", status.server.as_deref());
     object.int("tools", status.tools as i64).int("prompts", status.prompts as i64);
     object.int("resources", status.resources as i64).int("toolTokens", cost as i64);
-    let instructions = status.instructions.as_deref().map_or(0, tokens::estimate);
+    let instructions = instruction_tokens(status);
     object.int("instructionTokens", instructions as i64);
     object.array("unapproved", &status.unapproved, |out, one| {
         let mut tool = ObjectWriter::new(out);

@@ -135,6 +135,9 @@ pub(super) fn details(context: &ServerContext, server: &ConfiguredServer) -> Vec
                     }
                 }
             }
+            for root in entry.roots.iter().flatten() {
+                row("root", root.text());
+            }
             if let Some(ms) = entry.call_timeout_ms {
                 row("call timeout", &format!("{} s", ms as f64 / 1000.0));
             }

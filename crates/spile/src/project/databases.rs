@@ -36,6 +36,7 @@ impl Project {
             backups: BackupPolicy::Off,
             memory_bytes_max: memory::default_bytes_max(),
             folder: &self.folder,
+            rest: None,
         };
         if let Err(error) = opener.open(&spec, self.source_failures) {
             scan.diagnostics.push(error);
@@ -110,10 +111,18 @@ fn incompatible(message: String) -> SourceError {
     SourceError::Incompatible { detail: message.clone(), message }
 }
 
-/// A database that cannot be opened as it is declared: every use says why.
+/// A database or an API that cannot be opened as it is declared: every use says why.
 pub(super) struct Unusable(SourceError);
 
 impl Unusable {
+    pub(super) fn new(error: SourceError) -> Self {
+        Self(error)
+    }
+
+    pub(super) fn not_an_api() -> Self {
+        Self(incompatible("the settings of a REST API need its URL".into()))
+    }
+
     pub(super) fn not_a_url() -> Self {
         Self(incompatible("the settings of a database need the URL of a database".into()))
     }

@@ -14,7 +14,7 @@ pub(super) fn table_options<'m>(manifest: &'m Manifest, source: &str) -> Vec<Dec
         layout: one.layout.clone(),
         null_texts: one.null_texts.clone(),
         formats: one.formats.clone(),
-        columns: one.fields.iter().filter_map(column_options).collect(),
+        columns: collection_options(&one.fields),
     };
     let declared = collections.map(|one| DeclaredTable {
         table: one.table.as_ref().map(|table| table.value.as_str()),
@@ -22,6 +22,11 @@ pub(super) fn table_options<'m>(manifest: &'m Manifest, source: &str) -> Vec<Dec
         options: options(one),
     });
     declared.collect()
+}
+
+/// How columns are declared to be read.
+pub(super) fn collection_options(fields: &[manifest::Field]) -> Vec<ColumnOptions> {
+    fields.iter().filter_map(column_options).collect()
 }
 
 /// How a column is declared to be read, if that is said at all.

@@ -15,6 +15,7 @@ mod memory;
 pub(crate) mod not_found;
 mod package;
 mod renamed;
+mod rest_sources;
 mod sources;
 mod unavailable;
 
@@ -455,6 +456,7 @@ impl Project {
                 },
                 memory_bytes_max: manifest.server.memory_bytes_max.unwrap_or_else(memory::default_bytes_max),
                 folder: &self.folder,
+                rest: rest_sources::DeclaredApi::of_source(&manifest, one),
             };
             if let Err(error) = opener.open(&spec, self.source_failures) {
                 let error = match error.location {
@@ -510,6 +512,7 @@ impl Project {
                     backups: BackupPolicy::Daily,
                     memory_bytes_max: memory::default_bytes_max(),
                     folder: &self.folder,
+                    rest: None,
                 };
                 opener
                     .open(&spec, self.source_failures)
@@ -663,7 +666,8 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
                 | SourceSettings::JsonLines
                 | SourceSettings::Parquet
                 | SourceSettings::Workbook(_)
-                | SourceSettings::Database(_) => None,
+                | SourceSettings::Database(_)
+                | SourceSettings::Rest(_) => None,
             },
             facts: &one.facts,
         })
@@ -675,7 +679,7 @@ fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
 fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec<DescribedStatement<'m>> {
     let statements = manifest.tools.iter().filter_map(|tool| match &tool.body {
         ToolBody::Statement(statement) if statement.source.value == loaded.name => Some((tool, statement)),
-        ToolBody::Statement(_) | ToolBody::Uses(_) => None,
+        ToolBody::Statement(_) | ToolBody::Uses(_) | ToolBody::Request(_) => None,
     });
     statements
         .map(|(tool, statement)| {
@@ -694,7 +698,7 @@ fn build_backends(
 ) -> (ContractBackends, Vec<SourceFailure>) {
     let mut failures = Vec::new();
     let source = |name: &str| loaded.iter().find(|one| one.name == name);
-    let mut backends = ContractBackends { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
+    let mut backends = ContractBackends::default();
     for (index, collection) in contract.collections.iter().enumerate() {
         let from = source(&collection.source).expect("the contract was compiled from these sources");
         let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
@@ -733,18 +737,30 @@ fn build_backends(
         match (from.source.prepare(&statement.shape), kept) {
             (Ok(prepared), _) => backends.statements.push(prepared),
             (Err(_), Some(kept)) => backends.statements.push(kept),
-            (Err(cause), None) => {
-                let error = Diagnostic::error(error_message(&cause, &file_name(from.display_name.as_ref())));
-                let tool = manifest.tools.iter().find(|tool| tool.name.value == statement.result.name);
-                failures.push(SourceFailure {
-                    part: FailedPart::Tool(statement.result.name.clone()),
-                    display_name: from.display_name.clone(),
-                    error: tool.map_or(error.clone(), |tool| error.at(&tool.name.location)),
-                });
-            }
+            (Err(cause), None) => failures.push(tool_failure(manifest, from, &statement.result.name, &cause)),
+        }
+    }
+    for request in &contract.requests {
+        let from = source(&request.source).expect("the contract was compiled from these sources");
+        let kept = from.stale.as_ref().and_then(|_| served.kept_request(request));
+        match (from.source.prepare_request(&request.shape), kept) {
+            (Ok(prepared), _) => backends.requests.push(prepared),
+            (Err(_), Some(kept)) => backends.requests.push(kept),
+            (Err(cause), None) => failures.push(tool_failure(manifest, from, &request.result.name, &cause)),
         }
     }
     (backends, failures)
+}
+
+/// A statement or a request that cannot be prepared.
+fn tool_failure(manifest: &Manifest, from: &LoadedSource, name: &str, cause: &SourceError) -> SourceFailure {
+    let error = Diagnostic::error(error_message(cause, &file_name(from.display_name.as_ref())));
+    let tool = manifest.tools.iter().find(|tool| tool.name.value == name);
+    SourceFailure {
+        part: FailedPart::Tool(name.to_owned()),
+        display_name: from.display_name.clone(),
+        error: tool.map_or(error.clone(), |tool| error.at(&tool.name.location)),
+    }
 }
 
 /// Whether a tool writes to this collection.
@@ -757,7 +773,8 @@ fn is_collection_written(contract: &Contract, index: usize) -> bool {
         | ToolOperation::List { .. }
         | ToolOperation::Search { .. }
         | ToolOperation::Aggregate { .. }
-        | ToolOperation::Statement { .. } => false,
+        | ToolOperation::Statement { .. }
+        | ToolOperation::Request { .. } => false,
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn location_diagnostic(declared: &str, location: &SourceLocation) -> 
             }
             Ok(_) | Err(_) => None,
         },
-        SourceLocation::Database(_) => None,
+        SourceLocation::Database(_) | SourceLocation::Rest(_) => None,
     }
 }
 

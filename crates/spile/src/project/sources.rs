@@ -6,16 +6,18 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::humanize::{join_truncated, pluralize};
 use contract::manifest::{DatabaseSettings, FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
+use contract::request::RequestShape;
 use contract::source::{
-    ColumnFacts, DatabaseEngine, PreparedStatement, Query, Reader, RowFlow, Source, SourceError, SourceFacts,
-    SourceLocation, StatementShape, TableFacts, TableOptions, TableShape, Writer,
+    ColumnFacts, DatabaseEngine, PreparedRequest, PreparedStatement, Query, Reader, RowFlow, Source,
+    SourceError, SourceFacts, SourceLocation, StatementShape, TableFacts, TableOptions, TableShape, Writer,
 };
-use contract::{Collection, Contract, Statement};
+use contract::{Collection, Contract, Request, Statement};
 use host::{ContractBackends, UnavailableSource};
 use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, parquet, sheets, sqlite};
 
 use super::databases;
+use super::rest_sources;
 use super::unavailable::SourceFailure;
 use super::{file_name, is_collection_written, memory, not_found};
 use crate::progress::ProgressLine;
@@ -50,6 +52,7 @@ pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
         SourceKind::Parquet => SourceSettings::Parquet,
         SourceKind::Postgres => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::Postgres)),
         SourceKind::MySql => SourceSettings::Database(DatabaseSettings::new(DatabaseEngine::MySql)),
+        SourceKind::Rest => SourceSettings::Rest(Box::default()),
     }
 }
 
@@ -66,7 +69,8 @@ pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceS
         | SourceKind::JsonLines
         | SourceKind::Parquet
         | SourceKind::Postgres
-        | SourceKind::MySql => None,
+        | SourceKind::MySql
+        | SourceKind::Rest => None,
     }
 }
 
@@ -86,6 +90,8 @@ pub(super) struct SourceSpec<'a> {
     pub(super) memory_bytes_max: u64,
     /// The folder of the manifest, which files with secrets are relative to.
     pub(super) folder: &'a Path,
+    /// What the manifest says about the collections and requests of a REST API.
+    pub(super) rest: Option<rest_sources::DeclaredApi<'a>>,
 }
 
 impl SourceSpec<'_> {
@@ -103,7 +109,8 @@ impl SourceSpec<'_> {
             SourceSettings::Sqlite
             | SourceSettings::Json { .. }
             | SourceSettings::Workbook(_)
-            | SourceSettings::Database(_) => {
+            | SourceSettings::Database(_)
+            | SourceSettings::Rest(_) => {
                 return false;
             }
         };
@@ -127,6 +134,7 @@ pub struct Sources {
     collections: Vec<CollectionBackends>,
     /// Statements by their name and shape.
     statements: Vec<StatementBackend>,
+    requests: Vec<RequestBackend>,
 }
 
 #[derive(Clone)]
@@ -158,6 +166,13 @@ struct StatementBackend {
     prepared: Arc<dyn PreparedStatement>,
 }
 
+/// A request, and what sends it.
+#[derive(Clone)]
+struct RequestBackend {
+    shape: RequestShape,
+    prepared: Arc<dyn PreparedRequest>,
+}
+
 /// Everything that opening a source depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceKey {
@@ -166,6 +181,8 @@ struct SourceKey {
     tables: TablesOptions,
     backups: BackupPolicy,
     is_large: bool,
+    /// Differs for every declaration of an API.
+    rest: String,
 }
 
 impl Sources {
@@ -187,7 +204,7 @@ impl Sources {
                 let error = explain_error(&*source, None, &cause, &location.short_name());
                 match location {
                     SourceLocation::File(path) => with_kind_help(error, settings.kind(), path),
-                    SourceLocation::Database(_) => error,
+                    SourceLocation::Database(_) | SourceLocation::Rest(_) => error,
                 }
             })
         })?;
@@ -269,6 +286,13 @@ impl Sources {
                 prepared: Arc::clone(prepared),
             })
             .collect();
+        let requests = contract.requests.iter().zip(&backends.requests);
+        self.requests = requests
+            .map(|(request, prepared)| RequestBackend {
+                shape: request.shape.clone(),
+                prepared: Arc::clone(prepared),
+            })
+            .collect();
     }
 
     /// Sources with a served collection that cannot be listed any more, with the reason.
@@ -277,6 +301,16 @@ impl Sources {
         for collection in &contract.collections {
             let Some(open) = self.open.iter().find(|one| one.name == collection.source) else { continue };
             let Some(kept) = self.kept_collection(collection) else { continue };
+            // A list of an API may be hundreds of requests; the last one says enough.
+            if open.key.settings.kind() == SourceKind::Rest {
+                found.extend(open.source.diagnose(None).map(|error| UnavailableSource {
+                    name: open.display_name.clone(),
+                    reason: error.message,
+                    is_readable: false,
+                }));
+                found.dedup_by(|a, b| a.name == b.name);
+                continue;
+            }
             // Not by creating a reader, which is strict: a served one lists what it can, a duplicate key for example.
             let query = Query { rows_max: 1, ..Query::default() };
             let Err(error) = kept.reader.list(&query, &mut |_, _| RowFlow::Stop) else { continue };
@@ -315,6 +349,11 @@ impl Sources {
         self.statements.iter().find(is_same).map(|one| Arc::clone(&one.prepared))
     }
 
+    pub(super) fn kept_request(&self, request: &Request) -> Option<Arc<dyn PreparedRequest>> {
+        let kept = self.requests.iter().find(|one| one.shape == request.shape);
+        kept.map(|one| Arc::clone(&one.prepared))
+    }
+
     /// Whether these are the same sources under the same names.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let keys = |sources: &Self| -> Vec<(String, SourceKey)> {
@@ -332,6 +371,7 @@ impl SourceKey {
             tables: tables_options(spec),
             backups: spec.backups,
             is_large: spec.is_large(),
+            rest: spec.rest.as_ref().map(rest_sources::DeclaredApi::fingerprint).unwrap_or_default(),
         }
     }
 }
@@ -341,6 +381,7 @@ fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
     match spec.location {
         SourceLocation::File(path) => open_file(path, spec),
         SourceLocation::Database(url) => databases::open(url, spec),
+        SourceLocation::Rest(url) => rest_sources::open(url, spec),
     }
 }
 
@@ -394,6 +435,7 @@ fn open_file(path: &Path, spec: &SourceSpec<'_>) -> Arc<dyn Source> {
         }
         // A URL is not a file: its location is another one.
         SourceSettings::Database(_) => Arc::new(databases::Unusable::not_a_url()),
+        SourceSettings::Rest(_) => Arc::new(databases::Unusable::not_an_api()),
     }
 }
 
@@ -447,11 +489,14 @@ pub(crate) fn error_message(error: &SourceError, file: &str) -> String {
             format!("`{file}` is locked by another program; try again when that program has finished")
         }
         SourceError::Timeout => format!("reading `{file}` took too long"),
-        SourceError::Unavailable { detail, .. } => with_detail(error, detail),
+        SourceError::Unavailable { detail, .. } | SourceError::Refused { detail, .. } => {
+            with_detail(error, detail)
+        }
         SourceError::Cancelled
         | SourceError::WouldBlock
         | SourceError::StaleCursor
         | SourceError::TooManyGroups { .. }
+        | SourceError::TooMuchToRead { .. }
         | SourceError::InvalidArgument { .. }
         | SourceError::Overloaded { .. }
         | SourceError::Incompatible { .. } => error.to_string(),

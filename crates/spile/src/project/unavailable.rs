@@ -118,6 +118,7 @@ pub(super) fn remove_failed(manifest: &mut Manifest, failures: &[SourceFailure])
                 gone.iter().for_each(|collection| remove_collection(&mut rest, collection));
                 rest.tools.retain(|tool| match &tool.body {
                     ToolBody::Statement(statement) => statement.source.value != *source,
+                    ToolBody::Request(request) => request.source.value != *source,
                     ToolBody::Uses(_) => true,
                 });
             }
@@ -129,7 +130,8 @@ pub(super) fn remove_failed(manifest: &mut Manifest, failures: &[SourceFailure])
             FailedPart::Tool(name) => rest.tools.retain(|tool| tool.name.value != *name),
         }
     }
-    let has_statement = rest.tools.iter().any(|tool| matches!(tool.body, ToolBody::Statement(_)));
+    let has_statement =
+        rest.tools.iter().any(|tool| matches!(tool.body, ToolBody::Statement(_) | ToolBody::Request(_)));
     let is_servable = has_statement || !rest.collections.is_empty();
     if is_servable {
         *manifest = rest;
@@ -146,7 +148,7 @@ fn remove_collection(manifest: &mut Manifest, collection: &str) {
     }
     manifest.tools.retain(|tool| match &tool.body {
         ToolBody::Uses(uses) => uses.value.collection != collection,
-        ToolBody::Statement(_) => true,
+        ToolBody::Statement(_) | ToolBody::Request(_) => true,
     });
 }
 
@@ -162,7 +164,7 @@ fn remove_operations(manifest: &mut Manifest, collection: &str, is_removed: impl
     }
     manifest.tools.retain(|tool| match &tool.body {
         ToolBody::Uses(uses) => uses.value.collection != collection || !is_removed(uses.value.operation),
-        ToolBody::Statement(_) => true,
+        ToolBody::Statement(_) | ToolBody::Request(_) => true,
     });
 }
 
@@ -183,7 +185,7 @@ pub(super) fn read_only_failures(manifest: &Manifest, loaded: &[LoadedSource]) -
             {
                 Some(&uses.location)
             }
-            ToolBody::Uses(_) | ToolBody::Statement(_) => None,
+            ToolBody::Uses(_) | ToolBody::Statement(_) | ToolBody::Request(_) => None,
         });
         let declared = collection.operations.iter().flatten().find(|one| is_write(one.value));
         let Some(location) = declared.map(|one| &one.location).or(uses_writes) else { continue };
@@ -229,7 +231,7 @@ fn operation_location<'m>(
             {
                 Some(&uses.location)
             }
-            ToolBody::Uses(_) | ToolBody::Statement(_) => None,
+            ToolBody::Uses(_) | ToolBody::Statement(_) | ToolBody::Request(_) => None,
         })
     })
 }

@@ -195,7 +195,7 @@ impl Service {
         let locations = self.watched.iter().flat_map(WatchedProject::locations);
         let file = |location: &SourceLocation| match location {
             SourceLocation::File(path) => Some(path.clone()),
-            SourceLocation::Database(_) => None,
+            SourceLocation::Database(_) | SourceLocation::Rest(_) => None,
         };
         locations.filter_map(file).collect()
     }
@@ -549,7 +549,7 @@ fn serve_network(
         let (stop, stopped) = watch::channel(false);
         for server in service.servers.clone() {
             if let Some(tokens) = service.guard.tokens.clone() {
-                server.set_known_principals(Box::new(move |principal| tokens.has_principal(principal)));
+                server.set_known_principals(Box::new(move |principal| tokens.covers(principal)));
             }
             tokio::spawn(async move { server.resume_tasks().await });
         }

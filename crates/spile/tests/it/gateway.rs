@@ -39,7 +39,14 @@ pub fn request(server: &HttpServer, path: &str, method: &str, name: &str, mut pa
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n");
     let (_, body) = server.post(path, &headers, &message.to_string());
-    serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"))
+    response(&body)
+}
+
+/// The response in a body. A call that takes long, as on a busy machine, is answered with a stream.
+pub fn response(body: &str) -> Value {
+    let event =
+        body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|line| line.contains("\"id\""));
+    serde_json::from_str(event.unwrap_or(body)).unwrap_or_else(|_| panic!("JSON: {body}"))
 }
 
 pub fn call(server: &HttpServer, path: &str, tool: &str, arguments: &Value, more: &Value) -> Value {

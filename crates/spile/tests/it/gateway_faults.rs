@@ -1,7 +1,8 @@
-//! Ten servers behind a gateway, one of them bad: the other nine answer as if it were not there, and nothing is left behind.
+//! Nine good servers behind a gateway, and bad ones beside them: the nine answer as if they were alone, and nothing is left behind.
 
 use serde_json::{Map, Value, json};
 
+use crate::faulty_server::{self, Fault, When};
 use crate::gateway::{call, customers, project_with, start, tool_names};
 
 const GOOD: usize = 9;
@@ -37,8 +38,8 @@ fn processes_with(mark: &str) -> usize {
 }
 
 #[test]
-fn one_bad_server_of_ten_affects_no_other() {
-    for (name, script) in [
+fn bad_programs_affect_no_other_server() {
+    let rows: Vec<Row> = [
         ("exits at once", "exit 1".to_owned()),
         ("never answers", "cat > /dev/null".to_owned()),
         ("writes garbage", "while read -r line; do head -c 100000 /dev/urandom; echo; done".to_owned()),
@@ -53,64 +54,113 @@ fn one_bad_server_of_ten_affects_no_other() {
                 r#"for n in 1 2; do printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"x"}]}}\n' "$id"; done"#,
             ),
         ),
-    ] {
-        check(name, &script);
-    }
+    ]
+    .into_iter()
+    // In the command line of the bad server, so that its processes are found.
+    .map(|(name, script)| (name.replace(' ', "_"), bad(&format!("# {}\n{script}", mark()))))
+    .collect();
+    check(&rows);
 }
 
-fn check(name: &str, script: &str) {
-    // In the command line of the bad server, so that its processes are found.
-    let mark = format!("spile-fault-{}-{}", std::process::id(), name.replace(' ', "-"));
+#[test]
+fn bad_servers_at_addresses_affect_no_other_server() {
+    use Fault::*;
+    use When::{AtStart, InCall};
+    let rows: Vec<Row> = [
+        ("http", AtStart, NeverAnswers),
+        ("http", AtStart, EndlessBody),
+        ("http", AtStart, RedirectsInCircles),
+        ("http", InCall, NeverAnswers),
+        ("http", InCall, ResetsMidBody),
+        ("http", InCall, RedirectsInCircles),
+        ("http", InCall, EndlessBody),
+        ("http", InCall, EndlessEvent),
+        ("http", InCall, WrongId),
+        ("http", InCall, AnswersTwice),
+        ("sse", AtStart, Garbage),
+        ("sse", InCall, Closes),
+        ("sse", InCall, EndlessEvent),
+        ("sse", InCall, WrongId),
+    ]
+    .into_iter()
+    .map(|(kind, when, fault)| {
+        let url = faulty_server::start(fault, when, kind == "sse");
+        (format!("{kind}_{when:?}_{fault:?}"), json!({"type": kind, "url": url}))
+    })
+    .collect();
+    check(&rows);
+}
+
+/// A name and an entry.
+type Row = (String, Value);
+
+fn mark() -> String {
+    format!("spile-fault-{}", std::process::id())
+}
+
+/// All bad servers at once are worse than each alone.
+fn check(rows: &[Row]) {
     let mut servers: Map<String, Value> = (0..GOOD).map(|n| (format!("good{n}"), customers())).collect();
-    let mut entry = bad(&format!("# {mark}\n{script}"));
-    // Soon enough for a test; the default is two minutes.
-    entry["timeout"] = json!(1500);
-    entry["startupTimeout"] = json!(3000);
-    servers.insert("bad".to_owned(), entry);
+    for (name, entry) in rows {
+        let mut entry = entry.clone();
+        // Soon enough for a test; the default is two minutes.
+        entry["timeout"] = json!(1500);
+        entry["startupTimeout"] = json!(3000);
+        servers.insert(name.clone(), entry);
+    }
     let project = project_with(&Value::Object(servers), &json!({}));
     let gateway = start(&project, &[]);
+    let arguments = json!({"email": "dana@acme.test"});
     let expected = {
-        let first =
-            call(&gateway, "/mcp/good0", "lookup_customer", &json!({"email": "dana@acme.test"}), &json!({}));
+        let first = call(&gateway, "/mcp/good0", "lookup_customer", &arguments, &json!({}));
         first["result"]["structuredContent"].clone()
     };
-    assert_eq!(expected["email"], "dana@acme.test", "{name}: {expected}");
-    let has_poke = tool_names(&gateway, "/mcp").contains(&"mcp__bad__poke".to_owned());
+    assert_eq!(expected["email"], "dana@acme.test", "{expected}");
+    let listed = tool_names(&gateway, "/mcp");
     std::thread::scope(|scope| {
-        let poking = scope.spawn(|| match has_poke {
-            true => Some(call(&gateway, "/mcp", "mcp__bad__poke", &json!({}), &json!({}))),
-            false => None,
-        });
+        let pokes = rows.iter().map(|(name, _)| (name, format!("mcp__{name}__poke")));
+        let pokes = pokes.filter(|(_, tool)| listed.contains(tool));
+        let poking: Vec<_> = pokes
+            .map(|(name, tool)| {
+                let gateway = &gateway;
+                (name, scope.spawn(move || call(gateway, "/mcp", &tool, &json!({}), &json!({}))))
+            })
+            .collect();
         let calling: Vec<_> = (0..GOOD)
             .map(|n| {
-                let (gateway, expected) = (&gateway, &expected);
+                let (gateway, expected, arguments) = (&gateway, &expected, &arguments);
                 scope.spawn(move || {
                     for _ in 0..5 {
                         let tool = format!("mcp__good{n}__lookup_customer");
-                        let found =
-                            call(gateway, "/mcp", &tool, &json!({"email": "dana@acme.test"}), &json!({}));
-                        assert_eq!(found["result"]["structuredContent"], *expected, "{name}: {found}");
+                        let found = call(gateway, "/mcp", &tool, arguments, &json!({}));
+                        assert_eq!(found["result"]["structuredContent"], *expected, "{found}");
                     }
                 })
             })
             .collect();
         for call in calling {
-            call.join().unwrap_or_else(|_| panic!("{name}: a good server is affected"));
+            call.join().unwrap_or_else(|_| panic!("a good server is affected"));
         }
-        if let Some(answer) = poking.join().expect("no panic") {
+        assert!(!poking.is_empty(), "{listed:?}");
+        for (name, answer) in poking {
             // A typed error that names the server, or the first of two answers.
-            let text = answer.to_string();
-            assert!(name == "answers twice" || text.contains("bad"), "{name}: {text}");
+            let text = answer.join().expect("no panic").to_string();
+            let is_expected = match name.to_lowercase().contains("twice") {
+                true => text.contains(r#""text""#) && !text.contains("isError\":true"),
+                false => text.contains(r#""isError":true"#) && text.contains(name.as_str()),
+            };
+            assert!(is_expected, "{name}: {text}");
         }
     });
-    assert!(processes_with(&mark) < 20, "{name}: processes pile up");
+    let mark = mark();
+    assert!(processes_with(&mark) < 20 * rows.len(), "processes pile up");
     let memory = resident_kib(gateway.pid().as_raw_nonzero().get());
-    assert!(memory < 400 << 10, "{name}: the gateway has {memory} KiB");
+    assert!(memory < 600 << 10, "the gateway has {memory} KiB");
     let (_, stderr, code) = gateway.stop();
-    assert_eq!(code, Some(0), "{name}: {stderr}");
+    assert_eq!(code, Some(0), "{stderr}");
     let started = std::time::Instant::now();
     while processes_with(&mark) > 0 {
-        assert!(started.elapsed() < crate::harness::TEST_TIMEOUT, "{name}: processes are left");
+        assert!(started.elapsed() < crate::harness::TEST_TIMEOUT, "processes are left");
     }
 }
 

@@ -53,7 +53,7 @@ fn rules_and_hooks_count_from_the_next_call_on() {
 
     // While somebody edits the file, nothing changes.
     project.write("servers.json", br#"{"mcpServers": {}, "permissions": {"allow": ["#);
-    gateway.wait_for("the rules and hooks stay as they were");
+    gateway.wait_for("the rules, hooks and audit settings stay as they were");
     assert!(lookup(&gateway).contains("not today"));
     write_settings(&project, &servers, &json!({}), &json!({}));
     wait_until("the call runs again", || lookup(&gateway).contains("emerald"));
@@ -137,4 +137,40 @@ fn definitions_that_the_user_approves_are_used_by_a_gateway_that_runs() {
         project.run(&["mcp", "approve", "far", "--definitions", "--yes", "--config", "servers.json"]);
     assert_eq!(approved.code, Some(0), "{approved}");
     wait_until("the tools are back", || tool_names(&gateway, "/mcp").len() > before);
+}
+
+#[test]
+fn audit_settings_are_followed_and_no_line_is_lost() {
+    let servers = json!({"people": customers()});
+    let project = project_with(&servers, &json!({}));
+    let write = |audit: &Value| {
+        let settings = json!({"mcpServers": servers, "audit": audit});
+        project.write("servers.json", settings.to_string().as_bytes());
+    };
+    let read = |name: &str| std::fs::read_to_string(project.folder.join(name)).unwrap_or_default();
+    let path = |name: &str| json!(project.folder.join(name));
+    let mut gateway = start(&project, &[]);
+    lookup(&gateway);
+    // The same file, with more in each line.
+    write(&json!({"path": path("audit.jsonl"), "arguments": "all"}));
+    wait_until("arguments are recorded", || {
+        lookup(&gateway);
+        read("audit.jsonl").contains("dana@acme.test")
+    });
+    assert!(!read("audit.jsonl").lines().next().unwrap_or_default().contains("dana@acme.test"));
+    write(&json!({"path": path("other.jsonl"), "arguments": "names"}));
+    wait_until("lines go to another file", || {
+        lookup(&gateway);
+        read("other.jsonl").contains("lookup_customer")
+    });
+    let lines = read("audit.jsonl").lines().count();
+    // A log that cannot be opened changes nothing.
+    write(&json!({"path": path("nowhere/audit.jsonl")}));
+    gateway.wait_for("audit settings stay as they were");
+    let before = read("other.jsonl").lines().count();
+    lookup(&gateway);
+    wait_until("the old log goes on", || read("other.jsonl").lines().count() > before);
+    assert_eq!(read("audit.jsonl").lines().count(), lines, "the first file is closed");
+    let (_, stderr, code) = gateway.stop();
+    assert_eq!(code, Some(0), "{stderr}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::authority::{Authority, get, location};
-use crate::gateway::{call, customers, project_with, spile_serve, start, tool_names};
+use crate::gateway::{call, customers, project_with, response, spile_serve, start, tool_names};
 use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject, examples};
 
 const OPERATOR: &str = "Authorization: Bearer operator-token-0123456789abcdef\r\n";
@@ -35,11 +35,7 @@ fn plain_call(gateway: &HttpServer, tool: &str, arguments: &Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let (_, body) = gateway.post("/mcp", "", &message.to_string());
-    // A call that takes long is answered with a stream.
-    let text =
-        body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|line| line.contains("\"id\""));
-    let text = text.map(str::to_owned).unwrap_or(body);
-    serde_json::from_str(&text).unwrap_or_else(|_| panic!("JSON: {text}"))
+    response(&body)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

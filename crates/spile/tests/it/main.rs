@@ -18,6 +18,11 @@ mod databases;
 mod declared_reading;
 mod doctor;
 mod exports;
+/// Servers that break, shared with the tests of `upstream`.
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the other tests use more of it")]
+#[path = "../../../upstream/tests/it/faulty_server.rs"]
+mod faulty_server;
 mod folder_runtime;
 mod gateway;
 #[cfg(target_os = "linux")]
@@ -49,6 +54,7 @@ mod real_servers;
 mod reload_isolation;
 mod reloading;
 mod replicas;
+mod rest;
 mod scaffolding;
 mod serving;
 mod skills;

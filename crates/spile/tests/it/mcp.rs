@@ -444,3 +444,41 @@ async fn a_program_signs_in_by_itself_and_a_user_on_another_device() {
     assert!(shown.contains("/activate") && shown.contains("type the code WDJB-MJHT"), "{shown}");
     assert!(user.succeeds(&call).contains("you"));
 }
+
+/// A user with the example `everything` as a server, and a model; `sampling` is added to its settings.
+fn user_with_model(sampling: &str) -> User {
+    let everything = crate::harness::examples().join("everything");
+    User::new(&[(
+        "home/.config/spile/servers.json",
+        &format!(
+            r#"{{"mcpServers": {{"all": {{"command": "SPILE", "args": ["serve", "{}"], "roots": ["/tmp"]}}}},
+                "sampling": {{"command": "sh", "args": ["-c", "cat >/dev/null; echo Paris"]{sampling}}}}}"#,
+            everything.display()
+        ),
+    )])
+}
+
+#[test]
+fn a_configured_model_and_declared_roots_answer_a_server() {
+    let user = user_with_model(r#", "allow": ["all"]"#);
+    for version in ["2026-07-28", "2025-11-25"] {
+        let call = |tool: &str, words: &[&str]| {
+            let name = format!("mcp__all__{tool}");
+            user.succeeds(&[&["call", &name, "--protocol", version], words].concat())
+        };
+        assert!(call("test_sampling", &["prompt=capital"]).contains("LLM response: Paris"), "{version}");
+        let roots = call("test_input_required_result_list_roots", &[]);
+        assert!(roots.contains("1 root(s): file:///tmp"), "{version}: {roots}");
+        // What is typed wins.
+        let roots = call("test_input_required_result_list_roots", &["--root", "/usr"]);
+        assert!(roots.contains("1 root(s): file:///usr"), "{version}: {roots}");
+    }
+    // Nobody can be asked here, so the server is told that there is no model.
+    let user = user_with_model("");
+    let output = user.run(&["call", "mcp__all__test_sampling", "prompt=capital"]);
+    assert!(!output.stdout.contains("Paris") && output.code != Some(0), "{output}");
+    // A model that cannot be used is reported, and the call goes on without one.
+    let user = user_with_model(r#", "allow": ["all"], "env": {"KEY": "${NO_SUCH_KEY}"}"#);
+    let output = user.run(&["call", "mcp__all__test_simple_text"]);
+    assert!(output.code == Some(0) && output.stderr.contains("`NO_SUCH_KEY` is not set"), "{output}");
+}

@@ -148,6 +148,37 @@ fn a_no_to_a_confirmation_is_final() {
 }
 
 #[test]
+fn the_user_allows_what_a_model_is_asked_and_what_it_answers() {
+    let everything = crate::harness::examples().join("everything");
+    for (keys, expected, exit_code) in [
+        (&["y\n", "y\n"][..], "LLM response: Paris", 0),
+        (&["y\n", "n\n"], "the user did not allow it", 1),
+        (&["n\n"], "the user did not allow it", 1),
+    ] {
+        let project = TestProject::new(&[]);
+        let server = serde_json::json!({"command": crate::harness::SPILE, "args": ["serve", everything]});
+        let model = serde_json::json!({"command": "sh", "args": ["-c", "cat >/dev/null; echo Paris"]});
+        let settings = serde_json::json!({"mcpServers": {"all": server}, "sampling": model});
+        project.write("run.json", settings.to_string().as_bytes());
+        let args = ["call", "--config", "run.json", "--server", "all", "test_sampling", "prompt=capital?"];
+        let mut terminal = PseudoTerminal::open(&mut project.spile(&args), 100);
+        terminal.wait_for("user: capital?");
+        terminal.wait_for("Let the model answer? [y/N] ");
+        for (index, key) in keys.iter().enumerate() {
+            if index == 1 {
+                terminal.wait_for("The model answers:\r\n\r\nParis");
+                terminal.wait_for("[y/N] ");
+                terminal.wait_for("Send this to everything? ");
+            }
+            terminal.press(key);
+        }
+        let (output, code) = terminal.finish();
+        assert!(output.contains(expected), "{output}");
+        assert_eq!(code, Some(exit_code), "{output}");
+    }
+}
+
+#[test]
 fn a_url_elicitation_shows_the_address_and_does_not_open_it() {
     let project = scripted_server();
     for (keys, expected) in [

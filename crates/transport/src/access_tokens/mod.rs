@@ -230,11 +230,15 @@ impl AccessTokens {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether a token of this caller is valid. A caller without a name needs none.
-    pub fn has_principal(&self, principal: &Principal) -> bool {
-        let is_same =
-            |grant: &Grant| grant.principal.id() == principal.id() && !grant.principal.is_expired(now_ms);
-        matches!(principal, Principal::Anonymous) || self.read().grants.values().any(is_same)
+    /// Whether a valid token of this caller grants what the caller was granted: the same claims, and at least its scopes. A
+    /// caller without a name needs none.
+    pub fn covers(&self, principal: &Principal) -> bool {
+        let Principal::Named(identity) = principal else { return true };
+        let covers = |grant: &Grant| match &grant.principal {
+            Principal::Named(granted) => granted.covers(identity) && !grant.principal.is_expired(now_ms),
+            Principal::Anonymous => false,
+        };
+        self.read().grants.values().any(covers)
     }
 
     /// Reads the file again. Returns whether a token changed. An unusable file, or one with a token that is too short

@@ -197,8 +197,8 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
     }
 }
 
-/// Closes the connections of a token when it is removed, expires, or grants something else, and ends the tasks of callers
-/// that have no token any more.
+/// Closes the connections of a token when it is removed, expires, or grants something else, and ends the tasks that it
+/// started.
 async fn close_revoked_connections(
     tokens: AccessTokens,
     tracker: Arc<ConnectionTracker>,
@@ -211,7 +211,7 @@ async fn close_revoked_connections(
         for _ in 0..2 {
             tracker.close_revoked(&valid_grants);
             for server in &service.servers {
-                server.end_tasks_of_removed_callers().await;
+                server.end_tasks_without_access().await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

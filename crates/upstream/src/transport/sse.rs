@@ -11,6 +11,7 @@ use wire::client::{Action, ClientError};
 use wire::frame::{SseDecoder, SseEvent};
 
 use super::http::root_cause;
+use super::retry_after::retry_after_ms;
 use crate::connection::{ConnectionOptions, ConnectionShared, OpenError};
 use crate::trace::{Direction, TraceEvent};
 
@@ -59,8 +60,15 @@ pub(crate) async fn open(
             let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             return Err(OpenError::Failed(ClientError::Unauthorized { status, challenge }));
         }
-        if !stream.status().is_success() || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
-            return Err(connect_error(format!("HTTP {} without an event stream", stream.status().as_u16())));
+        let status = stream.status().as_u16();
+        // The manager decides by the status whether and when to try again. Redirects are not followed.
+        if !stream.status().is_success() {
+            let text = "no event stream".to_owned();
+            let retry_after_ms = retry_after_ms(stream.headers());
+            return Err(OpenError::Failed(ClientError::HttpStatus { status, text, retry_after_ms }));
+        }
+        if !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
+            return Err(connect_error(format!("HTTP {status} without an event stream")));
         }
         let mut events = SseDecoder::new(options.message_bytes_max);
         let mut buffered_events = Vec::new();
@@ -80,7 +88,8 @@ pub(crate) async fn open(
             }
         }
     };
-    let endpoint_event = tokio::time::timeout(ENDPOINT_TIMEOUT, opening).await;
+    let timeout = Duration::from_millis(options.client_options.handshake_timeout_ms).min(ENDPOINT_TIMEOUT);
+    let endpoint_event = tokio::time::timeout(timeout, opening).await;
     let (stream, events, buffered_events, endpoint) =
         endpoint_event.map_err(|_| connect_error("the server sent no `endpoint` event".to_owned()))??;
     let endpoint = url

@@ -4,6 +4,8 @@
 #![cfg(target_os = "linux")]
 
 mod end;
+mod faults;
+mod faulty_server;
 mod kinds;
 mod leak;
 mod start;

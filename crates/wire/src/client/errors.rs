@@ -188,6 +188,9 @@ impl fmt::Display for ClientError {
                 f.write_str("the server requires authentication (HTTP 401)")
             }
             Self::Unauthorized { status, .. } => write!(f, "the server denies access (HTTP {status})"),
+            Self::HttpStatus { status: status @ 300..400, .. } => {
+                write!(f, "HTTP {status}: redirects are not followed; use the address that this one leads to")
+            }
             Self::HttpStatus { status, text, .. } if text.is_empty() => write!(f, "HTTP {status}"),
             Self::HttpStatus { status, text, .. } => write!(f, "HTTP {status}: {text}"),
             Self::ProtocolViolation(violation) => violation.fmt(f),

@@ -82,6 +82,15 @@ impl Client {
         }
     }
 
+    /// Tells a server of the handshake era that the roots have changed, if the client declared that it would. Servers of other
+    /// versions ask for the roots with each call that needs them.
+    pub fn roots_changed(&mut self) {
+        let is_declared = self.options.capabilities.has(ClientCapabilities::ROOTS_LIST_CHANGED);
+        if self.phase == Phase::Ready && is_declared && self.version.has(Feature::RootsListChanged) {
+            self.notify(outgoing::roots_list_changed());
+        }
+    }
+
     pub(super) fn input_required(&mut self, call: CallId, result: Node<'_>) {
         let Some(pending) = self.pending_calls.get_mut(&call) else { return };
         let invalid = |error: InputRequiredError| {

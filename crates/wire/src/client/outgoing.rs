@@ -118,7 +118,8 @@ pub(super) fn initialize_params(identity: &ClientIdentity<'_>, requested: Versio
 /// Older versions have fewer capabilities. Only those that the version has are written.
 fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, capabilities: ClientCapabilities, version: Version) {
     if capabilities.has(ClientCapabilities::ROOTS) {
-        out.raw("roots", "{}");
+        let says_changes = capabilities.has(ClientCapabilities::ROOTS_LIST_CHANGED);
+        out.raw("roots", if says_changes { r#"{"listChanged":true}"# } else { "{}" });
     }
     let newer = ClientCapabilities::SAMPLING_TOOLS.with(ClientCapabilities::SAMPLING_CONTEXT);
     let sampling =
@@ -141,6 +142,10 @@ fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, capabilities: ClientCap
         }
         (false, _) => {}
     }
+}
+
+pub(super) fn roots_list_changed() -> Vec<u8> {
+    br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#.to_vec()
 }
 
 pub(super) fn initialized() -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use host::{
-    CallObserver, CallRecord, CallStatus, CallerIdentity, Config, Keyring, ProviderSet, Server,
+    CallObserver, CallRecord, CallStatus, CallerIdentity, Config, Keyring, ProviderSet, ReplyChannel, Server,
     SystemPlatform,
 };
 use json::Doc;
@@ -17,7 +17,7 @@ use state::store::{
 };
 use testkit::FakePlatform;
 
-use super::{ANONYMOUS, error_of, form, object_schema, provider, respond, respond_as};
+use super::{ANONYMOUS, error_of, form, object_schema, provider, respond, respond_as, respond_on};
 
 /// What the processes of one server share, and their clock.
 struct Cluster {
@@ -185,6 +185,33 @@ async fn an_open_question_of_a_task_is_answered_in_another_process() {
     assert!(done.text().contains("size large"), "{}", done.text());
 }
 
+/// The client of a pipe starts its server again, and has another connection then.
+#[tokio::test]
+async fn a_task_of_a_pipe_is_found_by_its_id_after_a_restart_and_listed_for_its_connection_only() {
+    let cluster = Cluster::new();
+    let one = cluster.start(vec![asking()]);
+    let (pipe, neighbour) = (ReplyChannel::Pipe(one.open_pipe()), ReplyChannel::Pipe(one.open_pipe()));
+    let call = request("tools/call", r#""name":"ask","arguments":{}"#);
+    let id = member(&respond_on(&one, &ANONYMOUS, pipe.clone(), &call).await, "taskId");
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list"}"#;
+    for (channel, expected) in [(pipe, true), (neighbour, false)] {
+        let listed = respond_on(&one, &ANONYMOUS, channel, list).await;
+        assert_eq!(listed.text().contains(&id), expected, "{}", listed.text());
+    }
+    get_when(&one, &id, "input_required").await;
+    one.release_tasks().await;
+    one.close();
+
+    let other = cluster.start(vec![asking()]);
+    let pipe = ReplyChannel::Pipe(other.open_pipe());
+    let about = |method: &str| request(method, &format!(r#""taskId":"{id}""#));
+    let found = respond_on(&other, &ANONYMOUS, pipe.clone(), &about("tasks/get")).await;
+    assert_eq!(member(&found, "status"), "input_required");
+    respond_on(&other, &ANONYMOUS, pipe.clone(), &about("tasks/cancel")).await;
+    let found = respond_on(&other, &ANONYMOUS, pipe, &about("tasks/get")).await;
+    assert_eq!(member(&found, "status"), "cancelled");
+}
+
 #[tokio::test]
 async fn a_cancelled_task_stays_cancelled_and_an_expired_one_is_unknown() {
     let cluster = Cluster::new();
@@ -237,7 +264,7 @@ async fn a_task_that_ends_without_its_work_is_recorded() {
     }
     assert_eq!(statuses.take(), ["ask: task", "ask: task"]);
     is_known.store(false, Ordering::SeqCst);
-    one.end_tasks_of_removed_callers().await;
+    one.end_tasks_without_access().await;
     tokio::task::yield_now().await;
     assert_eq!(statuses.take(), ["ask: provider_error", "ask: provider_error"]);
 

@@ -90,6 +90,23 @@ async fn a_state_is_accepted_once_by_all_servers_with_the_store() {
     assert!(respond(&servers[0], &other).await.text().contains("input_required"));
 }
 
+/// The round does again what it does before it asks: a client that sends an old state could repeat that at will.
+#[tokio::test]
+async fn a_state_without_an_answer_is_accepted_once_too() {
+    let server = server(vec![provider(super::tools(&["order"]), |_, _| {
+        Run::Now(Outcome::InputRequired(ask("size").with_memo(*b"memo")))
+    })]);
+    let mut state = state_of(&respond(&server, &stateless_call("order", "")).await);
+    let invalid = r#","inputResponses":{"size":{"action":"accept","content":{"value":7}}}"#;
+    for responses in ["", r#","inputResponses":{}"#, invalid] {
+        let resumed = stateless_call("order", &format!(r#","requestState":"{state}"{responses}"#));
+        let newer = state_of(&respond(&server, &resumed).await);
+        let error = error_of(&respond(&server, &resumed).await);
+        assert!(error.contains("already used"), "{responses}: {error}");
+        state = newer;
+    }
+}
+
 /// A memo that a client should not have to carry.
 #[tokio::test]
 async fn a_large_journal_waits_in_the_store() {

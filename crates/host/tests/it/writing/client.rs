@@ -70,6 +70,7 @@ impl Client {
                 .iter()
                 .map(|item| table.prepare(&item.shape).expect("a statement"))
                 .collect(),
+            requests: Vec::new(),
         };
         let platform = Arc::new(FakePlatform::new(1));
         let provider =
@@ -269,7 +270,7 @@ fn compile_contract(table: &Table, text: &str) -> Contract {
             manifest::ToolBody::Statement(item) => {
                 Some((tool.name.value.as_str(), table.describe_statement(&item.sql.value)))
             }
-            manifest::ToolBody::Uses(_) => None,
+            manifest::ToolBody::Uses(_) | manifest::ToolBody::Request(_) => None,
         })
         .collect();
     let known = [IntrospectedSource { name: "s", facts: &facts, statements: &statements }];

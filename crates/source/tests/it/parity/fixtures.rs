@@ -4,13 +4,19 @@ use std::path::PathBuf;
 
 use contract::DataType;
 use contract::manifest::WorkbookFormat;
-use contract::source::TableOptions;
+use contract::manifest::rest::{
+    CollectionEndpoints, GetEndpoint, ListEndpoint, PageStyle, Paging, RestSettings,
+};
+use contract::request::PathTemplate;
+use contract::source::{ColumnFacts, RestUrl, TableOptions};
 use database::{Database, Options};
+use rest::{RestCollection, RestOptions, RestSource};
 use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
+use test_api::{ApiResponse, ApiServer};
 use test_databases::{Kind, TestDatabase};
 
 use super::TestSource;
@@ -33,6 +39,7 @@ pub fn all() -> Vec<TestSource> {
         xlsx(),
         database(Kind::Postgres),
         database(Kind::MariaDb),
+        rest(),
     ]
 }
 
@@ -151,6 +158,60 @@ fn sqlite(name: &'static str) -> TestSource {
     }
     let source = Sqlite::new(&path, sqlite::Options::default());
     TestSource { name, source: Box::new(source), _place: Box::new(folder) }
+}
+
+/// An API with pages of five rows, that understands one filter, ignores another, and returns single rows.
+fn rest() -> TestSource {
+    let server = ApiServer::start(|request| {
+        let rows: Vec<usize> = (0..ROWS.len())
+            .filter(|at| request.parameter("team").is_none_or(|team| ROWS[*at][1] == Some(team)))
+            .collect();
+        if let [_, id] = &request.segments()[..] {
+            let row = rows.iter().find(|at| ROWS[**at][0] == Some(id.as_str()));
+            return row.map_or_else(|| ApiResponse::new(404, ""), |at| ApiResponse::json(object(*at)));
+        }
+        let start = request.parameter("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let page: Vec<String> = rows.iter().skip(start).take(5).map(|at| object(*at)).collect();
+        ApiResponse::json(format!("{{\"rows\":[{}],\"total\":{}}}", page.join(","), rows.len()))
+    });
+    let columns = COLUMNS.map(|column| ColumnFacts {
+        nullable: column.nullable,
+        ..ColumnFacts::new(column.name, column.kind)
+    });
+    let list = ListEndpoint {
+        path: PathTemplate::parse("/people").unwrap(),
+        items: "/rows".to_owned(),
+        paging: Paging {
+            style: PageStyle::Offset { parameter: "offset".to_owned() },
+            total: Some("/total".to_owned()),
+            ..Paging::default()
+        },
+        filters: vec![("team".to_owned(), "team".to_owned()), ("score_min".to_owned(), "ignored".to_owned())],
+        ..ListEndpoint::default()
+    };
+    let get = GetEndpoint {
+        path: PathTemplate::parse("/people/{id}").unwrap(),
+        item: String::new(),
+        query: Vec::new(),
+    };
+    let source = RestSource::new(RestOptions {
+        url: RestUrl::parse(&server.url()).unwrap(),
+        settings: RestSettings { allow_private_addresses: true, ..RestSettings::default() },
+        collections: vec![RestCollection {
+            name: TABLE.to_owned(),
+            endpoints: CollectionEndpoints {
+                list: Some(list),
+                get: Some(get),
+                ..CollectionEndpoints::default()
+            },
+            columns: columns.to_vec(),
+            key: vec!["id".to_owned()],
+            names: Vec::new(),
+            options: TableOptions::default(),
+        }],
+        requests: Vec::new(),
+    });
+    TestSource { name: "rest", source: Box::new(source.unwrap()), _place: Box::new(server) }
 }
 
 /// A row as an object; a missing value is left out, or `null`.

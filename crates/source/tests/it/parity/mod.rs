@@ -146,7 +146,9 @@ fn every_kind_of_file_finds_the_same_facts() {
         let table = facts.tables.into_iter().find(|table| table.name == data::TABLE).unwrap();
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(names, COLUMNS.map(|column| column.name), "{}", made.name);
-        assert_eq!((&table.key[..], table.row_count), (&[0][..], Some(ROWS.len() as u64)), "{}", made.name);
+        // An API with declared fields is not asked for its rows.
+        let row_count = (made.name != "rest").then_some(ROWS.len() as u64);
+        assert_eq!((&table.key[..], table.row_count), (&[0][..], row_count), "{}", made.name);
         for (facts, column) in table.columns.iter().zip(COLUMNS) {
             let (kind, cause) =
                 differences::kind(made.name, column.name).unwrap_or((column.kind, "as all do"));

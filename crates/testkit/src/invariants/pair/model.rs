@@ -278,7 +278,7 @@ impl PairModel {
                 let body = String::from_utf8_lossy(&refusal.body);
                 assert!(is_expected, "{message} is refused with {} {body}", refusal.http_status);
             }
-            Decoded::Notification(Notification::Other) => {
+            Decoded::Notification(Notification::RootsListChanged | Notification::Other) => {
                 panic!("an unknown notification: {message}")
             }
             Decoded::Batch(_) => panic!("we send no batches: {message}"),

@@ -289,7 +289,10 @@ impl ServerEnd {
                 }
             }
             Decoded::Notification(Notification::Cancelled(id)) => self.connection.cancel(&id),
-            Decoded::Notification(Notification::Initialized | Notification::Other) | Decoded::Batch(_) => {}
+            Decoded::Notification(
+                Notification::Initialized | Notification::RootsListChanged | Notification::Other,
+            )
+            | Decoded::Batch(_) => {}
             Decoded::Response { id, result: answer } => self.connection.deliver_response(id, answer),
             Decoded::Rejected(refusal) => write(&self.output, refusal.body),
         }

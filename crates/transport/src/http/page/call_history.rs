@@ -96,6 +96,8 @@ fn outcome(status: &CallStatus<'_>) -> CallOutcome {
             CallError::Timeout { .. } => "timeout",
             CallError::Busy { .. } => "busy",
             CallError::StoreUnavailable => "store unavailable",
+            CallError::TooMuchState => "too much state",
+            CallError::TaskElsewhere { .. } => "task elsewhere",
             CallError::Provider { .. } => "error",
             CallError::Internal { .. } => "internal error",
         }),

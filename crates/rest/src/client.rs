@@ -1,0 +1,461 @@
+//! Sends requests: to the host of the source only, bounded in number, rate, size and time.
+//!
+//! Calls run on threads that may block; the connections are driven by one runtime of this crate, so that they outlive a call. A
+//! caller who has gone away ends the request.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+
+use contract::manifest::RestSettings;
+use contract::manifest::rest::RedirectPolicy;
+use contract::request::Method;
+use contract::source::{SourceError, WriteError};
+use outbound::{Client, HeaderValue, OutboundOptions, Reach};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use crate::auth::{Credentials, sensitive};
+use crate::breaker::{Breaker, Pacer, with_jitter};
+use crate::limits::{CANCEL_CHECK, CallLimits};
+use crate::render::{HttpRequest, append_query, is_below};
+
+/// A request that is harmless to repeat is sent so often, at most.
+const ATTEMPTS_MAX: u32 = 3;
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+/// A server that asks for a longer pause is not waited for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+/// A request that would have to wait longer for its slot is refused.
+const SLOT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// So many requests wait for each one that runs; others are refused.
+const WAITING_PER_REQUEST: usize = 64;
+const REDIRECTS_MAX: usize = 5;
+const CONNECT_TIMEOUT_MS: u64 = 5_000;
+
+/// What a call needs of a response.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpResponse {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// The `Link` header.
+    pub(crate) link: Option<String>,
+    pub(crate) retry_after_ms: Option<u64>,
+}
+
+/// Why there is no response.
+#[derive(Debug, Clone)]
+pub(crate) enum SendFailure {
+    /// No answer. `may_have_arrived`: the request may have had an effect.
+    Unreachable {
+        detail: String,
+        may_have_arrived: bool,
+    },
+    /// Too many requests wait, or the rate limit of the source is reached.
+    Overloaded {
+        retry_after_ms: u64,
+    },
+    TooLarge {
+        bytes_max: usize,
+    },
+    /// A redirect that leaves the source.
+    Redirect {
+        detail: String,
+    },
+    /// The request cannot be sent as it is.
+    Invalid {
+        detail: String,
+    },
+    Stopped(SourceError),
+}
+
+impl SendFailure {
+    pub(crate) fn into_source_error(self) -> SourceError {
+        match self {
+            Self::Unreachable { detail, .. } => SourceError::Unavailable {
+                message: "the API does not answer; try again later".to_owned(),
+                detail,
+            },
+            Self::Overloaded { retry_after_ms } => SourceError::Overloaded { retry_after_ms },
+            Self::TooLarge { bytes_max } => SourceError::TooMuchToRead {
+                message: format!(
+                    "a response of the API exceeds the limit of {bytes_max} bytes (`response_bytes_max`)"
+                ),
+            },
+            Self::Redirect { detail } => SourceError::Incompatible {
+                message: "the API redirects to an address outside of this source".to_owned(),
+                detail,
+            },
+            Self::Invalid { detail } => {
+                SourceError::Incompatible { message: "the request cannot be sent".to_owned(), detail }
+            }
+            Self::Stopped(error) => error,
+        }
+    }
+
+    /// For a request that changes something.
+    pub(crate) fn into_write_error(self, is_repeatable: bool) -> WriteError {
+        match self {
+            Self::Unreachable { may_have_arrived: true, .. } if !is_repeatable => WriteError::OutcomeUnknown,
+            other => WriteError::Source(other.into_source_error()),
+        }
+    }
+}
+
+/// Sends the requests of one source.
+pub(crate) struct RestClient(Arc<ClientInner>);
+
+struct ClientInner {
+    base: Url,
+    client: Client,
+    options: OutboundOptions,
+    credentials: Credentials,
+    headers: Vec<(String, HeaderValue)>,
+    query: Vec<(String, String)>,
+    redirects: RedirectPolicy,
+    timeout: Duration,
+    response_bytes_max: usize,
+    permits: Semaphore,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+    pacer: Pacer,
+    breaker: Breaker,
+}
+
+impl RestClient {
+    /// Does not connect yet. An error is a clause for the operator.
+    pub(crate) fn new(base: Url, settings: &RestSettings) -> Result<Self, String> {
+        let options = OutboundOptions {
+            ca_file: settings.ca_file.clone(),
+            connect_timeout_ms: CONNECT_TIMEOUT_MS,
+            reach: if settings.allow_private_addresses { Reach::NotLinkLocal } else { Reach::Public },
+        };
+        let header = |(name, value): &(String, contract::source::Secret)| {
+            let value =
+                sensitive(value.expose()).ok_or_else(|| format!("the header `{name}` cannot be sent"))?;
+            Ok((name.clone(), value))
+        };
+        let headers: Result<Vec<_>, String> = settings.headers.iter().map(header).collect();
+        let query = settings.query.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        let requests_max = settings.requests_max as usize;
+        Ok(Self(Arc::new(ClientInner {
+            client: outbound::client(&base, &options).map_err(|error| error.to_string())?,
+            credentials: Credentials::new(settings.auth.as_ref(), &options)?,
+            base,
+            options,
+            headers: headers?,
+            query: query.collect(),
+            redirects: settings.redirects,
+            timeout: Duration::from_millis(settings.timeout_ms),
+            response_bytes_max: settings.response_bytes_max as usize,
+            permits: Semaphore::new(requests_max),
+            waiting: AtomicUsize::new(0),
+            waiting_max: requests_max * WAITING_PER_REQUEST,
+            pacer: Pacer::new(settings.rate_limit),
+            breaker: Breaker::default(),
+        })))
+    }
+
+    pub(crate) fn base(&self) -> &Url {
+        &self.0.base
+    }
+
+    /// The last failure, if no request succeeded since.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.0.breaker.failure()
+    }
+
+    /// Sends one request, again if that is harmless and useful.
+    pub(crate) fn send(
+        &self,
+        request: HttpRequest,
+        limits: &CallLimits<'_>,
+    ) -> Result<HttpResponse, SendFailure> {
+        let mut responses = self.send_all(vec![request], limits);
+        responses.pop().unwrap_or(Err(SendFailure::Stopped(SourceError::Cancelled)))
+    }
+
+    /// Sends several requests at the same time, as many as the source allows. Responses are in the order of the requests.
+    pub(crate) fn send_all(
+        &self,
+        requests: Vec<HttpRequest>,
+        limits: &CallLimits<'_>,
+    ) -> Vec<Result<HttpResponse, SendFailure>> {
+        let (sender, receiver) = mpsc::channel();
+        let mut tasks = Vec::new();
+        for (at, request) in requests.into_iter().enumerate() {
+            let (inner, sender, deadline) = (Arc::clone(&self.0), sender.clone(), limits.deadline);
+            tasks.push(runtime().spawn(async move {
+                let response = inner.send(request, deadline).await;
+                // The receiver is gone if the caller is.
+                let _ = sender.send((at, response));
+            }));
+        }
+        drop(sender);
+        let mut responses: Vec<Option<Result<HttpResponse, SendFailure>>> =
+            tasks.iter().map(|_| None).collect();
+        let mut missing = responses.len();
+        while missing > 0 {
+            match receiver.recv_timeout(CANCEL_CHECK) {
+                Ok((at, response)) => {
+                    responses[at] = Some(response);
+                    missing -= 1;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    if let Err(reason) = limits.check() {
+                        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+                        let stopped = || Err(SendFailure::Stopped(reason.clone()));
+                        return responses.into_iter().map(|one| one.unwrap_or_else(stopped)).collect();
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let lost = || {
+            Err(SendFailure::Unreachable {
+                detail: "a request ended without a result".into(),
+                may_have_arrived: true,
+            })
+        };
+        responses.into_iter().map(|one| one.unwrap_or_else(lost)).collect()
+    }
+}
+
+impl ClientInner {
+    async fn send(&self, mut request: HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
+        for (name, value) in &self.query {
+            append_query(&mut request.url, name, value);
+        }
+        let (mut attempt, mut token_refused) = (0, false);
+        loop {
+            attempt += 1;
+            let sent = self.attempt(&request, deadline).await;
+            let may_repeat = request.is_repeatable && attempt < ATTEMPTS_MAX;
+            let backoff = with_jitter(BACKOFF_MIN * 2_u32.pow(attempt));
+            let pause = match &sent {
+                Ok(response) => {
+                    self.judge(response);
+                    match response.status {
+                        401 if !token_refused && self.credentials.refused().await => {
+                            token_refused = true;
+                            continue;
+                        }
+                        429 | 502 | 503 | 504 => {
+                            let asked = response.retry_after_ms.map(Duration::from_millis);
+                            asked.unwrap_or(backoff)
+                        }
+                        _ => return sent,
+                    }
+                }
+                Err(SendFailure::Unreachable { detail, may_have_arrived }) => {
+                    self.breaker.failed(Instant::now(), detail);
+                    // A request that never arrived is harmless to repeat, whatever it is.
+                    if !*may_have_arrived && attempt < ATTEMPTS_MAX && Instant::now() + backoff < deadline {
+                        tokio::time::sleep(backoff).await;
+                        continue;
+                    }
+                    backoff
+                }
+                Err(_) => return sent,
+            };
+            if !may_repeat || pause > RETRY_AFTER_MAX || Instant::now() + pause >= deadline {
+                return sent;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// A response is a sign of life, unless a gateway says that nobody is behind it.
+    fn judge(&self, response: &HttpResponse) {
+        match response.status {
+            500..=599 => self.breaker.failed(Instant::now(), &format!("status {}", response.status)),
+            _ => self.breaker.succeeded(),
+        }
+    }
+
+    async fn attempt(&self, request: &HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
+        let down = |detail| SendFailure::Unreachable { detail, may_have_arrived: false };
+        self.breaker.check(Instant::now()).map_err(down)?;
+        let _permit = self.permit().await?;
+        let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
+        let wait =
+            slot.map_err(|wait| SendFailure::Overloaded { retry_after_ms: wait.as_millis() as u64 })?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let timeout = self.timeout.min(deadline.saturating_duration_since(Instant::now()));
+        match tokio::time::timeout(timeout, self.exchange(request)).await {
+            Ok(response) => response,
+            Err(_) => {
+                let detail = format!("no answer within {} ms", timeout.as_millis());
+                Err(SendFailure::Unreachable { detail, may_have_arrived: true })
+            }
+        }
+    }
+
+    async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, SendFailure> {
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Ok(permit);
+        }
+        let overloaded = SendFailure::Overloaded { retry_after_ms: 1_000 };
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(overloaded);
+        }
+        let waiting = WaitingGuard(&self.waiting);
+        let permit = self.permits.acquire().await;
+        drop(waiting);
+        permit.map_err(|_| overloaded)
+    }
+
+    /// Sends it once and follows redirects.
+    async fn exchange(&self, request: &HttpRequest) -> Result<HttpResponse, SendFailure> {
+        let (mut url, mut client, mut is_own) = (request.url.clone(), self.client.clone(), true);
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.send_once(request, url.clone(), &client, is_own).await?;
+            let Received::Redirect(location) = response else {
+                let Received::Response(response) = response else { break };
+                return Ok(response);
+            };
+            if request.method != Method::Get || self.redirects == RedirectPolicy::None {
+                return Ok(HttpResponse { status: 302, body: Vec::new(), link: None, retry_after_ms: None });
+            }
+            let next = url.join(&location).ok();
+            let leaves =
+                || SendFailure::Redirect { detail: "a redirect leaves the URL of the source".to_owned() };
+            let next = next.filter(|next| matches!(next.scheme(), "http" | "https")).ok_or_else(leaves)?;
+            is_own = is_own && is_below(&self.base, &next);
+            if !is_own {
+                let is_downgrade = url.scheme() == "https" && next.scheme() == "http";
+                if self.redirects != RedirectPolicy::Any || is_downgrade {
+                    return Err(leaves());
+                }
+                client = outbound::client(&next, &self.options)
+                    .map_err(|error| SendFailure::Redirect { detail: error.to_string() })?;
+            }
+            url = next;
+        }
+        Err(SendFailure::Redirect { detail: "too many redirects".to_owned() })
+    }
+
+    /// `is_own`: whether the URL is below that of the source. Other hosts get no headers at all.
+    async fn send_once(
+        &self,
+        request: &HttpRequest,
+        url: Url,
+        client: &Client,
+        is_own: bool,
+    ) -> Result<Received, SendFailure> {
+        let mut sent = client.request(method(request.method), url);
+        if is_own {
+            if request.headers.iter().all(|(name, _)| !name.eq_ignore_ascii_case("accept")) {
+                sent = sent.header("Accept", "application/json, text/csv;q=0.5, */*;q=0.1");
+            }
+            for (name, value) in &self.headers {
+                sent = sent.header(name, value.clone());
+            }
+            for (name, value) in &request.headers {
+                sent = sent.header(name, value);
+            }
+            if let Some((name, value)) = self.credentials.header().await? {
+                sent = sent.header(name, value);
+            }
+            if !request.body.is_empty() {
+                sent = sent.body(request.body.clone());
+            }
+        }
+        let invalid = |error: outbound::Error| SendFailure::Invalid {
+            detail: outbound::error_chain(&error.without_url()),
+        };
+        let sent = sent.build().map_err(invalid)?;
+        let failed = |error: outbound::Error| {
+            // Nothing was sent if the connection could not be made.
+            let may_have_arrived = !error.is_connect();
+            SendFailure::Unreachable { detail: outbound::error_chain(&error.without_url()), may_have_arrived }
+        };
+        let mut answer = client.execute(sent).await.map_err(failed)?;
+        let status = answer.status().as_u16();
+        let text =
+            |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        if matches!(status, 301 | 302 | 303 | 307 | 308)
+            && let Some(location) = text("location")
+        {
+            return Ok(Received::Redirect(location));
+        }
+        let (link, retry_after) = (text("link"), text("retry-after"));
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > self.response_bytes_max {
+                return Err(SendFailure::TooLarge { bytes_max: self.response_bytes_max });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let retry_after_ms = retry_after.and_then(|text| retry_after_ms(&text, SystemTime::now()));
+        Ok(Received::Response(HttpResponse { status, body, link, retry_after_ms }))
+    }
+}
+
+enum Received {
+    Response(HttpResponse),
+    Redirect(String),
+}
+
+struct WaitingGuard<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn method(method: Method) -> outbound::Method {
+    match method {
+        Method::Get => outbound::Method::GET,
+        Method::Post => outbound::Method::POST,
+        Method::Put => outbound::Method::PUT,
+        Method::Patch => outbound::Method::PATCH,
+        Method::Delete => outbound::Method::DELETE,
+    }
+}
+
+/// RFC 9110, 10.2.3: seconds, or a date.
+fn retry_after_ms(text: &str, now: SystemTime) -> Option<u64> {
+    if let Ok(seconds) = text.trim().parse::<u64>() {
+        return Some(seconds.saturating_mul(1000));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    Some(at.duration_since(now).map_or(0, |wait| wait.as_millis() as u64))
+}
+
+/// Drives the connections of all sources.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("rest")
+            .enable_all()
+            .build()
+            .expect("a thread and a timer are all it needs")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
+        for (text, expected) in [
+            ("3", Some(3000)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7000)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(retry_after_ms(text, now), expected, "{text}");
+        }
+    }
+}
