@@ -553,6 +553,11 @@ pub(crate) fn bind_comparable<'a>(
             _ => BoundValue::Text(text),
         });
     }
+    bind_typed(field, name, node)
+}
+
+/// A value of the field's type, to compare with.
+fn bind_typed<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
     let value = match field.data_type {
         DataType::Integer => parse_integer(node).map(BoundValue::Integer),
         DataType::Int64 => match node.kind() {

@@ -62,6 +62,6 @@ pub use header_params::{HeaderParam, header_params};
 pub use nearest::nearest;
 pub use text_template::{TemplateError, TextTemplate};
 pub use time_zone::TimeZone;
-pub use toml_text::toml_key;
+pub use toml_text::{toml_key, toml_string};
 pub use validate::{CompiledSchema, SchemaError};
 pub use value::{Value, ValueRef};

@@ -179,8 +179,19 @@ pub struct LayoutNote {
     pub kind: LayoutNoteKind,
     /// A clause after the table's name: ``has a title above the table (row 1: `Report`), which is left out``.
     pub message: String,
-    /// The setting of the collection that says otherwise, or that decides: `footer_rows = 0`.
+    /// The setting of the collection, or of a field, that says otherwise or that decides: `footer_rows = 0`. Empty if there is
+    /// none.
     pub setting: String,
+}
+
+impl LayoutNote {
+    /// Whether the setting belongs to a field.
+    pub fn is_about_field(&self) -> bool {
+        match self.kind {
+            LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears => true,
+            LayoutNoteKind::LeftOut | LayoutNoteKind::Doubt | LayoutNoteKind::DoubtfulHeader => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,11 +298,18 @@ pub struct ColumnFacts {
 /// Formats that every value of a column fits, with different meanings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmbiguousFormat {
-    /// At least two.
+    /// At least two; or a single one that is doubtful, because the values may as well be codes, or lack a currency.
     pub formats: Vec<ColumnFormat>,
     /// The first value, and where it is.
     pub first_value: String,
     pub first_location: String,
+}
+
+impl AmbiguousFormat {
+    /// Whether the values are numbers in every reading, which are unique by accident and identify nothing.
+    pub fn is_number(&self) -> bool {
+        self.formats.iter().all(|format| matches!(format, ColumnFormat::Number(_)))
+    }
 }
 
 /// A column most of whose values are of a type, or look like it, while others are not: it sorts in an order that its

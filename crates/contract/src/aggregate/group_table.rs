@@ -215,11 +215,13 @@ impl GroupError {
         match self {
             Self::Source(error) => error,
             Self::NotANumber { column } => {
+                // The column allows such values, so nothing has changed: the question leaves them in.
                 let name = name(column);
-                let message = format!(
-                    "column `{name}` has a value that is not a number, so it cannot be added up; filter such rows out"
+                let reason = format!(
+                    "column `{name}` has a value that is not a number, so it cannot be added up; leave such rows out \
+                     with a range of the column, such as its least and greatest number"
                 );
-                SourceError::Incompatible { detail: message.clone(), message }
+                SourceError::InvalidArgument { parameter: None, reason }
             }
         }
     }

@@ -5,7 +5,7 @@ use spile_core::calendar::Temporal;
 use spile_core::{ArgumentErrorKind, ToolError};
 
 use super::links::{self, LinkPath, Scope};
-use super::{BoundValue, bind_comparable, invalid_argument};
+use super::{BoundValue, bind_comparable, bind_typed, invalid_argument};
 use crate::TimeZone;
 use crate::aggregate;
 use crate::contract::Collection;
@@ -280,7 +280,11 @@ pub(crate) fn bind_bound<'a>(
     };
     match fraction.filter(|n| n.fract() != 0.0) {
         Some(n) => Ok(BoundValue::Integer(round(n) as i64)),
-        None => bind_comparable(field, name, node),
+        // Also in a column with values of other types, which are in no range.
+        None => match bind_comparable(field, name, node)? {
+            value if order::is_in_order(field.data_type, value.as_value_ref()) => Ok(value),
+            _ => bind_typed(field, name, node),
+        },
     }
 }
 

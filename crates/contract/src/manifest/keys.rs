@@ -460,7 +460,8 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "footer_rows",
             ValueType::Integer { min: 0, max: HEADER_ROW_LIMIT as u64 },
-            "How many rows at the end are not part of the table. 0 keeps every row, also rows with totals.",
+            "How many rows at the end are not part of the table. 0 keeps every row, also rows with totals, above the end that \
+             `stop_at` sets.",
         )
         .default_text("totals and notes below the table")
         .example("2")
@@ -469,7 +470,7 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "stop_at",
             ValueType::Text(TextLength::NonBlank(COLUMN_CHARS_MAX)),
-            "The table ends before the first row that begins with this text.",
+            "The table ends before the first row whose first cell is this text. A `*` at its end stands for any text.",
         )
         .example("\"Total\"")
         .applies_to(SHEETS),

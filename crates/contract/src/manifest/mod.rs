@@ -445,7 +445,7 @@ pub struct DeclaredLayout {
     pub skip_rows: Option<u32>,
     /// How many rows at the end are not part of it.
     pub footer_rows: Option<u32>,
-    /// The table ends before the first row that begins with this text.
+    /// The table ends before the first row whose first cell is this text: see [`is_stop_text`].
     pub stop_at: Option<String>,
     /// Whether a line of a CSV file may lack fields at its end, which then have no value.
     pub short_rows: bool,
@@ -457,6 +457,15 @@ impl DeclaredLayout {
     /// Whether rows have values that are not in the file where they are read: then it is not written.
     pub fn completes_rows(&self) -> bool {
         self.short_rows || !self.fill_down.is_empty()
+    }
+}
+
+/// Whether a cell is the text of `stop_at`. `Total` does not stand for `Total Sales`; `Total*` does.
+pub fn is_stop_text(stop_at: &str, cell: &str) -> bool {
+    let (stop_at, cell) = (stop_at.trim(), cell.trim());
+    match stop_at.strip_suffix('*') {
+        Some(start) => cell.starts_with(start),
+        None => cell == stop_at,
     }
 }
 

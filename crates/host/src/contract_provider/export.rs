@@ -96,6 +96,8 @@ impl ProviderInner {
         else {
             return None;
         };
+        // An export has the rows of one collection; who asked for linked rows must know that they are not in it.
+        let has_include = call.arguments().is_some_and(|arguments| arguments.get("include").is_some());
         let arguments = without_paging(call.arguments());
         if arguments.as_str().len() > ARGUMENTS_BYTES_MAX {
             return None;
@@ -111,7 +113,10 @@ impl ProviderInner {
         Some(Resource {
             uri: format!("{URI_PREFIX}{id}.{}", format.extension()),
             name: format!("{}.{}", self.contract.collections[*collection].name, format.extension()),
-            description: Some("All rows, for 15 minutes; as JSON Lines with .jsonl instead of .csv".into()),
+            description: Some(format!(
+                "All rows{}, for 15 minutes; as JSON Lines with .jsonl instead of .csv",
+                if has_include { " without the linked ones" } else { "" }
+            )),
             mime_type: Some(format.mime_type().into()),
             ..Resource::default()
         })

@@ -46,6 +46,7 @@ mod links;
 mod locking;
 mod log_output;
 mod mcp;
+mod mixed_values;
 mod official;
 mod pack;
 mod questions;

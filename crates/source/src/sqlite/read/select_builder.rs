@@ -387,6 +387,14 @@ impl SqlWriter<'_> {
     /// The comparison with one operand: `Equals`, `AtLeast` or `AtMost`.
     fn comparison(&mut self, index: usize, operand: usize, column: usize, comparison: Comparison) {
         let column_def = &self.builder.columns[column];
+        let is_range = matches!(comparison, Comparison::AtLeast | Comparison::AtMost);
+        if is_range && column_def.needs_date_test() {
+            self.sql.push_str("typeof(");
+            self.value_expression(column);
+            self.sql.push_str(") = 'text' AND ");
+            self.value_expression(column);
+            self.sql.push_str(" GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' AND ");
+        }
         let is_timestamp = column_def.sort_key == Some(SortKeyKind::Timestamp);
         if let (Comparison::Equals, Some(collation)) = (comparison, column_def.index_collation) {
             self.sql.push_str(&format!("{} COLLATE {collation} = ? AND ", column_def.quoted_name));
@@ -398,12 +406,11 @@ impl SqlWriter<'_> {
         let range_end = ParamSource::FilterRangeEnd(index, operand);
         let (text, sources): (&str, &[ParamSource]) = match comparison {
             Comparison::Equals if is_timestamp => (" BETWEEN ? AND ?", &[value, range_end]),
-            Comparison::AtMost if is_timestamp => (" <= ?", &[range_end]),
+            Comparison::AtMost if is_timestamp => (column_def.range_condition(comparison), &[range_end]),
             Comparison::Equals if column_def.has_two_forms() => {
                 (" IN (?, ?)", &[value, ParamSource::FilterAlternate(index, operand)])
             }
-            Comparison::AtLeast => (" >= ?", &[value]),
-            Comparison::AtMost => (" <= ?", &[value]),
+            Comparison::AtLeast | Comparison::AtMost => (column_def.range_condition(comparison), &[value]),
             Comparison::Equals
             | Comparison::NotEquals
             | Comparison::Contains
