@@ -122,15 +122,15 @@ impl CpuMeter {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
     use std::time::Duration;
 
     use super::{CpuClock, thread_cpu_time};
 
     #[test]
     fn the_time_of_another_thread_is_what_it_worked() {
-        let (clocks, received) = channel();
-        let (release, released) = channel::<()>();
+        let (clocks, received) = sync_channel(2);
+        let (release, released) = sync_channel::<()>(1);
         let thread = std::thread::spawn(move || {
             clocks.send(CpuClock::of_this_thread()).expect("a receiver");
             while thread_cpu_time() < Duration::from_millis(20) {

@@ -16,10 +16,11 @@ use host::{ContractBackends, UnavailableSource};
 use source::backups::{BackupPolicy, FILE_BYTES_MAX};
 use source::{TablesOptions, csv, json, parquet, sheets, sqlite};
 
+use super::backends::is_collection_written;
 use super::databases;
 use super::rest_sources;
 use super::unavailable::SourceFailure;
-use super::{file_name, is_collection_written, known_facts, memory, not_found};
+use super::{file_name, known_facts, memory, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 

@@ -2,7 +2,8 @@
 
 use super::{
     AppliesTo, BYTES, CHANGES_MAX_LIMIT, COLUMN, COLUMN_CHARS_MAX, DESCRIPTION, DataType, FIELD, FORMATS,
-    ITEM_ACCESS, Key, NameRule, REQUEST, ROWS, Section, TIMEOUT, TITLE, TextLength, ValueType, confirm_values,
+    ITEM_ACCESS, Key, NameRule, REQUEST, ROWS, Section, TIMEOUT, TITLE, TextLength, ValueType,
+    confirm_values,
 };
 
 pub static TOOL: Section = Section {
