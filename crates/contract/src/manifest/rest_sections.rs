@@ -223,6 +223,10 @@ pub(super) fn endpoint_operations(
         return declared;
     }
     let Some(declared) = declared else {
+        // A list is enough for all of them, and those that the fields do not allow are left out later.
+        if endpoints.list.is_some() {
+            return None;
+        }
         let all = Operation::DEFAULT.into_iter().filter(|operation| has(*operation));
         return Some(all.map(|operation| Located::new(operation, at.clone())).collect());
     };

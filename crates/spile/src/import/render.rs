@@ -28,7 +28,12 @@ impl Api {
         let variable = name.to_ascii_uppercase();
         let mut lines = vec![format!("[sources.{name}]"), "kind = \"rest\"".to_owned()];
         match server_url(document) {
-            Some(url) => lines.push(format!("url = {}", text(url.as_str()))),
+            Some(url) => {
+                lines.push(format!("url = {}", text(url.as_str())));
+                if is_this_machine(url.host()) {
+                    lines.push("allow_private_addresses = true".to_owned());
+                }
+            }
             None => {
                 lines.push("# The document does not say where the API is.".to_owned());
                 lines.push("url = \"https://api.example.com\"".to_owned());
@@ -37,6 +42,12 @@ impl Api {
         lines.extend(auth_lines(document, &variable));
         Self { name, lines }
     }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The first server, with the defaults of its variables.
