@@ -28,6 +28,7 @@ pub use aggregate::{
     AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, BoundMeasure, COUNT, accepts, aggregate,
     filter_argument, has_date_units, is_aggregable, split_measure,
 };
+pub(crate) use filters::{BoundFilter, bind_bound};
 pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix, LinkedFilter};
 pub use links::Scope;
 pub(crate) use links::followable;
@@ -57,6 +58,18 @@ impl BoundValue<'_> {
             Self::Integer(n) => ValueRef::Integer(*n),
             Self::Real(n) => ValueRef::Real(*n),
             Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }
+    }
+}
+
+impl BoundValue<'_> {
+    pub fn into_owned(self) -> BoundValue<'static> {
+        match self {
+            Self::Null => BoundValue::Null,
+            Self::Text(text) => BoundValue::Text(Cow::Owned(text.into_owned())),
+            Self::Integer(n) => BoundValue::Integer(n),
+            Self::Real(n) => BoundValue::Real(n),
+            Self::Blob(bytes) => BoundValue::Blob(bytes),
         }
     }
 }
@@ -528,7 +541,11 @@ fn sorted_field(collection: &Collection, sorts: &[usize], name: &str) -> Result<
     Err(invalid_argument("sort", ArgumentErrorKind::NotAllowed, message))
 }
 
-fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
+pub(crate) fn bind_comparable<'a>(
+    field: &Field,
+    name: &str,
+    node: Node<'a>,
+) -> Result<BoundValue<'a>, Box<ToolError>> {
     // A value of another type is returned as text, so a filter compares it as text.
     if let (true, Some(text)) = (field.mixed, node.str()) {
         return Ok(match field.data_type {
@@ -536,6 +553,11 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
             _ => BoundValue::Text(text),
         });
     }
+    bind_typed(field, name, node)
+}
+
+/// A value of the field's type, to compare with.
+fn bind_typed<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
     let value = match field.data_type {
         DataType::Integer => parse_integer(node).map(BoundValue::Integer),
         DataType::Int64 => match node.kind() {
@@ -585,7 +607,11 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
 }
 
 /// Binds a value to store, if it will read back exactly as the caller sent it.
-fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
+pub(crate) fn bind_stored<'a>(
+    field: &Field,
+    name: &str,
+    node: Node<'a>,
+) -> Result<BoundValue<'a>, Box<ToolError>> {
     if node.kind() == Json::Null && field.nullable {
         return Ok(BoundValue::Null);
     }

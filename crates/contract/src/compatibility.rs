@@ -50,6 +50,14 @@ pub struct Difference {
     pub reason: String,
 }
 
+impl Difference {
+    /// Whether it is about what a role has.
+    pub fn is_of_role(&self) -> bool {
+        // No tool has a blank in its name.
+        self.tool.starts_with("role ")
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&*self.tool, &*self.path) {
@@ -67,7 +75,12 @@ pub struct ContractInterface {
     /// A digest of the author's instructions; empty if there are none.
     pub instructions_digest: String,
     pub tools: BTreeMap<String, ToolInterface>,
+    /// What each role has of them: its tools, and of each tool the fields of its rows, in the order of their names.
+    pub roles: BTreeMap<String, RoleInterface>,
 }
+
+/// The tools of a role, each with the names of the fields that the role sees. A statement has none.
+pub type RoleInterface = BTreeMap<String, Vec<String>>;
 
 /// The part of a tool that clients rely on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +107,9 @@ impl ContractInterface {
             .tools
             .iter()
             .map(|tool| (tool.name.clone(), ToolInterface::from_tool(&tool.to_catalog_tool(contract))));
-        Self { instructions_digest, tools: tools.collect() }
+        let roles = contract.roles.iter().flat_map(|roles| &roles.roles);
+        let roles = roles.map(|role| (role.name.clone(), role_interface(&role.contract))).collect();
+        Self { instructions_digest, tools: tools.collect(), roles }
     }
 
     /// Adds tools of another provider. As in the served catalog, a name that is taken stays with its tool.
@@ -105,6 +120,17 @@ impl ContractInterface {
         }
         self
     }
+}
+
+fn role_interface(contract: &Contract) -> RoleInterface {
+    let fields = |tool: &crate::contract::Tool| {
+        let collection = tool.operation.collection().and_then(|at| contract.collections.get(at));
+        let fields = collection.into_iter().flat_map(|collection| &collection.fields);
+        let mut names: Vec<String> = fields.map(|field| field.name.clone()).collect();
+        names.sort();
+        names
+    };
+    contract.tools.iter().map(|tool| (tool.name.clone(), fields(tool))).collect()
 }
 
 impl ToolInterface {
@@ -224,7 +250,51 @@ pub fn compare_interfaces(old: &ContractInterface, new: &ContractInterface) -> V
         let (tool, path, reason) = (name.clone(), String::new(), "the tool is new".into());
         found.push(Difference { compatibility: Compatibility::Compatible, tool, path, reason });
     }
+    compare_roles(old, new, &mut found);
     found
+}
+
+/// What a role has lost breaks its callers, whatever the others have. Roles that come to a contract without any take
+/// everything from everybody, and grant some of it again.
+fn compare_roles(old: &ContractInterface, new: &ContractInterface, found: &mut Vec<Difference>) {
+    let mut add = |compatibility, role: &str, path: &str, reason: String| {
+        found.push(Difference { compatibility, tool: format!("role {role}"), path: path.to_owned(), reason });
+    };
+    let (breaking, compatible) = (Compatibility::Breaking, Compatibility::Compatible);
+    for (role, was) in &old.roles {
+        let Some(is) = new.roles.get(role) else {
+            if !new.roles.is_empty() {
+                add(breaking, role, "", "the role was removed; its callers lose what it granted".into());
+            }
+            continue;
+        };
+        for (tool, fields) in was {
+            let Some(now) = is.get(tool) else {
+                add(breaking, role, tool, "the role lost the tool; calls to it fail".into());
+                continue;
+            };
+            for field in fields.iter().filter(|field| !now.contains(field)) {
+                add(breaking, role, tool, format!("the role lost the field `{field}`"));
+            }
+            for field in now.iter().filter(|field| !fields.contains(field)) {
+                add(compatible, role, tool, format!("the role has a new field, `{field}`"));
+            }
+        }
+        for tool in is.keys().filter(|tool| !was.contains_key(*tool)) {
+            add(compatible, role, tool, "the role has a new tool".into());
+        }
+    }
+    for role in new.roles.keys().filter(|role| !old.roles.contains_key(*role)) {
+        match old.roles.is_empty() {
+            true => add(
+                breaking,
+                role,
+                "",
+                "the contract has roles now; callers without one lose everything".into(),
+            ),
+            false => add(compatible, role, "", "the role is new".into()),
+        }
+    }
 }
 
 /// The most severe of all differences.

@@ -1,9 +1,13 @@
 //! The compiled contract: an immutable description of a server's tools, used for listing, validation and calls.
 
+use std::sync::Arc;
+
 use json::Json;
 use spile_core::ToolAnnotations;
 
+use crate::access::{Roles, RowRules};
 use crate::field::Field;
+use crate::manifest::Operation;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
 use crate::request::RequestShape;
 use crate::source::{Sort, StatementShape, TableShape, WriteCapabilities};
@@ -28,6 +32,8 @@ pub struct Contract {
     pub statements: Vec<Statement>,
     pub requests: Vec<Request>,
     pub tools: Vec<Tool>,
+    /// Who sees which part of it. `None`: everybody sees all of it.
+    pub roles: Option<Arc<Roles>>,
 }
 
 /// What a server has, in Markdown: the resource [`Overview::URI`].
@@ -50,7 +56,8 @@ pub struct Collection {
     pub name: String,
     /// The source's name in the manifest.
     pub source: String,
-    /// How the source is read. Its columns correspond to `fields`, in order.
+    /// How the source is read. Its columns correspond to `fields`, in order. After them there may be columns that callers do
+    /// not see, for `rules`.
     pub shape: TableShape,
     pub fields: Vec<Field>,
     pub rows_max: usize,
@@ -62,6 +69,8 @@ pub struct Collection {
     pub links: Vec<Link>,
     /// Where days begin, for timestamps with a time zone. `None`: in UTC.
     pub time_zone: Option<TimeZone>,
+    /// Which rows exist for callers, and what the server sets in those that they write. `None`: all rows, and nothing.
+    pub rules: Option<RowRules>,
 }
 
 /// A link from the rows of one collection to the rows of another: those with equal values in some fields.
@@ -253,6 +262,20 @@ impl ToolOperation {
             | Self::Delete { collection } => Some(collection),
             Self::Statement { .. } | Self::Request { .. } => None,
         }
+    }
+
+    /// As the manifest names it; a statement has no name.
+    pub fn operation(&self) -> Option<Operation> {
+        Some(match self {
+            Self::Get { .. } => Operation::Get,
+            Self::List { .. } => Operation::List,
+            Self::Search { .. } => Operation::Search,
+            Self::Aggregate { .. } => Operation::Aggregate,
+            Self::Create { .. } => Operation::Create,
+            Self::Update { .. } => Operation::Update,
+            Self::Delete { .. } => Operation::Delete,
+            Self::Statement { .. } | Self::Request { .. } => return None,
+        })
     }
 }
 

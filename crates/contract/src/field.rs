@@ -235,8 +235,18 @@ impl Field {
             let mut out = Vec::new();
             self.write_value(&mut out, cell).ok().map(|()| out)
         };
-        // A source with native numbers stores `12.50` as the number 12.5.
-        if let (DataType::Decimal, ValueRef::Integer(_) | ValueRef::Real(_)) = (self.data_type, stored)
+        // A source with native numbers stores `12.50` as the number 12.5, and a column whose format has two decimals stores
+        // `12.5` as `12,50`: the same decimal.
+        let is_number = match (stored, sent) {
+            (ValueRef::Integer(_) | ValueRef::Real(_), _) => true,
+            // Zeros may be added, but none that the caller sent may be lost.
+            (ValueRef::Text(stored), ValueRef::Text(sent)) => {
+                order::decimal_parts(stored).is_some() && stored.starts_with(sent)
+            }
+            (ValueRef::Text(_) | ValueRef::Null | ValueRef::Blob(_), _) => false,
+        };
+        if self.data_type == DataType::Decimal
+            && is_number
             && order::matches_filter(self.data_type, stored, Comparison::Equals, sent)
         {
             return true;
@@ -415,6 +425,8 @@ mod tests {
                 false,
             ),
             (DataType::Decimal, text("12.50"), text("12.5"), false),
+            (DataType::Decimal, text("12.5"), text("12.50"), true),
+            (DataType::Decimal, text("12.5"), text("12.51"), false),
             (DataType::Number, ValueRef::Real(2.0), ValueRef::Integer(2), true),
             (DataType::Text, text("007"), ValueRef::Integer(7), false),
             (DataType::Integer, ValueRef::Integer(7), ValueRef::Integer(8), false),

@@ -91,7 +91,8 @@ impl TypeInference {
     /// Whether the texts may be in a [format](crate::ColumnFormat) that is not the notation of their type: then a
     /// [`FormatInference`] that observes them all decides.
     pub fn may_have_format(&self) -> bool {
-        let are_words = self.distinct_values.as_ref().is_some_and(|values| values.len() == 2);
+        let are_words =
+            self.distinct_values.as_ref().is_some_and(|values| (2..=WORDS_MAX).contains(&values.len()));
         self.data_type() == DataType::Text && (are_words || self.near_misses.may_have_format())
     }
 
@@ -99,7 +100,7 @@ impl TypeInference {
     /// and not numbers.
     pub fn may_have_own_format(&self) -> bool {
         let are_words =
-            self.distinct_values.as_ref().is_some_and(|values| values.len() == 2 || values.len() == 3);
+            self.distinct_values.as_ref().is_some_and(|values| (2..=WORDS_MAX).contains(&values.len()));
         are_words || self.near_misses.may_have_own_format()
     }
 
@@ -120,6 +121,9 @@ impl TypeInference {
         if self.data_type() == DataType::Text { self.distinct_values.unwrap_or_default() } else { Vec::new() }
     }
 }
+
+/// Texts that may be two words, each in several spellings, and blanks.
+const WORDS_MAX: usize = 7;
 
 /// Whether a text is a value of a type. Every text is a text, and a blob.
 pub fn matches_type(data_type: DataType, text: &str) -> bool {

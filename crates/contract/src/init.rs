@@ -12,8 +12,8 @@ use crate::data_type::DataType;
 use crate::humanize::pluralize;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
-use crate::source::{ColumnFacts, SourceFacts, TableFacts};
-use crate::toml_text::{toml_key, toml_quote};
+use crate::source::{ColumnFacts, LayoutNote, SourceFacts, TableFacts};
+use crate::toml_text::{toml_key, toml_string};
 
 pub use table_choice::TABLES_SERVED_MAX;
 use table_choice::chosen_tables;
@@ -274,7 +274,13 @@ fn render_layout(out: &mut String, table: &TableFacts, unit: &str) {
     if let Some(header) = table.header.filter(|header| header.count > 1) {
         *out += &format!("# How many rows the column names take.\n#header_rows = {}\n", header.count);
     }
-    for note in &table.layout_notes {
+    table.layout_notes.iter().filter(|note| !note.is_about_field()).for_each(|note| render_note(out, note));
+}
+
+fn render_note(out: &mut String, note: &LayoutNote) {
+    if note.setting.is_empty() {
+        *out += &format!("# The table {}.\n", comment_text(&note.message));
+    } else {
         *out += &format!("# The table {}. To change that:\n", comment_text(&note.message));
         *out += &format!("#{}\n", comment_text(&note.setting));
     }
@@ -320,6 +326,8 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
     *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs,\n";
     *out += "# show_values = true to list its current values for models.\n";
     *out += &format!("[collections.{collection}.fields]\n");
+    let notes = columns.table.layout_notes.iter();
+    notes.filter(|note| note.is_about_field()).for_each(|note| render_note(out, note));
     for (at, column) in columns.table.columns.iter().enumerate() {
         if out.len() > FIELDS_LISTED_BYTES_MAX {
             *out += &format!("# and {} more\n", columns.table.columns.len() - at);
@@ -345,7 +353,10 @@ fn field_comments(column: &ColumnFacts) -> String {
     let mut out = String::new();
     let key = toml_key(&column.name);
     if let Some(ambiguous) = &column.ambiguous_format {
-        out += "# Its values have several readings. Choose one:\n";
+        out += match ambiguous.formats.len() {
+            1 => "# Its values are text. If they are written so:\n",
+            _ => "# Its values have several readings. Choose one:\n",
+        };
         for format in &ambiguous.formats {
             out += &format!("#{key} = {{ {} = {} }}\n", format.key(), toml_string(&format.to_string()));
         }
@@ -389,11 +400,6 @@ impl<'a> TableColumns<'a> {
         let scalar = self.table.columns.iter().enumerate().filter(|(_, column)| column.data_type.is_scalar());
         scalar.map(|(at, _)| self.manifest_name(at))
     }
-}
-
-/// A TOML string that evaluates to exactly this value.
-pub(crate) fn toml_string(value: &str) -> String {
-    toml_quote(&value.replace("${", "$${"))
 }
 
 fn toml_array(values: impl Iterator<Item = String>) -> String {

@@ -4,12 +4,14 @@
 //!   [`Contract`]: tools with their schemas, collections and statements.
 //! - [`CompiledSchema`] validates arguments on the tape that `json` produces, without building values;
 //!   [`bind`] turns them into values; [`results`] turns rows into results.
+//! - [`access`] says which part of a contract a caller sees, and restricts every read to the caller's rows.
 //! - [`compatibility`] and [`mod@lock`] compare a contract with the one that was published before.
 //! - [`source`] defines the traits that a data source implements; [`data_type`], [`infer`] and [`order`] define
 //!   the types of columns and the order of values, for every source alike.
 //!
 //! This crate does no I/O. A `$ref` that leaves its schema is an error and is never fetched.
 
+pub mod access;
 pub mod aggregate;
 pub mod bind;
 mod canonical;
@@ -60,6 +62,6 @@ pub use header_params::{HeaderParam, header_params};
 pub use nearest::nearest;
 pub use text_template::{TemplateError, TextTemplate};
 pub use time_zone::TimeZone;
-pub use toml_text::toml_key;
+pub use toml_text::{toml_key, toml_string};
 pub use validate::{CompiledSchema, SchemaError};
 pub use value::{Value, ValueRef};

@@ -4,7 +4,6 @@
 //! branches that change different tools merge without conflicts. Branches that change the same tool both change its
 //! hash, which is a conflict. The hash also detects a bad merge.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,11 +14,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::compatibility::{
-    Compatibility, ContractInterface, ToolInterface, annotation_hints, task_support_name,
+    Compatibility, ContractInterface, RoleInterface, ToolInterface, annotation_hints, task_support_name,
 };
 use crate::contract::Confirm;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText};
-use crate::toml_text::toml_key;
+use crate::toml_text::{toml_key, toml_quote};
 
 /// The maximum size of a lock file.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -106,6 +105,13 @@ impl Lock {
                 let _ = writeln!(out, "{side} = '''\n{}'''", pretty_schema(schema));
             }
         }
+        for (role, tools) in &self.interface.roles {
+            let _ = writeln!(out, "\n[roles.{}]", toml_key(role));
+            for (tool, fields) in tools {
+                let fields: Vec<String> = fields.iter().map(|field| toml_quote(field)).collect();
+                let _ = writeln!(out, "{} = [{}]", toml_key(tool), fields.join(", "));
+            }
+        }
         out
     }
 
@@ -186,7 +192,7 @@ impl LockParser {
         };
         let mut lock = Lock::new(
             version,
-            ContractInterface { instructions_digest: instructions, tools: BTreeMap::new() },
+            ContractInterface { instructions_digest: instructions, ..ContractInterface::default() },
         );
         for (name, tool) in self.table(top, "tools")?.iter().flat_map(|tools| tools.iter()) {
             let DeValue::Table(tool) = tool.get_ref() else {
@@ -199,7 +205,28 @@ impl LockParser {
             }
             lock.interface.tools.insert(name.get_ref().to_string(), interface);
         }
+        for (name, role) in self.table(top, "roles")?.iter().flat_map(|roles| roles.iter()) {
+            let DeValue::Table(tools) = role.get_ref() else {
+                return Err(self.error(name.span(), "expected a table"));
+            };
+            let mut interface = RoleInterface::new();
+            for (tool, fields) in tools {
+                interface.insert(tool.get_ref().to_string(), self.strings(fields)?);
+            }
+            lock.interface.roles.insert(name.get_ref().to_string(), interface);
+        }
         Ok(lock)
+    }
+
+    fn strings(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Diagnostic> {
+        let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            _ => Err(self.error(item.span(), "expected a string")),
+        };
+        match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(text).collect(),
+            _ => Err(self.error(value.span(), "expected an array of strings")),
+        }
     }
 
     fn tool_interface(&self, tool: &DeTable<'_>, at: Range<usize>) -> Result<ToolInterface, Diagnostic> {

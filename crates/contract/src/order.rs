@@ -37,6 +37,8 @@ fn boolean_as_integer(cell: ValueRef<'_>) -> ValueRef<'_> {
 /// Whether a row's value passes a filter with this one operand. A row without a value passes none. Timestamps are compared
 /// as points in time: `2026-01-01 00:00:00` equals `2026-01-01T00:00:00`, and a date stands for its whole day.
 ///
+/// A range holds only values of the column's type: `n/a` in a column of numbers sorts after them, and is in no range.
+///
 /// For `NotEquals`, `IsNull` and `IsNotNull` see [`crate::source::Filter::matches`].
 pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bound: ValueRef<'_>) -> bool {
     if value == ValueRef::Null || bound == ValueRef::Null {
@@ -44,6 +46,9 @@ pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bou
     }
     if matches!(test, Comparison::Contains | Comparison::StartsWith) {
         return matches_text(test, value, bound);
+    }
+    if matches!(test, Comparison::AtLeast | Comparison::AtMost) && !is_in_order(kind, value) {
+        return false;
     }
     let (from, to) = match (kind, value, bound) {
         (DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(a), ValueRef::Text(b)) => {
@@ -69,6 +74,45 @@ pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bou
         | Comparison::OneOfKeys
         | Comparison::NoneOfKeys => false,
     }
+}
+
+/// Whether a value can be in a range of this type: a number, a point in time, or what looks like a date.
+pub fn is_in_order(kind: DataType, value: ValueRef<'_>) -> bool {
+    match (kind, value) {
+        (
+            DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
+            ValueRef::Integer(_) | ValueRef::Real(_),
+        ) => true,
+        (
+            DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
+            ValueRef::Text(text),
+        ) => is_number_text(kind, text),
+        (DataType::Date, ValueRef::Text(text)) => is_date_shaped(text),
+        (DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(text)) => {
+            timestamp_sort_key(text).is_some()
+        }
+        (
+            DataType::Integer
+            | DataType::Int64
+            | DataType::Decimal
+            | DataType::Number
+            | DataType::Date
+            | DataType::Timestamp
+            | DataType::LocalTimestamp,
+            _,
+        ) => false,
+        // No filter has a range of these types.
+        (DataType::Text | DataType::Boolean | DataType::Json | DataType::Blob, _) => true,
+    }
+}
+
+/// Whether a text has the form `2026-02-11`. Sources test the same in their own languages, so the calendar has no say.
+fn is_date_shaped(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
 }
 
 /// The sort key of a timestamp: seconds since 1970, in UTC if it has a time zone, and nanoseconds.
@@ -442,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_compare_timestamps_as_points_in_time_and_never_match_null() {
+    fn filters_compare_points_in_time_and_match_neither_null_nor_in_ranges_other_types() {
         use crate::source::Comparison::{AtLeast, AtMost, Equals};
         let text = ValueRef::Text;
         for (kind, value, test, bound, expected) in [
@@ -478,6 +522,17 @@ mod tests {
             (DataType::Number, text("1e5"), AtMost, ValueRef::Real(f64::INFINITY), true),
             (DataType::Decimal, text("1e1"), AtMost, text("20"), false),
             (DataType::Number, text("5"), AtMost, ValueRef::Real(f64::INFINITY), true),
+            (DataType::Timestamp, text("soon"), AtLeast, text("2026-01-01T00:00:00Z"), false),
+            (DataType::Timestamp, ValueRef::Integer(7), AtMost, text("2026-01-01T00:00:00Z"), false),
+            (DataType::Date, text("soon"), AtLeast, text("2026-01-01"), false),
+            (DataType::Date, text("1 May 2026"), AtMost, text("2026-01-01"), false),
+            (DataType::Date, text("2026-05-01"), AtLeast, text("2026-01-01"), true),
+            (DataType::Integer, text("n/a"), AtLeast, ValueRef::Integer(1000), false),
+            (DataType::Integer, ValueRef::Real(f64::INFINITY), AtLeast, ValueRef::Integer(1000), true),
+            (DataType::Decimal, text("n/a"), AtLeast, text("-1000"), false),
+            (DataType::Decimal, ValueRef::Blob(b"9"), AtLeast, text("1"), false),
+            (DataType::Number, text("n/a"), AtLeast, ValueRef::Real(1.5), false),
+            (DataType::Number, text("n/a"), Equals, text("n/a"), true),
             (DataType::Text, ValueRef::Null, Equals, ValueRef::Null, false),
             (DataType::Integer, ValueRef::Null, AtMost, ValueRef::Integer(1), false),
         ] {

@@ -94,7 +94,7 @@ impl PathTemplate {
             let pattern = TextPattern::parse(segment).map_err(PathError::Pattern)?;
             match pattern.literal() {
                 Some("") => return Err(PathError::EmptySegment),
-                Some(literal) if matches!(literal, "." | "..") => return Err(PathError::DotSegment),
+                Some("." | "..") => return Err(PathError::DotSegment),
                 _ => {}
             }
             let literals = pattern.parts().iter().filter_map(PatternPart::literal);

@@ -32,7 +32,9 @@ pub use capabilities::{WriteCapabilities, WriteSupport};
 pub use database_url::{DatabaseEngine, DatabaseUrl, Secret};
 pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
-pub use query::{Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort};
+pub use query::{
+    Comparison, CursorPosition, Filter, LinkedSort, Query, ReadRequest, Sort, all_pass, required_filters,
+};
 pub use rest_url::{RestUrl, RestUrlError};
 pub use transaction::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, RowChange, RowTransaction,
@@ -67,6 +69,18 @@ pub trait Source: Send + Sync {
     /// Prepares a statement that was described.
     fn prepare(&self, _statement: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
         Err(SourceError::read_only())
+    }
+
+    /// Grows when [`Source::introspect`] finds other tables than the last time, so that readers and writers must be made again even if
+    /// the contract is the same. 0 for a source whose readers follow its tables.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Whether the source should be introspected again: a call found something else than expected, or the source became unreachable or
+    /// reachable again. Asking resets it.
+    fn take_suspicion(&self) -> bool {
+        false
     }
 
     /// Prepares a request that a tool sends.
@@ -165,8 +179,19 @@ pub struct LayoutNote {
     pub kind: LayoutNoteKind,
     /// A clause after the table's name: ``has a title above the table (row 1: `Report`), which is left out``.
     pub message: String,
-    /// The setting of the collection that says otherwise, or that decides: `footer_rows = 0`.
+    /// The setting of the collection, or of a field, that says otherwise or that decides: `footer_rows = 0`. Empty if there is
+    /// none.
     pub setting: String,
+}
+
+impl LayoutNote {
+    /// Whether the setting belongs to a field.
+    pub fn is_about_field(&self) -> bool {
+        match self.kind {
+            LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears => true,
+            LayoutNoteKind::LeftOut | LayoutNoteKind::Doubt | LayoutNoteKind::DoubtfulHeader => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,11 +298,18 @@ pub struct ColumnFacts {
 /// Formats that every value of a column fits, with different meanings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmbiguousFormat {
-    /// At least two.
+    /// At least two; or a single one that is doubtful, because the values may as well be codes, or lack a currency.
     pub formats: Vec<ColumnFormat>,
     /// The first value, and where it is.
     pub first_value: String,
     pub first_location: String,
+}
+
+impl AmbiguousFormat {
+    /// Whether the values are numbers in every reading, which are unique by accident and identify nothing.
+    pub fn is_number(&self) -> bool {
+        self.formats.iter().all(|format| matches!(format, ColumnFormat::Number(_)))
+    }
 }
 
 /// A column most of whose values are of a type, or look like it, while others are not: it sorts in an order that its
@@ -642,7 +674,7 @@ impl StatementError {
     fn unsupported() -> Self {
         Self {
             message: "this source does not support statements".into(),
-            help: Some("statements need a source of the kind `sqlite`".into()),
+            help: Some("statements need a source that is a database".into()),
             span: None,
         }
     }

@@ -49,6 +49,30 @@ impl TimeZone {
         CivilDate::from_days((seconds + offset).div_euclid(86_400))
     }
 
+    /// The time, in seconds after 1970 began in UTC, from which no day begins within a quarter of an hour: rows of the same quarter
+    /// are rows of the same day. Before it, clocks differed from UTC by odd minutes, or were changed at odd minutes.
+    pub fn quarter_hours_since(self) -> i64 {
+        const QUARTER: i64 = 900;
+        // The rules that hold in 2100 repeat forever.
+        let end = Timestamp::from_second(4_102_444_800).unwrap_or(Timestamp::MAX);
+        let is_even = |seconds: i64| seconds.rem_euclid(QUARTER) == 0;
+        let mut since = i64::MAX;
+        for change in self.0.rules.preceding(end) {
+            let at = change.timestamp().as_second();
+            if !is_even(i64::from(change.offset().seconds())) {
+                return since;
+            }
+            if !is_even(at) {
+                return (at.div_euclid(QUARTER) + 1) * QUARTER;
+            }
+            since = at;
+        }
+        match is_even(i64::from(self.0.rules.to_offset(Timestamp::MIN).seconds())) {
+            true => i64::MIN,
+            false => since,
+        }
+    }
+
     /// The first second of a day, and the first of the next one.
     pub(crate) fn day_bounds(self, day: CivilDate) -> Option<(i64, i64)> {
         let start = |day: CivilDate| {
@@ -97,5 +121,21 @@ mod tests {
         assert_eq!(berlin.day_at(1_774_740_600), Some(day));
         let (start, end) = berlin.day_bounds(day).expect("a day");
         assert_eq!((start, end - start), (1_774_738_800, 23 * 3600));
+    }
+
+    #[test]
+    fn from_some_time_on_days_begin_at_quarters_of_an_hour() {
+        for (zone, since) in [
+            ("UTC", i64::MIN),
+            // 1893: until then the clocks followed the sun, as in Nepal until 1920 and in Liberia until 1972.
+            ("Europe/Berlin", -2_422_053_900),
+            ("Asia/Kathmandu", -1_577_943_000),
+            ("Africa/Monrovia", 63_593_100),
+            // Until 2011 clocks were changed at a minute past midnight.
+            ("America/St_Johns", 1_299_987_900),
+        ] {
+            let zone = TimeZone::find(zone).expect("a zone");
+            assert_eq!(zone.quarter_hours_since(), since, "{zone:?}");
+        }
     }
 }

@@ -8,6 +8,11 @@ pub fn toml_key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { toml_quote(name) }
 }
 
+/// A TOML string of a manifest that evaluates to exactly this value: variables are not replaced in it.
+pub fn toml_string(value: &str) -> String {
+    toml_quote(&value.replace("${", "$${"))
+}
+
 /// A basic string, in which TOML replaces nothing but escapes.
 pub(crate) fn toml_quote(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);

@@ -39,6 +39,6 @@ pub use policy::{
 };
 pub use principal::{Identity, IdentityError, Principal};
 pub use provider::{
-    CallContext, CallFuture, CatalogChange, ChangeListener, CheckpointSink, Checkpoints, NoTools, Platform,
-    Provider, RequestHead, Run, ToolCaller, WatchFuture,
+    CallContext, CallFuture, CallerRoles, CatalogChange, ChangeListener, CheckpointSink, Checkpoints,
+    NoTools, Platform, Provider, RequestHead, RoleView, Run, ToolCaller, WatchFuture,
 };

@@ -14,6 +14,7 @@ use crate::error::{CallError, ItemKind};
 use crate::events::EventSink;
 use crate::input::Journal;
 use crate::outcome::Outcome;
+use crate::policy::Visibility;
 use crate::principal::Principal;
 
 /// Anything that owns tools, resources or prompts: a compiled manifest, a script, another MCP server.
@@ -50,10 +51,38 @@ pub trait Provider: Send + Sync {
         false
     }
 
+    /// The roles that it gives to callers. They count for the whole server: with roles, every caller sees what
+    /// [`Provider::role_view`] of each provider shows to the caller's role, and a caller without a role sees nothing.
+    fn roles(&self) -> Option<Arc<dyn CallerRoles>> {
+        None
+    }
+
+    /// What callers with a role see of it. Of a provider that knows no roles, they see nothing.
+    fn role_view(&self, _role: &str) -> RoleView {
+        RoleView::Nothing
+    }
+
     /// Whether its results match their output schemas by construction. The host checks all others.
     fn guarantees_output_schemas(&self) -> bool {
         false
     }
+}
+
+/// Says which role a caller has.
+pub trait CallerRoles: Send + Sync {
+    fn names(&self) -> Vec<&str>;
+
+    /// The index of the caller's role; `None` if the caller has none.
+    fn role_of(&self, principal: &Principal) -> Option<usize>;
+}
+
+/// The part of a provider that callers with one role see.
+pub enum RoleView {
+    Nothing,
+    /// These items. Resources of a template that is not visible cannot be read either.
+    Part(Arc<dyn Visibility>),
+    /// Another provider, with a catalog of its own.
+    Provider(Arc<dyn Provider>),
 }
 
 /// The context of one round of a call.

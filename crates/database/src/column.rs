@@ -36,6 +36,11 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
+    /// Whether statements select it as text or JSON.
+    pub(crate) fn is_printed(self) -> bool {
+        matches!(self, Self::Printed | Self::PrintedJson)
+    }
+
     /// The types that such a column can be served as; the first is the natural one.
     pub(crate) fn data_types(self) -> &'static [DataType] {
         match self {
@@ -96,6 +101,11 @@ impl Column {
 
     pub(crate) fn storage(&self) -> Storage {
         self.info.storage
+    }
+
+    /// Whether values of other types exist.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     pub(crate) fn result(&self) -> ResultColumn {

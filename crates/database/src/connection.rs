@@ -8,7 +8,7 @@ use contract::source::{RowFlow, SourceError};
 use crate::call::CallLimits;
 use crate::column::Storage;
 use crate::error::DbError;
-use crate::schema::Schema;
+use crate::schema::{ColumnInfo, Schema};
 
 /// A statement with its values.
 #[derive(Debug, Default)]
@@ -17,6 +17,16 @@ pub(crate) struct Sql {
     pub(crate) params: Vec<Param>,
     /// What its result has to be.
     pub(crate) results: Vec<ResultColumn>,
+    /// The names of the result's columns; empty if they do not matter.
+    pub(crate) names: Vec<String>,
+}
+
+/// What the database says about a statement that it has prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    /// Empty if the database does not say.
+    pub(crate) parameters: Vec<Storage>,
+    pub(crate) columns: Vec<ColumnInfo>,
 }
 
 /// A value that is bound to a statement.
@@ -29,6 +39,9 @@ pub(crate) enum Param {
     /// All of them are one parameter.
     Integers(Vec<i64>),
     Texts(Vec<String>),
+    /// A text that the database reads as a value of whatever type it takes the parameter for.
+    Literal(String),
+    Null,
 }
 
 /// A column of a result: how it is read, and the engine's own type that it must still have.
@@ -60,6 +73,9 @@ pub(crate) fn check_types(sql: &Sql, columns: &[impl FoundColumn]) -> Result<(),
     if columns.len() != sql.results.len() {
         return Err(malformed("another number of columns"));
     }
+    if columns.iter().zip(&sql.names).any(|(found, name)| found.name() != *name) {
+        return Err(malformed("columns with other names"));
+    }
     for (found, expected) in columns.iter().zip(&sql.results) {
         if expected.native_type.is_some_and(|native| native != found.native_type()) {
             let name = found.name();
@@ -89,6 +105,12 @@ pub(crate) trait Connection: Send {
     /// Runs one statement and passes its rows to `row` until that stops. Returns the number of changed rows. Outside a
     /// transaction the statement only reads.
     fn run(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError>;
+
+    /// Prepares a statement without running it, and forgets it.
+    fn describe(&mut self, sql: &str, writes: bool, limits: &CallLimits<'_>) -> Result<Description, DbError>;
+
+    /// Begins a transaction that only reads.
+    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
     /// Begins a transaction that may write.
     fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError>;

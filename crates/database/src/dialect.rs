@@ -1,11 +1,12 @@
 //! How an engine spells what `contract` defines.
 
-use contract::source::KeySet;
+use contract::source::{DateUnit, KeySet};
 
 use crate::column::{Column, Storage};
-use crate::connection::{Param, Sql};
+use crate::connection::{Param, ResultColumn, Sql};
 use crate::lowercase::Lowering;
 use crate::schema::ColumnInfo;
+use crate::statement::Syntax;
 
 /// The alias of the table in every statement.
 pub(crate) const TABLE_ALIAS: &str = "t";
@@ -35,6 +36,22 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// The column as text that is compared by its bytes.
     fn text_expression(&self, column: &Column) -> String;
+
+    /// The column as rows are grouped by it: equal for equal values in the sense of `contract`, and only for them. `None` if that
+    /// cannot be said.
+    fn group_expression(&self, column: &Column) -> Option<Expression>;
+
+    /// The first day of the year, quarter, month or week of a date or time, or its day.
+    fn truncated(&self, column: &Column, unit: DateUnit) -> Expression;
+
+    /// The beginning of the quarter of an hour of a time, or the time itself if it is before `since`, a placeholder.
+    fn quarter_hour(&self, column: &Column, since: &str) -> Expression;
+
+    /// The exact sum of the column. `None` if it would be rounded or may not fit.
+    fn sum(&self, column: &Column) -> Option<Expression>;
+
+    /// The least or greatest value in the order of `contract`; `function` is `min` or `max`.
+    fn extreme(&self, function: &str, column: &Column) -> Option<Expression>;
 
     /// Converts a placeholder to the type that the column is compared as.
     fn typed(&self, storage: Storage, placeholder: &str) -> String;
@@ -87,8 +104,28 @@ pub(crate) trait Dialect: Send + Sync {
     /// The statement that creates the table of idempotency records, unless it exists.
     fn create_idempotency_table(&self, quoted: &str) -> String;
 
+    /// How authors write statements.
+    fn syntax(&self) -> Syntax;
+
+    /// Whether a parameter that is used twice is bound twice.
+    fn repeats_parameters(&self) -> bool;
+
+    /// What stands before and after a statement that reads, to read columns of some types as text or JSON. `None` if it is not
+    /// needed.
+    fn wrap_statement(&self, columns: &[ColumnInfo]) -> Option<(String, String)>;
+
+    /// Returns how many rows the transaction has changed, in all tables. `None` if only the statement itself can say.
+    fn changed_rows(&self) -> Option<&'static str>;
+
     /// An expression over all rows that changes when the table changes, for a table without a key.
     fn version_expression(&self, columns: &[Column], is_view: bool) -> String;
+}
+
+/// What a statement selects, and how its values are read.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) text: String,
+    pub(crate) result: ResultColumn,
 }
 
 /// How the key of a new row is found out.

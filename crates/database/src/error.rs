@@ -21,6 +21,8 @@ pub(crate) struct Refusal {
     /// The column or constraint that it names.
     pub(crate) column: Option<String>,
     pub(crate) constraint: Option<String>,
+    /// The character of the statement at which the error is, counted from 1.
+    pub(crate) position: Option<usize>,
     /// For the log.
     pub(crate) detail: String,
 }
@@ -32,6 +34,8 @@ pub(crate) enum Cause {
     SchemaChanged,
     /// A statement that was prepared has to be prepared again.
     StalePlan,
+    /// What a parameter is cannot be told from the statement.
+    UnknownParameterType,
     PermissionDenied,
     /// A row with this key exists.
     Duplicate,
@@ -76,7 +80,7 @@ impl Refusal {
         let incompatible =
             |message: &str| SourceError::Incompatible { message: message.into(), detail: detail.clone() };
         match self.cause {
-            Cause::SchemaChanged | Cause::StalePlan => {
+            Cause::SchemaChanged | Cause::StalePlan | Cause::UnknownParameterType => {
                 incompatible("the table has changed in the database since this server read it")
             }
             Cause::PermissionDenied => incompatible("the database does not permit this"),

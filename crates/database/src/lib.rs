@@ -12,10 +12,12 @@
 //! No value becomes SQL: names come from the catalog of the database and are quoted, everything else is a parameter of a
 //! prepared statement. Reads run in read-only transactions.
 
+mod aggregate;
 mod call;
 mod column;
 mod connection;
 mod decoded;
+mod deferred;
 mod dialect;
 mod error;
 mod idempotency;
@@ -29,6 +31,7 @@ mod read;
 mod schema;
 mod select;
 mod source;
+mod statement;
 mod tls;
 mod url;
 mod write;

@@ -163,7 +163,7 @@ pub(crate) fn time_range(column: &Column, value: ValueRef<'_>) -> Option<(Param,
 }
 
 /// `2026-02-11 10:00:00.5`: as every engine reads it. Times before the year 1 count as its first.
-fn time_text(seconds: i64, nanos: u32) -> Option<String> {
+pub(crate) fn time_text(seconds: i64, nanos: u32) -> Option<String> {
     const DAY_SECONDS: i64 = 86_400;
     let (days, of_day) = (seconds.div_euclid(DAY_SECONDS), seconds.rem_euclid(DAY_SECONDS));
     let first = CivilDate::new(1, 1, 1)?;

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(crate) struct Pool {
     connections_max: usize,
     state: Mutex<PoolState>,
     freed: Condvar,
+    /// Whether the database may be another one than when its catalog was read, or could not be reached since.
+    is_suspicious: AtomicBool,
 }
 
 #[derive(Default)]
@@ -56,7 +59,18 @@ pub(crate) struct Pooled<'p> {
 
 impl Pool {
     pub(crate) fn new(engine: Box<dyn Engine>, connections_max: usize) -> Self {
-        Self { engine, connections_max, state: Mutex::default(), freed: Condvar::new() }
+        Self {
+            engine,
+            connections_max,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            is_suspicious: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether an outage began or ended, or a table was not as expected, since the last time this was asked.
+    pub(crate) fn take_suspicion(&self) -> bool {
+        self.is_suspicious.swap(false, Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
@@ -71,16 +85,19 @@ impl Pool {
         mut work: impl FnMut(&mut dyn Connection) -> Result<T, DbError>,
     ) -> Result<T, SourceError> {
         let mut connection = self.check_out(limits)?;
-        match work(&mut **connection) {
-            Err(DbError::Lost { .. }) if connection.is_reused => {
-                // The others were closed at the same time, most probably.
-                drop(connection);
-                self.close_idle();
-                let mut connection = self.check_out(limits)?;
-                work(&mut **connection).map_err(DbError::into_source_error)
-            }
-            result => result.map_err(DbError::into_source_error),
+        let mut worked = work(&mut **connection);
+        if connection.is_reused && matches!(worked, Err(DbError::Lost { .. })) {
+            // The others were closed at the same time, most probably.
+            drop(connection);
+            self.close_idle();
+            connection = self.check_out(limits)?;
+            worked = work(&mut **connection);
         }
+        let worked = worked.map_err(DbError::into_source_error);
+        if matches!(worked, Err(SourceError::Incompatible { .. })) {
+            self.is_suspicious.store(true, Ordering::Relaxed);
+        }
+        worked
     }
 
     /// Takes a connection, a new one if there are not too many.
@@ -121,10 +138,15 @@ impl Pool {
         let mut state = self.state();
         match connected {
             Ok(connection) => {
-                state.outage = None;
+                if state.outage.take().is_some() {
+                    self.is_suspicious.store(true, Ordering::Relaxed);
+                }
                 Ok(Pooled { pool: self, connection: Some(connection), is_reused: false })
             }
             Err(error) => {
+                if state.outage.is_none() {
+                    self.is_suspicious.store(true, Ordering::Relaxed);
+                }
                 let last = state.outage.as_ref().map_or(PAUSE_MIN / 2, |outage| outage.pause);
                 let pause = (last * 2).min(PAUSE_MAX);
                 // Half of the pause is jitter, so that many servers do not come back at the same moment.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::aggregate::GroupTable;
 use contract::source::{
-    Aggregate, CancelFlag, CursorPosition, Filter, Groups, Measure, Query, ReadRequest, Reader, RowFlow,
-    RowPosition, Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, TableShape, Total,
+    Aggregate, CancelFlag, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
+    Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 
@@ -93,7 +92,12 @@ impl TableReader {
     }
 
     /// Runs a statement that reads.
-    fn run(&self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<(), SourceError> {
+    pub(crate) fn run(
+        &self,
+        sql: &Sql,
+        limits: &CallLimits<'_>,
+        row: &mut OnRow<'_>,
+    ) -> Result<(), SourceError> {
         let mut has_passed_rows = false;
         let ran = self.pool.with_connection(limits, |connection| {
             let ran = connection.run(sql, limits, &mut |values| {
@@ -244,7 +248,7 @@ impl TableReader {
             }
             self.check(0..width, values)?;
             number += 1;
-            count_row(page.progress);
+            count_rows(page.progress, 1);
             let position = RowPosition { row_number: number, table_version, ties: 0 };
             let flow = row(&values[..width], position);
             is_stopped = flow == RowFlow::Stop;
@@ -329,9 +333,9 @@ impl PageQuery<'_> {
     }
 }
 
-fn count_row(progress: Option<&AtomicU64>) {
+pub(crate) fn count_rows(progress: Option<&AtomicU64>, rows: u64) {
     if let Some(progress) = progress {
-        progress.fetch_add(1, Ordering::Relaxed);
+        progress.fetch_add(rows, Ordering::Relaxed);
     }
 }
 
@@ -400,36 +404,6 @@ impl Reader for TableReader {
     }
 
     fn aggregate(&self, question: &Aggregate<'_>) -> Result<Groups, SourceError> {
-        let groups = question.groups.iter().map(|group| group.column);
-        let mut columns: Vec<usize> =
-            groups.chain(question.measures.iter().filter_map(Measure::column)).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        let limits = self.limits(question.cancelled);
-        let mut table = GroupTable::new(question, |column| self.columns[column].data_type);
-        let mut out = SqlWriter::new(self.dialect);
-        if columns.is_empty() {
-            out.push("SELECT count(*)");
-            out.from(&self.name);
-            out.filters(&self.columns, &question.filters);
-            let rows = self.single_integer(out, &limits)?;
-            table.count_rows(u64::try_from(rows).unwrap_or(0));
-            return Ok(table.finish());
-        }
-        out.select(&self.columns, columns.iter().copied());
-        out.from(&self.name);
-        out.filters(&self.columns, &question.filters);
-        self.run(&out.sql, &limits, &mut |values| {
-            self.check(columns.iter().copied(), values)?;
-            count_row(question.progress);
-            let value = |column: usize| match columns.iter().position(|one| *one == column) {
-                Some(at) => values[at],
-                None => ValueRef::Null,
-            };
-            let pushed = table.push_row(value);
-            pushed.map_err(|error| error.into_source_error(|column| &self.columns[column].name))?;
-            Ok(RowFlow::Continue)
-        })?;
-        Ok(table.finish())
+        self.group_rows(question)
     }
 }

@@ -5,7 +5,7 @@ use contract::source::SourceError;
 use crate::column::Storage;
 
 /// What the role can see.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Schema {
     pub(crate) tables: Vec<TableInfo>,
     pub(crate) role: RoleInfo,
@@ -16,7 +16,7 @@ pub(crate) struct Schema {
 }
 
 /// What the role of the connection could do.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RoleInfo {
     pub(crate) name: String,
     /// Why it could do more than reading, as clauses.
@@ -40,7 +40,7 @@ impl RoleInfo {
 }
 
 /// A table or view.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TableInfo {
     /// The name in facts: with the schema where it is needed.
     pub(crate) name: String,
@@ -63,7 +63,7 @@ pub(crate) struct TableInfo {
     pub(crate) may_delete: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ColumnInfo {
     pub(crate) name: String,
     pub(crate) storage: Storage,
@@ -87,6 +87,27 @@ pub(crate) struct ColumnInfo {
     pub(crate) is_boolean: bool,
 }
 
+impl ColumnInfo {
+    /// A column of a statement's result.
+    pub(crate) fn computed(name: &str, storage: Storage) -> Self {
+        Self {
+            name: name.to_owned(),
+            storage,
+            native_type: 0,
+            type_name: String::new(),
+            nullable: true,
+            has_default: false,
+            read_only_reason: None,
+            collation: Collation::Other,
+            labels: Vec::new(),
+            comment: None,
+            fraction_digits: 0,
+            is_wide: false,
+            is_boolean: false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collation {
     /// Compares bytes.
@@ -98,6 +119,18 @@ pub(crate) enum Collation {
 }
 
 impl Schema {
+    /// Whether the tables are the same, however many rows they have.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let without_rows = |schema: &Self| {
+            let mut schema = schema.clone();
+            schema.tables.iter_mut().for_each(|table| table.row_count = None);
+            // Created with the first record.
+            schema.idempotency = schema.idempotency.map(|(name, _)| (name, true));
+            schema
+        };
+        without_rows(self) == without_rows(other)
+    }
+
     pub(crate) fn table(&self, name: &str) -> Result<&TableInfo, SourceError> {
         self.tables.iter().find(|table| table.name == name).ok_or_else(|| SourceError::Incompatible {
             message: format!("the database has no table `{name}`, or does not permit reading it"),

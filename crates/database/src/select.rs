@@ -57,9 +57,23 @@ impl SqlWriter<'_> {
 
     /// All filters, as ` WHERE …`; nothing without one.
     pub(crate) fn filters(&mut self, columns: &[Column], filters: &[Filter<'_>]) {
+        let mut is_joined = false;
         for (at, filter) in filters.iter().enumerate() {
-            self.push(if at == 0 { " WHERE " } else { " AND " });
+            self.push(match (is_joined, at) {
+                (true, _) => " OR (",
+                (false, 0) => " WHERE ",
+                (false, _) => " AND ",
+            });
+            if filter.or_next && !is_joined {
+                self.push("((");
+            }
             self.filter(&columns[filter.column], filter);
+            self.push(match (is_joined, filter.or_next) {
+                (_, true) => ")",
+                (true, false) => "))",
+                (false, false) => "",
+            });
+            is_joined = filter.or_next;
         }
     }
 

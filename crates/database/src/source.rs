@@ -1,18 +1,20 @@
 //! A database as a source of tables.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contract::manifest::Operation;
 use contract::source::{
-    ColumnFacts, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape,
-    WriteCapabilities, WriteSupport, Writer,
+    ColumnFacts, PreparedStatement, Reader, RowFlow, Source, SourceError, SourceFacts, StatementError,
+    StatementFacts, StatementShape, TableFacts, TableShape, WriteCapabilities, WriteSupport, Writer,
 };
 use contract::{DataType, ValueRef};
 
 use crate::call::CallLimits;
 use crate::column::Storage;
 use crate::connection::{Engine, ResultColumn, Sql};
+use crate::deferred::Deferred;
 use crate::dialect::{Dialect, SqlWriter};
 use crate::idempotency::IdempotencyTable;
 use crate::mysql::{MySql, MySqlDialect};
@@ -21,6 +23,7 @@ use crate::pool::Pool;
 use crate::postgres::{Postgres, PostgresDialect};
 use crate::read::TableReader;
 use crate::schema::{ColumnInfo, Schema, TableInfo};
+use crate::statement::{self, DatabaseStatement};
 use crate::write::TableWriter;
 
 /// How long the values of one table are looked at.
@@ -29,12 +32,17 @@ const PROFILE_MS_MAX: u64 = 2_000;
 const PROFILE_ROWS_MAX: u64 = 5_000_000;
 
 /// One database on a server.
-pub struct Database {
+pub struct Database(Arc<Inner>);
+
+/// What readers and writers share, also those that are prepared later.
+pub(crate) struct Inner {
     pool: Arc<Pool>,
     dialect: &'static dyn Dialect,
     options: Options,
     /// The catalog as it was last read.
     cached_schema: Mutex<Option<Arc<Schema>>>,
+    /// Grows when the catalog was read and was another one than before.
+    generation: AtomicU64,
     idempotency: OnceLock<Arc<IdempotencyTable>>,
 }
 
@@ -53,9 +61,18 @@ impl Database {
 
     fn new(engine: Box<dyn Engine>, dialect: &'static dyn Dialect, options: Options) -> Self {
         let pool = Arc::new(Pool::new(engine, options.connections_max));
-        Self { pool, dialect, options, cached_schema: Mutex::default(), idempotency: OnceLock::new() }
+        Self(Arc::new(Inner {
+            pool,
+            dialect,
+            options,
+            cached_schema: Mutex::default(),
+            generation: AtomicU64::new(0),
+            idempotency: OnceLock::new(),
+        }))
     }
+}
 
+impl Inner {
     fn call_max(&self) -> Duration {
         Duration::from_millis(self.options.call_ms_max)
     }
@@ -66,7 +83,11 @@ impl Database {
             .pool
             .with_connection(&limits, |connection| connection.read_schema(&self.options.schemas, &limits))?;
         let schema = Arc::new(schema);
-        *self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
+        let mut cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.as_ref().is_some_and(|last| !last.is_same_as(&schema)) {
+            self.generation.fetch_add(1, Ordering::Relaxed);
+        }
+        *cached = Some(Arc::clone(&schema));
         Ok(schema)
     }
 
@@ -166,12 +187,16 @@ fn write_support(table: &TableInfo, has_idempotency: bool) -> WriteSupport {
     if !(table.may_insert || table.may_update || table.may_delete) {
         return WriteSupport::read_only("the role of the database may not write to it");
     }
-    let always =
-        WriteCapabilities::DRY_RUN.with(WriteCapabilities::ROW_VERSIONS).with(WriteCapabilities::ROLLBACK);
-    WriteSupport::Supported(match has_idempotency {
+    WriteSupport::Supported(write_capabilities(has_idempotency))
+}
+
+fn write_capabilities(has_idempotency: bool) -> WriteCapabilities {
+    match has_idempotency {
         true => WriteCapabilities::ALL,
-        false => always,
-    })
+        false => {
+            WriteCapabilities::DRY_RUN.with(WriteCapabilities::ROW_VERSIONS).with(WriteCapabilities::ROLLBACK)
+        }
+    }
 }
 
 fn refused_operations(table: &TableInfo) -> Vec<(Operation, String)> {
@@ -224,19 +249,67 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 impl Source for Database {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
-        on_own_thread(|| self.facts())
+        on_own_thread(|| self.0.facts())
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        on_own_thread(|| self.table_reader(shape)).map(|reader| Arc::new(reader) as Arc<dyn Reader>)
+        Ok(match on_own_thread(|| self.0.table_reader(shape)) {
+            Err(SourceError::Unavailable { .. }) => {
+                let shape = shape.clone();
+                Arc::new(Deferred::new(&self.0, move |database| database.table_reader(&shape)))
+            }
+            reader => Arc::new(reader?),
+        })
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
-        on_own_thread(|| self.table_writer(shape)).map(|writer| Arc::new(writer) as Arc<dyn Writer>)
+        Ok(match on_own_thread(|| self.0.table_writer(shape)) {
+            Err(SourceError::Unavailable { .. }) => {
+                let shape = shape.clone();
+                Arc::new(Deferred::new(&self.0, move |database| database.table_writer(&shape)))
+            }
+            writer => Arc::new(writer?),
+        })
+    }
+
+    fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
+        on_own_thread(|| self.0.describe_statement(sql))
+    }
+
+    fn prepare(&self, shape: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
+        Ok(match on_own_thread(|| self.0.statement(shape)) {
+            Err(SourceError::Unavailable { .. }) => {
+                let shape = shape.clone();
+                Arc::new(Deferred::new(&self.0, move |database| database.statement(&shape)))
+            }
+            statement => Arc::new(statement?),
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Relaxed)
+    }
+
+    fn take_suspicion(&self) -> bool {
+        self.0.pool.take_suspicion()
     }
 }
 
-impl Database {
+impl Inner {
+    fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
+        let unreachable =
+            |error: SourceError| StatementError { message: error.to_string(), help: None, span: None };
+        let schema = self.schema().map_err(unreachable)?;
+        let limits = CallLimits::new(None, self.call_max());
+        let capabilities = write_capabilities(schema.idempotency.is_some());
+        statement::describe(&self.pool, self.dialect, sql, &limits, capabilities)
+    }
+
+    fn statement(&self, shape: &StatementShape) -> Result<DatabaseStatement, SourceError> {
+        let idempotency = self.idempotency_table(&*self.schema()?);
+        DatabaseStatement::new(&self.pool, self.dialect, shape, idempotency, self.call_max())
+    }
+
     fn facts(&self) -> Result<SourceFacts, SourceError> {
         let schema = self.load_schema()?;
         self.check_role(&schema)?;

@@ -3,6 +3,7 @@
 //! What a write must satisfy is decided by the host between the steps; see [`contract::source::run_transaction`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::source::{
     Comparison, IdempotencyKey, RowChange, RowFlow, RowTransaction, Transaction, TransactionOptions,
@@ -10,13 +11,14 @@ use contract::source::{
 };
 use contract::{DataType, Value, ValueRef, order};
 
+use crate::call::CallLimits;
 use crate::column::{Column, Storage};
-use crate::connection::{Connection, Param, ResultColumn, Sql};
+use crate::connection::{Connection, OnRow, Param, ResultColumn, Sql};
 use crate::dialect::{NewKey, SqlWriter};
 use crate::error::{Cause, DbError, Refusal};
 use crate::idempotency::IdempotencyTable;
 use crate::operand::{Operand, operand};
-use crate::pool::Pooled;
+use crate::pool::{Pool, Pooled};
 use crate::read::TableReader;
 
 pub(crate) struct TableWriter {
@@ -29,27 +31,29 @@ pub(crate) struct TableWriter {
 
 impl Writer for TableWriter {
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn RowTransaction + '_>, WriteError> {
-        let transaction = OpenTransaction::begin(&self.reader, self.idempotency.as_deref(), options)?;
+        let TableReader { pool, call_max, .. } = &self.reader;
+        let transaction = OpenTransaction::begin(pool, *call_max, self.idempotency.as_deref(), options)?;
         Ok(Box::new(DatabaseTransaction { writer: self, transaction, changed: None }))
     }
 }
 
 /// A connection in a transaction that writes. Dropping it rolls back.
 pub(crate) struct OpenTransaction<'w> {
-    pub(crate) connection: Pooled<'w>,
-    reader: &'w TableReader,
+    connection: Pooled<'w>,
+    call_max: Duration,
     idempotency: Option<&'w IdempotencyTable>,
     options: TransactionOptions,
 }
 
 impl<'w> OpenTransaction<'w> {
     pub(crate) fn begin(
-        reader: &'w TableReader,
+        pool: &'w Pool,
+        call_max: Duration,
         idempotency: Option<&'w IdempotencyTable>,
         options: &TransactionOptions,
     ) -> Result<Self, WriteError> {
-        let limits = reader.limits(options.cancelled.as_ref());
-        let mut connection = reader.pool.check_out(&limits)?;
+        let limits = CallLimits::new(options.cancelled.as_ref(), call_max);
+        let mut connection = pool.check_out(&limits)?;
         let begin = |connection: &mut dyn Connection| -> Result<(), DbError> {
             if let (Some(table), Some(_)) = (idempotency, &options.idempotency_key) {
                 table.ensure(connection, &limits)?;
@@ -60,26 +64,31 @@ impl<'w> OpenTransaction<'w> {
         // Closed by the other side while nobody used it: nothing has happened yet.
         while connection.is_reused && matches!(begun, Err(DbError::Lost { .. })) {
             drop(connection);
-            connection = reader.pool.check_out(&limits)?;
+            connection = pool.check_out(&limits)?;
             begun = begin(&mut **connection);
         }
         begun.map_err(DbError::into_source_error)?;
-        Ok(Self { connection, reader, idempotency, options: options.clone() })
+        Ok(Self { connection, call_max, idempotency, options: options.clone() })
     }
 
     /// Runs a statement, and passes its first row on.
-    fn first_row(&mut self, sql: &Sql) -> Result<(u64, Option<Vec<Value>>), DbError> {
-        let limits = self.reader.limits(self.options.cancelled.as_ref());
+    pub(crate) fn first_row(&mut self, sql: &Sql) -> Result<(u64, Option<Vec<Value>>), DbError> {
         let mut first = None;
-        let changed = self.connection.run(sql, &limits, &mut |values| {
+        let changed = self.run(sql, &mut |values| {
             first.get_or_insert_with(|| values.iter().map(|value| value.to_value()).collect());
             Ok(RowFlow::Continue)
         })?;
         Ok((changed, first))
     }
 
+    /// Runs a statement and passes its rows on. Returns the number of changed rows.
+    pub(crate) fn run(&mut self, sql: &Sql, row: &mut OnRow<'_>) -> Result<u64, DbError> {
+        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
+        self.connection.run(sql, &limits, row)
+    }
+
     pub(crate) fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
-        let limits = self.reader.limits(self.options.cancelled.as_ref());
+        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
         match self.idempotency {
             Some(table) => table.find(&mut **self.connection, key, self.options.now_ms, &limits),
             None => Ok(None),
@@ -87,16 +96,17 @@ impl<'w> OpenTransaction<'w> {
     }
 
     pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
-        let limits = self.reader.limits(self.options.cancelled.as_ref());
+        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
         match self.idempotency {
             Some(table) => table.store(&mut **self.connection, key, response, self.options.now_ms, &limits),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn commit(mut self) -> Result<(), WriteError> {
+    /// `refused` says what it means that the database refuses to commit: a constraint that is checked at the end.
+    pub(crate) fn commit(mut self, refused: impl FnOnce(Refusal) -> WriteError) -> Result<(), WriteError> {
         // From here on the caller's absence changes nothing.
-        let limits = self.reader.limits(None);
+        let limits = CallLimits::new(None, self.call_max);
         self.connection.commit(&limits).map_err(|error| match error {
             // Whether the database was done before the connection ended is unknown.
             DbError::Lost { detail } => {
@@ -104,8 +114,7 @@ impl<'w> OpenTransaction<'w> {
                 WriteError::OutcomeUnknown
             }
             DbError::Source(_) => WriteError::OutcomeUnknown,
-            // A constraint that is checked at the end.
-            DbError::Refused(refusal) => change_error(refusal, self.reader, None),
+            DbError::Refused(refusal) => refused(refusal),
         })
     }
 }
@@ -132,7 +141,8 @@ impl Transaction for DatabaseTransaction<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<(), WriteError> {
-        self.transaction.commit()
+        let columns = &self.writer.reader.columns;
+        self.transaction.commit(|refusal| change_error(refusal, columns, None))
     }
 
     fn roll_back(self: Box<Self>) {}
@@ -158,7 +168,7 @@ impl DatabaseTransaction<'_> {
         let writer = self.writer;
         self.transaction.first_row(sql).map_err(|error| match error {
             DbError::Refused(refusal) => {
-                change_error(refusal, &writer.reader, writer.key_constraint.as_deref())
+                change_error(refusal, &writer.reader.columns, writer.key_constraint.as_deref())
             }
             error => error.into_source_error().into(),
         })
@@ -199,7 +209,7 @@ impl DatabaseTransaction<'_> {
             return Ok(key);
         }
         let results = vec![ResultColumn::computed(Storage::Integer)];
-        let assigned = self.change(&Sql { text: question.into(), params: Vec::new(), results })?.1;
+        let assigned = self.change(&Sql { text: question.into(), results, ..Sql::default() })?.1;
         let assigned = assigned.and_then(|row| row.into_iter().next()).ok_or_else(ignored_by_trigger)?;
         let part = |at: &usize| sent_part(at).unwrap_or_else(|| assigned.clone());
         Ok(reader.key.iter().map(part).collect())
@@ -376,13 +386,8 @@ fn ignored_by_trigger() -> WriteError {
 }
 
 /// The error of a statement that changes rows.
-pub(crate) fn change_error(
-    refusal: Refusal,
-    reader: &TableReader,
-    key_constraint: Option<&str>,
-) -> WriteError {
-    let column =
-        refusal.column.as_deref().and_then(|name| reader.columns.iter().position(|one| one.name == name));
+pub(crate) fn change_error(refusal: Refusal, columns: &[Column], key_constraint: Option<&str>) -> WriteError {
+    let column = refusal.column.as_deref().and_then(|name| columns.iter().position(|one| one.name == name));
     let rejected = |reason: String| WriteError::Rejected { column, reason };
     match refusal.cause {
         Cause::Duplicate if key_constraint.is_some() && refusal.constraint.as_deref() == key_constraint => {

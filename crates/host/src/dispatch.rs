@@ -85,6 +85,7 @@ impl Server {
         reply_channel: ReplyChannel,
         RegistrySnapshot(registry): RegistrySnapshot,
     ) -> Dispatched {
+        let registry = registry.of_caller(&identity.principal);
         let Request { id, peer, progress_token, kind } = request;
         let to = ReplyTo { version: peer.version, id, progress_token };
         match kind {
@@ -107,7 +108,7 @@ impl Server {
                     &to,
                     &registry.server_info,
                     &registry.capabilities,
-                    is_cacheable_publicly(identity),
+                    is_cacheable_publicly(&registry, identity),
                 );
                 ok_response(body)
             }
@@ -116,7 +117,8 @@ impl Server {
             }
             // As a resource that does not exist, which may come into being: its changes stay hidden, too.
             RequestKind::Subscribe(uri)
-                if !is_visible_resource(self.catalog_view(identity, peer).as_ref(), &uri) =>
+                if registry.withholds(&uri)
+                    || !is_visible_resource(self.catalog_view(identity, peer).as_ref(), &uri) =>
             {
                 empty_response(&registry, &to)
             }
@@ -236,7 +238,7 @@ impl Server {
         let view = self.catalog_view(identity, peer);
         let page = registry.page(list, to.version, cursor, view.as_ref(), |members| {
             let mut body = Vec::with_capacity(members.len() + 256);
-            let is_public = view.is_none() && is_cacheable_publicly(identity);
+            let is_public = view.is_none() && is_cacheable_publicly(registry, identity);
             encode::list_page(&mut body, to, &registry.server_info, members, LIST_TTL_MS, is_public);
             body
         });
@@ -266,7 +268,7 @@ impl Server {
             );
         };
         let mut body = Vec::with_capacity(1024);
-        let is_public = view.is_none() && is_cacheable_publicly(identity);
+        let is_public = view.is_none() && is_cacheable_publicly(registry, identity);
         encode::skill_response(&mut body, to, &registry.server_info, skill, LIST_TTL_MS, is_public);
         ok_response(body)
     }
@@ -517,7 +519,8 @@ impl Server {
                 && capabilities.list_changed,
             resource_uris: if capabilities.resource_subscriptions {
                 let uris = filter.resource_uris.into_iter();
-                uris.filter(|uri| is_visible_resource(view.as_ref(), uri)).collect()
+                uris.filter(|uri| !registry.withholds(uri) && is_visible_resource(view.as_ref(), uri))
+                    .collect()
             } else {
                 Vec::new()
             },
@@ -675,6 +678,6 @@ fn is_visible_resource(view: Option<&CatalogView>, uri: &str) -> bool {
 pub(crate) const BUSY_RETRY_MS: u64 = 1000;
 
 /// Shared caches may keep a response only if it needed no token.
-fn is_cacheable_publicly(identity: &CallerIdentity) -> bool {
-    identity.principal == Principal::Anonymous
+fn is_cacheable_publicly(registry: &Registry, identity: &CallerIdentity) -> bool {
+    identity.principal == Principal::Anonymous && registry.role.is_none()
 }

@@ -112,7 +112,7 @@ impl Server {
 
 /// Boxed: the future of a call would contain itself.
 fn execute(server: &Arc<Server>, job: CallJob) -> Pin<Box<dyn Future<Output = CallResponse> + Send>> {
-    let (server, registry) = (server.clone(), server.registry());
+    let (server, registry) = (server.clone(), server.registry_of(&job.caller.principal));
     Box::pin(
         async move { execute_call(server, registry, job, None).await.unwrap_or_else(CallResponse::Error) },
     )

@@ -23,7 +23,7 @@ impl Server {
         let caller =
             Caller { principal: identity.principal.clone(), capabilities: ClientCapabilities::default() };
         let view = self.policy.get().and_then(|policy| policy.view(&caller));
-        OfferedCatalog { registry: self.registry(), view }
+        OfferedCatalog { registry: self.registry_of(&identity.principal), view }
     }
 }
 

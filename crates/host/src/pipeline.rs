@@ -21,7 +21,9 @@ use crate::input_responses::ResponseChecks;
 use crate::nested_calls::NestedCalls;
 use crate::observer::CallObservation;
 use crate::panic_guard::{CatchPanic, catch_panic};
-use crate::policy::{PolicyOutcome, apply_policy, apply_policy_to_result, check_keys, check_visible};
+use crate::policy::{
+    PolicyOutcome, apply_policy, apply_policy_to_result, check_keys, check_visible, record_hidden,
+};
 use crate::rate_limit::RateLimited;
 use crate::registry::{CallRoute, Registry, ToolEntry};
 use crate::server::{CallerIdentity, Server};
@@ -80,7 +82,7 @@ pub(crate) fn execute_call(
 ) -> impl Future<Output = Result<CallResponse, CallError>> + Send {
     async move {
         loop {
-            let route = registry.route(&job.call)?;
+            let route = registry.route(&job.call).inspect_err(|_| record_hidden(&server, &registry, &job))?;
             if let Some(policy) = policy_of(&server, &job) {
                 check_visible(policy, &job)?;
             }
@@ -174,7 +176,7 @@ pub(crate) fn next_registry(
     registry: &Arc<Registry>,
     job: &CallJob,
 ) -> Result<Arc<Registry>, CallError> {
-    let current = server.registry();
+    let current = server.registry_of(&job.caller.principal);
     if !Arc::ptr_eq(&current, registry) && !current.has_same_contract(registry, &job.call) {
         return Err(CallError::ChangedWhileWaiting);
     }

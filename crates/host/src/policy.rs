@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::observer::PolicyRecord;
 use crate::panic_guard::{CatchPanic, catch_panic};
 use crate::pipeline::{CallJob, log_internal_error};
-use crate::registry::CallRoute;
+use crate::registry::{CallRoute, Registry};
 use crate::server::Server;
 
 /// What the policy makes of a round.
@@ -43,6 +43,19 @@ pub(crate) fn check_visible(policy: &Arc<dyn Policy>, job: &CallJob) -> Result<(
     }
     record_decision(job, PolicyRecord::new("hide"));
     Err(CallError::UnknownItem { kind, name: name.into_owned() })
+}
+
+/// Records that the called item exists, but not for the caller's role.
+#[cold]
+pub(crate) fn record_hidden(server: &Server, registry: &Registry, job: &CallJob) {
+    let Some(role) = &registry.role else { return };
+    if server.with_registry(|whole| whole.route(&job.call).is_ok()) {
+        let reason = match &**role {
+            "" => "the caller has no role".to_owned(),
+            role => format!("the role `{role}` does not have it"),
+        };
+        record_decision(job, PolicyRecord::new("hide").because(&reason));
+    }
 }
 
 /// Waits for a decision, within `after_ms` and with panics caught.

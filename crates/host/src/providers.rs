@@ -142,7 +142,7 @@ impl Server {
         let guard = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.registry();
         let (slots, config) = change(&old)?;
-        let new = Arc::new(Registry::new(slots, config));
+        let new = Arc::new(Registry::new(slots, config, Some(&old), &self.counters.tools_compiled));
         self.reads_request_heads.store(new.reads_request_heads(), Ordering::Relaxed);
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         drop(guard);

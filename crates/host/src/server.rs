@@ -231,7 +231,12 @@ impl Server {
             tasks: Tasks::default(),
             counters: Counters::default(),
             sessions: Sessions::default(),
-            registry: RwLock::new(Arc::new(Registry::new(Vec::new(), registry_config))),
+            registry: RwLock::new(Arc::new(Registry::new(
+                Vec::new(),
+                registry_config,
+                None,
+                &AtomicU64::new(0),
+            ))),
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
             source_health: Mutex::default(),
@@ -319,6 +324,12 @@ impl Server {
     #[inline]
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The registry that a caller sees.
+    #[inline]
+    pub(crate) fn registry_of(&self, principal: &Principal) -> Arc<Registry> {
+        self.registry().of_caller(principal)
     }
 
     /// Reads the registry without cloning its `Arc`. `read` must be short: it holds the lock.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, ChangeListener, CompletionRef, DetachedWork, ItemKind,
-    Outcome, Provider, Run, TaskSupport, WatchFuture,
+    Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
 };
 
 use crate::registry::Registry;
@@ -55,7 +55,8 @@ impl ServerProvider {
     }
 
     fn read(&self) {
-        let registry = self.server.registry();
+        // Whoever reads this catalog may be anybody: with roles, what a caller without a name sees.
+        let registry = self.server.registry_of(&Principal::Anonymous);
         let tools: Vec<&str> = registry.tool_definitions().map(|tool| &*tool.name).collect();
         let prompts: Vec<&str> = registry.prompt_list().map(|prompt| &*prompt.name).collect();
         let (tool_names, prompt_names) = ((self.rename)(&tools), (self.rename)(&prompts));
@@ -151,11 +152,11 @@ impl Provider for ServerProvider {
             let unknown = CallError::UnknownItem { kind, name: call.name().into_owned() };
             return Run::Now(Outcome::Failed(unknown));
         };
-        let may_become_task = matches!(own.target, CallTarget::Tool)
-            && self.server.with_registry(|registry| {
-                let tool = registry.tool(&own.name());
-                tool.is_some_and(|tool| tool.compiled.definition.task_support != TaskSupport::Forbidden)
-            });
+        let may_become_task = matches!(own.target, CallTarget::Tool) && {
+            let registry = self.server.registry_of(&cx.caller.principal);
+            let tool = registry.tool(&own.name());
+            tool.is_some_and(|tool| tool.compiled.definition.task_support != TaskSupport::Forbidden)
+        };
         let future = self.server.call_for(own, cx);
         match may_become_task {
             true => Run::Now(Outcome::Detach(DetachedWork::from_future(future))),

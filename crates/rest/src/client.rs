@@ -51,6 +51,10 @@ pub(crate) enum SendFailure {
         detail: String,
         may_have_arrived: bool,
     },
+    /// The API did not answer before, and is left alone for a while.
+    Down {
+        detail: String,
+    },
     /// Too many requests wait, or the rate limit of the source is reached.
     Overloaded {
         retry_after_ms: u64,
@@ -72,7 +76,7 @@ pub(crate) enum SendFailure {
 impl SendFailure {
     pub(crate) fn into_source_error(self) -> SourceError {
         match self {
-            Self::Unreachable { detail, .. } => SourceError::Unavailable {
+            Self::Unreachable { detail, .. } | Self::Down { detail } => SourceError::Unavailable {
                 message: "the API does not answer; try again later".to_owned(),
                 detail,
             },
@@ -181,7 +185,7 @@ impl RestClient {
         requests: Vec<HttpRequest>,
         limits: &CallLimits<'_>,
     ) -> Vec<Result<HttpResponse, SendFailure>> {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(requests.len().max(1));
         let mut tasks = Vec::new();
         for (at, request) in requests.into_iter().enumerate() {
             let (inner, sender, deadline) = (Arc::clone(&self.0), sender.clone(), limits.deadline);
@@ -274,8 +278,7 @@ impl ClientInner {
     }
 
     async fn attempt(&self, request: &HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
-        let down = |detail| SendFailure::Unreachable { detail, may_have_arrived: false };
-        self.breaker.check(Instant::now()).map_err(down)?;
+        self.breaker.check(Instant::now()).map_err(|detail| SendFailure::Down { detail })?;
         let _permit = self.permit().await?;
         let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
         let wait =

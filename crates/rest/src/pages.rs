@@ -37,21 +37,30 @@ struct Records {
     hasher: RandomState,
 }
 
+/// A list, and how it is read.
+pub(crate) struct ListRead<'a> {
+    pub(crate) client: &'a RestClient,
+    /// The name of the table.
+    pub(crate) name: &'a str,
+    pub(crate) endpoint: &'a ListEndpoint,
+    /// Parameters of the query for filters.
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) options: &'a TableOptions,
+    pub(crate) bounds: ReadBounds,
+}
+
 /// Reads all records that the list returns for these parameters.
 pub(crate) fn read_list(
-    client: &RestClient,
-    name: &str,
-    endpoint: &ListEndpoint,
-    parameters: &[(String, String)],
-    options: &TableOptions,
-    bounds: ReadBounds,
+    read: &ListRead<'_>,
     limits: &CallLimits<'_>,
     progress: Option<&AtomicU64>,
 ) -> Result<MemoryRows, SourceError> {
+    let ListRead { client, name, endpoint, parameters, options, bounds } = read;
+    let bounds = *bounds;
     let mut url = list_url(client, endpoint, parameters)?;
     if endpoint.format == ListFormat::Csv {
         let response = get(client, url, limits)?;
-        return MemoryRows::csv(name, response.body, options.clone());
+        return MemoryRows::csv(name, response.body, (*options).clone());
     }
     let (mut records, mut position) = (Records::default(), Position::start(&endpoint.paging.style));
     records.array.push(b'[');
@@ -84,7 +93,7 @@ pub(crate) fn read_list(
         }
     }
     records.array.push(b']');
-    MemoryRows::json(name, records.array, options.clone())
+    MemoryRows::json(name, records.array, (*options).clone())
 }
 
 /// The URL of the first page, without the parameters of paging.

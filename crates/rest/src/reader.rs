@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use contract::manifest::rest::{CollectionEndpoints, GetEndpoint, ListEndpoint};
 use contract::source::{
     Aggregate, CancelFlag, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    Search, SearchOutcome, SourceError, TableOptions, TableShape, Total,
+    Search, SearchOutcome, SourceError, TableOptions, TableShape, Total, required_filters,
 };
 use contract::{DataType, ValueRef};
 use json::Json;
@@ -14,7 +14,7 @@ use source::MemoryRows;
 
 use crate::client::{RestClient, SendFailure};
 use crate::limits::CallLimits;
-use crate::pages::{self, ReadBounds, reading};
+use crate::pages::{self, ListRead, ReadBounds, reading};
 use crate::render::{self, TypedValue, Values, append_query};
 use crate::response::{self, Refusal, incompatible};
 
@@ -100,6 +100,7 @@ impl CollectionReader {
     /// The parameters for the filters that the API understands.
     fn parameters(&self, filters: &[Filter<'_>]) -> Vec<(String, String)> {
         let mut parameters: Vec<(String, String)> = Vec::new();
+        let filters = required_filters(filters);
         for pushed in &self.pushed {
             let is_it = |filter: &&Filter<'_>| {
                 filter.column == pushed.column
@@ -128,19 +129,15 @@ impl CollectionReader {
         let rows = match self.wanted_keys(filters) {
             Some((endpoint, keys)) => self.records(endpoint, &keys, &limits, progress)?,
             None => {
-                let (endpoint, name) = (self.list_endpoint()?, &self.shape.table);
-                let parameters = self.parameters(filters);
-                let bounds = self.bounds;
-                pages::read_list(
-                    &self.client,
-                    name,
-                    endpoint,
-                    &parameters,
-                    &self.options,
-                    bounds,
-                    &limits,
-                    progress,
-                )?
+                let read = ListRead {
+                    client: &self.client,
+                    name: &self.shape.table,
+                    endpoint: self.list_endpoint()?,
+                    parameters: self.parameters(filters),
+                    options: &self.options,
+                    bounds: self.bounds,
+                };
+                pages::read_list(&read, &limits, progress)?
             }
         };
         rows.reader(&self.shape)
@@ -157,12 +154,13 @@ impl CollectionReader {
         if !has_one_spelling {
             return None;
         }
-        let keys = filters.iter().filter(|filter| filter.column == *key).find_map(|filter| {
-            match filter.comparison {
-                Comparison::OneOfKeys => Some(filter.keys?.values().collect::<Vec<_>>()),
-                Comparison::Equals => Some(filter.values().collect()),
-                _ => None,
-            }
+        let required = required_filters(filters);
+        let keys = required.iter().filter(|filter| filter.column == *key).find_map(|filter| match filter
+            .comparison
+        {
+            Comparison::OneOfKeys => Some(filter.keys?.values().collect::<Vec<_>>()),
+            Comparison::Equals => Some(filter.values().collect()),
+            _ => None,
         })?;
         let is_usable = keys.len() <= KEYS_MAX && keys.iter().all(|key| *key != ValueRef::Null);
         is_usable.then_some((endpoint, keys))

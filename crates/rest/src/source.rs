@@ -12,7 +12,7 @@ use contract::source::{
 
 use crate::client::RestClient;
 use crate::limits::CallLimits;
-use crate::pages::{self, ReadBounds};
+use crate::pages::{self, ListRead, ReadBounds};
 use crate::reader::{CollectionReader, resolve_filters};
 use crate::request::ToolRequest;
 use crate::response::incompatible;
@@ -97,16 +97,15 @@ impl RestSource {
         (sample.paging.more, sample.paging.total) = (None, None);
         let bounds = ReadBounds { pages_max: SAMPLE_PAGES_MAX, ..self.bounds() };
         let limits = CallLimits::new(None, Some(self.settings.timeout_ms.saturating_mul(3)));
-        let rows = pages::read_list(
-            &self.client,
-            &collection.name,
-            &sample,
-            &[],
-            &collection.options,
+        let read = ListRead {
+            client: &self.client,
+            name: &collection.name,
+            endpoint: &sample,
+            parameters: Vec::new(),
+            options: &collection.options,
             bounds,
-            &limits,
-            None,
-        )?;
+        };
+        let rows = pages::read_list(&read, &limits, None)?;
         let facts = rows.facts()?;
         let columns = facts.tables.into_iter().next().map(|table| table.columns).unwrap_or_default();
         if columns.is_empty() {

@@ -7,7 +7,7 @@
 mod totals;
 
 use contract::infer::TextClass;
-use contract::manifest::DeclaredLayout;
+use contract::manifest::{DeclaredLayout, is_stop_text};
 use contract::source::{LayoutNote, LayoutNoteKind};
 
 pub(crate) use totals::is_total_label;
@@ -467,31 +467,34 @@ pub(crate) fn find_left_out(
     unit: &str,
 ) -> LeftOutRows {
     let mut found = LeftOutRows::default();
-    let mut end = rows.len();
-    if let Some(text) = &declared.stop_at {
-        let begins = |at: &usize| {
-            rows.cells(*at).first().is_some_and(|cell| cell.text.trim().starts_with(text.trim()))
-        };
-        let stop = (0..end).find(begins);
-        end = stop.unwrap_or(end);
-    }
-    if let Some(count) = declared.footer_rows {
-        end = end.saturating_sub(count as usize);
-    }
     let is_declared = declared.stop_at.is_some() || declared.footer_rows.is_some();
+    let mut end = declared_end(rows, declared);
     if !is_declared {
         end = find_second_table(rows, header, unit, &mut found);
         end = find_footer(rows, end, header.len(), unit, &mut found);
+    }
+    // Whoever says where the table ends has not said that the subtotals above are data.
+    if declared.footer_rows != Some(0) {
         find_totals(rows, end, unit, &mut found);
-        if found.rows.is_empty() {
-            find_last_row_sum(rows, end, unit, &mut found);
-        }
+    }
+    if !is_declared && found.rows.is_empty() {
+        find_last_row_sum(rows, end, unit, &mut found);
     }
     found.notes.extend(find_gaps(rows, end, header, unit));
     found.rows.extend(end..rows.len());
     found.rows.sort_unstable();
     found.rows.dedup();
     found
+}
+
+/// Where the table ends, as its author says.
+fn declared_end(rows: &impl DataRows, declared: &DeclaredLayout) -> usize {
+    let mut end = rows.len();
+    if let Some(text) = &declared.stop_at {
+        let is_stop = |at: &usize| rows.cells(*at).first().is_some_and(|cell| is_stop_text(text, &cell.text));
+        end = (0..end).find(is_stop).unwrap_or(end);
+    }
+    end.saturating_sub(declared.footer_rows.unwrap_or(0) as usize)
 }
 
 /// Where a second table begins, after a blank row: perhaps a title, then names above columns that hold numbers so far.

@@ -1,5 +1,6 @@
 //! Arguments, wiring and diagnostics: everything between the command line and a serving process.
 
+pub mod access;
 mod atomic_file;
 pub mod audit;
 mod author_folder;

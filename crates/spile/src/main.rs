@@ -7,6 +7,7 @@ use anyhow::bail;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
+use spile::access::{self, AccessArgs};
 use spile::audit::{self, AuditArgs};
 use spile::check::{CheckArgs, check};
 use spile::dev::dev;
@@ -84,6 +85,8 @@ enum Command {
     /// Compare the tools with spile.lock: same, compatible or breaking
     #[command(after_help = DIFF_EXIT_CODES)]
     Diff(DiffArgs),
+    /// Print who may do what: roles, collections, operations, fields and rows
+    Access(AccessArgs),
     /// Pack a server into one file: a standalone executable, an MCPB bundle, or a registry entry
     Pack(PackArgs),
     /// Add a server to the settings of an MCP client
@@ -125,7 +128,7 @@ enum Command {
 
 /// The commands as `spile --help` groups them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Create and serve", &["new", "init", "import", "check", "dev", "test", "serve"]),
+    ("Create and serve", &["new", "init", "import", "check", "access", "dev", "test", "serve"]),
     ("Release", &["compile", "diff", "pack"]),
     ("Connect clients", &["install", "uninstall"]),
     (
@@ -227,6 +230,7 @@ fn main() -> ExitCode {
         Command::New(args) => new(&args),
         Command::Compile { path } => compile(&path),
         Command::Diff(args) => Ok(diff(&args)),
+        Command::Access(args) => access::run(&args),
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => install::uninstall(&args),

@@ -36,6 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A database that cannot be reached, or was another one than expected, is read again after a multiple of the time that it took.
+const DATABASE_BACKOFF_FACTOR: u32 = 2;
+const DATABASE_PAUSE_MIN: Duration = Duration::from_millis(500);
+const DATABASE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What to do with a change that breaks callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +131,8 @@ pub(crate) struct WatchedProject {
     health: SourceHealth,
     /// Whether the last change is not served.
     is_stale: bool,
+    /// Whether a source asked to be read again and was not yet.
+    is_suspicious: bool,
     /// Where author code finds the contract that is served.
     current_contract: Option<CurrentContract>,
 }
@@ -160,6 +166,7 @@ impl WatchedProject {
             source_failures: SourceFailurePolicy::default(),
             health: SourceHealth::default(),
             is_stale: false,
+            is_suspicious: false,
             current_contract: None,
         }
     }
@@ -202,6 +209,7 @@ impl WatchedProject {
         let stamp = ProjectStamp::capture(&self.path, &self.locations);
         if stamp == self.stamp {
             self.debounce.reset();
+            self.look_at_databases(server, breaking, listener, now);
             return false;
         }
         let is_recent = stamp.is_recent(SystemTime::now());
@@ -219,6 +227,31 @@ impl WatchedProject {
         let duration = started.elapsed();
         self.backoff_until = Some(Instant::now() + (duration * BACKOFF_FACTOR).min(BACKOFF_MAX));
         false
+    }
+
+    /// Reads databases again that changed or came back, which no file shows.
+    fn look_at_databases(
+        &mut self,
+        server: &Arc<Server>,
+        breaking: BreakingChangePolicy,
+        listener: &ReloadListener,
+        now: Instant,
+    ) {
+        self.is_suspicious |= self.build.sources.take_suspicion();
+        let is_unreachable = || {
+            let has_database = self.locations.iter().any(|one| matches!(one, SourceLocation::Database(_)));
+            has_database && self.health.unavailable.iter().any(|one| !one.is_readable)
+        };
+        let is_wanted = self.is_suspicious || is_unreachable();
+        if !is_wanted || self.backoff_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.is_suspicious = false;
+        let started = Instant::now();
+        self.reload(server, breaking, listener, true);
+        let pause =
+            (started.elapsed() * DATABASE_BACKOFF_FACTOR).clamp(DATABASE_PAUSE_MIN, DATABASE_PAUSE_MAX);
+        self.backoff_until = Some(Instant::now() + pause);
     }
 
     /// Author files are served as the manifest says now.
@@ -332,11 +365,12 @@ impl WatchedProject {
             call_timeout_ms: build.call_timeout_ms,
             tool_order: build.tool_order.clone(),
         };
-        server.swap(provider_set);
-        diagnostics.extend(self.apply_manifest(manifest.as_ref()));
+        // Before the swap: author files are shown to roles as the new manifest says.
         if let Some(current) = &self.current_contract {
             current.set(build.served_contract());
         }
+        server.swap(provider_set);
+        diagnostics.extend(self.apply_manifest(manifest.as_ref()));
         // After the swap: a client that sees a healthy server finds the tools of all its sources.
         server.set_source_health(self.health.clone());
         let was_stale = std::mem::take(&mut self.is_stale);
@@ -350,8 +384,10 @@ impl WatchedProject {
     /// Whether a contract breaks what callers were promised at the start, or what the lock file promises now. What came
     /// after the start, such as a column that somebody added, was no promise.
     fn breaks_promise(&self, interface: &ContractInterface, lock_state: &LockState) -> bool {
-        let is_breaking =
-            |differences: &[Difference]| overall_compatibility(differences) == Compatibility::Breaking;
+        // What a role loses, it loses at once: a right that is taken away is not a promise to be kept.
+        let is_breaking = |differences: &[Difference]| {
+            differences.iter().any(|one| one.compatibility == Compatibility::Breaking && !one.is_of_role())
+        };
         let breaks_lock = match lock_state {
             LockState::Locked { differences, .. } => is_breaking(differences),
             LockState::Unlocked | LockState::Unreadable(_) => false,

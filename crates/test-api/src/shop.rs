@@ -103,7 +103,7 @@ impl State {
             ("PATCH" | "PUT", ["v1", "orders", id]) => plain(self.update(request, id)),
             ("DELETE", ["v1", "orders", id]) => {
                 let before = self.orders.len();
-                self.orders.retain(|order| order["id"].to_string() != *id);
+                self.orders.retain(|order| !has_value(order, "id", id));
                 plain(if self.orders.len() < before { (204, Value::Null) } else { missing() })
             }
             ("POST", ["v1", "orders", id, "refund"]) => plain(self.refund(request, id)),
@@ -169,7 +169,7 @@ impl State {
         {
             return invalid("unknown status");
         }
-        let Some(order) = self.orders.iter_mut().find(|order| order["id"].to_string() == id) else {
+        let Some(order) = self.orders.iter_mut().find(|order| has_value(order, "id", id)) else {
             return missing();
         };
         let Value::Object(members) = order else { return missing() };
@@ -179,7 +179,7 @@ impl State {
 
     fn refund(&mut self, request: &ApiRequest, id: &str) -> (u16, Value) {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let Some(order) = self.orders.iter().find(|order| order["id"].to_string() == id) else {
+        let Some(order) = self.orders.iter().find(|order| has_value(order, "id", id)) else {
             return missing();
         };
         if order["status"] != "paid" {
@@ -192,11 +192,17 @@ impl State {
 }
 
 fn find(records: &[Value], key: &str, value: &str) -> (u16, Value) {
-    let is_it = |record: &&Value| match &record[key] {
+    let found = records.iter().find(|record| has_value(record, key, value));
+    found.map_or_else(missing, |record| (200, record.clone()))
+}
+
+/// Whether a member of a record has this value, as a path spells it.
+fn has_value(record: &Value, key: &str, value: &str) -> bool {
+    match &record[key] {
         Value::String(text) => text == value,
-        other => other.to_string() == value,
-    };
-    records.iter().find(is_it).map_or_else(missing, |record| (200, record.clone()))
+        Value::Number(number) => number.as_u64() == value.parse().ok(),
+        _ => false,
+    }
 }
 
 fn missing() -> (u16, Value) {

@@ -84,9 +84,28 @@ impl Server {
 
     /// A server for one test, which may stop and start it.
     pub fn start_private(kind: Kind) -> Self {
+        Self::start_private_with(kind, &[], |_| String::new())
+    }
+
+    /// A server for one test with files in its folder, and with further arguments, which are made from the folder.
+    pub fn start_private_with(
+        kind: Kind,
+        files: &[(&str, &str)],
+        arguments: impl FnOnce(&Path) -> String,
+    ) -> Self {
         let private = tempfile::Builder::new().prefix("spile-db-").tempdir().unwrap();
         let folder = private.path().to_path_buf();
         prepare(kind, &folder);
+        let arguments = arguments(&folder);
+        for (name, text) in files.iter().copied().chain([("arguments", arguments.as_str())]) {
+            let file = folder.join(name);
+            fs::write(&file, text).unwrap();
+            // A server refuses a private key that others can read.
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            if is_root() {
+                chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
         let process = Mutex::new(Some(start(kind, &folder)));
         let private = PrivateServer { _folder: private, process };
         Self { kind, folder, _lock: None, private: Some(private) }

@@ -7,6 +7,8 @@ pub(crate) fn prepare(folder: &Path) -> Command {
     let mut command = Command::new("mariadb-install-db");
     command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
     command.arg(format!("--datadir={}", folder.join("data").display()));
+    // Two servers that are prepared at the same time would take each other's files.
+    command.env("TMPDIR", folder);
     command
 }
 
@@ -14,8 +16,8 @@ pub(crate) fn start(folder: &Path) -> Command {
     let mut command = Command::new("sh");
     let script = "exec mariadbd --no-defaults --datadir=\"$1/data\" --socket=\"$1/socket\" --pid-file=\"$1/pid\" \
                   --skip-networking --innodb-flush-log-at-trx-commit=2 --max-connections=300 \
-                  --character-set-server=utf8mb4 >>\"$1/server.log\" 2>&1";
-    command.args(["-c", script, "start"]).arg(folder);
+                  --character-set-server=utf8mb4 $(cat \"$1/arguments\" 2>/dev/null) >>\"$1/server.log\" 2>&1";
+    command.args(["-c", script, "start"]).arg(folder).env("TMPDIR", folder);
     command
 }
 

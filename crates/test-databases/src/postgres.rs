@@ -27,7 +27,7 @@ pub(crate) fn prepare(folder: &Path) -> Command {
 pub(crate) fn start(folder: &Path) -> Command {
     let mut command = Command::new("sh");
     let script = "exec \"$1\" -D \"$2/data\" -k \"$2\" -c listen_addresses= -c fsync=off -c full_page_writes=off \
-                  -c max_connections=300 -c shared_buffers=32MB >>\"$2/server.log\" 2>&1";
+                  -c max_connections=300 -c shared_buffers=32MB $(cat \"$2/arguments\" 2>/dev/null) >>\"$2/server.log\" 2>&1";
     command.args(["-c", script, "start"]).arg(program("postgres")).arg(folder);
     command
 }
@@ -42,6 +42,10 @@ pub(crate) fn stop(folder: &Path) -> Command {
 pub(crate) fn client(folder: &Path, database: &str) -> Command {
     let mut command = Command::new(program("psql"));
     command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-h"]).arg(folder);
+    // Of a server that also listens on the network.
+    if let Ok(port) = std::fs::read_to_string(folder.join("port")) {
+        command.args(["-p", &port]);
+    }
     command.stdout(std::process::Stdio::null());
     command
 }

@@ -1055,6 +1055,133 @@ case(
     ),
 )
 
+# Totals without a label, ends of tables, doubtful notations ------------------------------------------------------------
+
+CHANNELS = [["Organic", 100, "10.50"], ["Direct", 50, "2.25"], ["Referral", 7, "1.00"], ["Social", 3, "0.25"]]
+case(
+    "total_without_label.csv",
+    lines("Channel,Users,Revenue", "Organic,100,10.50", "Direct,50,2.25", "Referral,7,1.00", "Social,3,0.25", ",160,14.00"),
+    table("Channel:text Users:integer Revenue:decimal", CHANNELS),
+    named=["has a row of totals (line 6: `160`)"],
+)
+
+
+def sheet_total_without_label(book):
+    sheet = book.add_worksheet("Channels")
+    for at, row in enumerate([["Channel", "Users", "Revenue"], ["Organic", 100, 10.5], ["Direct", 50, 2.25], ["Referral", 7, 1], ["Social", 3, 0.25]]):
+        sheet.write_row(at, 0, row)
+    sheet.write_row(5, 1, [160, 14])
+
+
+case(
+    "total_without_label.xlsx",
+    xlsx(sheet_total_without_label),
+    table("Channel:text Users:integer Revenue:number", [["Organic", 100, 10.5], ["Direct", 50, 2.25], ["Referral", 7, 1], ["Social", 3, 0.25]]),
+    named=["has a row of totals (row 6: `160`)"],
+)
+case(
+    "analytics.csv",
+    lines(
+        "Channel,Users,Bounce Rate,Revenue",
+        "Organic,12345,45.67%,$1234.56",
+        "Direct,4567,55.10%,$200.00",
+        "Referral,890,30.00%,$0.00",
+        ",17802,47.50%,$1434.56",
+    ),
+    table(
+        "Channel:text|Users:integer|Bounce Rate:decimal|Revenue:decimal",
+        [["Organic", 12345, "45.67", "1234.56"], ["Direct", 4567, "55.10", "200.00"], ["Referral", 890, "30.00", "0.00"], ["", 17802, "47.50", "1434.56"]],
+    ),
+    named=["may be a total and is read as data (line 5: `17802`)"],
+    fix={"collection": ["footer_rows = 1"]},
+    fixed=table(
+        "Channel:text|Users:integer|Bounce Rate:decimal|Revenue:decimal",
+        [["Organic", 12345, "45.67", "1234.56"], ["Direct", 4567, "55.10", "200.00"], ["Referral", 890, "30.00", "0.00"]],
+    ),
+)
+case(
+    "quickbooks.csv",
+    lines(
+        "Acme Inc.,,,,",
+        "Transaction Detail by Account,,,,",
+        "January - March 2026,,,,",
+        ",,,,",
+        "Account,Date,Type,Name,Amount",
+        'Sales,01/15/2026,Invoice,Ann,"1,200.00"',
+        "Sales,02/20/2026,Invoice,Bob,300.00",
+        "Sales,03/05/2026,Credit Memo,Bob,(50.00)",
+        'Total for Sales,,,,"$1,450.00"',
+        "Rent,01/31/2026,Bill,Landlord,(800.00)",
+        "Rent,02/28/2026,Bill,Landlord,(800.00)",
+        'Total for Rent,,,,"$(1,600.00)"',
+        'TOTAL,,,,"$(150.00)"',
+        ",,,,",
+        ",,,,",
+        '"Friday, Apr 03, 2026 10:11:12 AM GMT-7 - Accrual Basis",,,,',
+    ),
+    table(
+        "Account:text Date:date Type:text Name:text Amount:decimal",
+        [
+            ["Sales", "2026-01-15", "Invoice", "Ann", "1200.00"],
+            ["Sales", "2026-02-20", "Invoice", "Bob", "300.00"],
+            ["Sales", "2026-03-05", "Credit Memo", "Bob", "-50.00"],
+            ["Rent", "2026-01-31", "Bill", "Landlord", "-800.00"],
+            ["Rent", "2026-02-28", "Bill", "Landlord", "-800.00"],
+        ],
+    ),
+    named=["has 3 rows of totals (lines 9, 12, 13, first `Total for Sales`)"],
+)
+ACCOUNTS = [["Sales", "2026-01-05", 10], ["Sales", "2026-01-06", 20], ["Rent", "2026-02-05", 5], ["Rent", "2026-02-06", 6]]
+case(
+    "total_after_subtotals.csv",
+    lines(
+        "Account,Date,Amount",
+        "Sales,2026-01-05,10",
+        "Sales,2026-01-06,20",
+        "Total Sales,,30",
+        "Rent,2026-02-05,5",
+        "Rent,2026-02-06,6",
+        "Total Rent,,11",
+        "Total,2026-03-31,19",
+    ),
+    table("Account:text Date:date Amount:integer", [*ACCOUNTS, ["Total", "2026-03-31", 19]]),
+    named=["has 2 rows of totals (lines 4, 7", "may be a total and is read as data (line 8: `Total`)"],
+    fix={"collection": ['stop_at = "Total"']},
+    fixed=table("Account:text Date:date Amount:integer", ACCOUNTS),
+)
+case(
+    "mixed_case.csv",
+    lines("Name,Vollzeit", "a,ja", "b,nein", "c,Ja", "d,NEIN"),
+    table("Name:text Vollzeit:boolean", [["a", True], ["b", False], ["c", True], ["d", False]]),
+)
+case(
+    "directions.csv",
+    lines("id,region", "1,N", "2,S", "3,N"),
+    table("id:integer region:text", [[1, "N"], [2, "S"], [3, "N"]]),
+    named=["`region` is text, because `S` and `N` may mean yes and no, or be codes"],
+    fix={"fields": ['region = { boolean_format = "S/N" }']},
+    fixed=table("id:integer region:boolean", [[1, False], [2, True], [3, False]]),
+)
+case(
+    "rupees.csv",
+    lines("Invoice,Amount", 'A-1,"₹1,23,456.50"', "A-2,₹500.00", 'A-3,"₹12,34,567.00"'),
+    table("Invoice:text Amount:decimal", [["A-1", "123456.50"], ["A-2", "500.00"], ["A-3", "1234567.00"]]),
+)
+case(
+    "some_currencies.csv",
+    lines("Beleg,Betrag", "A-1,1'234.50", "A-2,CHF 12.00", "A-3,7.25"),
+    table("Beleg:text Betrag:text", [["A-1", "1'234.50"], ["A-2", "CHF 12.00"], ["A-3", "7.25"]]),
+    named=["`Betrag` is text, because some values have a currency and others have none"],
+    fix={"fields": ["Betrag = { number_format = \"CHF 1'234.50\" }"]},
+    fixed=table("Beleg:text Betrag:decimal", [["A-1", "1234.50"], ["A-2", "12.00"], ["A-3", "7.25"]]),
+)
+case(
+    "months_and_zones.csv",
+    lines("id,month,at", '1,Jan 2026,"Jan 1, 2026 12:03:04 AM PST"', '2,Mrz 2026,"Feb 13, 2026 1:00:00 PM PST"'),
+    table("id:integer month:text at:text", [[1, "Jan 2026", "Jan 1, 2026 12:03:04 AM PST"], [2, "Mrz 2026", "Feb 13, 2026 1:00:00 PM PST"]]),
+    named=["`month` is text: 2 of 2 values look like dates", "`at` is text: 2 of 2 values look like dates"],
+)
+
 parquet = io.BytesIO()
 pandas.DataFrame(
     {

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::{Accumulator, NotANumber};
+use super::{Accumulator, NotANumber, Partial};
 use crate::data_type::DataType;
 use crate::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
 use crate::value::{Value, ValueRef};
@@ -60,20 +60,11 @@ impl<'a> GroupTable<'a> {
 
     /// Adds a row. `value` returns its value in a column of the shape.
     pub fn push_row<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<(), GroupError> {
-        self.key.clear();
-        for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
-            group.write_key(*kind, value(group.column), &mut self.key);
-        }
-        let hash = self.hasher.hash_one(&*self.key);
-        let (keys, ends, key) = (&self.keys, &self.key_ends, &self.key);
-        let found = self.index.find(hash, |group| stored_key(keys, ends, *group) == &**key);
-        let group = match found {
-            Some(group) => *group as usize,
-            None => self.add_group(hash, &value)?,
-        };
+        let question = self.question;
+        let group = self.find_group(|at| value(question.groups[at].column))?;
         let width = self.measure_kinds.len();
         let accumulators = &mut self.accumulators[group * width..(group + 1) * width];
-        let measures = self.question.measures.iter().zip(&self.key_kinds);
+        let measures = question.measures.iter().zip(&self.key_kinds);
         for (accumulator, (measure, key_kind)) in accumulators.iter_mut().zip(measures) {
             let (measured, column) = match measure {
                 Measure::Count => {
@@ -87,10 +78,58 @@ impl<'a> GroupTable<'a> {
                 accumulator.push(measured).map_err(|NotANumber| GroupError::NotANumber { column })?;
             self.bytes += pushed;
         }
-        if self.bytes > BYTES_MAX {
-            return Err(GroupError::Source(self.question.too_many_groups()));
+        self.check_bytes()
+    }
+
+    /// Adds rows that the source has counted and measured: all rows of a group, or a part of them. `group_value` returns a value
+    /// that all of them have for a field to group by, `measured` what is known for a measure other than a count, both by index.
+    pub fn push_part<'v>(
+        &mut self,
+        rows: u64,
+        group_value: impl Fn(usize) -> ValueRef<'v>,
+        measured: impl Fn(usize) -> Partial<'v>,
+    ) -> Result<(), GroupError> {
+        let question = self.question;
+        let group = self.find_group(group_value)?;
+        let width = self.measure_kinds.len();
+        let accumulators = &mut self.accumulators[group * width..(group + 1) * width];
+        for (at, (accumulator, measure)) in accumulators.iter_mut().zip(&question.measures).enumerate() {
+            let Some(column) = measure.column() else {
+                accumulator.count(rows);
+                continue;
+            };
+            let partial = match (measured(at), measure) {
+                (Partial::Same(key), Measure::Linked { values, .. }) => {
+                    Partial::Same(values.get(self.key_kinds[at], key))
+                }
+                (partial, _) => partial,
+            };
+            let pushed = accumulator.push_part(rows, partial);
+            self.bytes += pushed.map_err(|NotANumber| GroupError::NotANumber { column })?;
         }
-        Ok(())
+        self.check_bytes()
+    }
+
+    fn check_bytes(&self) -> Result<(), GroupError> {
+        match self.bytes > BYTES_MAX {
+            true => Err(GroupError::Source(self.question.too_many_groups())),
+            false => Ok(()),
+        }
+    }
+
+    /// The group of a row; `value` returns its values by the index of the field to group by.
+    fn find_group<'v>(&mut self, value: impl Fn(usize) -> ValueRef<'v>) -> Result<usize, GroupError> {
+        self.key.clear();
+        for (at, (group, kind)) in self.question.groups.iter().zip(&self.group_kinds).enumerate() {
+            group.write_key(*kind, value(at), &mut self.key);
+        }
+        let hash = self.hasher.hash_one(&*self.key);
+        let (keys, ends, key) = (&self.keys, &self.key_ends, &self.key);
+        let found = self.index.find(hash, |group| stored_key(keys, ends, *group) == &**key);
+        match found {
+            Some(group) => Ok(*group as usize),
+            None => self.add_group(hash, &value),
+        }
     }
 
     fn add_group<'v>(
@@ -102,8 +141,8 @@ impl<'a> GroupTable<'a> {
         if group >= self.question.groups_max {
             return Err(GroupError::Source(self.question.too_many_groups()));
         }
-        for (group, kind) in self.question.groups.iter().zip(&self.group_kinds) {
-            self.values.push(group.group_value(*kind, value(group.column)));
+        for (at, (group, kind)) in self.question.groups.iter().zip(&self.group_kinds).enumerate() {
+            self.values.push(group.group_value(*kind, value(at)));
         }
         let measures = self.question.measures.iter().zip(&self.measure_kinds);
         self.accumulators.extend(measures.map(|(measure, kind)| Accumulator::new(*measure, *kind)));
@@ -176,11 +215,13 @@ impl GroupError {
         match self {
             Self::Source(error) => error,
             Self::NotANumber { column } => {
+                // The column allows such values, so nothing has changed: the question leaves them in.
                 let name = name(column);
-                let message = format!(
-                    "column `{name}` has a value that is not a number, so it cannot be added up; filter such rows out"
+                let reason = format!(
+                    "column `{name}` has a value that is not a number, so it cannot be added up; leave such rows out \
+                     with a range of the column, such as its least and greatest number"
                 );
-                SourceError::Incompatible { detail: message.clone(), message }
+                SourceError::InvalidArgument { parameter: None, reason }
             }
         }
     }

@@ -35,6 +35,19 @@ pub const MEASURES_MAX: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotANumber;
 
+/// What a source has computed over rows of one group.
+#[derive(Debug, Clone, Copy)]
+pub enum Partial<'v> {
+    /// All of the rows have this value: the measured one, or the key of a linked row.
+    Same(ValueRef<'v>),
+    /// The exact sum of so many values, which are integers or decimals.
+    Sum { sum: &'v str, values: u64 },
+    /// The least or the greatest value.
+    Extreme(ValueRef<'v>),
+    /// The number of different values. The rows are all of their group.
+    Distinct(u64),
+}
+
 /// Whether a column of this type can be added up.
 pub fn is_summable(kind: DataType) -> bool {
     matches!(kind, DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number)
@@ -167,6 +180,31 @@ impl Accumulator {
             }
         }
         Ok(0)
+    }
+
+    /// Adds what a source has computed over so many rows. Returns by how many bytes the accumulator has grown.
+    fn push_part(&mut self, rows: u64, partial: Partial<'_>) -> Result<usize, NotANumber> {
+        match (self, partial) {
+            (_, Partial::Same(ValueRef::Null)) => Ok(0),
+            (this @ (Self::Extreme { .. } | Self::Distinct { .. }), Partial::Same(value))
+            | (this, Partial::Extreme(value)) => this.push(value),
+            (this, Partial::Same(value)) => (0..rows).try_fold(0, |bytes, _| Ok(bytes + this.push(value)?)),
+            (_, Partial::Sum { values: 0, .. }) => Ok(0),
+            (Self::Integers { sum, count, .. }, Partial::Sum { sum: part, values }) => {
+                *sum += part.parse::<i128>().map_err(|_| NotANumber)?;
+                *count += values;
+                Ok(0)
+            }
+            (Self::Decimals { sum, count, .. }, Partial::Sum { sum: part, values }) => {
+                *count += values;
+                if sum.add_text(part) { Ok(0) } else { Err(NotANumber) }
+            }
+            (_, Partial::Sum { .. }) => Err(NotANumber),
+            (this, Partial::Distinct(count)) => {
+                *this = Self::Count(count);
+                Ok(0)
+            }
+        }
     }
 
     /// The result, in its canonical form.

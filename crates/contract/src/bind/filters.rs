@@ -5,7 +5,7 @@ use spile_core::calendar::Temporal;
 use spile_core::{ArgumentErrorKind, ToolError};
 
 use super::links::{self, LinkPath, Scope};
-use super::{BoundValue, bind_comparable, invalid_argument};
+use super::{BoundValue, bind_comparable, bind_typed, invalid_argument};
 use crate::TimeZone;
 use crate::aggregate;
 use crate::contract::Collection;
@@ -64,24 +64,52 @@ pub struct BoundFilters<'a> {
     linked: Vec<LinkedFilter<'a>>,
 }
 
-#[derive(Debug, PartialEq)]
-struct BoundFilter<'a> {
-    column: usize,
-    comparison: Comparison,
-    value: BoundValue<'a>,
-    more: Vec<BoundValue<'a>>,
+/// A filter that owns its operands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BoundFilter<'a> {
+    pub(crate) column: usize,
+    pub(crate) comparison: Comparison,
+    pub(crate) value: BoundValue<'a>,
+    pub(crate) more: Vec<BoundValue<'a>>,
 }
 
 impl BoundFilter<'_> {
-    fn as_filter(&self) -> Filter<'_> {
+    pub(crate) fn as_filter(&self) -> Filter<'_> {
         let Self { column, comparison, value, more } = self;
         Filter { more, ..Filter::new(*column, *comparison, value.as_value_ref()) }
+    }
+
+    /// Equal for filters that the same rows pass.
+    pub(crate) fn write_bytes(&self, field: &mut dyn FnMut(u8, &[u8])) {
+        field(b'c', &(self.column as u64).to_be_bytes());
+        let tag = match self.comparison {
+            Comparison::Equals => b'=',
+            Comparison::NotEquals => b'!',
+            Comparison::AtLeast => b'>',
+            Comparison::AtMost => b'<',
+            Comparison::Contains => b'~',
+            Comparison::StartsWith => b'^',
+            Comparison::IsNull => b'n',
+            Comparison::IsNotNull => b'v',
+            Comparison::OneOfKeys => b'k',
+            Comparison::NoneOfKeys => b'm',
+        };
+        field(tag, &[]);
+        for value in std::iter::once(&self.value).chain(&self.more) {
+            match value {
+                BoundValue::Null => field(b'0', &[]),
+                BoundValue::Text(text) => field(b't', text.as_bytes()),
+                BoundValue::Integer(number) => field(b'i', &number.to_be_bytes()),
+                BoundValue::Real(number) => field(b'r', &number.to_bits().to_be_bytes()),
+                BoundValue::Blob(bytes) => field(b'b', bytes),
+            }
+        }
     }
 }
 
 impl BoundFilter<'_> {
     /// A date stands for a day in this zone, where the column's timestamps have a time zone.
-    fn count_days_in(&mut self, zone: TimeZone, kind: DataType) {
+    pub(crate) fn count_days_in(&mut self, zone: TimeZone, kind: DataType) {
         if kind != DataType::Timestamp {
             return;
         }
@@ -173,29 +201,7 @@ impl<'a> BoundFilters<'a> {
         let own = self.own.iter().map(|filter| (&[][..], filter));
         for (path, bound) in own.chain(self.linked.iter().map(|linked| (&linked.path[..], &linked.filter))) {
             path.iter().for_each(|link| field(b'l', &(*link as u64).to_be_bytes()));
-            field(b'c', &(bound.column as u64).to_be_bytes());
-            let tag = match bound.comparison {
-                Comparison::Equals => b'=',
-                Comparison::NotEquals => b'!',
-                Comparison::AtLeast => b'>',
-                Comparison::AtMost => b'<',
-                Comparison::Contains => b'~',
-                Comparison::StartsWith => b'^',
-                Comparison::IsNull => b'n',
-                Comparison::IsNotNull => b'v',
-                Comparison::OneOfKeys => b'k',
-                Comparison::NoneOfKeys => b'm',
-            };
-            field(tag, &[]);
-            for value in std::iter::once(&bound.value).chain(&bound.more) {
-                match value {
-                    BoundValue::Null => field(b'0', &[]),
-                    BoundValue::Text(text) => field(b't', text.as_bytes()),
-                    BoundValue::Integer(number) => field(b'i', &number.to_be_bytes()),
-                    BoundValue::Real(number) => field(b'r', &number.to_bits().to_be_bytes()),
-                    BoundValue::Blob(bytes) => field(b'b', bytes),
-                }
-            }
+            bound.write_bytes(field);
         }
     }
 }
@@ -262,7 +268,7 @@ fn bind_filter<'a>(
 }
 
 /// The end of a range. Integers may be compared with a fraction: at least 1.5 is at least 2.
-fn bind_bound<'a>(
+pub(crate) fn bind_bound<'a>(
     field: &Field,
     name: &str,
     node: Node<'a>,
@@ -274,7 +280,11 @@ fn bind_bound<'a>(
     };
     match fraction.filter(|n| n.fract() != 0.0) {
         Some(n) => Ok(BoundValue::Integer(round(n) as i64)),
-        None => bind_comparable(field, name, node),
+        // Also in a column with values of other types, which are in no range.
+        None => match bind_comparable(field, name, node)? {
+            value if order::is_in_order(field.data_type, value.as_value_ref()) => Ok(value),
+            _ => bind_typed(field, name, node),
+        },
     }
 }
 

@@ -44,17 +44,27 @@ impl BooleanFormat {
         Self::new(true_text, false_text)
     }
 
-    /// The format of a column whose only texts are these two, if one means yes and the other no.
-    pub(crate) fn infer(a: &str, b: &str) -> Option<Self> {
-        let (lower_a, lower_b) = (a.to_lowercase(), b.to_lowercase());
+    /// The format of a column whose only texts are these, in any case, if one word means yes and the other no. Rendered
+    /// is the first spelling of each.
+    pub(crate) fn infer(texts: &[String]) -> Option<Self> {
+        let first = texts.first()?;
+        let second = texts.iter().find(|text| text.to_lowercase() != first.to_lowercase())?;
+        let (a, b) = (first.to_lowercase(), second.to_lowercase());
         let is_pair = |x: &str, y: &str| WORD_PAIRS.iter().any(|(yes, no)| *yes == x && *no == y);
-        if is_pair(&lower_a, &lower_b) {
-            Self::new(a, b)
-        } else if is_pair(&lower_b, &lower_a) {
-            Self::new(b, a)
-        } else {
-            None
-        }
+        let format = match (is_pair(&a, &b), is_pair(&b, &a)) {
+            (true, _) => Self::new(first, second),
+            (_, true) => Self::new(second, first),
+            (false, false) => None,
+        }?;
+        texts.iter().all(|text| format.parse(text).is_some()).then_some(format)
+    }
+
+    /// Whether its words are single letters other than `y` and `n`, which may as well be codes: `N` and `S` are also
+    /// directions.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        let is_letter = |word: &str| word.chars().count() == 1;
+        let is_plain = self.true_text.eq_ignore_ascii_case("y") && self.false_text.eq_ignore_ascii_case("n");
+        is_letter(&self.true_text) && is_letter(&self.false_text) && !is_plain
     }
 
     /// The words for true and for false.
@@ -62,11 +72,17 @@ impl BooleanFormat {
         (&self.true_text, &self.false_text)
     }
 
+    /// In any case, unless only that tells the words apart.
     pub(super) fn parse(&self, text: &str) -> Option<bool> {
-        match text.trim() {
-            text if text == self.true_text => Some(true),
-            text if text == self.false_text => Some(false),
-            _ => None,
+        let text = text.trim();
+        if text == self.true_text || text == self.false_text {
+            return Some(text == self.true_text);
+        }
+        let lower = text.to_lowercase();
+        match (lower == self.true_text.to_lowercase(), lower == self.false_text.to_lowercase()) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            (true, true) | (false, false) => None,
         }
     }
 

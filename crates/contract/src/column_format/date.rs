@@ -324,6 +324,18 @@ impl DateFormat {
         orders.into_iter().map(with_time).filter(is_candidate).collect()
     }
 
+    /// Whether a text names a month and a year, and no day: `Jan 2026`, `Mrz. 26`.
+    pub(crate) fn is_month_and_year(text: &str) -> bool {
+        let text = text.trim();
+        let name = leading_name(text);
+        let year = text[name.len()..].trim_start_matches([' ', '-', '/', '\'']);
+        !name.is_empty()
+            && month_number(name).is_some()
+            && matches!(year.len(), 2 | 4)
+            && year.len() < text.len() - name.len()
+            && year.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// Adapts what does not change the meaning to another text in this format: leading zeros, and which language and
     /// length the names of months have. `None` if the text is not in this format.
     pub(crate) fn adapted_to(mut self, text: &str) -> Option<Self> {

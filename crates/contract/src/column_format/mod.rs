@@ -16,8 +16,8 @@ use crate::data_type::DataType;
 
 pub use boolean::BooleanFormat;
 pub use date::DateFormat;
-pub use number::{NegativeStyle, NumberFormat};
-pub(crate) use number::{NumberReading, NumberSpelling};
+pub use number::{Grouping, NegativeStyle, NumberFormat};
+pub(crate) use number::{NumberReading, NumberSpelling, is_currency};
 
 /// The notation of a column's values in a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

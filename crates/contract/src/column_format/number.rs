@@ -8,8 +8,9 @@ use std::net::Ipv4Addr;
 pub struct NumberFormat {
     /// `.` or `,`
     pub(crate) decimal: char,
-    /// Between groups of three digits.
+    /// Between groups of digits.
     pub(crate) group: Option<char>,
+    pub(crate) grouping: Grouping,
     /// A rendered number has at least this many digits after the decimal separator.
     pub(crate) decimals_min: usize,
     /// Before the digits, with the blank: `€ `.
@@ -21,6 +22,16 @@ pub struct NumberFormat {
     pub(crate) has_plus: bool,
     /// Whether a number below one has no digit before the decimal separator: `.5`. Not with groups.
     pub(crate) omits_zero: bool,
+}
+
+/// How many digits stand between two group separators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Grouping {
+    /// `1,234,567`
+    #[default]
+    Thousands,
+    /// `12,34,567`: two digits, and three before the decimal point, as in India.
+    Lakhs,
 }
 
 /// How a negative number is written.
@@ -35,8 +46,10 @@ pub enum NegativeStyle {
     UnicodeMinus,
     /// `5-`
     TrailingMinus,
-    /// `(5)`
+    /// `(5)`, `($5)`
     Parentheses,
+    /// `$(5)`, `(5) €`
+    ParenthesesInside,
 }
 
 const GROUPS: [char; 7] = ['.', ',', ' ', '\u{a0}', '\u{202f}', '\'', '’'];
@@ -68,6 +81,8 @@ pub(crate) struct NumberReading {
     pub(crate) digits: String,
     /// The separator between groups, if there is one.
     pub(crate) group: Option<char>,
+    /// The only grouping that the digits have; `None` if they have either, as `1,234` has.
+    pub(crate) grouping: Option<Grouping>,
     pub(crate) decimals: usize,
 }
 
@@ -98,6 +113,10 @@ impl<'a> NumberSpelling<'a> {
             (prefix, _) = (rest, set_negative(NegativeStyle::MinusAfterPrefix).then_some(())?);
         } else if let Some(rest) = prefix.strip_prefix('+') {
             (prefix, has_plus) = (rest, true);
+        }
+        if let (Some(before), Some(behind)) = (prefix.strip_suffix('('), suffix.strip_prefix(')')) {
+            set_negative(NegativeStyle::ParenthesesInside).then_some(())?;
+            (prefix, suffix) = (before, behind);
         }
         if let Some(rest) = suffix.strip_suffix('-') {
             (suffix, _) = (rest, set_negative(NegativeStyle::TrailingMinus).then_some(())?);
@@ -149,21 +168,17 @@ impl<'a> NumberSpelling<'a> {
             return None;
         }
         let mut digits = String::with_capacity(self.body.len());
+        let mut grouping = None;
         let is_grouped = match group {
             None => {
                 digits.push_str(whole);
                 is_digits(whole) || (whole.is_empty() && fraction.is_some())
             }
             Some(separator) => {
-                let mut groups = whole.split(separator);
-                let first = groups.next().unwrap_or_default();
-                digits.push_str(first);
-                let is_first = (1..=3).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
-                is_first
-                    && groups.all(|group| {
-                        digits.push_str(group);
-                        group.len() == 3 && is_digits(group)
-                    })
+                let groups: Vec<&str> = whole.split(separator).collect();
+                groups.iter().for_each(|group| digits.push_str(group));
+                grouping = only_grouping(&groups, separator)?;
+                groups.iter().all(|group| is_digits(group)) && !digits.starts_with('0')
             }
         };
         // A code such as `007` is not a number.
@@ -187,7 +202,7 @@ impl<'a> NumberSpelling<'a> {
         };
         // Not above what a float holds.
         let is_finite = exponent.is_none() || digits.parse().is_ok_and(f64::is_finite);
-        is_finite.then_some(NumberReading { digits, group, decimals })
+        is_finite.then_some(NumberReading { digits, group, grouping, decimals })
     }
 
     /// The sign of the canonical text.
@@ -204,14 +219,20 @@ impl NumberFormat {
         let spelling = NumberSpelling::of(example)?;
         let omits_zero = spelling.body.starts_with(['.', ',']);
         let mut rest = spelling.body;
-        let mut group = None;
+        let (mut group, mut grouping) = (None, Grouping::Thousands);
         if !omits_zero {
             rest = rest.strip_prefix('1')?;
             group = rest.chars().next().filter(|c| !c.is_ascii_digit());
             if let Some(group) = group {
                 rest = &rest[group.len_utf8()..];
             }
-            rest = rest.strip_prefix("234")?;
+            rest = match rest.strip_prefix(LAKHS_EXAMPLE).filter(|_| group == Some(LAKHS_SEPARATOR)) {
+                Some(rest) => {
+                    grouping = Grouping::Lakhs;
+                    rest
+                }
+                None => rest.strip_prefix("234")?,
+            };
         }
         let (decimal, decimals) = match rest.chars().next() {
             None => (if group == Some('.') { ',' } else { '.' }, 0),
@@ -236,6 +257,7 @@ impl NumberFormat {
         is_valid.then(|| Self {
             decimal,
             group,
+            grouping,
             decimals_min: if decimals < 2 { 0 } else { decimals },
             prefix: spelling.prefix.to_owned(),
             suffix: spelling.suffix.to_owned(),
@@ -252,12 +274,17 @@ impl NumberFormat {
 
     pub(super) fn parse(&self, text: &str) -> Option<String> {
         let spelling = NumberSpelling::of(text)?;
-        let is_ours = spelling.prefix == self.prefix
-            && spelling.suffix == self.suffix
+        let has_unit = spelling.prefix == self.prefix && spelling.suffix == self.suffix;
+        // People leave out a currency in some cells. A percent sign changes the number.
+        let lacks_currency =
+            || (spelling.prefix, spelling.suffix) == ("", "") && self.unit().is_some_and(is_currency);
+        let is_ours = (has_unit || lacks_currency())
             && spelling.negative.is_none_or(|style| style == self.negative)
             && (self.has_plus || !spelling.has_plus);
         let reading = spelling.read(self.decimal).filter(|_| is_ours)?;
-        if reading.group.is_some() && reading.group != self.group {
+        let has_other_groups =
+            reading.group != self.group || reading.grouping.is_some_and(|grouping| grouping != self.grouping);
+        if reading.group.is_some() && has_other_groups {
             return None;
         }
         Some(format!("{}{}", spelling.sign(), reading.digits))
@@ -303,7 +330,7 @@ impl NumberFormat {
         let decimals = fraction.len().max(self.decimals_min);
         let whole = if self.omits_zero && whole == "0" && decimals > 0 { "" } else { whole };
         for (at, digit) in whole.char_indices() {
-            if let Some(group) = self.group.filter(|_| at > 0 && (whole.len() - at) % 3 == 0) {
+            if let Some(group) = self.group.filter(|_| at > 0 && self.grouping.is_start(whole.len() - at)) {
                 body.push(group);
             }
             body.push(digit);
@@ -327,6 +354,7 @@ impl NumberFormat {
             (true, NegativeStyle::UnicodeMinus) => format!("−{prefix}{body}{suffix}"),
             (true, NegativeStyle::TrailingMinus) => format!("{prefix}{body}{suffix}-"),
             (true, NegativeStyle::Parentheses) => format!("({prefix}{body}{suffix})"),
+            (true, NegativeStyle::ParenthesesInside) => format!("{prefix}({body}){suffix}"),
         }
     }
 }
@@ -338,7 +366,10 @@ impl fmt::Display for NumberFormat {
         if !self.omits_zero {
             body.push('1');
             body.extend(self.group);
-            body.push_str("234");
+            body.push_str(match self.grouping {
+                Grouping::Thousands => "234",
+                Grouping::Lakhs => LAKHS_EXAMPLE,
+            });
         }
         // Without a fraction, the example would not show that the decimal separator is a comma.
         let is_clear = !self.omits_zero
@@ -351,6 +382,42 @@ impl fmt::Display for NumberFormat {
         }
         f.write_str(&self.decorate(&body, self.negative != NegativeStyle::Minus && !self.has_plus))
     }
+}
+
+/// Only this separator stands between lakhs.
+const LAKHS_SEPARATOR: char = ',';
+/// What follows `1,` in the example of a format with lakhs: `1,23,456.50`.
+const LAKHS_EXAMPLE: &str = "23,456";
+
+impl Grouping {
+    /// Whether a group starts where so many digits are left.
+    fn is_start(self, digits_left: usize) -> bool {
+        match self {
+            Self::Thousands => digits_left % 3 == 0,
+            Self::Lakhs => digits_left == 3 || (digits_left > 3 && digits_left % 2 == 1),
+        }
+    }
+}
+
+/// The grouping of groups of digits: `Some(None)` if it may be either, `None` if it is neither.
+fn only_grouping(groups: &[&str], separator: char) -> Option<Option<Grouping>> {
+    let [first, middle @ .., last] = groups else { return None };
+    let are = |length: usize, first_max: usize| {
+        last.len() == 3
+            && (1..=first_max).contains(&first.len())
+            && middle.iter().all(|group| group.len() == length)
+    };
+    match (are(3, 3), separator == LAKHS_SEPARATOR && are(2, 2)) {
+        (true, true) => Some(None),
+        (true, false) => Some(Some(Grouping::Thousands)),
+        (false, true) => Some(Some(Grouping::Lakhs)),
+        (false, false) => None,
+    }
+}
+
+/// Whether a unit is a currency, and not `%`.
+pub(crate) fn is_currency(unit: &str) -> bool {
+    !matches!(unit, "%" | "‰") && UNITS.contains(&unit)
 }
 
 fn is_digits(text: &str) -> bool {

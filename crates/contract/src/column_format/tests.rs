@@ -89,6 +89,13 @@ fn a_format_is_inferred_if_every_text_fits_it_and_no_other_reading_does() {
         (&["Wahr", "Falsch"], "Wahr/Falsch: boolean"),
         (&["non", "oui"], "oui/non: boolean"),
         (&["Sí", "No"], "Sí/No: boolean"),
+        (&["ja", "nein", "Ja", "NEIN"], "ja/nein: boolean"),
+        (&["y", "Y", "n"], "y/n: boolean"),
+        // Lakhs, and parentheses inside the unit.
+        (&["₹1,23,456.50", "₹500.00", "₹12,345.00"], "₹1,23,456.50: decimal"),
+        (&["12,34,567", "1,234.5"], "1,23,456: decimal"),
+        (&["$(1,600.00)", "$1,450.00"], "$(1,234.50): decimal"),
+        (&["(1,50) €", "2,00 €"], "(1234,50) €: decimal"),
     ] {
         assert_eq!(infer(texts), expected, "{texts:?}");
     }
@@ -101,6 +108,12 @@ fn a_column_with_two_readings_is_ambiguous() {
         (&["01-02-2026 10:00"], "dd-mm-yyyy hh:mm | mm-dd-yyyy hh:mm"),
         (&["1,234", "2,500"], "1,234 | 1234,500"),
         (&["$1,234", "$5"], "$1,234 | $1234,5"),
+        // Doubtful, with one reading: letters that may be codes, a currency in some cells.
+        (&["N", "S", "N"], "S/N"),
+        (&["O", "N"], "O/N"),
+        (&["j", "N", "n"], "j/N"),
+        (&["1'234.50", "CHF 12.00"], "CHF 1'234.50"),
+        (&["12,00 €", "5,50"], "1234,50 €"),
     ] {
         assert_eq!(infer(texts), expected, "{texts:?}");
     }
@@ -117,6 +130,10 @@ fn a_column_is_text_if_a_text_has_no_reading() {
         &["(5)", "-5"],
         &["007,5"],
         &["1.23.456"],
+        &["1,23,456", "1,234,567"],
+        &["1,23,45"],
+        &["ja", "nein", "JA", "Nee"],
+        &["($5)", "$(5)"],
         &["192.168.100.101", "192.168.100.102"],
         &["+4915112345678", "+4930123456"],
         &["030 123 456"],
@@ -146,9 +163,16 @@ fn a_column_is_text_if_a_text_has_no_reading() {
 fn a_format_reads_exactly_its_own_texts() {
     for (pattern, text, expected) in [
         ("1.234,50 €", "-1.234.567,8 €", Some("-1234567.8")),
+        ("1.234,50 €", "1.234,50", Some("1234.50")),
+        ("1.234,50 €", "1.234,50 $", None),
+        ("1234 %", "12", None),
+        ("1,23,456.50", "12,34,567.5", Some("1234567.5")),
+        ("1,23,456.50", "1,234,567.5", None),
+        ("ja/nein", "JA", Some("true")),
+        ("Y/y", "y", Some("false")),
         ("1.234,50 €", "1234567,8 €", Some("1234567.8")),
         ("1.234,50 €", " 5 € ", Some("5")),
-        ("1.234,50 €", "5", None),
+        ("1.234,50 €", "5", Some("5")),
         ("1.234,50 €", "5 $", None),
         ("1.234,50 €", "(5 €)", None),
         ("1.234,50", "12.34", None),
@@ -176,7 +200,8 @@ fn a_format_reads_exactly_its_own_texts() {
         ("d. mmmm yyyy (de)", "3. MÄRZ 2026", Some("2026-03-03")),
         ("yyyy-mm-dd hh:mm:ss z", "2026-02-13 10:30:00 +0000", Some("2026-02-13T10:30:00Z")),
         ("ja/nein", "nein", Some("false")),
-        ("ja/nein", "Nein", None),
+        ("ja/nein", "Nein", Some("false")),
+        ("ja/nein", "nee", None),
     ] {
         if pattern.starts_with("12 ") {
             assert_eq!(NumberFormat::from_example(pattern), None, "{pattern}");

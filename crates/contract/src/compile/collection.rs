@@ -90,7 +90,6 @@ impl<'m> Compiler<'m> {
         let key = self.resolve_key(declared, table, &fields);
         self.report_layout(declared, table);
         self.report_ambiguous_formats(declared, table, &names);
-        self.report_boolean_letters(declared, table, &names);
         self.report_near_misses(declared, table, &names);
         let columns = column_shapes(&fields, &declared.fields, &table.columns, &declared.null_texts);
         let shape = TableShape { table: table.name.clone(), columns, key };
@@ -122,6 +121,7 @@ impl<'m> Compiler<'m> {
             },
             links: Vec::new(),
             time_zone: self.manifest.server.time_zone,
+            rules: None,
         };
         let writable = self.compile_writes(declared, table, &mut collection);
         let tool_fields = ToolFields { filters, listed_filters, sorts, search, writable, missing_key_reason };

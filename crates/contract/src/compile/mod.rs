@@ -9,9 +9,12 @@ mod near_miss;
 mod overview;
 mod reading;
 mod request;
+mod roles;
 mod statement;
 mod tools;
 mod writes;
+
+use std::sync::Arc;
 
 use links::CollectionEntry;
 pub(crate) use near_miss::null_setting;
@@ -53,6 +56,27 @@ impl<'a> IntrospectedSource<'a> {
 
 /// Returns a contract if there are no errors, and all diagnostics either way.
 pub fn compile(
+    manifest: &Manifest,
+    known: &[IntrospectedSource<'_>],
+    default_name: &str,
+) -> (Option<Contract>, Vec<Diagnostic>) {
+    if manifest.roles.is_empty() {
+        return compile_contract(manifest, known, default_name);
+    }
+    let facts = roles::with_assigned_columns(manifest, known);
+    let assigned: Vec<IntrospectedSource<'_>> =
+        known.iter().zip(&facts).map(|(one, facts)| IntrospectedSource { facts, ..*one }).collect();
+    let (contract, mut diagnostics) = compile_contract(manifest, &assigned, default_name);
+    let Some(mut contract) = contract else { return (None, diagnostics) };
+    let (roles, found) = roles::compile_roles(manifest, known, default_name, &contract);
+    let has_error = found.iter().any(|one| one.severity == Severity::Error);
+    diagnostics.extend(found);
+    contract.roles = Some(Arc::new(roles));
+    ((!has_error).then_some(contract), diagnostics)
+}
+
+/// The same for the whole manifest, whatever its roles are.
+fn compile_contract(
     manifest: &Manifest,
     known: &[IntrospectedSource<'_>],
     default_name: &str,
@@ -135,6 +159,7 @@ fn build_contract(
         statements: parts.statements,
         requests: parts.requests,
         tools,
+        roles: None,
     };
     contract.version = format!("0+{}", fingerprint(&contract));
     contract

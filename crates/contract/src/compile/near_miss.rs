@@ -5,10 +5,10 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::humanize::group_digits;
 use crate::infer::matches_type;
-use crate::init::toml_string;
 use crate::manifest;
 use crate::source::{ColumnFacts, NearMiss, NearMissType, TableFacts};
 use crate::toml_text::toml_key;
+use crate::toml_text::toml_string;
 
 pub(super) const CODE: &str = "near_miss";
 

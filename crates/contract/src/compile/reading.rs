@@ -5,9 +5,9 @@ use super::Compiler;
 use super::near_miss::field_setting;
 use crate::ColumnFormat;
 use crate::diagnostic::Diagnostic;
-use crate::init::toml_string;
 use crate::manifest;
 use crate::source::{AmbiguousFormat, LayoutNoteKind, TableFacts};
+use crate::toml_text::toml_string;
 
 impl Compiler<'_> {
     pub(super) fn report_layout(&mut self, declared: &manifest::Collection, table: &TableFacts) {
@@ -23,6 +23,12 @@ impl Compiler<'_> {
                 LayoutNoteKind::LeftOut => Diagnostic::note(message)
                     .code("rows_left_out")
                     .help(format!("to read that as data, set `{}` in {table_name}", note.setting)),
+                LayoutNoteKind::Doubt if note.setting.is_empty() => {
+                    Diagnostic::warning(message).code("doubtful_rows").help(
+                        "no setting leaves out only a row in the middle of the table; if it is a total, remove it from \
+                         the file, or filter it out",
+                    )
+                }
                 LayoutNoteKind::Doubt => Diagnostic::warning(message)
                     .code("doubtful_rows")
                     .help(format!("to leave that out, set `{}` in {table_name}", note.setting)),
@@ -63,48 +69,23 @@ impl Compiler<'_> {
                 true => format!("see {}", ambiguous.first_location),
                 false => format!("first `{}` in {}", ambiguous.first_value, ambiguous.first_location),
             };
-            let message = format!(
-                "`{}`: `{header}` is text, because its values are ambiguous: {first}",
-                declared.name.value
-            );
-            let warning = Diagnostic::warning(message).code("ambiguous_format");
             let settings = format_settings(&column.name, ambiguous, is_sensitive);
-            let help = format!("set {settings} in `[collections.{}.fields]`", declared.name.value);
-            self.diagnostics.push(warning.help(help).at(&declared.name.location));
-        }
-    }
-
-    /// Columns of two letters that were taken for yes and no: `s` and `n` may be compass directions.
-    pub(super) fn report_boolean_letters(
-        &mut self,
-        declared: &manifest::Collection,
-        table: &TableFacts,
-        names: &[String],
-    ) {
-        for (column, name) in table.columns.iter().zip(names) {
-            let Some(ColumnFormat::Boolean(format)) = &column.format else { continue };
-            let (true_text, false_text) = format.words();
-            let is_letter = |word: &str| word.chars().count() == 1;
-            let is_plain = true_text.eq_ignore_ascii_case("y") && false_text.eq_ignore_ascii_case("n");
-            let field = declared.fields.iter().find(|field| field.column.value == column.name);
-            let is_decided = |field: &manifest::Field| {
-                field.hidden || field.data_type.is_some() || field.formats.is_some()
+            let set = format!("set {settings} in `[collections.{}.fields]`", declared.name.value);
+            let (reason, code, help) = match ambiguous.formats.as_slice() {
+                [ColumnFormat::Boolean(format)] => {
+                    let (yes, no) = format.words();
+                    let reason = format!("`{yes}` and `{no}` may mean yes and no, or be codes");
+                    (reason, "boolean_letters", format!("if they mean yes and no, {set}"))
+                }
+                [ColumnFormat::Number(_)] => {
+                    let reason = format!("some values have a currency and others have none: {first}");
+                    (reason, "ambiguous_format", format!("if it is the same currency, {set}"))
+                }
+                _ => (format!("its values are ambiguous: {first}"), "ambiguous_format", set),
             };
-            if !is_letter(true_text) || !is_letter(false_text) || is_plain || field.is_some_and(is_decided) {
-                continue;
-            }
-            let header = if column.name.trim().is_empty() { name } else { &column.name };
-            let message = format!(
-                "`{}`: `{header}` is read as true and false: `{true_text}` is true, `{false_text}` is false",
-                declared.name.value
-            );
-            let setting = field_setting(&column.name, "as = \"text\"");
-            let help = format!(
-                "if that is not meant, set `{setting}` in `[collections.{}.fields]`",
-                declared.name.value
-            );
-            let warning = Diagnostic::warning(message).code("boolean_letters").help(help);
-            self.diagnostics.push(warning.at(&declared.name.location));
+            let message = format!("`{}`: `{header}` is text, because {reason}", declared.name.value);
+            let warning = Diagnostic::warning(message).code(code);
+            self.diagnostics.push(warning.help(help).at(&declared.name.location));
         }
     }
 }

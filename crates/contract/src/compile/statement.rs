@@ -95,6 +95,7 @@ impl<'m> Compiler<'m> {
             timeout_ms: tool.call_timeout_ms.or(tool.long_running.then_some(LONG_RUNNING_TIMEOUT_MS)),
         };
         let result = Collection {
+            rules: None,
             name: tool.name.value.clone(),
             source: declared.source.value.clone(),
             shape: TableShape { table: String::new(), columns: shape.columns.clone(), key: Vec::new() },

@@ -6,7 +6,8 @@
 
 use super::{DECIMAL, INT64, INTEGER, TYPES_BY_PREFERENCE, candidate_types};
 use crate::column_format::{
-    BooleanFormat, ColumnFormat, DateFormat, NegativeStyle, NumberFormat, NumberReading, NumberSpelling,
+    BooleanFormat, ColumnFormat, DateFormat, Grouping, NegativeStyle, NumberFormat, NumberReading,
+    NumberSpelling, is_currency,
 };
 use crate::data_type::DataType;
 
@@ -14,7 +15,8 @@ use crate::data_type::DataType;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormatOutcome {
     Inferred(ColumnFormat, DataType),
-    /// Every text fits each of these, and they mean different values.
+    /// Every text fits each of these, and they mean different values. A single one is doubtful: letters that may be codes,
+    /// or numbers of which only some have a currency.
     Ambiguous(Vec<ColumnFormat>),
     None,
 }
@@ -47,7 +49,7 @@ pub struct FormatInference {
     declared: Vec<(ColumnFormat, u8)>,
     numbers: Option<NumberInference>,
     dates: DateInference,
-    /// The distinct texts, as long as there are at most two.
+    /// The distinct texts, as long as there are at most two in lower case.
     words: Option<Vec<String>>,
     has_values: bool,
     /// Whether some text is not in the notation of a type: otherwise no format is needed.
@@ -59,6 +61,8 @@ struct NumberInference {
     /// With `.` and with `,` as the decimal separator.
     readings: [Option<ReadingSoFar>; 2],
     affixes: Option<(String, String)>,
+    /// Whether some text has a currency and another has none.
+    lacks_currency: bool,
     negative: Option<NegativeStyle>,
     has_plus: bool,
     has_bare_positive: bool,
@@ -72,6 +76,7 @@ struct NumberInference {
 #[derive(Debug, Clone)]
 struct ReadingSoFar {
     group: Option<char>,
+    grouping: Option<Grouping>,
     decimals_min: Option<usize>,
     types: u8,
 }
@@ -81,6 +86,16 @@ enum DateInference {
     Unseen,
     /// The formats that every text fits so far, and the names of months in them.
     Candidates(Vec<DateFormat>, Vec<String>),
+}
+
+/// `ja`, `Ja` and `JA` are three spellings of one word.
+const WORD_SPELLINGS_MAX: usize = 6;
+
+fn count_in_lower_case(words: &[String]) -> usize {
+    let mut lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+    lower.sort_unstable();
+    lower.dedup();
+    lower.len()
 }
 
 const DECIMAL_SEPARATORS: [char; 2] = ['.', ','];
@@ -123,9 +138,9 @@ impl FormatInference {
             let word = text.trim();
             if !words.iter().any(|one| one == word) {
                 words.push(word.to_owned());
-            }
-            if words.len() > 2 {
-                self.words = None;
+                if words.len() > WORD_SPELLINGS_MAX || count_in_lower_case(words) > 2 {
+                    self.words = None;
+                }
             }
         }
     }
@@ -155,10 +170,13 @@ impl FormatInference {
             };
             return FormatOutcome::Inferred(format, data_type);
         }
-        if let Some([a, b]) = self.words.as_deref()
-            && let Some(format) = BooleanFormat::infer(a, b)
-        {
-            return FormatOutcome::Inferred(ColumnFormat::Boolean(format), DataType::Boolean);
+        if let Some(format) = self.words.as_deref().and_then(BooleanFormat::infer) {
+            let is_doubtful = format.is_doubtful();
+            let format = ColumnFormat::Boolean(format);
+            return match is_doubtful {
+                true => FormatOutcome::Ambiguous(vec![format]),
+                false => FormatOutcome::Inferred(format, DataType::Boolean),
+            };
         }
         let found = match self.numbers.map_or(FormatOutcome::None, NumberInference::finish) {
             FormatOutcome::None => self.dates.finish(),
@@ -177,8 +195,20 @@ impl NumberInference {
         let Some(spelling) = NumberSpelling::of(text).filter(NumberSpelling::has_known_unit) else {
             return false;
         };
-        let is_same_unit = match &self.affixes {
-            Some((prefix, suffix)) => prefix == spelling.prefix && suffix == spelling.suffix,
+        let is_same_unit = match &mut self.affixes {
+            Some((prefix, suffix)) if prefix == spelling.prefix && suffix == spelling.suffix => true,
+            Some(so_far) => {
+                let own = (spelling.prefix, spelling.suffix);
+                let unit = |(prefix, suffix): (&str, &str)| format!("{prefix}{suffix}").trim().to_owned();
+                let (one, other) = (unit((&so_far.0, &so_far.1)), unit(own));
+                let is_left_out =
+                    one.is_empty() && is_currency(&other) || other.is_empty() && is_currency(&one);
+                if one.is_empty() && is_left_out {
+                    *so_far = (own.0.to_owned(), own.1.to_owned());
+                }
+                self.lacks_currency |= is_left_out;
+                is_left_out
+            }
             None => {
                 self.affixes = Some((spelling.prefix.to_owned(), spelling.suffix.to_owned()));
                 true
@@ -226,6 +256,7 @@ impl NumberInference {
             ColumnFormat::Number(NumberFormat {
                 decimal,
                 group: reading.group,
+                grouping: reading.grouping.unwrap_or_default(),
                 decimals_min: if decimals < 2 { 0 } else { decimals },
                 prefix: prefix.clone(),
                 suffix: suffix.clone(),
@@ -236,6 +267,11 @@ impl NumberInference {
         };
         let [point, comma] = &self.readings;
         match (point, comma) {
+            (Some(point), None) if self.lacks_currency => FormatOutcome::Ambiguous(vec![format('.', point)]),
+            (None, Some(comma)) if self.lacks_currency => FormatOutcome::Ambiguous(vec![format(',', comma)]),
+            (Some(point), Some(_)) if self.lacks_currency && !self.is_ambiguous => {
+                FormatOutcome::Ambiguous(vec![format('.', point)])
+            }
             (Some(point), Some(comma)) if self.is_ambiguous => {
                 FormatOutcome::Ambiguous(vec![format('.', point), format(',', comma)])
             }
@@ -250,6 +286,7 @@ impl ReadingSoFar {
     fn new(reading: &NumberReading, spelling: &NumberSpelling<'_>) -> Self {
         Self {
             group: reading.group,
+            grouping: reading.grouping,
             decimals_min: Some(reading.decimals),
             types: types_of(reading, spelling),
         }
@@ -261,8 +298,14 @@ impl ReadingSoFar {
         {
             return None;
         }
+        if let (Some(a), Some(b)) = (self.grouping, reading.grouping)
+            && a != b
+        {
+            return None;
+        }
         Some(Self {
             group: self.group.or(reading.group),
+            grouping: self.grouping.or(reading.grouping),
             decimals_min: self.decimals_min.map(|decimals| decimals.min(reading.decimals)),
             types: self.types & types_of(reading, spelling),
         })

@@ -144,7 +144,7 @@ impl NearMissCounts {
             self.numbers.observe_exception(row, text);
         } else if looks_like_number(text) {
             self.numbers.similar += 1;
-        } else if looks_like_date(text) {
+        } else if looks_like_date(text) || DateFormat::is_month_and_year(text) {
             self.dates.similar += 1;
         } else {
             self.observe_exception(row, text);
@@ -267,6 +267,8 @@ pub(super) fn looks_like_number(text: &str) -> bool {
         let stripped = text.strip_prefix(code).or_else(|| text.strip_suffix(code));
         text = stripped.map_or(text, |text| text.trim_matches(is_affix));
     }
+    // `$(5)`, `(5) €`
+    let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
     is_number(text) || number_types(text.as_bytes()) != 0 || has_separators(text) || has_exponent(text)
 }
 
@@ -341,7 +343,17 @@ impl TimeSpelling {
 pub(super) fn looks_like_date(text: &str) -> bool {
     let text = text.trim();
     text.len() <= SPELLING_BYTES_MAX
-        && (looks_like_numeric_date(text) || !DateFormat::candidates(text).is_empty())
+        && (looks_like_numeric_date(text) || !DateFormat::candidates(without_zone_name(text)).is_empty())
+}
+
+/// `Jan 1, 2026 12:03:04 AM PST` without the name of its time zone, which means several zones and is never read.
+fn without_zone_name(text: &str) -> &str {
+    let is_zone =
+        |name: &str| (2..=5).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_uppercase());
+    match text.rsplit_once(' ') {
+        Some((time, name)) if is_zone(name) && time.contains(':') && !matches!(name, "AM" | "PM") => time,
+        _ => text,
+    }
 }
 
 fn looks_like_numeric_date(text: &str) -> bool {

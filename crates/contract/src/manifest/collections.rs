@@ -1,5 +1,6 @@
 //! Parses `[collections.NAME]` and its fields.
 
+use super::access::parse_collection_access;
 use super::links::parse_links;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
 use super::rest_sections::{endpoint_operations, parse_endpoints};
@@ -63,6 +64,7 @@ pub(super) fn parse_collection(
     let filled = fields.iter().filter(|field| field.fill_down);
     layout.fill_down = filled.map(|field| field.column.value.clone()).collect();
     let related = parse_links(reader, t);
+    let access = parse_collection_access(reader, t);
     reader.finish(table);
     check_operations(reader, operations.as_deref(), kind, &keys);
     check_key(reader, &key, version.as_ref(), &fields);
@@ -87,6 +89,7 @@ pub(super) fn parse_collection(
         version_required: version_required.unwrap_or(false),
         confirm: confirm.map_or(Confirm::Never, |confirm| confirm.value),
         related,
+        access,
         endpoints,
     })
 }
@@ -212,7 +215,10 @@ fn check_key(
     }
 }
 
-fn parse_operations(reader: &mut ManifestReader<'_>, all: &[TextValue]) -> Vec<Located<Operation>> {
+pub(super) fn parse_operations(
+    reader: &mut ManifestReader<'_>,
+    all: &[TextValue],
+) -> Vec<Located<Operation>> {
     all.iter()
         .filter_map(|text| Some(text.located(parse_operation(reader, text, &text.value, &text.location)?)))
         .collect()

@@ -3,10 +3,13 @@
 //! The parser accepts only these keys and takes limits and words from this table. The [JSON Schema](super::schema) for
 //! editors and the [reference](super::reference) are generated from it.
 
+mod access;
 mod permissions;
+mod related;
 mod resource;
 mod rest;
 mod server;
+mod tool;
 
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
@@ -15,10 +18,13 @@ use super::{
 };
 use crate::data_type::DataType;
 use crate::names;
+pub use access::{COLLECTION_ACCESS, ITEM_ACCESS, PROMPT, ROLE};
 pub use permissions::PERMISSIONS;
+pub use related::RELATED;
 pub use resource::{COMPLETION, RESOURCE};
 pub use rest::{AUTH, AUTH_HEADER, BASIC, CLIENT_CREDENTIALS, GET, LIST, PAGE, REQUEST, WRITE};
 pub use server::SERVER;
+pub use tool::{ARGUMENT, TOOL};
 
 /// A TOML table of a manifest.
 #[derive(Debug)]
@@ -79,6 +85,12 @@ pub enum ValueType {
     Literals,
     /// A text, a number, `true` or `false`.
     Literal,
+    /// `"anyone"`, or JSON pointers into the claims, each with the values that it may have.
+    ClaimConditions,
+    /// Fields with the values that rows must have; or an array of such tables, of which one is enough.
+    RowConditions,
+    /// Fields with the values that the server sets.
+    Assignments,
     Table(&'static Section),
     /// Tables by name.
     NamedTables(&'static Section, NameRule),
@@ -279,6 +291,18 @@ pub static ROOT: Section = Section {
             "Resources with a URI of their own: files, records of a collection, or what code returns.",
         )
         .example("{ handbook = { file = \"handbook.md\", uri = \"docs://handbook\" } }"),
+        Key::new(
+            "prompts",
+            ValueType::NamedTables(&PROMPT, NameRule::Tool),
+            "Who may use the prompts of the folder.",
+        )
+        .example("{ review = { access = { roles = [\"editor\"] } } }"),
+        Key::new(
+            "roles",
+            ValueType::NamedTables(&ROLE, NameRule::Collection),
+            "Who may do what. The first role whose condition a caller fulfils is the caller's role.",
+        )
+        .example("{ staff = { when = { \"/team\" = \"sales\" } } }"),
         Key::new("permissions", ValueType::Table(&PERMISSIONS), "What the code in `tools/` may reach.")
             .example("{ network = [\"api.example.com\"] }"),
     ],
@@ -390,7 +414,7 @@ pub static SOURCE: Section = Section {
 pub static COLLECTION: Section = Section {
     header: "[collections.NAME]",
     description: "A table, sheet or file to generate tools for: `get_NAME`, `list_NAME` and so on.",
-    keys: &concat::<27, 5, 32>([
+    keys: &concat::<28, 5, 33>([
         Key::new("source", COLUMN, "The name of a source.")
             .default_text("the only source")
             .example("\"crm\"")
@@ -436,7 +460,8 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "footer_rows",
             ValueType::Integer { min: 0, max: HEADER_ROW_LIMIT as u64 },
-            "How many rows at the end are not part of the table. 0 keeps every row, also rows with totals.",
+            "How many rows at the end are not part of the table. 0 keeps every row, also rows with totals, above the end that \
+             `stop_at` sets.",
         )
         .default_text("totals and notes below the table")
         .example("2")
@@ -445,7 +470,7 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "stop_at",
             ValueType::Text(TextLength::NonBlank(COLUMN_CHARS_MAX)),
-            "The table ends before the first row that begins with this text.",
+            "The table ends before the first row whose first cell is this text. A `*` at its end stands for any text.",
         )
         .example("\"Total\"")
         .applies_to(SHEETS),
@@ -468,7 +493,7 @@ pub static COLLECTION: Section = Section {
             .aliases(&["about", "comment"]),
         Key::new(
             "operations",
-            ValueType::SomeOf(|| Operation::ALL.map(Operation::as_str).to_vec()),
+            ValueType::SomeOf(operations),
             "The allowed operations. Writing must be listed explicitly.",
         )
         .default_text("`[\"get\", \"list\", \"search\", \"aggregate\"]`")
@@ -545,45 +570,14 @@ pub static COLLECTION: Section = Section {
         )
         .example("{ customer = { collection = \"customers\", by = { customer_id = \"id\" } } }")
         .aliases(&["links", "relations", "relationships", "joins"]),
+        Key::new(
+            "access",
+            ValueType::NamedTables(&COLLECTION_ACCESS, NameRule::Collection),
+            "What each role may do with it. Needs `[roles]`.",
+        )
+        .example("{ staff = { operations = [\"get\", \"list\"] } }")
+        .aliases(&["roles", "policy", "policies", "grants"]),
     ], rest::COLLECTION_KEYS),
-};
-
-pub static RELATED: Section = Section {
-    header: "[collections.NAME.related.NAME]",
-    description: "A link to the rows of another collection of this server, which may be in another file. Callers of \
-                  `get` and `list` add those rows with `include`. If `by` names the other collection's key, the link is \
-                  to one row, and its fields can be filters and groups: `customer.country`.",
-    keys: &[
-        Key::new("collection", COLUMN, "The other collection.")
-            .default_text("the target of a foreign key")
-            .example("\"customers\"")
-            .aliases(&["to", "target", "table"]),
-        Key::new(
-            "by",
-            ValueType::ColumnPairs,
-            "The columns whose values are equal: of this collection on the left, of the other on the right. Both must \
-             have the same type: texts, integers or dates.",
-        )
-        .default_text("the foreign key between the two tables")
-        .example("{ customer_id = \"id\" }")
-        .aliases(&["on", "columns", "foreign_key"]),
-        Key::new("sort", ValueType::Columns, "The order of the rows of a link to many: columns, with `-` for descending.")
-            .default_text("the order of the key")
-            .example("\"-ordered_on\"")
-            .aliases(&["order_by", "orderby"]),
-        Key::new(
-            "rows_max",
-            ValueType::Integer { min: 1, max: LINK_ROWS_MAX_LIMIT as u64 },
-            "The maximum number of linked rows for each row.",
-        )
-        .default_text("20")
-        .example("50")
-        .aliases(&["limit", "max_rows"]),
-        Key::new("hidden", ValueType::Boolean, "Removes a link that a foreign key makes.")
-            .default_text("`false`")
-            .example("true")
-            .aliases(&["hide", "exclude", "ignore"]),
-    ],
 };
 
 pub static FIELD: Section = Section {
@@ -665,164 +659,8 @@ pub static FIELD: Section = Section {
     ],
 };
 
-pub static TOOL: Section = Section {
-    header: "[tools.NAME]",
-    description: "A tool with `uses`, `sql` or `request`.",
-    keys: &[
-        Key::new("uses", COLUMN, "A collection and an operation. The generated tool gets this name.")
-            .example("\"customers.get\"")
-            .aliases(&["use", "operation", "collection"]),
-        Key::new(
-            "sql",
-            ValueType::Sql,
-            "An SQL statement, with `:name` for arguments. It is prepared and typed at compile time.",
-        )
-        .example("\"select plan, count(*) as customers from customers where signup_date >= :since group by plan\"")
-        .aliases(&["query", "statement"]),
-        Key::new("request", ValueType::Table(&REQUEST), "A request to a REST API.")
-            .example("{ method = \"POST\", path = \"/orders/{order_id}/refund\" }")
-            .aliases(&["http", "endpoint", "rest"]),
-        Key::new("source", COLUMN, "The source that runs the statement, or that the request goes to.")
-            .default_text("the only source")
-            .example("\"crm\"")
-            .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new(
-            "arguments",
-            ValueType::NamedTables(&ARGUMENT, NameRule::Argument),
-            "The arguments, one for each `:name` or `{name}`, in the order in which clients see them.",
-        )
-        .example("{ since = { type = \"date\" } }")
-        .aliases(&["args", "parameters", "params", "inputs", "input"])
-        .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new("writes", ValueType::Boolean, "Whether the statement or the request may change data.")
-            .default_text("`false`: a statement that writes is an error; for a request, by its method")
-            .example("true")
-            .aliases(&["write", "writable", "readonly", "read_only"])
-            .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new(
-            "changes_max",
-            ValueType::Integer { min: 1, max: CHANGES_MAX_LIMIT as u64 },
-            "The maximum number of changed rows; a statement that would change more is rolled back. Only with \
-             `writes = true`.",
-        )
-        .default_text("1")
-        .example("10")
-        .applies_to(AppliesTo::Statements),
-        Key::new(
-            "returns",
-            ValueType::OneOf(|| vec!["many", "one"]),
-            "Rows as `items`, or exactly one row, with `not_found` if there is none.",
-        )
-        .default_text("`many`")
-        .example("\"one\"")
-        .aliases(&["return"])
-        .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new(
-            "result",
-            ValueType::Text(TextLength::Any(COLUMN_CHARS_MAX)),
-            "The JSON pointer to what callers get of the response. Without `fields` they get it as it is, as `result`.",
-        )
-        .default_text("the whole response")
-        .example("\"/data\"")
-        .applies_to(AppliesTo::Requests),
-        Key::new(
-            "fields",
-            ValueType::NamedTables(&FIELD, NameRule::Any),
-            "Settings of the result's columns, as in a collection. For a request: the members to return, with their types.",
-        )
-        .example("{ customers = { description = \"How many.\" } }")
-        .aliases(&["columns"])
-        .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new("rows_max", ROWS, "The maximum number of rows. The result says if there are more.")
-            .default_text("100")
-            .example("20")
-            .aliases(&["limit", "max_rows"])
-            .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new("bytes_max", BYTES, "The maximum size of one page, in bytes.")
-            .default_text("65536")
-            .example("32768")
-            .applies_to(AppliesTo::StatementsAndRequests),
-        Key::new("description", DESCRIPTION, "What the tool does and when to use it. Models choose by it.")
-            .default_text("generated from the operation")
-            .example("\"Return the customer record for a given email address.\"")
-            .aliases(&["about"]),
-        Key::new("title", TITLE, "A short name for people.").default_text("generated").example("\"Find a customer\""),
-        Key::new(
-            "text",
-            ValueType::Text(TextLength::NonBlank(4000)),
-            "A template for the text of a row, with `{field}` for values. One line.",
-        )
-        .default_text("all fields")
-        .example("\"Found customer {email} on the {plan} plan.\"")
-        .aliases(&["template", "message"]),
-        Key::new("hidden", ValueType::Boolean, "Removes the tool.")
-            .default_text("`false`")
-            .example("true")
-            .aliases(&["hide", "disabled", "enabled"]),
-        Key::new("rate_limit", ValueType::Rate, "The maximum rate of calls for each caller.")
-            .default_text("no limit")
-            .example("\"60/min\"")
-            .aliases(&["rate", "throttle"]),
-        Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
-            .default_text("the server's; 600000 with `long_running`")
-            .example("120000")
-            .aliases(&["timeout", "timeout_ms"]),
-        Key::new(
-            "long_running",
-            ValueType::Boolean,
-            "Whether calls may take long. The timeout is then 10 minutes, unless `call_timeout_ms` is set, and even a short \
-             call reports its start and its end to callers that want progress. Every call that runs longer than half a \
-             second reports progress.",
-        )
-            .default_text("`false`")
-            .example("true")
-            .aliases(&["progress", "slow"]),
-        Key::new("confirm", ValueType::OneOf(confirm_values), "Whether the user must approve each call. Only for tools that write.")
-            .default_text("the collection's")
-            .example("\"ask\"")
-            .aliases(&["confirmation", "ask"]),
-    ],
-};
-
-pub static ARGUMENT: Section = Section {
-    header: "[tools.NAME.arguments]",
-    description: "One line for each `:name` of the statement, or each value of the request: `since = { type = \"date\" }`.",
-    keys: &[
-        Key::new(
-            "type",
-            ValueType::OneOf(argument_types),
-            "The type: one of JSON Schema, or one that `as` takes. `json`, for arrays and objects, only with `request`.",
-        )
-        .default_text("`string`; `integer` for an `enum` of integers")
-        .example("\"string\""),
-        Key::new("as", ValueType::OneOf(argument_types), "The same as `type`.").example("\"date\""),
-        Key::new(
-            "format",
-            ValueType::OneOf(|| FORMATS.to_vec()),
-            "The format of a text, as in JSON Schema.",
-        )
-        .example("\"date\""),
-        Key::new("description", DESCRIPTION, "What it means.")
-            .example("\"First signup date to count.\"")
-            .aliases(&["about"]),
-        Key::new("enum", ValueType::Literals, "The allowed values.")
-            .example("[\"free\", \"emerald\", \"ruby\"]")
-            .aliases(&["values", "allowed", "options", "choices"]),
-        Key::new("default", ValueType::Literal, "The value for a caller that omits it.")
-            .example("\"2026-01-01\""),
-        Key::new(
-            "required",
-            ValueType::Boolean,
-            "Whether callers must give it. An omitted or `null` argument has its default, or is NULL in the statement.",
-        )
-        .default_text("`true`, or `false` with a `default`")
-        .example("false")
-        .aliases(&["optional", "nullable"]),
-    ],
-};
-
 /// In the order of the reference.
-pub static SECTIONS: [&Section; 19] = [
+pub static SECTIONS: [&Section; 23] = [
     &SERVER,
     &SOURCE,
     &AUTH,
@@ -841,6 +679,10 @@ pub static SECTIONS: [&Section; 19] = [
     &REQUEST,
     &RESOURCE,
     &COMPLETION,
+    &PROMPT,
+    &ROLE,
+    &COLLECTION_ACCESS,
+    &ITEM_ACCESS,
     &PERMISSIONS,
 ];
 
@@ -848,14 +690,12 @@ fn source_kinds() -> Vec<&'static str> {
     SourceKind::ALL.map(SourceKind::as_str).to_vec()
 }
 
-fn data_types() -> Vec<&'static str> {
-    DataType::ALL.map(DataType::as_str).to_vec()
+fn operations() -> Vec<&'static str> {
+    Operation::ALL.map(Operation::as_str).to_vec()
 }
 
-/// `string` is JSON Schema's name for text; its other types have the same names.
-fn argument_types() -> Vec<&'static str> {
-    let scalars = DataType::ALL.into_iter().filter(|kind| kind.is_scalar());
-    std::iter::once("string").chain(scalars.map(DataType::as_str)).chain(["json"]).collect()
+fn data_types() -> Vec<&'static str> {
+    DataType::ALL.map(DataType::as_str).to_vec()
 }
 
 fn confirm_values() -> Vec<&'static str> {

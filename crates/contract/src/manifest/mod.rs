@@ -3,6 +3,7 @@
 //! [`parse`] reports every error that can be found in the text alone, at once. The compiler checks the rest, such as
 //! whether a source has the table; whatever it may object to has its location.
 
+mod access;
 mod collections;
 pub mod keys;
 mod links;
@@ -33,6 +34,10 @@ use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located, Severity};
 use crate::infer::DeclaredFormats;
 use crate::source::{DatabaseEngine, Secret, SourceLocation, WriteCapabilities};
+pub use access::{
+    ALTERNATIVES_MAX, Assignment, ClaimCondition, CollectionAccess, FieldAccess, ItemAccess, Operand, Role,
+    RoleCondition, RowCondition, RowTest,
+};
 use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use rest::{CollectionEndpoints, Request, RestSettings};
@@ -70,6 +75,12 @@ pub struct Manifest {
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
     pub resources: Vec<Resource>,
+    /// In the order of the text: the first that a caller has is the caller's role. Empty: everybody may do everything.
+    pub roles: Vec<Role>,
+    /// Of tools of the manifest and of code.
+    pub tool_access: Vec<ItemAccess>,
+    pub resource_access: Vec<ItemAccess>,
+    pub prompt_access: Vec<ItemAccess>,
     pub permissions: Permissions,
     /// Whether the folder offers more than data, so that there need not be any. Not a key: the code that reads the folder sets it.
     pub may_be_empty: bool,
@@ -402,6 +413,8 @@ pub struct Collection {
     pub confirm: Confirm,
     /// Links to other collections.
     pub related: Vec<DeclaredLink>,
+    /// What each role may do with it, in the order of the text.
+    pub access: Vec<CollectionAccess>,
     /// Of a collection of a REST API.
     pub endpoints: CollectionEndpoints,
 }
@@ -432,7 +445,7 @@ pub struct DeclaredLayout {
     pub skip_rows: Option<u32>,
     /// How many rows at the end are not part of it.
     pub footer_rows: Option<u32>,
-    /// The table ends before the first row that begins with this text.
+    /// The table ends before the first row whose first cell is this text: see [`is_stop_text`].
     pub stop_at: Option<String>,
     /// Whether a line of a CSV file may lack fields at its end, which then have no value.
     pub short_rows: bool,
@@ -444,6 +457,15 @@ impl DeclaredLayout {
     /// Whether rows have values that are not in the file where they are read: then it is not written.
     pub fn completes_rows(&self) -> bool {
         self.short_rows || !self.fill_down.is_empty()
+    }
+}
+
+/// Whether a cell is the text of `stop_at`. `Total` does not stand for `Total Sales`; `Total*` does.
+pub fn is_stop_text(stop_at: &str, cell: &str) -> bool {
+    let (stop_at, cell) = (stop_at.trim(), cell.trim());
+    match stop_at.strip_suffix('*') {
+        Some(start) => cell.starts_with(start),
+        None => cell == stop_at,
     }
 }
 

@@ -3,6 +3,8 @@
 //! The [table of keys](super::keys) has the type of each key. A [`TomlTable`] removes the keys that are read; the
 //! remaining ones are unknown, and are reported with the nearest known key.
 
+mod body_template;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,7 +17,6 @@ use super::keys::{
 use super::{FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
-use crate::request::{BodyTemplate, TextPattern};
 
 /// A longer text is truncated when it is quoted.
 const QUOTED_CHARS_MAX: usize = 60;
@@ -37,7 +38,7 @@ pub(super) struct TomlTable<'t> {
 pub(super) struct Entry<'t> {
     pub(super) key: &'t str,
     pub(super) key_location: FileLocation,
-    value: &'t Spanned<DeValue<'t>>,
+    pub(super) value: &'t Spanned<DeValue<'t>>,
 }
 
 /// A text after its variables were replaced.
@@ -84,6 +85,11 @@ impl<'t> TomlTable<'t> {
     pub(super) fn take_unknown(&mut self, name: &str) -> Option<Entry<'t>> {
         let at = self.entries.iter().position(|entry| entry.key == name)?;
         Some(self.entries.remove(at))
+    }
+
+    /// Whether it has no key that was not removed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Where a key is, if it is present.
@@ -169,6 +175,9 @@ impl<'e> ManifestReader<'e> {
             "sources" => ("`[sources.crm]`", "`[sources.crm]`"),
             "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
             "related" => ("`[collections.orders.related.customer]`", "`{ collection = \"customers\" }`"),
+            "roles" => ("`[roles.staff]`", "`{ when = \"anyone\" }`"),
+            "access" => ("`[collections.customers.access.staff]`", "`{ operations = [\"get\"] }`"),
+            "prompts" => ("`[prompts.review]`", "`{ access = { roles = [\"staff\"] } }`"),
             _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
         };
         let Some(all) = self.entry_table(&entry, section, example) else { return Vec::new() };
@@ -443,81 +452,6 @@ impl<'e> ManifestReader<'e> {
         pairs.iter().filter_map(|pair| Some((located(pair), self.entry_text(pair, length)?))).collect()
     }
 
-    /// A value of any type, with `{name}` for arguments, and where it is.
-    pub(super) fn json_template(
-        &mut self,
-        table: &mut TomlTable<'_>,
-        name: &str,
-    ) -> Option<Located<BodyTemplate>> {
-        let (key, entry) = table.take(name);
-        let ValueType::JsonTemplate = key.value_type else { unreachable!("`{name}` is a template") };
-        let entry = entry?;
-        let template = self.template_value(&entry, entry.value)?;
-        Some(Located::new(template, entry.value_location(self)))
-    }
-
-    fn template_value(&mut self, entry: &Entry<'_>, value: &Spanned<DeValue<'_>>) -> Option<BodyTemplate> {
-        let inner = Entry { value, ..entry.clone() };
-        Some(match value.get_ref() {
-            DeValue::String(_) => {
-                let text = self.entry_text(&inner, TextLength::Any(COLUMN_CHARS_MAX))?;
-                match TextPattern::parse(&text.value) {
-                    Ok(pattern) => match (pattern.single_value(), pattern.literal()) {
-                        (Some((name, _)), _) => BodyTemplate::Value(name.to_owned()),
-                        (None, Some(literal)) => {
-                            BodyTemplate::Literal(json::Json::string(literal).as_str().to_owned())
-                        }
-                        (None, None) => BodyTemplate::Text(pattern),
-                    },
-                    Err(error) => {
-                        let (message, help) = error.explain();
-                        self.error(&text.location, message, help);
-                        return None;
-                    }
-                }
-            }
-            DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
-                Ok(value) => BodyTemplate::Literal(value.to_string()),
-                Err(_) => {
-                    let at = inner.value_location(self);
-                    self.too_large(&at);
-                    return None;
-                }
-            },
-            DeValue::Float(digits) => {
-                let digits = digits.as_str().replace('_', "");
-                let digits = digits.trim_start_matches('+').to_owned();
-                if json::Json::parse(&digits).is_err() {
-                    self.type_error(&inner, "a value that JSON has");
-                    return None;
-                }
-                BodyTemplate::Literal(digits)
-            }
-            DeValue::Boolean(value) => BodyTemplate::Literal(value.to_string()),
-            DeValue::Datetime(when) => {
-                let help = format!("write it in quotes: `\"{when}\"`");
-                self.type_error_with_help(&inner, "a value that JSON has", Some(help));
-                return None;
-            }
-            DeValue::Array(items) => {
-                let items: Option<Vec<BodyTemplate>> =
-                    items.iter().map(|item| self.template_value(entry, item)).collect();
-                BodyTemplate::Array(items?)
-            }
-            DeValue::Table(members) => {
-                let mut members: Vec<_> = members.iter().collect();
-                members.sort_by_key(|(name, _)| name.span().start);
-                let members: Option<Vec<(String, BodyTemplate)>> = members
-                    .into_iter()
-                    .map(|(name, value)| {
-                        Some((name.get_ref().to_string(), self.template_value(entry, value)?))
-                    })
-                    .collect();
-                BodyTemplate::Object(members?)
-            }
-        })
-    }
-
     /// Distinct texts; none if the key is missing.
     pub(super) fn names(&mut self, table: &mut TomlTable<'_>, name: &str) -> Vec<TextValue> {
         let (key, entry) = table.take(name);
@@ -601,7 +535,7 @@ impl<'e> ManifestReader<'e> {
     }
 
     /// The items of an array, which must not be empty.
-    fn items<'t>(&mut self, entry: &Entry<'t>, expected: &str) -> Option<Vec<Entry<'t>>> {
+    pub(super) fn items<'t>(&mut self, entry: &Entry<'t>, expected: &str) -> Option<Vec<Entry<'t>>> {
         let DeValue::Array(items) = entry.value.get_ref() else {
             self.type_error(entry, expected);
             return None;
@@ -664,11 +598,14 @@ impl<'e> ManifestReader<'e> {
     pub(super) fn literal(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Located<Literal>> {
         let (key, entry) = table.take(name);
         let ValueType::Literal = key.value_type else { unreachable!("`{name}` is a value") };
-        let entry = entry?;
+        self.entry_literal(&entry?)
+    }
+
+    pub(super) fn entry_literal(&mut self, entry: &Entry<'_>) -> Option<Located<Literal>> {
         let at = entry.value_location(self);
         let value = match entry.value.get_ref() {
             DeValue::String(_) => {
-                Literal::Text(self.entry_text(&entry, TextLength::Any(COLUMN_CHARS_MAX))?.value)
+                Literal::Text(self.entry_text(entry, TextLength::Any(COLUMN_CHARS_MAX))?.value)
             }
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
                 Ok(value) => Literal::Integer(value),
@@ -681,15 +618,25 @@ impl<'e> ManifestReader<'e> {
             DeValue::Boolean(value) => Literal::Boolean(*value),
             DeValue::Datetime(when) => {
                 let help = format!("write it in quotes: `\"{when}\"`");
-                self.type_error_with_help(&entry, "a string, a number, `true` or `false`", Some(help));
+                self.type_error_with_help(entry, "a string, a number, `true` or `false`", Some(help));
                 return None;
             }
             DeValue::Array(_) | DeValue::Table(_) => {
-                self.type_error(&entry, "a string, a number, `true` or `false`");
+                self.type_error(entry, "a string, a number, `true` or `false`");
                 return None;
             }
         };
         Some(Located::new(value, at))
+    }
+
+    /// The value of a key that another file reads.
+    pub(super) fn raw<'t>(&mut self, table: &mut TomlTable<'t>, name: &str) -> Option<Entry<'t>> {
+        table.take(name).1
+    }
+
+    /// The members of a table without keys of its own, in the order of the text.
+    pub(super) fn members<'t>(&self, table: &'t DeTable<'t>) -> Vec<Entry<'t>> {
+        TomlTable::new(&self.file_text, &ROOT, table).entries
     }
 
     pub(super) fn rate_limit(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<RateLimit> {
@@ -712,7 +659,7 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
-    fn type_error(&mut self, entry: &Entry<'_>, expected: &str) {
+    pub(super) fn type_error(&mut self, entry: &Entry<'_>, expected: &str) {
         self.type_error_with_help(entry, expected, None);
     }
 

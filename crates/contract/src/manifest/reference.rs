@@ -124,6 +124,9 @@ fn describe_value_type(key: &Key) -> String {
         ValueType::Names => "array of texts".into(),
         ValueType::Literals => "array of texts or of integers".into(),
         ValueType::Literal => "text, number, `true` or `false`".into(),
+        ValueType::ClaimConditions => "`\"anyone\"`, or JSON pointers with values".into(),
+        ValueType::RowConditions => "fields with conditions, or an array of such tables".into(),
+        ValueType::Assignments => "fields with values".into(),
         ValueType::Table(_) => "table".into(),
         ValueType::NamedTables(_, naming) => match naming {
             NameRule::Any => "tables by column name".into(),

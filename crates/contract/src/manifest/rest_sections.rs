@@ -36,6 +36,7 @@ pub(super) fn parse_rest_source(
     url: Option<TextValue>,
 ) -> Option<Source> {
     let t = &mut table;
+    let url = url.or_else(|| reader.text(t, "url"));
     reject_misplaced_keys(reader, t, SourceKind::Rest);
     let redirects_at = t.key_location("redirects");
     let auth = parse_auth(reader, t);
@@ -409,15 +410,14 @@ fn parse_path(
     t: &mut TomlTable<'_>,
     key: &[Located<String>],
 ) -> Option<Located<PathTemplate>> {
-    let text = reader.text(t, "path");
-    let Some(text) = text else { return None };
+    let text = reader.text(t, "path")?;
     let path = parse_path_text(reader, &text)?;
     let known: Vec<&str> = key.iter().map(|part| part.value.as_str()).collect();
     if let Some(name) = path.names().find(|name| !known.contains(name)) {
         let message = format!("`{{{name}}}` is not a part of the key");
         let help = match known.as_slice() {
             [] => "this path has no places for values".to_owned(),
-            known => format!("write {}", join_or(&known.iter().map(|name| *name).collect::<Vec<_>>())),
+            known => format!("write {}", join_or(known)),
         };
         reader.error(&text.location, message, help);
         return None;

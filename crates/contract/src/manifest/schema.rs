@@ -36,8 +36,11 @@ fn section_schema(section: &'static Section) -> Value {
         schema["not"] = json!({ "required": ["table", "sheet"] });
     }
     if std::ptr::eq(section, &TOOL) {
-        schema["oneOf"] =
-            json!([{ "required": ["uses"] }, { "required": ["sql"] }, { "required": ["request"] }]);
+        let bodies = ["uses", "sql", "request"];
+        let pairs = [["uses", "sql"], ["uses", "request"], ["sql", "request"]];
+        schema["not"] = json!({ "anyOf": pairs.map(|pair| json!({ "required": pair })) });
+        let body = bodies.into_iter().chain(["access"]).map(|key| json!({ "required": [key] }));
+        schema["anyOf"] = body.collect();
     }
     schema
 }
@@ -78,6 +81,20 @@ fn key_schema(key: &'static Key) -> Value {
             "items": { "type": ["string", "integer"] },
         }),
         ValueType::Literal => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::ClaimConditions => json!({ "anyOf": [
+            { "type": "string", "enum": ["anyone"] },
+            {
+                "type": "object",
+                "minProperties": 1,
+                "patternProperties": { "^/.": {} },
+                "additionalProperties": false,
+            },
+        ] }),
+        ValueType::RowConditions => json!({ "anyOf": [
+            { "type": "object" },
+            { "type": "array", "minItems": 1, "items": { "type": "object", "minProperties": 1 } },
+        ] }),
+        ValueType::Assignments => json!({ "type": "object" }),
         ValueType::Table(table) => section_schema(table),
         ValueType::NamedTables(table, naming) => named_tables_schema(table, naming),
     };

@@ -5,7 +5,9 @@ use toml::de::DeTable;
 
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, quoted, suggest};
 use super::sources::{DeclaredSources, parse_source};
-use super::{CodeIsolation, Confirm, Manifest, Permissions, Server, collections, resources, tools};
+use super::{
+    CodeIsolation, Confirm, Manifest, Permissions, Resource, Server, access, collections, resources, tools,
+};
 use crate::TimeZone;
 use crate::diagnostic::Located;
 use crate::names;
@@ -24,29 +26,47 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
         .into_iter()
         .filter_map(|(entry, table)| collections::parse_collection(reader, &entry, table, &from))
         .collect();
-    let tools = reader
-        .named_tables(&mut table, "tools")
-        .into_iter()
-        .filter_map(|(entry, table)| tools::parse_tool(reader, &entry, table, &from))
-        .collect();
-    let resources = reader
-        .named_tables(&mut table, "resources")
-        .into_iter()
-        .filter_map(|(entry, table)| resources::parse_resource(reader, &entry, table))
-        .collect();
+    let (mut tools, mut tool_access) = (Vec::new(), Vec::new());
+    for (entry, mut table) in reader.named_tables(&mut table, "tools") {
+        let access = access::parse_item_access(reader, &entry, &mut table);
+        // Nothing but `access` is for a tool of code.
+        if access.is_none() || !table.is_empty() {
+            tools.extend(tools::parse_tool(reader, &entry, table, &from));
+        }
+        tool_access.extend(access);
+    }
+    let (mut resources, mut resource_access) = (Vec::new(), Vec::new());
+    for (entry, mut table) in reader.named_tables(&mut table, "resources") {
+        let access = access::parse_item_access(reader, &entry, &mut table);
+        let resource = resources::parse_resource(reader, &entry, table);
+        if let (Some(access), Some(Resource { uri: None, .. })) = (&access, &resource) {
+            let help = "add a line such as `uri = \"docs://handbook\"`";
+            reader.error(&access.name.location, "a resource with `access` needs a `uri`", help);
+        }
+        resource_access.extend(access);
+        resources.extend(resource);
+    }
+    let prompt_access = access::parse_prompts(reader, &mut table);
+    let roles = access::parse_roles(reader, &mut table);
     let permissions = parse_permissions(reader, &mut table);
     reject_unsupported_sections(reader, &mut table);
     reader.finish(table);
-    Manifest {
+    let manifest = Manifest {
         server,
         sources,
         collections,
         tools,
         resources,
+        roles,
+        tool_access,
+        resource_access,
+        prompt_access,
         permissions,
         may_be_empty: false,
         tables_left_out: 0,
-    }
+    };
+    access::check_roles(reader, &manifest);
+    manifest
 }
 
 fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Permissions {
@@ -67,15 +87,15 @@ fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) 
 }
 
 /// Sections that are planned for a later version.
-const UNSUPPORTED_SECTIONS: [&str; 6] = ["prompts", "prompt", "skills", "context", "gateway", "servers"];
+const UNSUPPORTED_SECTIONS: [&str; 5] = ["prompt", "skills", "context", "gateway", "servers"];
 
 /// Reports planned sections as such: they are not misspelled keys.
 fn reject_unsupported_sections(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) {
     for name in UNSUPPORTED_SECTIONS {
         if let Some(entry) = table.take_unknown(name) {
             let message = format!("`[{name}]` is not supported in this version");
-            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and \
-                        `[permissions]`; prompts and skills are files of the folder";
+            let help = "remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]`, \
+                        `[prompts]`, `[roles]` and `[permissions]`; prompts and skills are files of the folder";
             reader.error(&entry.key_location, message, help);
         }
     }

@@ -233,10 +233,10 @@ fn parse_statement(
     let source = resolve_source(reader, entry, t, sources);
     let kind = source.as_ref().and_then(|source| sources.kind(&source.value));
     if let (Some(source), Some(kind)) = (&source, kind)
-        && kind != SourceKind::Sqlite
+        && !matches!(kind, SourceKind::Sqlite | SourceKind::Postgres | SourceKind::MySql)
     {
         let message = format!(
-            "source `{}` is of the kind `{}`; SQL tools need a source of the kind `sqlite`",
+            "source `{}` is of the kind `{}`; SQL tools need a database",
             source.value,
             kind.as_str()
         );

@@ -64,6 +64,9 @@ pub struct Filter<'a> {
     pub more: &'a [BoundValue<'a>],
     /// The operand of [`Comparison::OneOfKeys`] and [`Comparison::NoneOfKeys`].
     pub keys: Option<&'a KeySet>,
+    /// Whether a row that passes the next filter instead passes, too. Filters that are joined this way follow each other;
+    /// the last of them does not have it.
+    pub or_next: bool,
 }
 
 /// How a filter compares a row's value with its operand.
@@ -93,7 +96,7 @@ pub enum Comparison {
 impl<'a> Filter<'a> {
     /// A filter with one operand.
     pub fn new(column: usize, comparison: Comparison, value: ValueRef<'a>) -> Self {
-        Self { column, comparison, value, more: &[], keys: None }
+        Self { column, comparison, value, more: &[], keys: None, or_next: false }
     }
 
     /// A filter that passes rows with a value in a set.
@@ -143,6 +146,41 @@ impl<'a> Filter<'a> {
             Comparison::NoneOfKeys => !self.keys.is_some_and(|keys| keys.contains(kind, value)),
         }
     }
+}
+
+/// Whether a row passes filters, where `test` says whether it passes one of them, by its index. Of filters that are joined by
+/// [`Filter::or_next`] one is enough.
+#[inline]
+pub fn all_pass<F, E>(
+    filters: &[F],
+    or_next: impl Fn(&F) -> bool,
+    mut test: impl FnMut(usize, &F) -> Result<bool, E>,
+) -> Result<bool, E> {
+    let mut has_passed = false;
+    for (index, filter) in filters.iter().enumerate() {
+        has_passed = has_passed || test(index, filter)?;
+        if or_next(filter) {
+            continue;
+        }
+        if !has_passed {
+            return Ok(false);
+        }
+        has_passed = false;
+    }
+    Ok(true)
+}
+
+/// The filters that every row must pass by itself: those that are not one of several alternatives.
+pub fn required_filters<'f>(filters: &[Filter<'f>]) -> Vec<Filter<'f>> {
+    let mut is_joined = false;
+    let mut required = Vec::with_capacity(filters.len());
+    for filter in filters {
+        if !is_joined && !filter.or_next {
+            required.push(*filter);
+        }
+        is_joined = filter.or_next;
+    }
+    required
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -89,7 +89,7 @@ fn rejects_formats_that_nothing_could_be_read_with() {
 #[test]
 fn rejects_formats_of_a_database() {
     assert_snapshot!(diagnostics_of("crm.db", "number_format = '1.234,50'\nstop_at = 'Total'"), @r"
-    error: `number_format` is only for sources of the kind `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` or `parquet`, and this one is `sqlite`
+    error: `number_format` is only for sources of the kind `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet` or `rest`, and this one is `sqlite`
      --> spile.toml:4:1
       |
     4 | number_format = '1.234,50'

@@ -164,7 +164,7 @@ path = "crm.db"
       |
     2 | kind = "${SECRET}"
       |        ^^^^^^^^^^^
-      = help: known kinds: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
+      = help: known kinds: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres`, `mysql` and `rest`
     "#);
 }
 

@@ -66,7 +66,7 @@ fn rejects_demands_that_the_source_cannot_meet() {
       |           ^^^^^
       = help: remove `version`
 
-    error: `confirm` needs idempotency keys and rollback, which the source `s` does not support
+    error: `confirm` needs idempotency keys, which the source `s` does not support
      --> spile.toml:4:15
       |
     4 | operations = ["create", "update"]
@@ -84,7 +84,7 @@ fn rejects_demands_that_the_source_cannot_meet() {
     "#);
     let more = "operations = [\"create\"]\n[tools.add]\nuses = \"people.create\"\nconfirm = \"ask\"";
     assert_snapshot!(diagnostics_of_table(table, more), @r#"
-    error: `confirm` needs idempotency keys and rollback, which the source `s` does not support
+    error: `confirm` needs idempotency keys, which the source `s` does not support
      --> spile.toml:5:8
       |
     5 | [tools.add]

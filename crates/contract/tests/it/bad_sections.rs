@@ -28,16 +28,16 @@ path = "crm"
 fn rejects_a_kind_of_a_later_version() {
     let text = r#"
 [sources.crm]
-kind = "rest"
+kind = "openapi"
 path = "people.json"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: sources of the kind `rest` are not supported in this version
+    error: sources of the kind `openapi` are not supported in this version
      --> spile.toml:2:8
       |
-    2 | kind = "rest"
-      |        ^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
+    2 | kind = "openapi"
+      |        ^^^^^^^^^
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres`, `mysql` and `rest`
     "#);
 }
 
@@ -53,7 +53,7 @@ path = "data/export.bin"
       |
     2 | path = "data/export.bin"
       |        ^^^^^^^^^^^^^^^^^
-      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
+      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres`, `mysql` and `rest`
     "#);
 }
 
@@ -82,19 +82,19 @@ kind = "csv"
 }
 
 #[test]
-fn rejects_a_source_with_a_url() {
+fn rejects_a_delimiter_for_an_api() {
     let text = r#"
 [sources.s]
 url = "https://acme.test/s.csv"
 delimiter = ";"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: this is not the URL of a database
-     --> spile.toml:2:7
+    error: `delimiter` is only for sources of the kind `csv`, and this one is `rest`
+     --> spile.toml:3:1
       |
-    2 | url = "https://acme.test/s.csv"
-      |       ^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: write `postgres://user@host/database` or `mysql://user@host/database`; files have a `path`
+    3 | delimiter = ";"
+      | ^^^^^^^^^
+      = help: remove it
     "#);
 }
 
@@ -361,12 +361,12 @@ fn rejects_a_tool_without_uses() {
 description = "Return the record."
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `lookup` has neither `uses` nor `sql`
+    error: `lookup` has neither `uses` nor `sql` nor `request`
      --> spile.toml:1:8
       |
     1 | [tools.lookup]
       |        ^^^^^^
-      = help: add a line such as `uses = "customers.get"` or `sql = "select …"`
+      = help: add a line such as `uses = "customers.get"`, `sql = "select …"` or `request = { path = "/orders" }`
     "#);
 }
 
@@ -451,21 +451,21 @@ fn warns_about_settings_of_hidden_tools_and_fields() {
 fn rejects_sections_of_a_later_version() {
     assert_snapshot!(
         render_diagnostics("[sources.crm]\npath = \"crm.db\"\n[skills.handbook]\nfile = \"a.md\"\n[prompts.greet]\ntext = \"hi\"\n"),
-        @r"
+        @r#"
     error: `[skills]` is not supported in this version
      --> spile.toml:3:2
       |
     3 | [skills.handbook]
       |  ^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
+      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]`, `[prompts]`, `[roles]` and `[permissions]`; prompts and skills are files of the folder
 
-    error: `[prompts]` is not supported in this version
-     --> spile.toml:5:2
+    error: unknown key `text`
+     --> spile.toml:6:1
       |
-    5 | [prompts.greet]
-      |  ^^^^^^^
-      = help: remove it; this version has `[server]`, `[sources]`, `[collections]`, `[tools]`, `[resources]` and `[permissions]`; prompts and skills are files of the folder
-    "
+    6 | text = "hi"
+      | ^^^^
+      = help: it belongs in `[tools.NAME]`
+    "#
     );
 }
 

@@ -66,7 +66,7 @@ path = "https://example.com/people"
       |
     4 | path = "https://example.com/people.csv"
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: reading from a URL is not supported in this version; download the file and name that
+      = help: data on the web is a source of the kind `rest`: write `kind = "rest"` and `url`
 
     error: `file:///srv/crm.db` is a URL, but the path of a source must be a file
      --> spile.toml:7:8
@@ -75,12 +75,19 @@ path = "https://example.com/people"
       |        ^^^^^^^^^^^^^^^^^^^^
       = help: write the path without `file://`: `/srv/crm.db`
 
-    error: sources of the kind `rest` are not supported in this version
-     --> spile.toml:9:8
+    error: `rest` has no `url`
+     --> spile.toml:8:10
       |
-    9 | kind = "rest"
-      |        ^^^^^^
-      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl`, `parquet`, `postgres` and `mysql`
+    8 | [sources.rest]
+      |          ^^^^
+      = help: add a line such as `url = "https://api.example.com/v2"`
+
+    error: `path` is only for sources of the kind `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json`, `jsonl` or `parquet`, and this one is `rest`
+      --> spile.toml:10:1
+       |
+    10 | path = "https://example.com/people"
+       | ^^^^
+       = help: write `url` instead
     "#);
 }
 

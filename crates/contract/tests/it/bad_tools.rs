@@ -28,12 +28,12 @@ sql = "select 1"
 #[test]
 fn rejects_a_tool_without_uses_and_sql() {
     assert_snapshot!(diagnostics_of(r#"description = "Finds a customer.""#), @r#"
-    error: `find` has neither `uses` nor `sql`
+    error: `find` has neither `uses` nor `sql` nor `request`
      --> spile.toml:4:8
       |
     4 | [tools.find]
       |        ^^^^
-      = help: add a line such as `uses = "customers.get"` or `sql = "select …"`
+      = help: add a line such as `uses = "customers.get"`, `sql = "select …"` or `request = { path = "/orders" }`
     "#);
 }
 
@@ -46,28 +46,28 @@ rows_max = 5
 source = "crm"
 arguments.a = { type = "date" }
 "#), @r#"
-    error: `writes` is only for tools with `sql`, and this one has `uses`
+    error: `writes` is only for tools with `sql` or `request`, and this one has `uses`
      --> spile.toml:6:1
       |
     6 | writes = true
       | ^^^^^^
       = help: remove it: the operation decides whether the tool writes
 
-    error: `rows_max` is only for tools with `sql`, and this one has `uses`
+    error: `rows_max` is only for tools with `sql` or `request`, and this one has `uses`
      --> spile.toml:7:1
       |
     7 | rows_max = 5
       | ^^^^^^^^
       = help: move it to the collection
 
-    error: `source` is only for tools with `sql`, and this one has `uses`
+    error: `source` is only for tools with `sql` or `request`, and this one has `uses`
      --> spile.toml:8:1
       |
     8 | source = "crm"
       | ^^^^^^
       = help: remove it: the collection has a source
 
-    error: `arguments` is only for tools with `sql`, and this one has `uses`
+    error: `arguments` is only for tools with `sql` or `request`, and this one has `uses`
      --> spile.toml:9:1
       |
     9 | arguments.a = { type = "date" }

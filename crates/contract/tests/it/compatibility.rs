@@ -26,6 +26,7 @@ fn contract_with(promise: ToolInterface) -> ContractInterface {
     ContractInterface {
         instructions_digest: String::new(),
         tools: BTreeMap::from([("t".to_owned(), promise)]),
+        roles: BTreeMap::new(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
-    ARGUMENT, AUTH, AUTH_HEADER, AppliesTo, BASIC, CLIENT_CREDENTIALS, COLLECTION, COMPLETION, FIELD, GET,
-    Key, LIST, PAGE, PERMISSIONS, RELATED, REQUEST, RESOURCE, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL,
-    ValueType, WRITE,
+    ARGUMENT, AUTH, AUTH_HEADER, AppliesTo, BASIC, CLIENT_CREDENTIALS, COLLECTION, COLLECTION_ACCESS,
+    COMPLETION, FIELD, GET, ITEM_ACCESS, Key, LIST, PAGE, PERMISSIONS, PROMPT, RELATED, REQUEST, RESOURCE,
+    ROLE, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, ValueType, WRITE,
 };
 use contract::manifest::{self, EXAMPLE, SourceKind, parse};
 use serde_json::{Map, Value, json};
@@ -13,6 +13,7 @@ use crate::manifest::{FULL_MANIFEST, env, parse_manifest};
 
 /// A manifest in which a key has its example value.
 fn manifest_with(section: &'static Section, key: &Key) -> String {
+    let roles = "[roles.staff]\nwhen = { \"/team\" = 1 }\n[roles.support]\n[roles.editor]\n";
     let line = format!("{} = {}\n", key.name, key.example);
     let path = match key.applies_to {
         AppliesTo::SourceKinds(kinds) => {
@@ -37,7 +38,15 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             "file" | "collection" | "script" => "",
             _ => "script = \"a.ts\"\n",
         };
-        format!("[resources.x]\n{uri}{origin}{line}")
+        format!("{roles}[resources.x]\n{uri}{origin}{line}")
+    } else if std::ptr::eq(section, &ROLE) {
+        format!("{roles}[roles.x]\n{line}")
+    } else if std::ptr::eq(section, &COLLECTION_ACCESS) {
+        format!("{source}[collections.customers]\n{roles}[collections.customers.access.staff]\n{line}")
+    } else if std::ptr::eq(section, &ITEM_ACCESS) {
+        format!("{roles}[tools.x.access]\n{line}")
+    } else if std::ptr::eq(section, &PROMPT) {
+        format!("{roles}[prompts.x]\n{line}")
     } else if std::ptr::eq(section, &COMPLETION) {
         let other = match key.name {
             "collection" => "field = \"id\"\n",
@@ -66,7 +75,7 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             return format!("{api}[collections.customers]\nkey = \"id\"\n{operations}{line}");
         }
         let all = if key.name == "operations" { "" } else { all };
-        format!("{source}[collections.customers]\n{all}{line}")
+        format!("{roles}{source}[collections.customers]\n{all}{line}")
     } else if std::ptr::eq(section, &AUTH) {
         format!("{api}[sources.crm.auth]\n{line}")
     } else if std::ptr::eq(section, &BASIC) {
@@ -119,11 +128,13 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
             (_, AppliesTo::Statements | AppliesTo::StatementsAndRequests) => "sql = \"select 1\"\n",
             _ => "uses = \"customers.update\"\n",
         };
-        format!("{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
+        format!("{roles}{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
     } else if std::ptr::eq(section, &ARGUMENT) {
         format!("{source}[tools.x]\nsql = \"select 1\"\n[tools.x.arguments.y]\n{line}")
     } else if key.name == "collections" {
         format!("{line}{source}")
+    } else if key.name == "prompts" {
+        format!("{line}{roles}")
     } else {
         line
     }

@@ -29,7 +29,8 @@ fn lock() -> Lock {
         ..get.clone()
     };
     let tools = BTreeMap::from([("get_customers".to_owned(), get), ("odd. \"name\"".to_owned(), odd)]);
-    let promises = ContractInterface { instructions_digest: "fedcba".into(), tools };
+    let promises =
+        ContractInterface { instructions_digest: "fedcba".into(), tools, ..ContractInterface::default() };
     Lock::new(ContractVersion { major: 1, minor: 2, patch: 3 }, promises)
 }
 
@@ -310,7 +311,7 @@ proptest! {
     fn parse_reverses_to_toml_for_any_interface(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
         let confirm = if asks { Confirm::Ask } else { Confirm::Never };
         let promise = ToolInterface { text_digest: "w".into(), annotations: ToolAnnotations::default(), confirm, task_support: TaskSupport::Optional, input_schema: input, output_schema: output };
-        let promises = ContractInterface { instructions_digest: String::new(), tools: BTreeMap::from([(name, promise)]) };
+        let promises = ContractInterface { instructions_digest: String::new(), tools: BTreeMap::from([(name, promise)]), ..ContractInterface::default() };
         let lock = Lock::new(ContractVersion::FIRST, promises);
         let read = Lock::parse("spile.lock", &lock.to_toml());
         prop_assert_eq!(read.map_err(|why| render(&why, false)), Ok(lock));

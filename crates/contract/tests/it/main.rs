@@ -21,6 +21,7 @@ mod operations;
 mod overview;
 mod pages;
 mod questions;
+mod roles;
 mod schema_budget;
 mod token_budget;
 mod toml_errors;

@@ -29,6 +29,13 @@ pub(super) fn decode(storage: Storage, sent: &Sent) -> Result<Cell<'_>, Malforme
             let time = CivilTime::new(*hour, *minute, *second, micros * 1000).ok_or(Malformed)?;
             Ok(Cell::Text(format!("{year:04}-{month:02}-{day:02}T{time}{zone}")))
         }
+        (Storage::Printed, Sent::Time(is_negative, days, hours, minutes, seconds, micros)) => {
+            let sign = if *is_negative { "-" } else { "" };
+            let hours = u64::from(*days) * 24 + u64::from(*hours);
+            let fraction = if *micros > 0 { format!(".{micros:06}") } else { String::new() };
+            let fraction = fraction.trim_end_matches('0');
+            Ok(Cell::Text(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}")))
+        }
         (Storage::Bytes, Sent::Bytes(bytes)) => borrowed(ValueRef::Blob(bytes)),
         // `BIT(1)`, and what was computed.
         (Storage::Boolean, Sent::Bytes(bytes)) => match bytes[..] {

@@ -5,15 +5,16 @@
 use contract::ValueRef;
 use contract::infer::SAFE_INTEGER_MAX;
 use contract::order::decimal_parts;
-use contract::source::KeySet;
+use contract::source::{DateUnit, KeySet};
 use json::write;
 
 use crate::column::{Column, Storage};
 use crate::connection::Param;
-use crate::dialect::{Dialect, NewKey, SqlWriter, TABLE_ALIAS};
+use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::is_date;
 use crate::schema::{Collation, ColumnInfo};
+use crate::statement::Syntax;
 
 pub(crate) struct MySqlDialect;
 
@@ -22,6 +23,8 @@ const LISTED_KEYS_MAX: usize = 1024;
 /// The most digits of a decimal, and of its fraction.
 const DECIMAL_DIGITS: usize = 65;
 const FRACTION_DIGITS: usize = 30;
+/// A sum has so many digits more than its values; with more rows than that, it would be cut.
+const SUM_DIGITS: usize = 22;
 
 impl Dialect for MySqlDialect {
     fn quote(&self, name: &str) -> String {
@@ -80,6 +83,78 @@ impl Dialect for MySqlDialect {
             }
             _ => format!("CAST(CONVERT(CAST({} AS CHAR) USING utf8mb4) AS BINARY)", column.quoted),
         }
+    }
+
+    /// Grouping changes the types of results, so that they are checked when they are read.
+    fn group_expression(&self, column: &Column) -> Option<Expression> {
+        let storage = column.storage();
+        Some(match storage {
+            // Long texts are sorted by their beginning only.
+            Storage::Text if column.info.type_name.ends_with("text") => return None,
+            Storage::Text | Storage::PaddedText | Storage::Printed | Storage::Uuid => {
+                Expression::computed(self.text_expression(column), Storage::Text)
+            }
+            Storage::Boolean => Expression::integer(&format!("{} + 0", column.quoted)),
+            Storage::Bytes | Storage::Json | Storage::PrintedJson | Storage::Float32 => return None,
+            Storage::Integer
+            | Storage::Unsigned
+            | Storage::Float64
+            | Storage::Decimal
+            | Storage::Date
+            | Storage::Timestamp
+            | Storage::LocalTimestamp => Expression::computed(column.quoted.clone(), storage),
+        })
+    }
+
+    fn truncated(&self, column: &Column, unit: DateUnit) -> Expression {
+        let name = &column.quoted;
+        let month = format!("DATE({name}) - INTERVAL DAYOFMONTH({name}) - 1 DAY");
+        let text = match unit {
+            DateUnit::Year => format!("DATE({name}) - INTERVAL DAYOFYEAR({name}) - 1 DAY"),
+            DateUnit::Quarter => format!("{month} - INTERVAL (MONTH({name}) - 1) MOD 3 MONTH"),
+            DateUnit::Month => month,
+            DateUnit::Week => format!("DATE({name}) - INTERVAL WEEKDAY({name}) DAY"),
+            DateUnit::Day => format!("DATE({name})"),
+        };
+        Expression::computed(text, Storage::Date)
+    }
+
+    fn quarter_hour(&self, column: &Column, since: &str) -> Expression {
+        let name = &column.quoted;
+        let text = format!(
+            "CASE WHEN {name} < CAST({since} AS DATETIME(6)) THEN {name} \
+             ELSE FROM_UNIXTIME(FLOOR(UNIX_TIMESTAMP({name}) / 900) * 900) END"
+        );
+        Expression::computed(text, Storage::Timestamp)
+    }
+
+    fn sum(&self, column: &Column) -> Option<Expression> {
+        let fits = match column.storage() {
+            Storage::Integer | Storage::Unsigned => true,
+            Storage::Decimal => declared_digits(&column.info.type_name) <= DECIMAL_DIGITS - SUM_DIGITS,
+            _ => false,
+        };
+        fits.then(|| Expression::computed(format!("SUM({})", column.quoted), Storage::Decimal))
+    }
+
+    fn extreme(&self, function: &str, column: &Column) -> Option<Expression> {
+        let storage = column.storage();
+        Some(match storage {
+            Storage::Text | Storage::PaddedText | Storage::Printed | Storage::Uuid => {
+                Expression::computed(format!("{function}({})", self.text_expression(column)), Storage::Text)
+            }
+            Storage::Boolean => Expression::integer(&format!("{function}({} + 0)", column.quoted)),
+            Storage::Bytes | Storage::Json | Storage::PrintedJson | Storage::Float32 => return None,
+            Storage::Integer
+            | Storage::Unsigned
+            | Storage::Float64
+            | Storage::Decimal
+            | Storage::Date
+            | Storage::Timestamp
+            | Storage::LocalTimestamp => {
+                Expression::computed(format!("{function}({})", column.quoted), storage)
+            }
+        })
     }
 
     fn typed(&self, storage: Storage, placeholder: &str) -> String {
@@ -251,6 +326,23 @@ impl Dialect for MySqlDialect {
         )
     }
 
+    fn syntax(&self) -> Syntax {
+        Syntax::MySql
+    }
+
+    fn repeats_parameters(&self) -> bool {
+        true
+    }
+
+    /// Its results are read as they are.
+    fn wrap_statement(&self, _columns: &[ColumnInfo]) -> Option<(String, String)> {
+        None
+    }
+
+    fn changed_rows(&self) -> Option<&'static str> {
+        None
+    }
+
     fn version_expression(&self, columns: &[Column], _is_view: bool) -> String {
         let names: Vec<&str> = columns.iter().map(|column| column.quoted.as_str()).collect();
         format!(
@@ -258,6 +350,12 @@ impl Dialect for MySqlDialect {
             names.join(", ")
         )
     }
+}
+
+/// How many digits a decimal column has: `decimal(10,2)`.
+fn declared_digits(type_name: &str) -> usize {
+    let digits = type_name.split(['(', ',', ')']).nth(1);
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(DECIMAL_DIGITS)
 }
 
 fn key_param(storage: Storage, is_number: bool, key: ValueRef<'_>) -> Option<Param> {

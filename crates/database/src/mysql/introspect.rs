@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use contract::source::ForeignKey;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::{Conn, Error, Row, Value};
 
 use super::dialect::MySqlDialect;
 use super::session::native_type;
@@ -46,6 +46,21 @@ const HARMLESS: [&str; 8] = [
     "REFERENCES",
 ];
 
+/// A value of a row; `None` for NULL. The driver's own conversions panic if a server sends something else.
+pub(super) fn text(row: &Row, at: usize) -> Option<String> {
+    match row.as_ref(at)? {
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Int(n) => Some(n.to_string()),
+        Value::UInt(n) => Some(n.to_string()),
+        Value::NULL | Value::Float(_) | Value::Double(_) | Value::Date(..) | Value::Time(..) => None,
+    }
+}
+
+/// The first values of a row, empty for NULL.
+fn texts<const COUNT: usize>(row: &Row) -> [String; COUNT] {
+    std::array::from_fn(|at| text(row, at).unwrap_or_default())
+}
+
 /// What the user may do.
 struct Rights(HashSet<(String, String)>);
 
@@ -57,23 +72,24 @@ impl Rights {
 }
 
 pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
-    let server: Option<(String, String)> = conn.query_first(SERVER).await?;
-    let (version, user) = server.unwrap_or_default();
+    let server: Option<Row> = conn.query_first(SERVER).await?;
+    let server = |at: usize| server.as_ref().and_then(|row| text(row, at)).unwrap_or_default();
+    let (version, user) = (server(0), server(1));
     let is_mariadb = version.contains("MariaDB");
     let (user_name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
     let grantee = format!("'{user_name}'@'{host}'");
-    let granted: Vec<(String, String, String)> =
-        conn.exec(PRIVILEGES, (&grantee, &grantee, &grantee)).await?;
+    let granted: Vec<Row> = conn.exec(PRIVILEGES, (&grantee, &grantee, &grantee)).await?;
+    let granted: Vec<[String; 3]> = granted.iter().map(texts).collect();
     let global: Vec<String> = granted
         .iter()
-        .filter(|(_, right, scope)| scope == "all" && !HARMLESS.contains(&right.as_str()))
-        .map(|(_, right, _)| right.to_lowercase())
+        .filter(|[_, right, scope]| scope == "all" && !HARMLESS.contains(&right.as_str()))
+        .map(|[_, right, _]| right.to_lowercase())
         .collect();
-    let rights = Rights(granted.into_iter().map(|(table, right, _)| (table, right)).collect());
+    let rights = Rights(granted.into_iter().map(|[table, right, _]| (table, right)).collect());
     let mut tables: Vec<TableInfo> = Vec::new();
     let mut idempotency_exists = false;
-    let listed: Vec<(String, String, Option<String>, String)> = conn.query(TABLES).await?;
-    for (name, kind, rows, comment) in listed {
+    for row in conn.query::<Row, _>(TABLES).await? {
+        let [name, kind, rows, comment] = texts(&row);
         if name == idempotency::TABLE {
             idempotency_exists = true;
             continue;
@@ -83,7 +99,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
             quoted: MySqlDialect.quote(&name),
             is_view,
             comment: Some(comment).filter(|comment| !comment.is_empty() && !is_view),
-            row_count: rows.and_then(|rows| rows.parse().ok()),
+            row_count: rows.parse().ok(),
             may_delete: rights.allow(&name, "DELETE"),
             name,
             ..TableInfo::default()
@@ -128,16 +144,18 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
 
 /// Tables and columns that a check keeps JSON.
 async fn json_columns(conn: &mut Conn) -> Result<HashSet<(String, String)>, Error> {
-    let checks: Vec<(String, String)> = conn.query(JSON_CHECKS).await?;
+    let checks: Vec<Row> = conn.query(JSON_CHECKS).await?;
     let column = |clause: &str| {
         let name = clause.strip_prefix("json_valid(`")?.strip_suffix("`)")?;
         Some(name.replace("``", "`"))
     };
-    Ok(checks.into_iter().filter_map(|(table, clause)| Some((table, column(&clause)?))).collect())
+    let checks = checks.iter().map(texts);
+    Ok(checks.filter_map(|[table, clause]| Some((table, column(&clause)?))).collect())
 }
 
 fn add_column(tables: &mut [TableInfo], row: &Row, json_columns: &HashSet<(String, String)>) {
-    let text = |at: usize| row.get::<Option<String>, _>(at).flatten().unwrap_or_default();
+    let has_value = |at: usize| text(row, at).is_some();
+    let text = |at: usize| text(row, at).unwrap_or_default();
     let privileges = text(10);
     let Some(table) = tables.iter_mut().find(|table| table.name == text(0)) else { return };
     if !privileges.contains("select") {
@@ -153,9 +171,7 @@ fn add_column(tables: &mut [TableInfo], row: &Row, json_columns: &HashSet<(Strin
         // Set from a prepared statement.
         native_type: 0,
         nullable: text(4) == "YES",
-        has_default: row.get::<Option<String>, _>(5).flatten().is_some()
-            || extra.contains("auto_increment")
-            || is_generated,
+        has_default: has_value(5) || extra.contains("auto_increment") || is_generated,
         read_only_reason: is_generated.then(|| "the database computes it".to_owned()),
         // The connection speaks utf8mb4, which other character sets are converted to.
         collation: if text(8) == "utf8mb4" { Collation::Deterministic } else { Collation::Other },
@@ -217,10 +233,10 @@ async fn set_native_types(conn: &mut Conn, table: &mut TableInfo) -> Result<bool
 
 async fn add_keys(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(), Error> {
     let mut indexes: Vec<(String, String, Vec<Option<String>>)> = Vec::new();
-    let parts: Vec<(String, String, Option<String>, Option<String>)> = conn.query(UNIQUE).await?;
-    for (table, index, column, prefix) in parts {
+    for row in conn.query::<Row, _>(UNIQUE).await? {
+        let [table, index, ..] = texts::<4>(&row);
         // A part of a text, or an expression, does not identify a row.
-        let column = column.filter(|_| prefix.is_none());
+        let column = text(&row, 2).filter(|_| text(&row, 3).is_none());
         match indexes.last_mut() {
             Some((of, name, columns)) if *of == table && *name == index => columns.push(column),
             _ => indexes.push((table, index, vec![column])),
@@ -251,8 +267,8 @@ async fn add_foreign_keys(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(
             columns.map(|(at, column)| ((table.name.clone(), column.name.clone()), at))
         })
         .collect();
-    let parts: Vec<(String, String, String, String, String)> = conn.query(FOREIGN_KEYS).await?;
-    for (table, name, column, target, target_column) in parts {
+    for row in conn.query::<Row, _>(FOREIGN_KEYS).await? {
+        let [table, name, column, target, target_column] = texts(&row);
         let Some(at) = places.get(&(table.clone(), column)) else { continue };
         match found.last_mut() {
             Some((of, constraint, key)) if *of == table && *constraint == name => {

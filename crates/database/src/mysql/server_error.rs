@@ -18,6 +18,7 @@ fn refusal(cause: Cause, error: &ServerError) -> Refusal {
         cause,
         column: quoted_after(message, "olumn ").or_else(|| quoted_after(message, "Field ")),
         constraint: quoted_after(message, "for key ").or_else(|| quoted_after(message, "CONSTRAINT ")),
+        position: None,
         detail: format!("{message} ({})", error.code),
     }
 }

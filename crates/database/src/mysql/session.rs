@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::ValueRef;
 use contract::source::{RowFlow, SourceError};
-use mysql_async::consts::ColumnFlags;
+use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Column, Conn, Opts, Params, Row, Value};
 use tokio::runtime::Runtime;
@@ -15,10 +15,11 @@ use super::decode::decode;
 use super::introspect;
 use super::server_error::db_error;
 use crate::call::CallLimits;
-use crate::connection::{Connection, FoundColumn, OnRow, Param, Sql, check_types, malformed};
+use crate::column::Storage;
+use crate::connection::{Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError, unavailable};
-use crate::schema::Schema;
+use crate::schema::{ColumnInfo, Schema};
 
 /// How long the database has to stop a statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
@@ -46,7 +47,8 @@ impl MyConnection {
         let mut made = Self { runtime: Some(runtime), conn: Some(conn), opts, is_in_transaction: false };
         let limits = CallLimits::new(None, CANCEL_MAX);
         let limited = made.wait(&limits, async |conn| {
-            let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
+            let version: Option<Row> = conn.query_first("SELECT VERSION()").await?;
+            let version = version.and_then(|row| introspect::text(&row, 0));
             let limit = match version.is_some_and(|version| version.contains("MariaDB")) {
                 true => format!("SET SESSION max_statement_time = {}", call_ms_max.div_ceil(1000)),
                 false => format!("SET SESSION max_execution_time = {call_ms_max}"),
@@ -179,7 +181,8 @@ fn value(param: &Param) -> Value {
         Param::Text(text) => Value::Bytes(text.as_bytes().to_vec()),
         Param::Bytes(bytes) => Value::Bytes(bytes.clone()),
         // This dialect never binds the others.
-        Param::Integers(_) | Param::Texts(_) => Value::NULL,
+        Param::Integers(_) | Param::Texts(_) | Param::Literal(_) => Value::NULL,
+        Param::Null => Value::NULL,
     }
 }
 
@@ -201,6 +204,41 @@ pub(super) fn native_type(column: &Column) -> u32 {
         | u32::from(column.decimals()) << 8
         | is_unsigned << 16
         | is_binary << 17
+}
+
+/// A column of a result that is not a table's column.
+fn statement_column(column: &Column) -> ColumnInfo {
+    let is_unsigned = column.flags().contains(ColumnFlags::UNSIGNED_FLAG);
+    let is_binary = column.character_set() == BINARY_CHARACTER_SET;
+    let kind = column.column_type();
+    let storage = match kind {
+        ColumnType::MYSQL_TYPE_LONGLONG if is_unsigned => Storage::Unsigned,
+        ColumnType::MYSQL_TYPE_TINY
+        | ColumnType::MYSQL_TYPE_SHORT
+        | ColumnType::MYSQL_TYPE_INT24
+        | ColumnType::MYSQL_TYPE_LONG
+        | ColumnType::MYSQL_TYPE_LONGLONG
+        | ColumnType::MYSQL_TYPE_YEAR => Storage::Integer,
+        ColumnType::MYSQL_TYPE_FLOAT => Storage::Float32,
+        ColumnType::MYSQL_TYPE_DOUBLE => Storage::Float64,
+        ColumnType::MYSQL_TYPE_DECIMAL | ColumnType::MYSQL_TYPE_NEWDECIMAL => Storage::Decimal,
+        ColumnType::MYSQL_TYPE_DATE | ColumnType::MYSQL_TYPE_NEWDATE => Storage::Date,
+        ColumnType::MYSQL_TYPE_DATETIME | ColumnType::MYSQL_TYPE_DATETIME2 => Storage::LocalTimestamp,
+        ColumnType::MYSQL_TYPE_TIMESTAMP | ColumnType::MYSQL_TYPE_TIMESTAMP2 => Storage::Timestamp,
+        ColumnType::MYSQL_TYPE_TIME | ColumnType::MYSQL_TYPE_TIME2 => Storage::Printed,
+        ColumnType::MYSQL_TYPE_BIT if column.column_length() == 1 => Storage::Boolean,
+        ColumnType::MYSQL_TYPE_JSON => Storage::Json,
+        ColumnType::MYSQL_TYPE_BIT | ColumnType::MYSQL_TYPE_GEOMETRY => Storage::Bytes,
+        ColumnType::MYSQL_TYPE_NULL => Storage::Text,
+        _ if is_binary => Storage::Bytes,
+        _ => Storage::Text,
+    };
+    // Types depend on the arguments, so that values are checked when they are read.
+    ColumnInfo {
+        type_name: format!("{kind:?}"),
+        is_wide: kind == ColumnType::MYSQL_TYPE_LONGLONG,
+        ..ColumnInfo::computed(&column.name_str(), storage)
+    }
 }
 
 const BINARY_CHARACTER_SET: u16 = 63;
@@ -229,6 +267,31 @@ impl Connection for MyConnection {
             }
             result => result,
         }
+    }
+
+    /// The server refuses to prepare a change where it would refuse to make it.
+    fn describe(&mut self, sql: &str, writes: bool, limits: &CallLimits<'_>) -> Result<Description, DbError> {
+        if writes {
+            self.begin(limits)?
+        } else {
+            self.begin_read(limits)?
+        };
+        let columns = self.wait(limits, async |conn| {
+            let statement = conn.prep(sql).await?;
+            let columns = statement.columns().iter().map(statement_column).collect();
+            conn.close(statement).await?;
+            Ok(columns)
+        });
+        if self.is_usable() {
+            self.roll_back()?;
+        }
+        Ok(Description { parameters: Vec::new(), columns: columns? })
+    }
+
+    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.simple("START TRANSACTION READ ONLY", limits)?;
+        self.is_in_transaction = true;
+        Ok(())
     }
 
     fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {

@@ -20,7 +20,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// What every session is set to: values are printed the same everywhere, and a statement only reads unless its transaction
 /// says otherwise.
 const SESSION: &str = "-c default_transaction_read_only=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 \
-                       -c extra_float_digits=1 -c bytea_output=hex -c idle_in_transaction_session_timeout=120000";
+                       -c extra_float_digits=1 -c bytea_output=hex -c standard_conforming_strings=on -c idle_in_transaction_session_timeout=120000";
 
 /// Where to connect, and how.
 pub(crate) struct Postgres {

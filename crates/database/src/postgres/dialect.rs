@@ -2,14 +2,15 @@
 
 use contract::ValueRef;
 use contract::infer::SAFE_INTEGER_MAX;
-use contract::source::KeySet;
+use contract::source::{DateUnit, KeySet};
 
 use crate::column::{Column, Storage};
 use crate::connection::Param;
-use crate::dialect::{Dialect, NewKey, SqlWriter, TABLE_ALIAS};
+use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::{is_date, is_uuid};
 use crate::schema::{Collation, ColumnInfo};
+use crate::statement::Syntax;
 
 pub(crate) struct PostgresDialect;
 
@@ -69,6 +70,63 @@ impl Dialect for PostgresDialect {
 
     fn text_expression(&self, column: &Column) -> String {
         format!("({}::text COLLATE \"C\")", column.quoted)
+    }
+
+    fn group_expression(&self, column: &Column) -> Option<Expression> {
+        Some(match (column.storage(), column.info.collation) {
+            (Storage::Text, Collation::Other) | (Storage::PaddedText | Storage::Printed, _) => {
+                Expression::computed(self.text_expression(column), Storage::Text)
+            }
+            (Storage::Bytes | Storage::Json | Storage::PrintedJson, _) => return None,
+            _ => Expression { text: column.quoted.clone(), result: column.result() },
+        })
+    }
+
+    fn truncated(&self, column: &Column, unit: DateUnit) -> Expression {
+        let (name, unit) = (&column.quoted, unit.as_str());
+        match column.storage() {
+            Storage::Date => {
+                Expression::computed(format!("date_trunc('{unit}', {name}::timestamp)::date"), Storage::Date)
+            }
+            // In UTC, as the session is.
+            _ => Expression { text: format!("date_trunc('{unit}', {name})"), result: column.result() },
+        }
+    }
+
+    fn quarter_hour(&self, column: &Column, since: &str) -> Expression {
+        let name = &column.quoted;
+        let text = format!(
+            "CASE WHEN {name} < {since}::timestamptz THEN {name} ELSE date_trunc('hour', {name}) \
+             + floor(extract(minute FROM {name}) / 15) * interval '15 minutes' END"
+        );
+        Expression { text, result: column.result() }
+    }
+
+    fn sum(&self, column: &Column) -> Option<Expression> {
+        let is_exact = matches!(column.storage(), Storage::Integer | Storage::Decimal);
+        is_exact.then(|| Expression::computed(format!("sum({})::numeric", column.quoted), Storage::Decimal))
+    }
+
+    fn extreme(&self, function: &str, column: &Column) -> Option<Expression> {
+        Some(match column.storage() {
+            Storage::Text | Storage::PaddedText | Storage::Printed | Storage::Uuid => {
+                Expression::computed(format!("{function}({})", self.text_expression(column)), Storage::Text)
+            }
+            Storage::Boolean => {
+                Expression::computed(format!("{function}({}::int)", column.quoted), Storage::Integer)
+            }
+            Storage::Bytes | Storage::Json | Storage::PrintedJson => return None,
+            Storage::Integer
+            | Storage::Unsigned
+            | Storage::Float32
+            | Storage::Float64
+            | Storage::Decimal
+            | Storage::Date
+            | Storage::Timestamp
+            | Storage::LocalTimestamp => {
+                Expression { text: format!("{function}({})", column.quoted), result: column.result() }
+            }
+        })
     }
 
     fn typed(&self, storage: Storage, placeholder: &str) -> String {
@@ -214,6 +272,34 @@ impl Dialect for PostgresDialect {
             "CREATE TABLE IF NOT EXISTS {quoted} (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
              key_digest bytea NOT NULL UNIQUE, request_digest bytea NOT NULL, response bytea NOT NULL, \
              created_ms bigint NOT NULL)"
+        )
+    }
+
+    fn syntax(&self) -> Syntax {
+        Syntax::Postgres
+    }
+
+    fn repeats_parameters(&self) -> bool {
+        false
+    }
+
+    fn wrap_statement(&self, columns: &[ColumnInfo]) -> Option<(String, String)> {
+        if !columns.iter().any(|column| column.storage.is_printed()) {
+            return None;
+        }
+        let names: Vec<String> = (1..=columns.len()).map(|number| format!("c{number}")).collect();
+        let selected = columns.iter().zip(&names).map(|(column, name)| match column.storage {
+            Storage::Printed => format!("s.{name}::text"),
+            Storage::PrintedJson => format!("to_json(s.{name})::text"),
+            _ => format!("s.{name}"),
+        });
+        let selected: Vec<String> = selected.collect();
+        Some((format!("SELECT {} FROM (", selected.join(", ")), format!("\n) AS s({})", names.join(", "))))
+    }
+
+    fn changed_rows(&self) -> Option<&'static str> {
+        Some(
+            "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::int8 FROM pg_catalog.pg_stat_xact_user_tables",
         )
     }
 

@@ -239,24 +239,29 @@ impl Catalog {
     }
 
     fn storage(&self, oid: u32) -> Storage {
-        match Type::from_oid(oid) {
-            Some(Type::INT2 | Type::INT4 | Type::INT8) => Storage::Integer,
-            Some(Type::FLOAT4) => Storage::Float32,
-            Some(Type::FLOAT8) => Storage::Float64,
-            Some(Type::NUMERIC) => Storage::Decimal,
-            Some(Type::BOOL) => Storage::Boolean,
-            Some(Type::TEXT | Type::VARCHAR) => Storage::Text,
-            Some(Type::BPCHAR) => Storage::PaddedText,
-            Some(Type::DATE) => Storage::Date,
-            Some(Type::TIMESTAMP) => Storage::LocalTimestamp,
-            Some(Type::TIMESTAMPTZ) => Storage::Timestamp,
-            Some(Type::UUID) => Storage::Uuid,
-            Some(Type::BYTEA) => Storage::Bytes,
-            Some(Type::JSON | Type::JSONB) => Storage::Json,
-            _ => match self.types.get(&oid) {
-                Some(info) if info.category == "A" || info.kind == "c" => Storage::PrintedJson,
-                _ => Storage::Printed,
-            },
-        }
+        Type::from_oid(oid).as_ref().and_then(plain_storage).unwrap_or_else(|| match self.types.get(&oid) {
+            Some(info) if info.category == "A" || info.kind == "c" => Storage::PrintedJson,
+            _ => Storage::Printed,
+        })
     }
+}
+
+/// How values of a type are read that need no conversion.
+pub(super) fn plain_storage(kind: &Type) -> Option<Storage> {
+    Some(match *kind {
+        Type::INT2 | Type::INT4 | Type::INT8 => Storage::Integer,
+        Type::FLOAT4 => Storage::Float32,
+        Type::FLOAT8 => Storage::Float64,
+        Type::NUMERIC => Storage::Decimal,
+        Type::BOOL => Storage::Boolean,
+        Type::TEXT | Type::VARCHAR => Storage::Text,
+        Type::BPCHAR => Storage::PaddedText,
+        Type::DATE => Storage::Date,
+        Type::TIMESTAMP => Storage::LocalTimestamp,
+        Type::TIMESTAMPTZ => Storage::Timestamp,
+        Type::UUID => Storage::Uuid,
+        Type::BYTEA => Storage::Bytes,
+        Type::JSON | Type::JSONB => Storage::Json,
+        _ => return None,
+    })
 }

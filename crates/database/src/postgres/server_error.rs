@@ -1,6 +1,6 @@
 //! What an error of PostgreSQL means.
 
-use tokio_postgres::error::{DbError as ServerError, SqlState};
+use tokio_postgres::error::{DbError as ServerError, ErrorPosition, SqlState};
 
 use crate::error::{Cause, DbError, Refusal};
 
@@ -15,6 +15,10 @@ pub(super) fn db_error(error: &tokio_postgres::Error) -> DbError {
         cause: cause(server),
         column: server.column().map(str::to_owned),
         constraint: server.constraint().map(str::to_owned),
+        position: match server.position() {
+            Some(ErrorPosition::Original(position)) => Some(*position as usize),
+            Some(ErrorPosition::Internal { .. }) | None => None,
+        },
         detail: format!("{} ({})", server.message(), server.code().code()),
     })
 }
@@ -50,6 +54,7 @@ fn cause(error: &ServerError) -> Cause {
         // A pooler between us gave the connection to another session.
         "26000" => Cause::StalePlan,
         "42P01" | "42703" | "42883" | "42804" | "3F000" | "42P02" => Cause::SchemaChanged,
+        "42P18" | "42P08" => Cause::UnknownParameterType,
         "42501" => Cause::PermissionDenied,
         "23505" | "23P01" => Cause::Duplicate,
         "23503" => Cause::ForeignKey,

@@ -11,7 +11,7 @@ use contract::source::RowFlow;
 use futures_util::TryStreamExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
+use tokio_postgres::types::{Format, FromSql, IsNull, Kind, ToSql, Type};
 use tokio_postgres::{Client, Column, NoTls, Row, Statement};
 
 use super::decode::decode;
@@ -19,10 +19,11 @@ use super::introspect;
 use super::server_error::db_error;
 use super::tls::MakeTls;
 use crate::call::CallLimits;
-use crate::connection::{Connection, FoundColumn, OnRow, Param, Sql, check_types, malformed};
+use crate::column::Storage;
+use crate::connection::{Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError};
-use crate::schema::Schema;
+use crate::schema::{ColumnInfo, Schema};
 
 /// How long the database has to stop a statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
@@ -94,7 +95,8 @@ impl PgConnection {
         if let Some(statement) = self.statements.get(&sql.text) {
             return Ok(statement.clone());
         }
-        let types: Vec<Type> = sql.params.iter().map(param_type).collect();
+        // The database says what the parameters of an author's statement are.
+        let types: Vec<Type> = sql.params.iter().map_while(param_type).collect();
         let statement = self.wait(limits, async |client| {
             client.prepare_typed(&sql.text, &types).await.map_err(|error| db_error(&error))
         })?;
@@ -188,15 +190,37 @@ impl FoundColumn for Column {
 impl Connection for PgConnection {
     fn run(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
         match self.execute(sql, limits, row) {
-            // The table has changed since the statement was prepared; nothing has been read.
-            Err(DbError::Refused(refusal))
-                if refusal.cause == Cause::StalePlan && !self.is_in_transaction =>
-            {
+            // The table has changed since the statement was prepared; nothing has been read. A transaction is lost by then, and
+            // whoever began it has to begin again.
+            Err(DbError::Refused(refusal)) if refusal.cause == Cause::StalePlan => {
                 self.statements.clear();
-                self.execute(sql, limits, row)
+                match self.is_in_transaction {
+                    true => Err(DbError::Refused(refusal)),
+                    false => self.execute(sql, limits, row),
+                }
             }
             result => result,
         }
+    }
+
+    fn describe(
+        &mut self,
+        sql: &str,
+        _writes: bool,
+        limits: &CallLimits<'_>,
+    ) -> Result<Description, DbError> {
+        let statement =
+            self.wait(limits, async |client| client.prepare(sql).await.map_err(|error| db_error(&error)))?;
+        Ok(Description {
+            parameters: statement.params().iter().map(statement_storage).collect(),
+            columns: statement.columns().iter().map(statement_column).collect(),
+        })
+    }
+
+    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        self.simple("BEGIN READ ONLY", limits)?;
+        self.is_in_transaction = true;
+        Ok(())
     }
 
     fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
@@ -265,14 +289,39 @@ impl<'a> FromSql<'a> for Raw<'a> {
     }
 }
 
-fn param_type(param: &Param) -> Type {
-    match param {
+/// `None` for what the database decides.
+fn param_type(param: &Param) -> Option<Type> {
+    Some(match param {
         Param::Text(_) => Type::TEXT,
         Param::Integer(_) => Type::INT8,
         Param::Real(_) => Type::FLOAT8,
         Param::Bytes(_) => Type::BYTEA,
         Param::Integers(_) => Type::INT8_ARRAY,
         Param::Texts(_) => Type::TEXT_ARRAY,
+        Param::Literal(_) | Param::Null => return None,
+    })
+}
+
+/// How values of a type are read that are not those of a table's column.
+fn statement_storage(kind: &Type) -> Storage {
+    match (introspect::plain_storage(kind), kind.kind()) {
+        (Some(storage), _) => storage,
+        (None, Kind::Domain(base)) => statement_storage(base),
+        (None, Kind::Array(_) | Kind::Composite(_)) => Storage::PrintedJson,
+        // Their binary form is their text.
+        (None, Kind::Enum(_)) => Storage::Text,
+        (None, _) if matches!(kind.name(), "citext" | "name" | "xml" | "unknown") => Storage::Text,
+        (None, _) => Storage::Printed,
+    }
+}
+
+fn statement_column(column: &Column) -> ColumnInfo {
+    let kind = column.type_();
+    ColumnInfo {
+        native_type: kind.oid(),
+        type_name: kind.name().to_owned(),
+        is_wide: *kind == Type::INT8,
+        ..ColumnInfo::computed(column.name(), statement_storage(kind))
     }
 }
 
@@ -289,6 +338,18 @@ impl ToSql for Param {
             Self::Bytes(bytes) => bytes.to_sql(ty, out),
             Self::Integers(all) => all.to_sql(ty, out),
             Self::Texts(all) => all.to_sql(ty, out),
+            Self::Literal(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
+            Self::Null => Ok(IsNull::Yes),
+        }
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        match self {
+            Self::Literal(_) => Format::Text,
+            _ => Format::Binary,
         }
     }
 

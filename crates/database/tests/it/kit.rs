@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use contract::source::{
-    ColumnShape, Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape,
+    ColumnFacts, ColumnShape, Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts,
+    TableShape,
 };
 use contract::{Value, ValueRef};
 use database::{Database, Options};
@@ -35,10 +36,9 @@ pub fn table<'f>(facts: &'f SourceFacts, name: &str) -> &'f TableFacts {
         .unwrap_or_else(|| panic!("no table {name}: {facts:#?}"))
 }
 
-/// The shape that a contract would have by default.
-pub fn shape(facts: &SourceFacts, name: &str) -> TableShape {
-    let table = table(facts, name);
-    let column = |(at, column): (usize, &contract::source::ColumnFacts)| ColumnShape {
+/// A column as a contract would have it by default, with its index.
+pub fn column_shape((at, column): (usize, &ColumnFacts)) -> ColumnShape {
+    ColumnShape {
         source_index: at,
         name: column.name.clone(),
         data_type: column.data_type,
@@ -46,10 +46,15 @@ pub fn shape(facts: &SourceFacts, name: &str) -> TableShape {
         mixed: column.mixed,
         null_texts: Vec::new(),
         format: None,
-    };
+    }
+}
+
+/// The shape that a contract would have by default.
+pub fn shape(facts: &SourceFacts, name: &str) -> TableShape {
+    let table = table(facts, name);
     TableShape {
         table: name.into(),
-        columns: table.columns.iter().enumerate().map(column).collect(),
+        columns: table.columns.iter().enumerate().map(column_shape).collect(),
         key: table.key.clone(),
     }
 }

@@ -1,8 +1,12 @@
 //! Against real servers: PostgreSQL and MariaDB.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod aggregates;
+mod encryption;
 mod kit;
+mod lying_servers;
 mod outages;
 mod roles;
+mod statements;
 mod types;
 mod writes;

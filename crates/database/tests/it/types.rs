@@ -55,6 +55,11 @@ const POSTGRES: &[Case] = &[
     ("price", "7.50", DataType::Decimal, "7.50"),
     ("point", "'(1,2)'", DataType::Text, "(1,2)"),
     ("bit(3)", "B'101'", DataType::Text, "101"),
+    ("money", "1.50", DataType::Text, "$1.50"),
+    ("citext", "'Ab'", DataType::Text, "Ab"),
+    ("timetz", "'10:00:00+02'", DataType::Text, "10:00:00+02"),
+    ("macaddr", "'08:00:2b:01:02:03'", DataType::Text, "08:00:2b:01:02:03"),
+    ("xml", "'<a/>'", DataType::Text, "<a/>"),
 ];
 
 const MARIADB: &[Case] = &[
@@ -95,13 +100,21 @@ const MARIADB: &[Case] = &[
         "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     ),
     ("inet6", "'::1'", DataType::Text, "::1"),
+    ("bit(9)", "b'101'", DataType::Blob, "[0, 5]"),
+    ("time(3)", "'-838:59:58.125'", DataType::Text, "-838:59:58.125"),
+    (
+        "decimal(65, 30)",
+        "-12345678901234567890123456789012345.000000000000000000000000000001",
+        DataType::Decimal,
+        "-12345678901234567890123456789012345.000000000000000000000000000001",
+    ),
 ];
 
 fn check(kind: Kind, cases: &[Case]) {
     let place = TestDatabase::new(kind);
     let mut sql = match kind {
         Kind::Postgres => {
-            "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN price AS numeric(8, 2);\n".to_owned()
+            "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN price AS numeric(8, 2); CREATE EXTENSION citext;\n".to_owned()
         }
         Kind::MariaDb => "SET time_zone = '+00:00';\n".to_owned(),
     };

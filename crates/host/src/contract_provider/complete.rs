@@ -2,7 +2,7 @@
 
 use contract::source::{CancelFlag, Comparison, Filter, Query, RowFlow, Sort};
 use contract::{DataType, ValueRef, order};
-use spile_core::CallError;
+use spile_core::{CallError, Caller};
 
 use super::ContractProvider;
 
@@ -12,22 +12,38 @@ const ROWS_SCANNED_MAX: usize = 100_000;
 const VALUE_CHARS_MAX: usize = 200;
 
 impl ContractProvider {
-    /// Values of a field that start with `prefix`, in order and each once, at most `values_max`. Blocks.
+    /// Values of a field, in the caller's rows, that start with `prefix`, in order and each once, at most `values_max`. Blocks.
     pub fn field_values(
         &self,
+        caller: &Caller,
         collection: &str,
         field: &str,
         prefix: &str,
         values_max: usize,
         cancelled: &CancelFlag,
     ) -> Result<Vec<String>, CallError> {
-        let inner = &self.0;
+        // Whoever may not list rows cannot have their values suggested either.
+        let Some(Self(inner)) = self.of_caller(&caller.principal) else { return Ok(Vec::new()) };
         let missing = |what: String| CallError::Internal { detail: format!("completion: {what}") };
         let index = inner.contract.collections.iter().position(|one| one.name == collection);
-        let index = index.ok_or_else(|| missing(format!("there is no collection `{collection}`")))?;
+        let Some(index) = index else {
+            let is_known = self.0.contract.collections.iter().any(|one| one.name == collection);
+            return match is_known {
+                true => Ok(Vec::new()),
+                false => Err(missing(format!("there is no collection `{collection}`"))),
+            };
+        };
+        if self.0.contract.roles.is_some() && inner.list_tool(index).is_none() {
+            return Ok(Vec::new());
+        }
         let fields = &inner.contract.collections[index].fields;
         let column = fields.iter().position(|one| one.name == field);
-        let column = column.ok_or_else(|| missing(format!("`{collection}` has no field `{field}`")))?;
+        let Some(column) = column else {
+            return match self.0.contract.roles.is_some() {
+                true => Ok(Vec::new()),
+                false => Err(missing(format!("`{collection}` has no field `{field}`"))),
+            };
+        };
         if fields[column].sensitive {
             return Err(missing(format!("`{field}` of `{collection}` is sensitive")));
         }
@@ -47,7 +63,7 @@ impl ContractProvider {
         };
         let mut values: Vec<String> = Vec::new();
         let mut scanned = 0;
-        let listed = inner.backends.readers[index].list(&query, &mut |cells, _| {
+        let listed = inner.reader(index, caller).list(&query, &mut |cells, _| {
             scanned += 1;
             if let Some(value) = cells.get(column).and_then(|cell| shown(*cell))
                 && order::to_lowercase(&value).starts_with(&prefix)

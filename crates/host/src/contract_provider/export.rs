@@ -16,7 +16,7 @@ use spile_core::{
     Call, CallContext, CallError, CallResult, Caller, ItemKind, Journal, Outcome, Platform, Resource,
     ResourceContents, ResourceResult, ResourceTemplate, Run, ToolError, ToolErrorCode,
 };
-use state::keyring::{OpenError, Purpose};
+use state::keyring::{OpenError, Purpose, digest_parts};
 
 use super::error::{record_error_outcome, source_error_outcome};
 use super::links::LinkedArguments;
@@ -96,13 +96,15 @@ impl ProviderInner {
         else {
             return None;
         };
+        // An export has the rows of one collection; who asked for linked rows must know that they are not in it.
+        let has_include = call.arguments().is_some_and(|arguments| arguments.get("include").is_some());
         let arguments = without_paging(call.arguments());
         if arguments.as_str().len() > ARGUMENTS_BYTES_MAX {
             return None;
         }
         let request = ExportRequest {
             expires_ms: platform.now_ms() + EXPORT_TTL_MS,
-            shape_digest: short_digest(&self.shape_digests[*collection]),
+            shape_digest: self.export_digest(*collection, caller),
             tool: &tool.name,
             arguments: arguments.as_str(),
         };
@@ -111,10 +113,22 @@ impl ProviderInner {
         Some(Resource {
             uri: format!("{URI_PREFIX}{id}.{}", format.extension()),
             name: format!("{}.{}", self.contract.collections[*collection].name, format.extension()),
-            description: Some("All rows, for 15 minutes; as JSON Lines with .jsonl instead of .csv".into()),
+            description: Some(format!(
+                "All rows{}, for 15 minutes; as JSON Lines with .jsonl instead of .csv",
+                if has_include { " without the linked ones" } else { "" }
+            )),
             mime_type: Some(format.mime_type().into()),
             ..Resource::default()
         })
+    }
+
+    /// What the link of an export is bound to: the columns, the key, and the caller's rows.
+    fn export_digest(&self, collection: usize, caller: &Caller) -> [u8; DIGEST_BYTES] {
+        let shape = &self.shape_digests[collection];
+        match self.rows_digest(collection, caller) {
+            None => short_digest(shape),
+            Some(rows) => short_digest(&digest_parts(&[shape, &rows])),
+        }
     }
 
     fn read_rows(
@@ -136,7 +150,7 @@ impl ProviderInner {
             return Ok(unknown(uri));
         };
         let (collection, reader) =
-            (&self.contract.collections[*collection_index], &self.backends.readers[*collection_index]);
+            (&self.contract.collections[*collection_index], self.reader(*collection_index, &blocking.caller));
         let scope = bind::Scope::new(&self.contract.collections, *collection_index);
         let listing = bind::list(scope, filters, sorts, Some(arguments.root()))?;
         let linked = LinkedArguments {
@@ -249,7 +263,7 @@ impl ContractProvider {
         let index = self.0.tool_index.get(request.tool).copied();
         let is_same_shape = |index: &usize| match &self.0.contract.tools[*index].operation {
             ToolOperation::List { collection, .. } | ToolOperation::Aggregate { collection, .. } => {
-                short_digest(&self.0.shape_digests[*collection]) == request.shape_digest
+                self.0.export_digest(*collection, cx.caller) == request.shape_digest
             }
             _ => false,
         };

@@ -177,7 +177,7 @@ impl ProviderInner {
         lists.map(probe).collect()
     }
 
-    fn list_tool(&self, index: usize) -> Option<&Tool> {
+    pub(super) fn list_tool(&self, index: usize) -> Option<&Tool> {
         let is_list = |tool: &&Tool| match tool.operation {
             ToolOperation::List { collection, .. } => collection == index,
             _ => false,
@@ -357,9 +357,8 @@ impl<'c> Follower<'c, '_> {
             cancelled: Some(&self.blocking.cancelled),
             progress: Some(&self.blocking.rows_scanned),
         };
-        self.inner.backends.readers[link.target]
-            .aggregate(&question)
-            .map_err(|error| Box::new(self.failed(link, &error)))
+        let reader = self.inner.reader(link.target, &self.blocking.caller);
+        reader.aggregate(&question).map_err(|error| Box::new(self.failed(link, &error)))
     }
 
     /// The outcome of a call whose question to a link's target failed.
@@ -393,7 +392,8 @@ impl<'c> Follower<'c, '_> {
     ) -> Result<LinkedRows<'c>, Box<Outcome>> {
         let own = self.collection(index);
         let link = &own.links[link];
-        let (target, reader) = (self.collection(link.target), &self.inner.backends.readers[link.target]);
+        let (target, reader) =
+            (self.collection(link.target), self.inner.reader(link.target, &self.blocking.caller));
         let mut wanted: Vec<(usize, KeySet)> = Vec::new();
         for (position, (field, target_field)) in link.fields.iter().enumerate() {
             let mut values = KeySet::default();

@@ -13,6 +13,7 @@ mod overview;
 mod progress;
 mod read;
 mod request;
+mod rules;
 mod statement;
 mod write;
 
@@ -25,8 +26,8 @@ use contract::source::{CancelFlag, PreparedRequest, PreparedStatement, ReadReque
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
-    Call, CallContext, CallError, CallTarget, Caller, Catalog, ContentBlock, ItemKind, Journal, Outcome,
-    Platform, Provider, Run, ToolError,
+    Call, CallContext, CallError, CallTarget, Caller, CallerRoles, Catalog, ContentBlock, ItemKind, Journal,
+    Outcome, Platform, Principal, Provider, RoleView, Run, ToolError,
 };
 
 use self::links::{FollowedLinks, LinkedArguments};
@@ -34,6 +35,7 @@ use self::read::{ListPage, ListRequest};
 use state::keyring::Keyring;
 
 /// A contract together with its readers, writers and statements.
+#[derive(Clone)]
 pub struct ContractProvider(Arc<ProviderInner>);
 
 /// The readers, writers, statements and requests of a contract.
@@ -47,6 +49,8 @@ pub struct ContractBackends {
     pub statements: Vec<Arc<dyn PreparedStatement>>,
     /// One for each request of the contract, in order.
     pub requests: Vec<Arc<dyn PreparedRequest>>,
+    /// Those of the contracts of the roles, in order.
+    pub roles: Vec<Self>,
 }
 
 struct ProviderInner {
@@ -57,11 +61,18 @@ struct ProviderInner {
     keyring: Arc<Keyring>,
     /// Digest of the columns and the key of each collection. Cursors are bound to it.
     shape_digests: Vec<[u8; 32]>,
+    /// What callers with each role of the contract see, in order.
+    roles: Vec<Arc<ContractProvider>>,
 }
 
 impl ContractProvider {
     /// `keyring` seals cursors. A contract with the same columns and key accepts the cursors of another one.
-    pub fn new(contract: Contract, backends: ContractBackends, keyring: Arc<Keyring>) -> Self {
+    pub fn new(contract: Contract, mut backends: ContractBackends, keyring: Arc<Keyring>) -> Self {
+        let role_backends = std::mem::take(&mut backends.roles);
+        let roles = contract.roles.iter().flat_map(|roles| &roles.roles).zip(role_backends);
+        let roles = roles
+            .map(|(role, backends)| Arc::new(Self::new(role.contract.clone(), backends, keyring.clone())))
+            .collect();
         let tool_index =
             contract.tools.iter().enumerate().map(|(index, tool)| (tool.name.as_str().into(), index));
         let has_lists =
@@ -82,6 +93,7 @@ impl ContractProvider {
             catalog: Arc::new(catalog),
             keyring,
             shape_digests: shape_digests.collect(),
+            roles,
             contract,
             backends,
         }))
@@ -100,6 +112,18 @@ impl Provider for ContractProvider {
 
     fn guarantees_output_schemas(&self) -> bool {
         true
+    }
+
+    fn roles(&self) -> Option<Arc<dyn CallerRoles>> {
+        self.0.contract.roles.clone().map(|roles| roles as _)
+    }
+
+    fn role_view(&self, role: &str) -> RoleView {
+        let roles = self.0.contract.roles.iter().flat_map(|roles| &roles.roles).zip(&self.0.roles);
+        match roles.into_iter().find(|(one, _)| one.name == role) {
+            Some((_, provider)) => RoleView::Provider(provider.clone()),
+            None => RoleView::Nothing,
+        }
     }
 
     fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
@@ -124,6 +148,12 @@ impl Provider for ContractProvider {
 impl ContractProvider {
     pub fn contract(&self) -> &Contract {
         &self.0.contract
+    }
+
+    /// The provider that a caller sees; `None` if the contract has roles and the caller has none of them.
+    pub fn of_caller(&self, principal: &Principal) -> Option<&Self> {
+        let Some(roles) = &self.0.contract.roles else { return Some(self) };
+        self.0.roles.get(roles.role_of(principal)?).map(|provider| &**provider)
     }
 
     /// Runs a call on the blocking thread pool. Bound arguments borrow from the call, so the call is cloned and its
@@ -203,10 +233,8 @@ impl ProviderInner {
         let tool = &self.contract.tools[index];
         Ok(match &tool.operation {
             ToolOperation::Get { collection: collection_index } => {
-                let (collection, reader) = (
-                    &self.contract.collections[*collection_index],
-                    &*self.backends.readers[*collection_index],
-                );
+                let (collection, reader) =
+                    (&self.contract.collections[*collection_index], self.reader(*collection_index, caller));
                 let key = bind::key(collection, call.arguments())?;
                 let include = bind::include(collection, call.arguments())?;
                 if blocking.is_none() && (!include.is_empty() || !reader.can_run_inline(&ReadRequest::Get)) {
@@ -216,18 +244,18 @@ impl ProviderInner {
                     Some(blocking) if !include.is_empty() => {
                         Some(self.get_with_links(tool, *collection_index, &key, &include, blocking, platform))
                     }
-                    blocking => self.get_record(tool, collection, reader, &key, blocking, platform),
+                    blocking => self.get_record(tool, collection, &*reader, &key, blocking, platform),
                 }
             }
             ToolOperation::List { collection: collection_index, filters, sorts } => {
-                let (collection, reader) = (
-                    &self.contract.collections[*collection_index],
-                    &*self.backends.readers[*collection_index],
-                );
+                let (collection, reader) =
+                    (&self.contract.collections[*collection_index], self.reader(*collection_index, caller));
                 let scope = Scope::new(&self.contract.collections, *collection_index);
                 let listing = bind::list(scope, filters, sorts, call.arguments())?;
                 let after = match &listing.cursor {
-                    Some(cursor) => self.open_cursor(tool, Some(cursor), &listing.order_bytes(), platform)?,
+                    Some(cursor) => {
+                        self.open_cursor(tool, Some(cursor), &listing.order_bytes(), &reader, platform)?
+                    }
                     None => None,
                 };
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
@@ -253,7 +281,7 @@ impl ProviderInner {
                     }
                 }
                 let is_first = request.after.is_none();
-                let page = self.list_page(tool, *collection_index, request, blocking, platform);
+                let page = self.list_page(tool, *collection_index, request, &reader, blocking, platform);
                 page.map(|page| match page {
                     ListPage::WithExport(result) if is_first => {
                         match self.export_link(index, call, caller, platform) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
+use contract::access::CallReader;
 use contract::aggregate::SelectedGroups;
 use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, GroupMembers, Page, RecordError};
@@ -16,6 +17,7 @@ use spile_core::{Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
 use super::links::{FollowedLinks, LinkedArguments};
+use super::rules::reader_digest;
 use super::{BlockingContext, ProviderInner};
 use state::keyring::{OpenError, Purpose, digest_parts};
 
@@ -123,7 +125,8 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Outcome {
-        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let (collection, reader) = (&self.contract.collections[index], self.reader(index, &blocking.caller));
+        let reader = &*reader;
         let fields = link_fields(collection, include);
         let key_cells: Vec<ValueRef<'_>> = key.iter().map(BoundValue::as_value_ref).collect();
         let (mut found, mut keys): (Option<Result<ToolResult, RecordError>>, Vec<Vec<Value>>) =
@@ -172,10 +175,11 @@ impl ProviderInner {
         tool: &Tool,
         index: usize,
         mut request: ListRequest<'_>,
+        call_reader: &CallReader<'_>,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
     ) -> Option<ListPage> {
-        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let (collection, reader) = (&self.contract.collections[index], &**call_reader);
         let include = std::mem::take(&mut request.listing.include);
         let projection = request.listing.projection.take();
         let query = request.query(blocking);
@@ -206,7 +210,7 @@ impl ProviderInner {
         let order_bytes = request.listing.order_bytes();
         let seal = |position: &CursorPosition| {
             is_cut = true;
-            self.seal_cursor(tool, &order_bytes, position, platform)
+            self.seal_cursor(tool, &order_bytes, call_reader, position, platform)
         };
         Some(match page.finish(total, seal) {
             Ok(result) => {
@@ -235,14 +239,14 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<(ToolResult, bool), Box<Outcome>> {
-        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let (collection, reader) = (&self.contract.collections[index], &self.backends.readers[index]);
         let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
         let selected = self.select_groups(index, arguments, rows_max, blocking, platform)?;
         let group_count = arguments.groups.len();
         let members = GroupMembers { names: &arguments.names, kinds: &arguments.kinds, group_count };
         let (result, is_cut) = results::groups(collection, members, &selected);
         let has_many = is_cut && selected.total as u64 >= EXPORT_ROWS_MIN;
-        Ok((add_notice(result, reader, collection, NOTICES_MEMBER), has_many))
+        Ok((add_notice(result, &**reader, collection, NOTICES_MEMBER), has_many))
     }
 
     /// Up to so many groups, in their order.
@@ -254,7 +258,7 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Result<SelectedGroups, Box<Outcome>> {
-        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let (collection, reader) = (&self.contract.collections[index], self.reader(index, &blocking.caller));
         let linked = LinkedArguments {
             filters: arguments.filters.linked(),
             groups: &arguments.groups,
@@ -286,7 +290,9 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Outcome {
-        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let collection = &self.contract.collections[index];
+        let call_reader = self.reader(index, &blocking.caller);
+        let reader = &*call_reader;
         let rows_max = arguments.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
         let linked = LinkedArguments { filters: arguments.filters.linked(), ..LinkedArguments::default() };
         let followed = match self.follow_links(index, &linked, blocking, platform) {
@@ -294,7 +300,8 @@ impl ProviderInner {
             Err(outcome) => return *outcome,
         };
         let order_bytes = arguments.order_bytes();
-        let after = match self.open_cursor(tool, arguments.cursor.as_deref(), &order_bytes, platform) {
+        let cursor = arguments.cursor.as_deref();
+        let after = match self.open_cursor(tool, cursor, &order_bytes, &call_reader, platform) {
             Ok(after) => after,
             Err(error) => return Outcome::ToolFailed(error),
         };
@@ -325,7 +332,9 @@ impl ProviderInner {
                 Err(outcome) => return *outcome,
             }
         }
-        let seal = |position: &CursorPosition| self.seal_cursor(tool, &order_bytes, position, platform);
+        let seal = |position: &CursorPosition| {
+            self.seal_cursor(tool, &order_bytes, &call_reader, position, platform)
+        };
         match page.finish_search(outcome, scope.scan_rows_max, seal) {
             Ok(result) => {
                 let result = add_notice(result, reader, collection, NOTICES_MEMBER);
@@ -340,23 +349,25 @@ impl ProviderInner {
         &self,
         tool: &Tool,
         order_bytes: &[u8],
+        reader: &CallReader<'_>,
         position: &CursorPosition,
         platform: &dyn Platform,
     ) -> String {
-        let binding = self.cursor_binding(tool, order_bytes);
+        let binding = self.cursor_binding(tool, order_bytes, reader);
         self.keyring.seal(Purpose::Cursor, &binding, &cursor::encode(position), platform)
     }
 
-    /// Opens a cursor. It is bound to the tool, the filters and the sort order.
+    /// Opens a cursor. It is bound to the tool, the filters, the sort order, and the caller's rows.
     pub(super) fn open_cursor(
         &self,
         tool: &Tool,
         sealed: Option<&str>,
         order_bytes: &[u8],
+        reader: &CallReader<'_>,
         platform: &dyn Platform,
     ) -> Result<Option<CursorPosition>, Box<ToolError>> {
         let Some(sealed) = sealed else { return Ok(None) };
-        let binding = self.cursor_binding(tool, order_bytes);
+        let binding = self.cursor_binding(tool, order_bytes, reader);
         let payload = self.keyring.open(Purpose::Cursor, &binding, sealed, platform.now_ms());
         let reason = match payload {
             Ok(payload) => match cursor::decode(&payload) {
@@ -371,14 +382,17 @@ impl ProviderInner {
         Err(Box::new(invalid_cursor_error(reason)))
     }
 
-    fn cursor_binding(&self, tool: &Tool, order_bytes: &[u8]) -> [u8; 32] {
+    fn cursor_binding(&self, tool: &Tool, order_bytes: &[u8], reader: &CallReader<'_>) -> [u8; 32] {
         let shape: &[u8] = match &tool.operation {
             ToolOperation::List { collection, .. } | ToolOperation::Search { collection, .. } => {
                 &self.shape_digests[*collection]
             }
             _ => &[],
         };
-        digest_parts(&[shape, tool.name.as_bytes(), order_bytes])
+        match reader_digest(reader) {
+            [] => digest_parts(&[shape, tool.name.as_bytes(), order_bytes]),
+            rows => digest_parts(&[shape, tool.name.as_bytes(), order_bytes, rows]),
+        }
     }
 }
 

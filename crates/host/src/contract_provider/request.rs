@@ -43,7 +43,7 @@ impl ProviderInner {
                     return Ok(reason.into_outcome(collection, platform));
                 }
             }
-            options.idempotency_key = idempotency_key(tool, &write_options, blocking, digest);
+            options.idempotency_key = idempotency_key(tool, &write_options, blocking, digest, None);
         }
         let template = tool.text_template.as_ref();
         let mut rows = RowList::new(collection, template, None, collection.rows_max);

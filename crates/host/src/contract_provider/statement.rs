@@ -132,7 +132,7 @@ impl StatementCall<'_> {
             digest_parts(&[&bind::canonical_arguments(&self.statement.arguments, self.bound_arguments)]);
         let capture = if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly };
         let transaction_options = TransactionOptions {
-            idempotency_key: idempotency_key(self.tool, options, blocking, request_digest),
+            idempotency_key: idempotency_key(self.tool, options, blocking, request_digest, None),
             dry_run: options.dry_run,
             now_ms: platform.now_ms(),
             cancelled: Some(blocking.cancelled.clone()),

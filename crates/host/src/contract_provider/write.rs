@@ -1,7 +1,9 @@
 //! Writes of one record: the checks between the steps of its transaction, and the result.
 
+use contract::access::{BoundRows, RowRules};
 use contract::bind::{BoundValue, WriteArguments, WriteOptions};
 use contract::confirmation::{self, WriteOperation};
+use contract::field::Field;
 use contract::infer::SAFE_INTEGER_MAX;
 use contract::results::{self, RecordError, WriteResult};
 use contract::source::{
@@ -13,6 +15,7 @@ use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolE
 
 use super::confirm;
 use super::error::{RetrySafety, record_error_outcome, write_error_outcome};
+use super::rules::{ClaimMissing, set_values};
 use super::{BlockingContext, ProviderInner};
 use state::keyring::digest_parts;
 
@@ -35,9 +38,20 @@ impl ProviderInner {
             Ok(needs_confirmation) => needs_confirmation,
             Err(error) => return error.into(),
         };
+        let rows = self.rows(index, &blocking.caller);
+        let set = match &collection.rules {
+            Some(rules) if operation != WriteOperation::Delete => {
+                match set_values(rules, &collection.name, &blocking.caller) {
+                    Ok(values) => values,
+                    Err(ClaimMissing) => return NotWritten::NotPermitted.into_outcome(collection, platform),
+                }
+            }
+            Some(_) | None => Vec::new(),
+        };
         let request_digest = digest_parts(&[&arguments.canonical_bytes(collection)]);
+        let rows_digest = rows.as_ref().map(BoundRows::digest);
         let options = TransactionOptions {
-            idempotency_key: idempotency_key(tool, &arguments.options, blocking, request_digest),
+            idempotency_key: idempotency_key(tool, &arguments.options, blocking, request_digest, rows_digest),
             dry_run,
             now_ms: platform.now_ms(),
             cancelled: Some(blocking.cancelled.clone()),
@@ -49,6 +63,8 @@ impl ProviderInner {
             arguments,
             request_digest: &request_digest,
             journal: needs_confirmation.then_some(&blocking.journal),
+            rows: rows.as_ref(),
+            set: &set,
         };
         let written = writer
             .begin(&options)
@@ -69,6 +85,11 @@ impl ProviderInner {
             }
             Ok(WriteOutcome::Replayed(stored)) => replayed_outcome(&stored),
             Ok(WriteOutcome::Discarded(reason)) => reason.into_outcome(collection, platform),
+            // The row may be somebody else's: the message must not say more about it than that its key is taken.
+            Err(WriteError::AlreadyExists) if restricts_rows(collection) => {
+                let message = "this key cannot be used for a new row; choose another";
+                ToolError::new(ToolErrorCode::Conflict, message).into()
+            }
             Err(error) => {
                 let retry_safety = RetrySafety::for_write(&arguments.options);
                 write_error_outcome(&error, collection, &arguments.key, retry_safety, platform)
@@ -95,11 +116,21 @@ pub(super) fn idempotency_key(
     options: &WriteOptions<'_>,
     blocking: &BlockingContext,
     request_digest: [u8; 32],
+    rows_digest: Option<&[u8; 32]>,
 ) -> Option<IdempotencyKey> {
     if options.dry_run {
         return None;
     }
     let principal = blocking.caller.principal.id().as_bytes();
+    let bound;
+    // A caller with other rows than before gets no response about those.
+    let principal = match rows_digest {
+        None => principal,
+        Some(rows) => {
+            bound = digest_parts(&[principal, rows]);
+            &bound
+        }
+    };
     let key_digest = match (&options.idempotency_key, &blocking.journal.repeatable_call_id()) {
         (Some(key), _) => {
             digest_parts(&[b"idempotency_key", principal, tool.name.as_bytes(), key.as_bytes()])
@@ -124,6 +155,8 @@ pub(super) enum NotWritten {
         field: String,
     },
     InvalidRecord(RecordError),
+    /// The row would not be one of the caller's rows.
+    NotPermitted,
     /// The source cannot roll back: the change was made, but its record does not match the output schema.
     UnreadableRecord(RecordError),
     /// The statement should have returned a record.
@@ -146,6 +179,10 @@ impl NotWritten {
                 );
                 not_allowed(field, message).into()
             }
+            Self::NotPermitted => {
+                let message = "the row would not be one that you may write; nothing was written";
+                ToolError::new(ToolErrorCode::Forbidden, message).into()
+            }
             Self::UnreadableRecord(RecordError::TypeMismatch { field, .. }) => {
                 let message = format!(
                     "the change was made, but the value of `{field}` in the record does not match the output schema"
@@ -158,6 +195,10 @@ impl NotWritten {
             Self::NoRecord(error) => Outcome::ToolFailed(error),
         }
     }
+}
+
+fn restricts_rows(collection: &Collection) -> bool {
+    collection.rules.as_ref().is_some_and(RowRules::restricts_rows)
 }
 
 fn not_allowed(field: String, message: String) -> ToolError {
@@ -177,6 +218,10 @@ struct RecordWrite<'a> {
     request_digest: &'a [u8],
     /// The journal with the user's answer, if the write needs a confirmation.
     journal: Option<&'a Journal>,
+    /// The caller's rows; `None` if all rows are.
+    rows: Option<&'a BoundRows>,
+    /// What the server sets, by the index of the column.
+    set: &'a [(usize, &'a Field, BoundValue<'static>)],
 }
 
 /// A record that was written, and other effects that the caller should know.
@@ -203,6 +248,10 @@ impl RecordWrite<'_> {
             WriteOperation::Create => None,
             WriteOperation::Update | WriteOperation::Delete => {
                 let values = transaction.row(&key)?.ok_or(WriteError::NotFound)?;
+                // Before its version is compared: a row of somebody else does not exist.
+                if !self.is_own(&value_refs(&values)) {
+                    return Err(WriteError::NotFound);
+                }
                 let version = results::record_version(self.collection, &value_refs(&values)).ok();
                 Some(RowBefore { values, version })
             }
@@ -224,6 +273,19 @@ impl RecordWrite<'_> {
         })
     }
 
+    /// Whether a row exists for the caller.
+    fn is_own(&self, row: &[ValueRef<'_>]) -> bool {
+        self.rows.is_none_or(|rows| rows.pass(&self.collection.shape.columns, row))
+    }
+
+    /// Whether a new state of a row is one that the caller may make, with what the server sets.
+    fn is_permitted(&self, row: &[ValueRef<'_>]) -> bool {
+        let is_set = |(column, field, value): &(usize, &Field, BoundValue<'_>)| {
+            row.get(*column).is_some_and(|stored| field.round_trips(value.as_value_ref(), *stored))
+        };
+        self.operation == WriteOperation::Delete || (self.is_own(row) && self.set.iter().all(is_set))
+    }
+
     fn can_roll_back(&self) -> bool {
         self.collection.write_capabilities().has(WriteCapabilities::ROLLBACK)
     }
@@ -237,12 +299,21 @@ impl RecordWrite<'_> {
         before: Option<&RowBefore>,
     ) -> Result<Verdict<Written, NotWritten>, WriteError> {
         let wanted = self.wanted_row(before);
+        // Nothing can be taken back, so what is not certain to be permitted is not sent.
+        if !self.is_permitted(&value_refs(&wanted)) {
+            return Ok(Verdict::Discard(NotWritten::NotPermitted));
+        }
         if let Err(reason) = self.check_confirmed(before, &value_refs(&wanted)) {
             return Ok(Verdict::Discard(reason));
         }
         self.apply(transaction, key, before)?;
         let row = self.row_to_return(transaction.read_back()?, before)?;
         let row = value_refs(&row);
+        if !self.is_permitted(&row) {
+            let message = "the change was made, but the source made a row of it that does not exist for you";
+            let error = ToolError::new(ToolErrorCode::SourceChanged, message);
+            return Ok(Verdict::Discard(NotWritten::NoRecord(Box::new(error))));
+        }
         let mut notices = transaction.notices();
         if let Some(field) = self.altered_field(&row) {
             notices.push(format!("the source stored another value of `{field}` than this call gave"));
@@ -269,10 +340,13 @@ impl RecordWrite<'_> {
     fn wanted_row(&self, before: Option<&RowBefore>) -> Vec<Value> {
         let mut row = match before {
             Some(before) => before.values.clone(),
-            None => vec![Value::Null; self.collection.fields.len()],
+            None => vec![Value::Null; self.collection.shape.columns.len()],
         };
         for (index, value) in &self.arguments.values {
             row[*index] = value.as_value_ref().to_value();
+        }
+        for (column, _, value) in self.set {
+            row[*column] = value.as_value_ref().to_value();
         }
         row
     }
@@ -326,6 +400,7 @@ impl RecordWrite<'_> {
             self.arguments.values.iter().map(|(index, value)| (*index, value.as_value_ref())).collect();
         // A caller cannot set the version field, so it is not among the values yet.
         values.extend(before.and_then(|before| self.next_version(before)));
+        values.extend(self.set.iter().map(|(column, _, value)| (*column, value.as_value_ref())));
         transaction.apply(&match self.operation {
             WriteOperation::Create => RowChange::Create { values: &values },
             WriteOperation::Update => RowChange::Update { key, values: &values },
@@ -368,6 +443,10 @@ impl RecordWrite<'_> {
         let collection = self.collection;
         if let Some(field) = self.altered_field(row) {
             return Err(NotWritten::ValueAltered { field: field.to_owned() });
+        }
+        // The new state counts: nobody moves a row to where it does not exist for them.
+        if !self.is_permitted(row) {
+            return Err(NotWritten::NotPermitted);
         }
         let version_before = before.and_then(|before| before.version.as_deref());
         let outcome = match self.operation {

@@ -120,10 +120,13 @@ impl Server {
         let channel = ticket.map_or(ReplyChannel::NoSession, ReplyChannel::Session);
         let state = || ticket.and_then(|ticket| self.session_state(&ticket));
         PostReply::Ready(match decoded {
-            Decoded::Request(request) => match self.check_header_params(&registry.0, &request, header) {
-                Ok(()) => return self.respond_to_request(request, sender, channel, registry, cx),
-                Err(error) => rejected(error),
-            },
+            Decoded::Request(request) => {
+                let registry = RegistrySnapshot(registry.0.of_caller(&sender.identity.principal));
+                match self.check_header_params(&registry.0, &request, header) {
+                    Ok(()) => return self.respond_to_request(request, sender, channel, registry, cx),
+                    Err(error) => rejected(error),
+                }
+            }
             Decoded::Notification(notification) => {
                 match notification {
                     Notification::Cancelled(id) => {

@@ -7,7 +7,7 @@ use contract::compatibility::{ToolDigest, ToolInterface};
 use contract::{CompiledSchema, HeaderParam, header_params};
 use hashbrown::HashMap;
 use json::Json;
-use spile_core::{Catalog, ItemKind, Provider, Tool};
+use spile_core::{Catalog, ItemKind, Provider, Tool, Visibility};
 use wire::{Version, encode};
 
 use crate::rate_limit::{RateLimiter, SharedLimit};
@@ -104,6 +104,25 @@ impl CompiledTool {
 }
 
 impl CompiledCatalog {
+    /// The part of it that callers with a role see.
+    pub(crate) fn filtered(&self, visibility: &dyn Visibility) -> Self {
+        let is_visible = |kind, name: &str| visibility.is_visible(kind, name);
+        let mut catalog = Catalog::clone(&self.catalog);
+        catalog.tools.retain(|tool| is_visible(ItemKind::Tool, &tool.name));
+        catalog.prompts.retain(|prompt| is_visible(ItemKind::Prompt, &prompt.name));
+        catalog.resources.retain(|resource| is_visible(ItemKind::Resource, &resource.uri));
+        catalog.resource_templates.retain(|one| is_visible(ItemKind::Resource, &one.uri_template));
+        catalog.skills.retain(|skill| is_visible(ItemKind::Resource, &skill.uri));
+        let tools = self.tools.iter();
+        let tools = tools.filter(|tool| is_visible(ItemKind::Tool, &tool.compiled.definition.name));
+        Self {
+            catalog: Arc::new(catalog),
+            tools: tools.cloned().collect(),
+            unserved: Vec::new(),
+            shared_limit: self.shared_limit.clone(),
+        }
+    }
+
     /// Compiles the tools whose definition is not in `previous`. Rate limits continue to count where `previous` left off.
     pub(crate) fn new(
         name: &Arc<str>,

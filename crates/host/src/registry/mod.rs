@@ -2,14 +2,16 @@
 
 mod compiled;
 mod pages;
+mod roles;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hashbrown::HashMap;
 use spile_core::{
-    Call, CallError, CallTarget, CompletionRef, ItemKind, Prompt, Provider, Resource, ResourceDirectory,
-    ResourceTemplate, Skill, TaskSupport, Tool,
+    Call, CallError, CallTarget, CompletionRef, ItemKind, Principal, Prompt, Provider, Resource,
+    ResourceDirectory, ResourceTemplate, Skill, TaskSupport, Tool,
 };
 use wire::encode::{RenderedServerInfo, ServerCapabilities};
 use wire::{ListKind, Version};
@@ -17,6 +19,7 @@ use wire::{ListKind, Version};
 pub use self::compiled::UnservedItem;
 pub(crate) use self::compiled::{CompiledCatalog, ToolEntry};
 use self::pages::{PageCache, ViewPages};
+use self::roles::RoleRegistries;
 use crate::uri_pattern::UriPattern;
 use state::keyring::digest_parts;
 
@@ -50,6 +53,12 @@ pub struct Registry {
     fingerprint: u32,
     page_cache: PageCache,
     view_pages: ViewPages,
+    /// `None`: all callers see all of it.
+    roles: Option<RoleRegistries>,
+    /// The role whose callers see this registry. `None`: it is the whole one.
+    pub(crate) role: Option<Box<str>>,
+    /// Resources that exist, but not for the role.
+    withheld_resources: Vec<UriPattern>,
 }
 
 /// One provider of a server. Providers are replaced and report changes independently of each other.
@@ -94,8 +103,31 @@ pub(crate) enum CallRoute<'r> {
 }
 
 impl Registry {
-    /// Joins compiled catalogs. Where two providers have an item with the same name, the first one's is served.
-    pub(crate) fn new(slots: Vec<ProviderSlot>, config: RegistryConfig) -> Self {
+    /// Joins compiled catalogs, for all callers and for each role. What is the same as in `previous` is not compiled again.
+    pub(crate) fn new(
+        slots: Vec<ProviderSlot>,
+        config: RegistryConfig,
+        previous: Option<&Self>,
+        compilations: &AtomicU64,
+    ) -> Self {
+        let mut registry = Self::build(slots, config);
+        if let Some(roles) = registry.slots.iter().find_map(|slot| slot.provider.roles()) {
+            registry.roles = Some(RoleRegistries::new(&registry, roles, previous, compilations));
+        }
+        registry
+    }
+
+    /// The registry that a caller sees: the whole one, unless there are roles.
+    #[inline]
+    pub(crate) fn of_caller(self: Arc<Self>, principal: &Principal) -> Arc<Self> {
+        match &self.roles {
+            None => self,
+            Some(roles) => roles.of(principal).clone(),
+        }
+    }
+
+    /// Where two providers have an item with the same name, the first one's is served.
+    fn build(slots: Vec<ProviderSlot>, config: RegistryConfig) -> Self {
         let mut registry = Self {
             capabilities: ServerCapabilities::default(),
             server_info: RenderedServerInfo::new(&config.name, &config.version),
@@ -118,6 +150,9 @@ impl Registry {
             fingerprint: 0,
             page_cache: PageCache::default(),
             view_pages: ViewPages::default(),
+            roles: None,
+            role: None,
+            withheld_resources: Vec::new(),
         };
         for (position, slot) in slots.iter().enumerate() {
             registry.add(position, slot);
@@ -359,9 +394,17 @@ impl Registry {
         }
     }
 
+    /// Whether a resource exists, but not for the role. A caller without a role sees none.
+    pub(crate) fn withholds(&self, uri: &str) -> bool {
+        self.role.as_deref() == Some("") || self.withheld_resources.iter().any(|pattern| pattern.matches(uri))
+    }
+
     /// Finds the providers of a resource.
     pub(crate) fn route_resource(&self, uri: &str) -> CallRoute<'_> {
         let listed = self.resources.get(uri).copied();
+        if listed.is_none() && self.withholds(uri) {
+            return CallRoute::ResourceProviders(&[]);
+        }
         let listed = listed.or_else(|| {
             self.templates.iter().find(|(pattern, _)| pattern.matches(uri)).map(|(_, position)| *position)
         });
@@ -371,8 +414,18 @@ impl Registry {
         }
     }
 
+    fn role_registries(&self) -> &[Arc<Self>] {
+        self.roles.as_ref().map_or(&[], RoleRegistries::registries)
+    }
+
     /// Whether clients see the same list.
     pub(crate) fn has_same_list(&self, other: &Self, list: ListKind) -> bool {
+        let (own, others) = (self.role_registries(), other.role_registries());
+        if own.len() != others.len()
+            || !own.iter().zip(others).all(|(one, other)| one.has_same_list(other, list))
+        {
+            return false;
+        }
         match list {
             ListKind::Tools => {
                 let is_same = |(one, other): (&Arc<ToolEntry>, &Arc<ToolEntry>)| {

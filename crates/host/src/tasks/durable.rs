@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spile_core::{CallError, CheckpointSink, Checkpoints, ItemKind};
+use spile_core::{CallError, CheckpointSink, Checkpoints, ItemKind, Principal};
 use state::keyring::digest_parts;
 use state::store::{LeaseOutcome, Namespace, Sequence, Store as _, StoreError, StoreKey, Ttl};
 use tokio::sync::{Notify, watch};
@@ -306,7 +306,8 @@ impl super::Tasks {
 impl Task {
     /// Runs the task from its journal.
     async fn resume(self: &Arc<Self>, server: &Arc<Server>) {
-        let registry = server.registry();
+        let principal = self.call.as_ref().map_or(&Principal::Anonymous, |call| &call.principal);
+        let registry = server.registry_of(principal);
         let (journal, is_unresumable) = {
             let state = self.lock();
             (state.journal.clone(), state.is_unresumable)

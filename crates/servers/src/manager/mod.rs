@@ -518,7 +518,6 @@ impl Starter {
         let server = Arc::new(server);
         let (commands, receiver) = mpsc::channel(16);
         let watched = Arc::new(WatchedResources::default());
-        let roots = Arc::new(LiveRoots::new(server.clone(), self.host.clone()));
         let (task, view) = ServerTask::new(
             server.clone(),
             self.options.clone(),
@@ -527,8 +526,8 @@ impl Starter {
             self.registry.clone(),
             receiver,
             watched.clone(),
-            roots.clone(),
         );
+        let roots = task.roots.clone();
         let waiting = Arc::new(Semaphore::new(self.options.waiting_calls_max));
         let task = Mutex::new(Some(tokio::spawn(task.run(permission))));
         let retries = AtomicU64::new(RETRIES_UNKNOWN);

@@ -191,7 +191,7 @@ pub(super) struct ServerTask {
     work: JoinSet<Work>,
     signals: Arc<Signals>,
     watched: Arc<WatchedResources>,
-    roots: Arc<LiveRoots>,
+    pub(super) roots: Arc<LiveRoots>,
     resource_subscriptions: ResourceSubscriptions,
     /// The lists changed again while they were read.
     is_stale: bool,
@@ -216,7 +216,6 @@ impl ServerTask {
         registry: Arc<RegistryBuilder>,
         commands: mpsc::Receiver<Command>,
         watched: Arc<WatchedResources>,
-        roots: Arc<LiveRoots>,
     ) -> (Self, watch::Receiver<View>) {
         let (view, receiver) = watch::channel(View {
             status: Status::Disconnected,
@@ -228,6 +227,7 @@ impl ServerTask {
             stderr: Arc::default(),
         });
         let state = UpstreamState::new(options.retry);
+        let roots = Arc::new(LiveRoots::new(server.clone(), host.clone()));
         let task = Self {
             server,
             options,

@@ -50,12 +50,12 @@ pub(super) fn request(format: SamplingFormat, model: &str, params: &Json) -> Res
                 let system =
                     system.map(|text| Message { role: "system", parts: vec![Part::Text(text.into_owned())] });
                 let all: Vec<&Message> = system.iter().chain(&messages).collect();
-                out.array("messages", all, |out, message| write_openai(out, message));
+                out.array("messages", all, write_openai);
             }
             SamplingFormat::Anthropic => {
                 out.maybe_raw("stop_sequences", raw("stopSequences"));
                 out.maybe_str("system", system.as_deref());
-                out.array("messages", &messages, |out, message| write_anthropic(out, message));
+                out.array("messages", &messages, write_anthropic);
             }
         }
     }))

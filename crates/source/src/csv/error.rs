@@ -243,7 +243,7 @@ impl CsvError {
                     Some(RaggedCause::LinesAfter { last }) => {
                         format!("the table seems to end in line {last}; remove the lines after it")
                     }
-                    None => ragged_row_help(*fields, *header, *delimiter),
+                    None => ragged_row_help(file, *fields, *header, *delimiter),
                 },
             ),
             Self::UnclosedQuote { location } => (
@@ -315,7 +315,7 @@ fn unknown_encoding_help(guesses: &[EncodingGuess]) -> String {
     }
 }
 
-fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {
+fn ragged_row_help(file: &str, fields: usize, header: usize, delimiter: u8) -> String {
     let separator = match delimiter {
         b'\t' => "a tab".to_owned(),
         other => format!("`{}`", other.escape_ascii()),
@@ -323,6 +323,11 @@ fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {
     if fields > header {
         format!("quote fields that contain {separator}")
     } else {
-        format!("add what is missing, with {separator} for each empty field; or set `short_rows = true`")
+        let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+        let collection = contract::names::collection_name(&stem);
+        format!(
+            "add what is missing, with {separator} for each empty field; or set `short_rows = true` in \
+             `[collections.{collection}]`"
+        )
     }
 }

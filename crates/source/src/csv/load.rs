@@ -152,7 +152,7 @@ impl CsvSnapshot {
             (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
         let is_candidate = |profile: &CsvColumnProfile| {
             let is_plain = KeyCandidate::is_key_type(profile.data_type) && profile.format.is_none();
-            is_plain && !profile.has_empty && !profile.has_null
+            is_plain && !profile.has_empty && !profile.has_null && !profile.may_be_measure()
         };
         let columns = table.header.iter().zip(&table.profiles).enumerate();
         let candidates = columns

@@ -1,10 +1,11 @@
 //! Reads rows: finds them by key, splits them into values, applies filters and search terms.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
 use contract::ValueRef;
 use contract::bind::BoundValue;
-use contract::source::Filter;
+use contract::source::{Filter, all_pass};
 
 use super::view::{CsvColumn, CsvView};
 use crate::snapshot_reader::{self, Violations};
@@ -74,22 +75,32 @@ impl snapshot_reader::ReadableTable for CsvView {
                 CsvFilter { column, filter: *filter, operands: CsvFilter::operands(column, filter) }
             })
             .collect();
-        prepared.sort_by_key(|filter| filter.column.field_index);
+        // Filters that are joined with `or_next` stay together.
+        if prepared.iter().all(|filter| !filter.filter.or_next) {
+            prepared.sort_by_key(|filter| filter.column.field_index);
+        }
         prepared
     }
 
     fn matches_filters(&self, row: u32, prepared: &[CsvFilter<'_>], scratch: &mut RowScratch) -> bool {
         let mut fields = self.table.fields(row);
-        prepared.iter().all(|filter| {
+        let mut last = 0;
+        let passes = |_, filter: &CsvFilter<'_>| {
+            if filter.column.field_index < last {
+                fields = self.table.fields(row);
+            }
+            last = filter.column.field_index;
             let field = fields.seek(filter.column.field_index);
             let text = field.text_with_scratch(&self.table.text, &mut scratch.text);
-            match filter.column.format {
+            Ok::<_, Infallible>(match filter.column.format {
                 Some(_) if !filter.column.is_null(text) => {
                     filter.matches(&filter.column.canonical(Cow::Borrowed(text)))
                 }
                 _ => filter.matches(text),
-            }
-        })
+            })
+        };
+        let Ok(passes) = all_pass(prepared, |filter| filter.filter.or_next, passes);
+        passes
     }
 
     /// Sorted by the position of their fields.

@@ -47,6 +47,13 @@ pub(super) struct CsvColumnProfile {
 }
 
 impl CsvColumnProfile {
+    /// Whether the texts are numbers whose notation is ambiguous.
+    pub(super) fn may_be_measure(&self) -> bool {
+        self.ambiguous_format.as_ref().is_some_and(AmbiguousFormat::is_number)
+    }
+}
+
+impl CsvColumnProfile {
     /// In a text column an empty field is a text like any other.
     pub(super) fn empty_is_null(&self) -> bool {
         self.data_type != DataType::Text

@@ -141,7 +141,7 @@ impl<F: LargeFormat> LargeFile<F> {
         let snapshot = self.load().map_err(|error| self.source_error(&error))?;
         let current = self.open_reader(&snapshot, shape).map_err(|error| self.source_error(&error))?;
         let file = self.clone();
-        let reader = LargeReader::new(shape.clone(), current, Box::new(move || file.poll()));
+        let reader = LargeReader::new(shape.clone(), current, Box::new(move |failure| file.poll(failure)));
         self.readers.add(&reader);
         Ok(reader)
     }
@@ -248,8 +248,56 @@ impl<F: LargeFormat> LargeFile<F> {
         Ok(OpenImport { reader: source.reader(&shape)?, _import: import })
     }
 
+    /// Checks the file before a read. `failure` is why it could not be imported.
+    fn poll(self: &Arc<Self>, failure: Option<&SourceError>) -> Result<(), SourceError> {
+        let stamp = FileStamp::of_path(&self.path);
+        // A file that is gone is not served, whatever was imported.
+        if stamp == FileStamp::Missing {
+            return Err(self.missing_error());
+        }
+        if failure.is_some() {
+            return self.retry(stamp);
+        }
+        self.poll_changes();
+        Ok(())
+    }
+
+    fn missing_error(&self) -> SourceError {
+        let (message, _) = FileError::NotFound.error_text(&self.file_name, "file");
+        SourceError::Unavailable { message, detail: self.path.display().to_string() }
+    }
+
+    /// Without rows to serve meanwhile, a file that has changed since its import failed is imported again at once.
+    fn retry(self: &Arc<Self>, stamp: FileStamp) -> Result<(), SourceError> {
+        let is_same = match self.state.try_lock() {
+            Ok(state) => state.as_ref().is_some_and(|loaded| loaded.stamp == stamp),
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Poisoned(poisoned)) => {
+                poisoned.into_inner().as_ref().is_some_and(|loaded| loaded.stamp == stamp)
+            }
+        };
+        if is_same {
+            return Ok(());
+        }
+        self.load_in_background();
+        let message = format!("`{}` has changed and is being imported again; try again", self.file_name);
+        Err(SourceError::Unavailable { detail: message.clone(), message })
+    }
+
+    fn load_in_background(self: &Arc<Self>) {
+        if self.is_loading.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let file = self.clone();
+        std::thread::spawn(move || {
+            // An error is what readers return from then on.
+            let _ = file.load();
+            file.is_loading.store(false, Ordering::Relaxed);
+        });
+    }
+
     /// Imports the file again in the background once it has changed and does not change any more.
-    fn poll(self: &Arc<Self>) {
+    fn poll_changes(self: &Arc<Self>) {
         let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let last = self.last_poll_ms.load(Ordering::Relaxed);
         let is_due = now_ms.saturating_sub(last) >= POLL_INTERVAL_MS;
@@ -270,15 +318,10 @@ impl<F: LargeFormat> LargeFile<F> {
         let mut changed = lock(&self.changed);
         let is_settled = *changed == Some(stamp);
         *changed = (known != Some(stamp)).then_some(stamp);
-        if known == Some(stamp) || !is_settled || self.is_loading.swap(true, Ordering::Relaxed) {
-            return;
+        if known != Some(stamp) && is_settled {
+            drop(changed);
+            self.load_in_background();
         }
-        let file = self.clone();
-        std::thread::spawn(move || {
-            // An error is what readers return from then on.
-            let _ = file.load();
-            file.is_loading.store(false, Ordering::Relaxed);
-        });
     }
 }
 

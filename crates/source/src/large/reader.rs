@@ -21,22 +21,22 @@ pub(crate) struct OpenImport {
 pub(crate) struct LargeReader {
     pub(crate) shape: TableShape,
     current: RwLock<Result<OpenImport, SourceError>>,
-    /// Checks from time to time whether the file has changed.
-    poll: Box<dyn Fn() + Send + Sync>,
+    poll: PollFile,
 }
 
+/// Checks whether the file is there, and from time to time whether it has changed. Gets the error of the current import, if
+/// that failed, and returns what reads return instead of rows.
+pub(crate) type PollFile = Box<dyn Fn(Option<&SourceError>) -> Result<(), SourceError> + Send + Sync>;
+
 impl LargeReader {
-    pub(crate) fn new(
-        shape: TableShape,
-        current: OpenImport,
-        poll: Box<dyn Fn() + Send + Sync>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(shape: TableShape, current: OpenImport, poll: PollFile) -> Arc<Self> {
         Arc::new(Self { shape, current: RwLock::new(Ok(current)), poll })
     }
 
     fn current(&self) -> Result<OpenImport, SourceError> {
-        (self.poll)();
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        (self.poll)(current.as_ref().err())?;
+        current
     }
 }
 

@@ -3,9 +3,12 @@
 use std::fmt::Write;
 
 use contract::infer::TextClass;
+use contract::manifest::DeclaredLayout;
 use contract::source::{LayoutNote, LayoutNoteKind};
 
-use super::{CONTRAST_ROWS_MAX, DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow};
+use super::{
+    CONTRAST_ROWS_MAX, DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow, declared_end,
+};
 
 /// A note names at most this many rows.
 const ROWS_NAMED_MAX: usize = 5;
@@ -75,11 +78,6 @@ pub(crate) fn is_total_label(text: &str) -> bool {
     TOTAL_WORDS.iter().any(|word| starts(word) || ends(word))
 }
 
-fn is_total_word(text: &str) -> bool {
-    let lower = text.trim().to_lowercase();
-    TOTAL_WORDS.contains(&lower.trim_end_matches(':').trim_end())
-}
-
 /// Rows of totals: a label, and a number that is the sum of the rows before it, or a blank where all other rows have a
 /// value.
 pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
@@ -115,39 +113,62 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
             sums.end_group();
             totals.push((at, row));
         } else {
-            if is_total_word(row.first_text()) {
-                doubts.push(row.clone());
-            }
             sums.add(&row.cells);
+            doubts.push((at, row));
         }
     }
     leave_out_totals(totals, unit, found);
-    for row in doubts {
-        found.notes.push(doubtful_total(&row, unit));
-    }
+    found.notes.extend(doubtful_totals(rows, end, &doubts, unit));
 }
 
-/// A last row that is the sum of all others in every column of numbers, whatever its label.
+/// A last row that is the sum of all others in every column of numbers, whatever its label, also without one.
 pub(super) fn find_last_row_sum(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
     const ROWS_MIN: usize = 3;
-    let Some(at) = end.checked_sub(1).filter(|at| (ROWS_MIN..GAPS_ROWS_MAX).contains(at)) else { return };
-    let last = rows.row(at);
-    if last.cells.first().is_none_or(|cell| cell.class != TextClass::Other) {
+    let Some(at) = (0..end).rev().find(|at| !rows.cells(*at).is_empty()) else { return };
+    if !(ROWS_MIN..GAPS_ROWS_MAX).contains(&at) {
         return;
     }
+    let last = rows.row(at);
+    let Some(label) = SumLabel::of(&last, &rows.cells(0)) else { return };
     let mut sums = ColumnSums::default();
     for before in 0..at {
         sums.add(&rows.cells(before));
         // Most tables are ruled out by their first rows: without negative numbers, sums only grow.
-        if before == CONTRAST_ROWS_MAX && sums.exceed(&last) {
+        if before == CONTRAST_ROWS_MAX && label.is_text && sums.exceed(&last) {
             return;
         }
     }
-    match sums.count_sums_in(&last) {
-        Some(2..) => leave_out_totals(vec![(at, last)], unit, found),
+    match sums.count_sums_in(&last, label.columns) {
+        SumCount::All(2..) => leave_out_totals(vec![(at, last)], unit, found),
         // One number may be a sum by accident.
-        Some(1) if at > ROWS_MIN => found.notes.push(doubtful_total(&last, unit)),
-        Some(_) | None => {}
+        SumCount::All(1) if at > ROWS_MIN => {
+            found.notes.extend(doubtful_totals(rows, end, &[(at, last)], unit));
+        }
+        // A rate or an average is not the sum of its column; without a label, nothing else says what the row is.
+        SumCount::Some(2..) if !label.is_text => {
+            found.notes.extend(doubtful_totals(rows, end, &[(at, last)], unit));
+        }
+        SumCount::All(_) | SumCount::Some(_) => {}
+    }
+}
+
+/// What stands before the numbers of a last row.
+struct SumLabel {
+    /// The columns before the numbers.
+    columns: usize,
+    /// Whether there is a text, and not a blank where other rows have a value.
+    is_text: bool,
+}
+
+impl SumLabel {
+    fn of(last: &SketchedRow, first_row: &[SketchedCell]) -> Option<Self> {
+        let first = last.cells.first()?;
+        let is_blank = || first_row.first().is_some_and(|cell| cell.column < first.column);
+        match first.class {
+            TextClass::Other => Some(Self { columns: first.column + 1, is_text: true }),
+            TextClass::Number if is_blank() => Some(Self { columns: first.column, is_text: false }),
+            TextClass::Number | TextClass::Date | TextClass::Blank => None,
+        }
     }
 }
 
@@ -166,22 +187,51 @@ fn leave_out_totals(totals: Vec<(usize, SketchedRow)>, unit: &str, found: &mut L
         let setting = "footer_rows = 0".to_owned();
         found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
         found.read_only_reason = Some(format!(
-            "it has totals ({unit} {}) that a write would make wrong; remove them, or say with `footer_rows` or \
-             `stop_at` in the manifest where the table ends",
+            "it has totals ({unit} {}) that a write would make wrong; remove them or, if they are at its end, say with \
+             `footer_rows` or `stop_at` in the manifest where the table ends",
             name_rows(&numbers)
         ));
     }
     found.rows.extend(totals.into_iter().map(|(at, _)| at));
 }
 
-fn doubtful_total(row: &SketchedRow, unit: &str) -> LayoutNote {
-    let message = format!(
-        "has a row that may be a total and is read as data ({unit} {}: {})",
-        row.number,
-        row.quoted()
-    );
-    let setting = format!("stop_at = \"{}\"", row.first_text());
-    LayoutNote { kind: LayoutNoteKind::Doubt, message, setting }
+/// A note about rows that may be totals and are read as data.
+fn doubtful_totals(
+    rows: &impl DataRows,
+    end: usize,
+    doubts: &[(usize, SketchedRow)],
+    unit: &str,
+) -> Option<LayoutNote> {
+    let ((first, row), (last, _)) = (doubts.first()?, doubts.last()?);
+    let numbers: Vec<u32> = doubts.iter().map(|(_, row)| row.number).collect();
+    let message = match numbers.as_slice() {
+        [only] => {
+            format!("has a row that may be a total and is read as data ({unit} {only}: {})", row.quoted())
+        }
+        several => format!(
+            "has {} rows that may be totals and are read as data ({unit}s {}, first {})",
+            several.len(),
+            name_rows(several),
+            row.quoted()
+        ),
+    };
+    // Only rows at the end can be left out by a setting.
+    let is_end = last + 1 - first == doubts.len() && (last + 1..end).all(|at| rows.cells(at).is_empty());
+    let setting = if is_end { end_setting(rows, *first, row) } else { String::new() };
+    Some(LayoutNote { kind: LayoutNoteKind::Doubt, message, setting })
+}
+
+/// The setting that ends the table before a row: by its label, if no row before it has the same.
+fn end_setting(rows: &impl DataRows, at: usize, row: &SketchedRow) -> String {
+    let label = row.cells.first().filter(|cell| cell.class == TextClass::Other).map(|cell| cell.text.trim());
+    let stops_here = |label: &&str| {
+        let layout = DeclaredLayout { stop_at: Some((*label).to_owned()), ..DeclaredLayout::default() };
+        !label.ends_with('*') && !label.contains(char::is_control) && declared_end(rows, &layout) == at
+    };
+    match label.filter(stops_here) {
+        Some(label) => format!("stop_at = {}", contract::toml_string(label)),
+        None => format!("footer_rows = {}", rows.len() - at),
+    }
 }
 
 /// A file with more candidates than this has names that look like totals.
@@ -196,6 +246,15 @@ fn name_rows(numbers: &[u32]) -> String {
         text.push_str(", …");
     }
     text
+}
+
+/// How many numbers of a row are the sums of their columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SumCount {
+    /// In every column that has numbers.
+    All(usize),
+    /// In these columns, and not in others.
+    Some(usize),
 }
 
 /// The sums of each column: of all rows, and of those since the last total; with a point and with a comma as the
@@ -240,26 +299,31 @@ impl ColumnSums {
         })
     }
 
-    /// How many numbers of a row are sums, if all are, in every column that has numbers.
-    fn count_sums_in(&self, row: &SketchedRow) -> Option<usize> {
+    /// How many numbers of a row are sums, in the columns after the first ones, which have its label.
+    fn count_sums_in(&self, row: &SketchedRow, label_columns: usize) -> SumCount {
         let is_sum = |sum: &ColumnSum, value: f64| {
             let tolerance = 0.006_f64.max(sum.all.abs() * 1e-12);
             sum.rows > 1 && value != 0.0 && (value - sum.all).abs() < tolerance
         };
-        let label = row.cells.first().map(|cell| cell.column);
         // With one decimal separator for all of them.
         let counts = [0, 1].map(|at| {
-            let mut count = 0;
-            let columns = self.0.iter().enumerate().filter(|(_, sums)| sums[at].rows > 0);
-            for (column, sums) in columns.filter(|(column, _)| Some(*column) != label) {
-                let cell = row.get(column).filter(|cell| cell.class == TextClass::Number)?;
-                let value = readings(&cell.text)[at]?;
-                is_sum(&sums[at], value).then_some(())?;
-                count += 1;
+            let columns = self.0.iter().enumerate().skip(label_columns).filter(|(_, sums)| sums[at].rows > 0);
+            let (mut count, mut others) = (0, 0);
+            for (column, sums) in columns {
+                let cell = row.get(column).filter(|cell| cell.class == TextClass::Number);
+                let value = cell.and_then(|cell| readings(&cell.text)[at]);
+                match value.is_some_and(|value| is_sum(&sums[at], value)) {
+                    true => count += 1,
+                    false => others += 1,
+                }
             }
-            Some(count)
+            (others == 0, count)
         });
-        counts.into_iter().flatten().max()
+        match counts.into_iter().max() {
+            Some((true, count)) => SumCount::All(count),
+            Some((false, count)) => SumCount::Some(count),
+            None => SumCount::Some(0),
+        }
     }
 
     fn has_sum_in(&self, row: &SketchedRow) -> bool {
@@ -278,7 +342,7 @@ impl ColumnSums {
 pub(super) fn readings(text: &str) -> [Option<f64>; 2] {
     ['.', ','].map(|decimal| {
         let text = text.trim();
-        let is_negative = text.starts_with(['-', '(', '−']) || text.ends_with('-');
+        let is_negative = text.starts_with(['-', '−']) || text.ends_with('-') || text.contains('(');
         let digits: String = text
             .chars()
             .filter_map(|c| match c {

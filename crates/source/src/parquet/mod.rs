@@ -15,12 +15,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use bytes::Bytes;
+use contract::DataType;
 use contract::source::{SourceError, TableOptions, WriteError};
 use parquet::column::reader::ColumnReader;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::{SchemaDescriptor, TypePtr};
 
 use crate::backups::BackupPolicy;
 use crate::tables::{
@@ -97,6 +98,7 @@ impl FileFormat for ParquetFile {
             notes.clone_from(&file.columns.notes);
             let mut found = Table::new(&self.name, file.columns.names.clone());
             found.has_nested_json = true;
+            found.stated_types = file.columns.columns.iter().map(FileColumn::data_type).collect();
             found.read_only_reason = Some(READ_ONLY_REASON.to_owned());
             file.for_each_row(&mut |number, _, cells| {
                 found.push_row(number, cells.iter().copied());
@@ -174,6 +176,15 @@ enum FileColumn {
     Flat { leaf: usize, flat_type: FlatType, definition_level_max: i16 },
     /// Read as JSON.
     Nested,
+}
+
+impl FileColumn {
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Flat { flat_type, .. } => flat_type.data_type(),
+            Self::Nested => DataType::Json,
+        }
+    }
 }
 
 impl FileColumns {
@@ -286,6 +297,8 @@ impl<R: ChunkReader + 'static> OpenFile<R> {
 /// Reads the rows of a row group.
 struct GroupReader<'f> {
     columns: &'f FileColumns,
+    /// The fields of the whole schema.
+    schema: &'f [TypePtr],
     /// One for each flat column.
     flat: Vec<ColumnReader>,
     nested: Option<RowIter<'f>>,
@@ -303,9 +316,10 @@ impl<'f> GroupReader<'f> {
                 flat.push(group.get_column_reader(*leaf)?);
             }
         }
-        let schema = columns.nested_schema(file.reader.metadata().file_metadata().schema_descr());
+        let descriptor = file.reader.metadata().file_metadata().schema_descr();
+        let schema = columns.nested_schema(descriptor);
         let nested = schema.map(|schema| RowIter::from_row_group(Some(schema), group)).transpose()?;
-        Ok(Self { columns, flat, nested })
+        Ok(Self { columns, schema: descriptor.root_schema().get_fields(), flat, nested })
     }
 
     /// The values of up to so many rows, column by column.
@@ -323,9 +337,12 @@ impl<'f> GroupReader<'f> {
         let Some(nested) = &mut self.nested else { return Ok(batch) };
         for row in nested.take(rows) {
             let mut fields = row?.into_columns().into_iter();
-            for (column, cells) in self.columns.columns.iter().zip(&mut batch) {
-                if let FileColumn::Nested = column {
-                    cells.push(fields.next().map_or(Cell::Null, |(_, field)| nested::to_cell(&field)));
+            for (at, cells) in batch.iter_mut().enumerate() {
+                if let FileColumn::Nested = self.columns.columns[at] {
+                    let schema = self.schema.iter().find(|one| one.name() == self.columns.names[at]);
+                    let schema = schema.map(|schema| &**schema);
+                    cells
+                        .push(fields.next().map_or(Cell::Null, |(_, field)| nested::to_cell(&field, schema)));
                 }
             }
         }

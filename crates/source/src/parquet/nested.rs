@@ -2,7 +2,7 @@
 
 use parquet::basic::{LogicalType, TimeUnit, Type as PhysicalType};
 use parquet::record::Field;
-use parquet::schema::types::ColumnDescriptor;
+use parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::value::{Cell, TimeZoneUse, date_text, timestamp_text};
 
@@ -18,16 +18,17 @@ pub(super) fn is_supported(column: &ColumnDescriptor) -> bool {
     }
 }
 
-pub(super) fn to_cell(field: &Field) -> Cell {
+/// `schema` is the type of the column.
+pub(super) fn to_cell(field: &Field, schema: Option<&Type>) -> Cell {
     if let Field::Null = field {
         return Cell::Null;
     }
     let mut out = Vec::new();
-    write_json(&mut out, field);
+    write_json(&mut out, field, schema);
     String::from_utf8(out).map_or(Cell::Null, Cell::Json)
 }
 
-fn write_json(out: &mut Vec<u8>, field: &Field) {
+fn write_json(out: &mut Vec<u8>, field: &Field, schema: Option<&Type>) {
     match field {
         Field::Null => out.extend_from_slice(b"null"),
         Field::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
@@ -50,9 +51,20 @@ fn write_json(out: &mut Vec<u8>, field: &Field) {
         Field::TimestampMicros(micros) => {
             write_text(out, timestamp_text(i128::from(*micros) * 1_000, TimeZoneUse::Utc), *micros);
         }
-        Field::Group(row) => write_object(out, row.get_column_iter().map(|(name, value)| (&**name, value))),
-        Field::ListInternal(list) => write_array(out, list.elements().iter()),
+        Field::Group(row) => {
+            let schema_of = |name: &str| child(schema?, |one| one.name() == name);
+            write_object(out, row.get_column_iter().map(|(name, value)| (&**name, value, schema_of(name))));
+        }
+        Field::ListInternal(list) => {
+            write_array(out, list.elements().iter(), schema.and_then(element_schema))
+        }
+        // Without an entry, only the schema says what its names are.
+        Field::MapInternal(map) if map.entries().is_empty() => {
+            let has_texts = schema.and_then(key_schema).is_none_or(is_text);
+            out.extend_from_slice(if has_texts { b"{}" } else { b"[]" });
+        }
         Field::MapInternal(map) => {
+            let values_schema = schema.and_then(value_schema);
             let names: Option<Vec<&str>> = map
                 .entries()
                 .iter()
@@ -60,16 +72,20 @@ fn write_json(out: &mut Vec<u8>, field: &Field) {
                 .collect();
             match names {
                 Some(names) => {
-                    write_object(out, names.into_iter().zip(map.entries().iter().map(|(_, value)| value)));
+                    let values = map.entries().iter().map(|(_, value)| value);
+                    write_object(
+                        out,
+                        names.into_iter().zip(values).map(|(name, value)| (name, value, values_schema)),
+                    );
                 }
                 // JSON has texts for names only, so other maps are pairs.
                 None => {
                     out.push(b'[');
                     for (at, (key, value)) in map.entries().iter().enumerate() {
                         out.extend_from_slice(if at > 0 { b",[" } else { b"[" });
-                        write_json(out, key);
+                        write_json(out, key, schema.and_then(key_schema));
                         out.push(b',');
-                        write_json(out, value);
+                        write_json(out, value, values_schema);
                         out.push(b']');
                     }
                     out.push(b']');
@@ -102,26 +118,57 @@ fn write_text(out: &mut Vec<u8>, text: Option<String>, n: i64) {
     }
 }
 
-fn write_object<'f>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'f str, &'f Field)>) {
+fn write_object<'f>(
+    out: &mut Vec<u8>,
+    members: impl Iterator<Item = (&'f str, &'f Field, Option<&'f Type>)>,
+) {
     out.push(b'{');
-    for (at, (name, value)) in members.enumerate() {
+    for (at, (name, value, schema)) in members.enumerate() {
         if at > 0 {
             out.push(b',');
         }
         json::write::string(out, name);
         out.push(b':');
-        write_json(out, value);
+        write_json(out, value, schema);
     }
     out.push(b'}');
 }
 
-fn write_array<'f>(out: &mut Vec<u8>, elements: impl Iterator<Item = &'f Field>) {
+fn write_array<'f>(out: &mut Vec<u8>, elements: impl Iterator<Item = &'f Field>, schema: Option<&Type>) {
     out.push(b'[');
     for (at, value) in elements.enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        write_json(out, value);
+        write_json(out, value, schema);
     }
     out.push(b']');
+}
+
+fn child(schema: &Type, is_it: impl Fn(&Type) -> bool) -> Option<&Type> {
+    let fields = if schema.is_group() { schema.get_fields() } else { &[] };
+    fields.iter().map(|field| &**field).find(|field| is_it(field))
+}
+
+/// `group list (LIST) { repeated group list { element } }`; older files have the element itself repeated.
+fn element_schema(list: &Type) -> Option<&Type> {
+    let repeated = child(list, |_| true)?;
+    match repeated.is_group() && repeated.get_fields().len() == 1 {
+        true => child(repeated, |_| true),
+        false => Some(repeated),
+    }
+}
+
+/// `group map (MAP) { repeated group key_value { key; value } }`
+fn key_schema(map: &Type) -> Option<&Type> {
+    child(child(map, |_| true)?, |_| true)
+}
+
+fn value_schema(map: &Type) -> Option<&Type> {
+    let entry = child(map, |_| true).filter(|entry| entry.is_group())?;
+    entry.get_fields().get(1).map(|field| &**field)
+}
+
+fn is_text(schema: &Type) -> bool {
+    schema.is_primitive() && schema.get_physical_type() == PhysicalType::BYTE_ARRAY
 }

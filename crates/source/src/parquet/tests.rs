@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use contract::source::{Source, TableOptions};
 use parquet::basic::Compression;
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
@@ -174,6 +175,48 @@ fn nested_columns_are_json() {
             r#"2 | [] | {"city":"\"x\"","lat":null}"#,
             "3 | - | -"
         ]
+    );
+}
+
+#[test]
+fn an_empty_map_looks_like_the_others_of_its_column() {
+    let schema = "message t {
+        OPTIONAL group names (MAP) { REPEATED group key_value { REQUIRED BYTE_ARRAY key (UTF8); OPTIONAL INT32 value; } }
+        OPTIONAL group counts (MAP) { REPEATED group key_value { REQUIRED INT32 key; OPTIONAL INT32 value; } }
+    }";
+    // One entry, then none.
+    let integers = |values: [i32; 1], levels: [i16; 2]| {
+        move |column: &mut SerializedColumnWriter<'_>| {
+            drop(column.typed::<Int32Type>().write_batch(&values, Some(&levels), Some(&[0, 0])));
+        }
+    };
+    let bytes = file(
+        schema,
+        1,
+        Compression::UNCOMPRESSED,
+        &[
+            &|column| {
+                let names = [ByteArray::from(b"a".to_vec())];
+                drop(column.typed::<ByteArrayType>().write_batch(&names, Some(&[2, 1]), Some(&[0, 0])));
+            },
+            &integers([1], [3, 1]),
+            &integers([1], [2, 1]),
+            &integers([2], [3, 1]),
+        ],
+    );
+    assert_eq!(rows(&load(&bytes).expect("a table")), [r#"{"a":1} | [[1,2]]"#, "{} | []"]);
+}
+
+#[test]
+fn a_file_without_rows_has_the_types_of_its_schema() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.parquet");
+    std::fs::write(&path, file(FLAT, 0, Compression::UNCOMPRESSED, &[])).expect("writable");
+    let facts = super::open(&path, TableOptions::default()).introspect().expect("facts");
+    let types: Vec<&str> = facts.tables[0].columns.iter().map(|column| column.data_type.as_str()).collect();
+    assert_eq!(
+        types.join(" "),
+        "integer text date timestamp local_timestamp decimal decimal boolean number local_timestamp integer blob"
     );
 }
 

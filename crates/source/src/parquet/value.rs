@@ -72,6 +72,22 @@ pub(super) enum TimeZoneUse {
 }
 
 impl FlatType {
+    /// The type of a column without values, from which nothing else can be inferred.
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Integer | Self::Unsigned32 | Self::Unsigned64 | Self::Decimal(0) => DataType::Integer,
+            Self::Decimal(_) => DataType::Decimal,
+            Self::Date => DataType::Date,
+            Self::Timestamp(_, TimeZoneUse::Utc) => DataType::Timestamp,
+            Self::Timestamp(_, TimeZoneUse::None) | Self::JulianNanos => DataType::LocalTimestamp,
+            Self::Float | Self::Half => DataType::Number,
+            Self::Time(_) | Self::Text | Self::Uuid => DataType::Text,
+            Self::Json => DataType::Json,
+            Self::Bytes => DataType::Blob,
+        }
+    }
+
     /// `None` if the type is not supported.
     pub(super) fn of(column: &ColumnDescriptor) -> Option<Self> {
         let (logical, converted) = (column.logical_type_ref(), column.converted_type());

@@ -310,6 +310,9 @@ impl<C: TableLoader> SnapshotReader<C> {
         let [key] = self.key[..] else { return None };
         let is_by_key =
             |filter: &&Filter<'_>| filter.column == key && filter.comparison == Comparison::OneOfKeys;
+        if query.filters.iter().any(|filter| filter.or_next) {
+            return None;
+        }
         let keys = query.filters.iter().find(is_by_key)?.keys?;
         let is_plain = query.sort.is_empty() && query.after.is_none() && self.index_is_exact;
         let is_indexed = view.violations().duplicates.is_empty() && !view.columns()[key].is_mixed();

@@ -34,6 +34,10 @@ pub(super) fn group_by_vectors<F: ReadableTable>(
 ) -> Result<Option<Groups>, SourceError> {
     let mut tests = Vec::with_capacity(question.filters.len());
     for filter in &question.filters {
+        // Each test leaves rows out; of joined filters one is enough.
+        if filter.or_next {
+            return Ok(None);
+        }
         match row_test(table, filter, progress)? {
             Some(test) => tests.push(test),
             None => return Ok(None),

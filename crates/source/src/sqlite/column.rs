@@ -246,6 +246,27 @@ impl Column {
         self.expression(self.sort_key_for(comparison))
     }
 
+    /// What follows the expression of a filter with a range. Values of other types, which sort before or after those of
+    /// the column's, are in none: so a range has two ends. An index can serve it.
+    pub(super) fn range_condition(&self, comparison: Comparison) -> &'static str {
+        match (self.sort_key, comparison) {
+            // The bounds are those of the keys of values of the type: see `sort_key`.
+            (Some(SortKeyKind::Timestamp | SortKeyKind::Decimal), Comparison::AtLeast) => {
+                " BETWEEN ? AND x'02ff'"
+            }
+            (Some(SortKeyKind::Timestamp | SortKeyKind::Decimal), _) => " BETWEEN x'02' AND ?",
+            // Numbers come first, so only the upper bound matters: infinity.
+            (None, Comparison::AtLeast) if self.data_type.is_stored_as_number() => " BETWEEN ? AND 9e999",
+            (_, Comparison::AtLeast) => " >= ?",
+            (_, _) => " <= ?",
+        }
+    }
+
+    /// Whether a filter with a range must test the form of a value, because texts that are not dates sort among dates.
+    pub(super) fn needs_date_test(&self) -> bool {
+        self.mixed && self.data_type == DataType::Date
+    }
+
     fn expression(&self, kind: Option<SortKeyKind>) -> String {
         match kind {
             Some(kind) => format!("{}({})", kind.sql_function(), self.value_expression()),

@@ -329,7 +329,7 @@ impl LargeFormat for LargeRows {
                     && table
                         .columns
                         .get(column.position)
-                        .is_some_and(|one| one.profile.is_key_candidate(table.rows))
+                        .is_some_and(|one| one.profile.is_key_candidate(table.rows) && !one.may_be_measure())
             };
             let candidates = plan.iter().filter(is_candidate).map(|column| KeyCandidate {
                 position: column.position,

@@ -161,6 +161,11 @@ impl TableColumnProfile {
         self.non_null < rows
     }
 
+    /// Whether no row has a value.
+    pub(super) fn is_empty(&self) -> bool {
+        self.non_null == 0
+    }
+
     /// Whether some value cannot be part of a key.
     pub(super) fn has_invalid_keys(&self) -> bool {
         self.empty_texts + self.nested + self.blobs > 0

@@ -1,8 +1,9 @@
 //! Reads rows: finds them by key, converts their values, applies filters and search terms.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use contract::source::{Comparison, Filter};
+use contract::source::{Comparison, Filter, all_pass};
 use contract::{ValueRef, order};
 
 use super::column::TableColumn;
@@ -55,7 +56,11 @@ impl snapshot_reader::ReadableTable for TableView {
         prepared: &[TableFilter<'a>],
         _: &mut Vec<CowValue<'a>>,
     ) -> bool {
-        prepared.iter().all(|filter| filter.matches(&filter.column.value(&self.table, row)))
+        let passes = |_, filter: &TableFilter<'a>| {
+            Ok::<_, Infallible>(filter.matches(&filter.column.value(&self.table, row)))
+        };
+        let Ok(passes) = all_pass(prepared, |filter| filter.filter.or_next, passes);
+        passes
     }
 
     fn violations(&self) -> &Violations {

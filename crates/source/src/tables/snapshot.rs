@@ -147,7 +147,9 @@ impl FileSnapshot {
 fn detect_key_column(table: &Table) -> Option<usize> {
     let columns = table.header.iter().enumerate();
     let candidates = columns.filter(|(position, _)| {
-        table.format(*position).is_none() && table.profile(*position).is_key_candidate(table.len().into())
+        table.format(*position).is_none()
+            && !table.may_be_measure(*position)
+            && table.profile(*position).is_key_candidate(table.len().into())
     });
     let candidates = candidates.map(|(position, name)| KeyCandidate {
         position,

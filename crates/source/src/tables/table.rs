@@ -65,6 +65,8 @@ pub(crate) struct Table {
     pub(crate) is_schemaless: bool,
     /// Whether nested JSON is stored as such.
     pub(crate) has_nested_json: bool,
+    /// The types that the file itself states, for columns without any value; empty if it states none.
+    pub(crate) stated_types: Vec<DataType>,
     columns: Vec<ColumnData>,
     /// Each row's number in the file, as people count.
     row_numbers: Vec<u32>,
@@ -104,6 +106,11 @@ impl ColumnFindings {
             FormatOutcome::None => {}
         }
         Self { profile, null_texts, format, ambiguous_format }
+    }
+
+    /// Whether the texts are numbers whose notation is ambiguous.
+    pub(super) fn may_be_measure(&self) -> bool {
+        self.ambiguous_format.as_ref().is_some_and(AmbiguousFormat::is_number)
     }
 
     /// The type of most values, and whether there are others.
@@ -177,6 +184,7 @@ impl Table {
             column_letters: Vec::new(),
             is_schemaless: false,
             has_nested_json: false,
+            stated_types: Vec::new(),
             row_numbers: Vec::new(),
             outdated: Vec::new(),
             cell_count: 0,
@@ -421,6 +429,11 @@ impl Table {
         self.columns[column].findings.format.as_ref().map(|(format, _)| format)
     }
 
+    /// Whether the texts of a column are numbers whose notation is ambiguous.
+    pub(super) fn may_be_measure(&self, column: usize) -> bool {
+        self.columns[column].findings.may_be_measure()
+    }
+
     pub(super) fn null_texts(&self, column: usize) -> &[String] {
         &self.columns[column].findings.null_texts
     }
@@ -449,7 +462,9 @@ impl Table {
             let computed = self.computed.iter().find(|(one, _)| *one == at);
             let facts =
                 column.findings.facts(name, u64::from(self.len()), |row| self.cell_name(row as u32, at));
+            let stated_type = self.stated_types.get(at).filter(|_| column.findings.profile.is_empty());
             ColumnFacts {
+                data_type: stated_type.copied().unwrap_or(facts.data_type),
                 nullable: facts.nullable || self.may_be_outdated.contains(&at),
                 read_only_reason: computed.map(|(_, reason)| reason.clone()),
                 has_default: computed.is_some(),

@@ -23,11 +23,11 @@ impl ContentBackend for FolderBackend {
         prefix: &str,
         _: &[(String, String)],
         values_max: usize,
-        _: &CallContext<'_>,
+        cx: &CallContext<'_>,
     ) -> BackendRun<Vec<String>> {
         match &self.collections {
             Some(collections) => {
-                BackendRun::Later(collections.field_values(collection, field, prefix, values_max))
+                BackendRun::Later(collections.field_values(cx.caller, collection, field, prefix, values_max))
             }
             None => BackendRun::Now(Err(no_collections(collection))),
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use content::BackendFuture;
+use contract::access::ItemGrants;
 use contract::diagnostic::Diagnostic;
 use contract::manifest::Manifest;
 use contract::source::{CancelFlag, Source};
@@ -46,6 +47,13 @@ impl CurrentContract {
         Self(Arc::new(Current { served: RwLock::new(Arc::new(served)), code: Mutex::default() }))
     }
 
+    /// What a role may use of the items that are not in its contract.
+    pub(super) fn grants(&self, role: &str) -> Option<ItemGrants> {
+        let served = self.get();
+        let roles = served.provider.contract().roles.as_ref()?;
+        roles.roles.iter().find(|one| one.name == role).map(|one| one.items.clone())
+    }
+
     pub(crate) fn set(&self, served: ServedContract) {
         *self.0.served.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(served);
     }
@@ -80,13 +88,13 @@ impl Collections for ContractCollections {
 
     fn complete(
         &self,
-        _: &Caller,
+        caller: &Caller,
         collection: &str,
         field: &str,
         prefix: &str,
         values_max: usize,
     ) -> EffectFuture {
-        let values = self.field_values(collection, field, prefix, values_max);
+        let values = self.field_values(caller, collection, field, prefix, values_max);
         Box::pin(async move {
             let values = values.await.map_err(|error| EffectFailure::new(error.to_string()))?;
             let mut out = Vec::new();
@@ -108,9 +116,10 @@ impl Collections for ContractCollections {
 }
 
 impl ContractCollections {
-    /// Values of a field that start with `prefix`. Dropping the future stops the reading.
+    /// Values of a field, in the caller's rows, that start with `prefix`. Dropping the future stops the reading.
     pub(super) fn field_values(
         &self,
+        caller: &Caller,
         collection: &str,
         field: &str,
         prefix: &str,
@@ -118,12 +127,12 @@ impl ContractCollections {
     ) -> BackendFuture<Vec<String>> {
         let provider = self.current.get().provider.clone();
         let (collection, field, prefix) = (collection.to_owned(), field.to_owned(), prefix.to_owned());
-        let cancelled = CancelFlag::default();
+        let (caller, cancelled) = (caller.clone(), CancelFlag::default());
         let stop = StopOnDrop(cancelled.clone());
         Box::pin(async move {
             let _stop = stop;
             let read = tokio::task::spawn_blocking(move || {
-                provider.field_values(&collection, &field, &prefix, values_max, &cancelled)
+                provider.field_values(&caller, &collection, &field, &prefix, values_max, &cancelled)
             });
             read.await.unwrap_or_else(|error| Err(CallError::Internal { detail: error.to_string() }))
         })
@@ -138,9 +147,17 @@ impl ContractCollections {
         variables: &[(String, String)],
     ) -> BackendFuture<Json> {
         let unknown = CallError::UnknownItem { kind: ItemKind::Resource, name: uri.to_owned() };
-        let provider = self.current.get().provider.clone();
+        let served = self.current.get().provider.clone();
+        // Whoever has no role, or a role that may not get the record, does not learn that there is one.
+        let Some(provider) = served.of_caller(&caller.principal).cloned() else {
+            return Box::pin(std::future::ready(Err(unknown)));
+        };
+        let is_known = served.contract().collections.iter().any(|one| one.name == collection);
         let found = provider.contract().collections.iter().find(|one| one.name == collection);
         let Some(found) = found else {
+            if is_known {
+                return Box::pin(std::future::ready(Err(unknown)));
+            }
             let detail = format!("there is no collection `{collection}`");
             return Box::pin(std::future::ready(Err(CallError::Internal { detail })));
         };
@@ -238,14 +255,5 @@ fn operation_tool<'c>(
 
 /// The collection and the name of an operation; `None` for statements and requests.
 fn operation_of(operation: &ToolOperation) -> Option<(usize, &'static str)> {
-    Some(match operation {
-        ToolOperation::Get { collection, .. } => (*collection, "get"),
-        ToolOperation::List { collection, .. } => (*collection, "list"),
-        ToolOperation::Search { collection, .. } => (*collection, "search"),
-        ToolOperation::Aggregate { collection, .. } => (*collection, "aggregate"),
-        ToolOperation::Create { collection, .. } => (*collection, "create"),
-        ToolOperation::Update { collection, .. } => (*collection, "update"),
-        ToolOperation::Delete { collection, .. } => (*collection, "delete"),
-        ToolOperation::Statement { .. } | ToolOperation::Request { .. } => return None,
-    })
+    Some((operation.collection()?, operation.operation()?.as_str()))
 }

@@ -12,6 +12,7 @@ mod network;
 mod origin;
 mod package;
 mod resources;
+mod role_view;
 mod served_code;
 mod server_file;
 mod sql;
@@ -36,6 +37,7 @@ use spile_core::Tool;
 
 pub(crate) use collections::{CurrentContract, ServedContract};
 pub(crate) use package::PackedFolder;
+use role_view::{AuthorFiles, RoleAware};
 use served_code::ServedCode;
 pub(crate) use server_file::{SERVER_FILE, ServerFile};
 use watch::watch_scripts;
@@ -194,6 +196,8 @@ pub(crate) fn served_tools(server: &Server) -> Vec<Tool> {
 /// What keeps author files served and up to date. The watches end when it is dropped.
 pub(crate) struct ServedAuthor {
     _watches: Arc<Mutex<Watches>>,
+    /// Code may come later.
+    _code: Arc<RoleAware>,
 }
 
 #[derive(Default)]
@@ -207,6 +211,8 @@ struct Watches {
 struct AuthorProviders {
     scripts: Arc<ScriptProvider>,
     content: Arc<ContentProvider>,
+    /// The provider of scripts, as roles see it.
+    code: Arc<RoleAware>,
 }
 
 /// What the manifest says about author files, beside permissions.
@@ -317,8 +323,12 @@ impl Author {
         let (loaded, watched) = self.into_watched();
         let backend = backend::FolderBackend { scripts: scripts.clone(), collections };
         let content = Arc::new(ContentProvider::new(loaded, Arc::new(backend)));
-        server.set_provider("content", Some(content.clone()));
-        let providers = AuthorProviders { scripts, content };
+        let role_aware =
+            RoleAware { provider: content.clone(), contract: contract.clone(), kind: AuthorFiles::Content };
+        server.set_provider("content", Some(Arc::new(role_aware)));
+        let code =
+            RoleAware { provider: scripts.clone(), contract: contract.clone(), kind: AuthorFiles::Code };
+        let providers = AuthorProviders { scripts, content, code: Arc::new(code) };
         let (folder, settings) = (watched.folder.clone(), watched.settings.clone());
         let watches = watched.watch(server, &providers, promised.clone(), listener.clone());
         let watches = Arc::new(Mutex::new(watches));
@@ -327,7 +337,7 @@ impl Author {
                 folder, settings, server, &providers, &watches, promised, listener,
             ));
         }
-        ServedAuthor { _watches: watches }
+        ServedAuthor { _watches: watches, _code: providers.code }
     }
 
     fn into_watched(self) -> (Loaded, WatchedAuthor) {
@@ -354,10 +364,10 @@ impl WatchedAuthor {
         listener: CodeListener,
     ) -> Watches {
         let Self { folder, options, bundle, content_watch, .. } = self;
-        let AuthorProviders { scripts, content } = providers;
+        let AuthorProviders { scripts, content, code } = providers;
         let has_scripts = !bundle.is_empty();
         let scripts = has_scripts.then(|| {
-            server.set_provider(SCRIPT_PROVIDER, Some(scripts.clone()));
+            server.set_provider(SCRIPT_PROVIDER, Some(code.clone()));
             match folder.packed_links {
                 None => {
                     watch_scripts(folder.root.clone(), options, bundle, scripts, server, promised, listener)

@@ -8,6 +8,7 @@ use contract::manifest::Manifest;
 use host::Server;
 use script::ScriptProvider;
 
+use super::role_view::RoleAware;
 use super::watch::{CodeEvent, CodeListener, PromisedTools};
 use super::{AuthorFolder, AuthorProviders, AuthorSettings, Watches, engine, network};
 
@@ -18,6 +19,7 @@ pub(super) struct ServedCode {
     server: Weak<Server>,
     scripts: Weak<ScriptProvider>,
     content: Weak<ContentProvider>,
+    code: Weak<RoleAware>,
     watches: Weak<Mutex<Watches>>,
     promised: PromisedTools,
     listener: CodeListener,
@@ -39,6 +41,7 @@ impl ServedCode {
             server: Arc::downgrade(server),
             scripts: Arc::downgrade(&providers.scripts),
             content: Arc::downgrade(&providers.content),
+            code: Arc::downgrade(&providers.code),
             watches: Arc::downgrade(watches),
             promised,
             listener,
@@ -47,16 +50,19 @@ impl ServedCode {
 
     /// Serves what the manifest says now. Calls that run go on where they began.
     pub(super) fn apply(&mut self, manifest: &Manifest) -> Vec<Diagnostic> {
-        let (Some(scripts), Some(content)) = (self.scripts.upgrade(), self.content.upgrade()) else {
-            return Vec::new();
-        };
+        let upgraded = (self.scripts.upgrade(), self.content.upgrade(), self.code.upgrade());
+        let (Some(scripts), Some(content), Some(code)) = upgraded else { return Vec::new() };
         let mut diagnostics = Vec::new();
         let permissions = super::permissions(&self.folder.root, manifest, &mut diagnostics);
         scripts.set_permissions(permissions.clone(), network::for_permissions(&permissions));
         let settings = AuthorSettings::new(Some(manifest));
         // Only a folder that is watched has a manifest that changes.
         if settings != self.settings && self.folder.packed_links.is_none() {
-            diagnostics.extend(self.load_again(manifest, settings, AuthorProviders { scripts, content }));
+            diagnostics.extend(self.load_again(
+                manifest,
+                settings,
+                AuthorProviders { scripts, content, code },
+            ));
         }
         diagnostics
     }

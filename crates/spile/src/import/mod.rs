@@ -24,7 +24,7 @@ use contract::humanize::pluralize;
 
 use crate::atomic_file::{self, FileMode};
 use crate::notice;
-use crate::report::print_diagnostics;
+use crate::report::{print, print_diagnostics};
 use crate::sanitize::escape_line;
 use convert::{Refusal, ToolEntry};
 use document::Document;
@@ -73,9 +73,7 @@ fn import_openapi(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
         bail!("`{}` has no operations", args.document);
     }
     if args.list {
-        for line in picker::lines(&document, &operations) {
-            println!("{line}");
-        }
+        print(&format!("{}\n", picker::lines(&document, &operations).join("\n")))?;
         return Ok(ExitCode::SUCCESS);
     }
     let is_interactive = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -103,7 +101,7 @@ fn import_openapi(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
         ));
     }
     match &args.output {
-        None => print!("{}", imported.manifest),
+        None => print(&imported.manifest)?,
         Some(file) if args.force => {
             atomic_file::write(file, imported.manifest.as_bytes(), FileMode::PreserveOrUmask)?;
         }

@@ -28,16 +28,21 @@ fn parse_meminfo(text: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The folder of imports: in the cache of the user, or below the temporary folder.
+/// The folder of imports.
 pub(super) fn import_folder() -> PathBuf {
+    cache_folder("imports")
+}
+
+/// A folder in the cache of the user, or below the temporary folder.
+pub(super) fn cache_folder(name: &str) -> PathBuf {
     let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = dir("XDG_CACHE_HOME").or_else(|| Some(dir("HOME")?.join(".cache")));
     match cache {
-        Some(cache) => cache.join("spile").join("imports"),
+        Some(cache) => cache.join("spile").join(name),
         #[cfg(unix)]
-        None => std::env::temp_dir().join(format!("spile-imports-{}", rustix::process::getuid().as_raw())),
+        None => std::env::temp_dir().join(format!("spile-{name}-{}", rustix::process::getuid().as_raw())),
         #[cfg(not(unix))]
-        None => std::env::temp_dir().join("spile-imports"),
+        None => std::env::temp_dir().join(format!("spile-{name}")),
     }
 }
 

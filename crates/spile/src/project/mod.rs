@@ -10,6 +10,7 @@
 mod databases;
 mod declared;
 mod folder;
+mod known_facts;
 mod left_out;
 mod memory;
 pub(crate) mod not_found;
@@ -366,7 +367,13 @@ impl Project {
                 scan.diagnostics.extend(found);
                 return (None, None);
             };
-            let (backends, failures) = build_backends(&contract, manifest, loaded, served);
+            let (mut backends, mut failures) = build_backends(&contract, manifest, loaded, served, None);
+            for role in contract.roles.iter().flat_map(|roles| &roles.roles) {
+                let whole = Some((&contract, &backends));
+                let (role_backends, found) = build_backends(&role.contract, manifest, loaded, served, whole);
+                failures.extend(found);
+                backends.roles.push(role_backends);
+            }
             if failures.is_empty() {
                 scan.diagnostics.extend(found);
                 return (Some(contract), Some(backends));
@@ -635,7 +642,15 @@ impl<'s> SourceOpener<'s> {
         let loaded = match self.sources.open(self.reusable, spec) {
             Err(error) if policy == SourceFailurePolicy::Skip => {
                 let failure = SourceFailure::of_source(spec, error.clone());
-                self.sources.open_stale(self.reusable, spec, failure).ok_or(error)?
+                let stale = self.sources.open_stale(self.reusable, spec, failure.clone());
+                let known = || {
+                    let is_unreachable = error.code == Some(sources::UNREACHABLE);
+                    is_unreachable.then(|| self.sources.open_known(spec, failure)).flatten()
+                };
+                match stale {
+                    Some(stale) => stale,
+                    None => known().ok_or(error)?,
+                }
             }
             result => result?,
         };
@@ -692,18 +707,27 @@ fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec
     });
     statements
         .map(|(tool, statement)| {
-            (tool.name.value.as_str(), loaded.source.describe_statement(&statement.sql.value))
+            let sql = &statement.sql.value;
+            let (name, settings) = (loaded.display_name.as_str(), &loaded.settings);
+            let known = loaded.stale.as_ref().and_then(|_| known_facts::load_statement(name, settings, sql));
+            let described = known.map_or_else(|| loaded.source.describe_statement(sql), Ok);
+            if let (Ok(facts), None) = (&described, &loaded.stale) {
+                known_facts::store_statement(name, settings, sql, facts);
+            }
+            (tool.name.value.as_str(), described)
         })
         .collect()
 }
 
 /// Creates the readers, writers and statements of a contract. Only collections that a tool writes to get a writer.
-/// Returns the failures beside them; the backends are complete only if there are none.
+/// Returns the failures beside them; the backends are complete only if there are none. The contract of a role shares the
+/// readers of the `whole` one where it reads the same columns.
 fn build_backends(
     contract: &Contract,
     manifest: &Manifest,
     loaded: &[LoadedSource],
     served: &Sources,
+    whole: Option<(&Contract, &ContractBackends)>,
 ) -> (ContractBackends, Vec<SourceFailure>) {
     let mut failures = Vec::new();
     let source = |name: &str| loaded.iter().find(|one| one.name == name);
@@ -723,6 +747,17 @@ fn build_backends(
             let part = part(collection.name.clone());
             SourceFailure { part, display_name: from.display_name.clone(), error }
         };
+        let shared = whole.and_then(|(contract, backends)| {
+            let at = contract.collections.iter().position(|one| one.shape == collection.shape)?;
+            let reader = backends.readers.get(at)?;
+            (contract.collections[at].source == collection.source).then_some((at, reader, backends))
+        });
+        if let Some((at, reader, backends_of_whole)) = shared {
+            let writer = backends_of_whole.writers.get(at).cloned().flatten();
+            backends.readers.push(reader.clone());
+            backends.writers.push(writer.filter(|_| is_collection_written(contract, index)));
+            continue;
+        }
         // A source that has become unreadable creates no reader, but the one that is served still reports its errors.
         let kept = from.stale.as_ref().and_then(|_| served.kept_collection(collection));
         match (from.source.reader(&collection.shape), kept) {

@@ -19,7 +19,7 @@ use source::{TablesOptions, csv, json, parquet, sheets, sqlite};
 use super::databases;
 use super::rest_sources;
 use super::unavailable::SourceFailure;
-use super::{file_name, is_collection_written, memory, not_found};
+use super::{file_name, is_collection_written, known_facts, memory, not_found};
 use crate::progress::ProgressLine;
 use crate::report::SourceSummary;
 
@@ -34,6 +34,9 @@ pub(super) struct LoadedSource {
     /// Why the source cannot be read now. The facts are then those of the last time it could.
     pub(super) stale: Option<SourceFailure>,
 }
+
+/// The code of the error of a database that does not answer.
+pub(super) const UNREACHABLE: &str = "unreachable";
 
 pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
     match kind {
@@ -146,6 +149,8 @@ struct OpenSource {
     source: Arc<dyn Source>,
     /// The facts of the last time it could be read.
     facts: SourceFacts,
+    /// [`Source::generation`] at that time.
+    generation: u64,
 }
 
 /// The reader and writer of a served collection, for a reload while its source cannot be read.
@@ -202,9 +207,10 @@ impl Sources {
             let not_found = not_found::location_diagnostic(display_name, location);
             not_found.unwrap_or_else(|| {
                 let error = explain_error(&*source, None, &cause, &location.short_name());
-                match location {
-                    SourceLocation::File(path) => with_kind_help(error, settings.kind(), path),
-                    SourceLocation::Database(_) | SourceLocation::Rest(_) => error,
+                match (location, &cause) {
+                    (SourceLocation::File(path), _) => with_kind_help(error, settings.kind(), path),
+                    (SourceLocation::Database(_), SourceError::Unavailable { .. }) => error.code(UNREACHABLE),
+                    (SourceLocation::Database(_) | SourceLocation::Rest(_), _) => error,
                 }
             })
         })?;
@@ -229,7 +235,9 @@ impl Sources {
             key,
             source: Arc::clone(&source),
             facts: facts.clone(),
+            generation: source.generation(),
         };
+        known_facts::store(spec.display_name, settings, &open.facts);
         self.open.push(open);
         Ok(LoadedSource {
             name: name.into(),
@@ -262,37 +270,77 @@ impl Sources {
         Some(loaded)
     }
 
+    /// A database that cannot be reached, with the facts that an earlier process has read; `None` if there are none.
+    pub(super) fn open_known(
+        &mut self,
+        spec: &SourceSpec<'_>,
+        failure: SourceFailure,
+    ) -> Option<LoadedSource> {
+        let facts = known_facts::load(spec.display_name, spec.settings)?;
+        let source = open_source(spec);
+        self.open.push(OpenSource {
+            name: spec.name.into(),
+            display_name: spec.display_name.into(),
+            key: SourceKey::from_spec(spec),
+            source: Arc::clone(&source),
+            facts: facts.clone(),
+            generation: source.generation(),
+        });
+        Some(LoadedSource {
+            name: spec.name.into(),
+            display_name: spec.display_name.into(),
+            settings: spec.settings.clone(),
+            source,
+            facts,
+            stale: Some(failure),
+        })
+    }
+
+    /// Whether a source should be read again although no file has changed.
+    pub(crate) fn take_suspicion(&self) -> bool {
+        // Each is asked, because asking resets it.
+        self.open.iter().filter(|one| one.source.take_suspicion()).count() > 0
+    }
+
     /// Remembers the backends of a contract that is about to be served.
     pub(super) fn keep_backends(&mut self, contract: &Contract, backends: &ContractBackends) {
+        self.collections.clear();
+        self.statements.clear();
+        self.requests.clear();
+        self.add_backends(contract, backends);
+        let roles = contract.roles.iter().flat_map(|roles| &roles.roles);
+        for (role, backends) in roles.zip(&backends.roles) {
+            self.add_backends(&role.contract, backends);
+        }
+    }
+
+    fn add_backends(&mut self, contract: &Contract, backends: &ContractBackends) {
         let pairs = backends.readers.iter().zip(&backends.writers);
-        self.collections = contract
-            .collections
-            .iter()
-            .zip(pairs)
-            .map(|(collection, (reader, writer))| CollectionBackends {
-                name: collection.name.clone(),
-                shape: collection.shape.clone(),
-                reader: Arc::clone(reader),
-                writer: writer.clone(),
-            })
-            .collect();
-        self.statements = contract
-            .statements
-            .iter()
-            .zip(&backends.statements)
-            .map(|(statement, prepared)| StatementBackend {
-                name: statement.result.name.clone(),
-                shape: statement.shape.clone(),
-                prepared: Arc::clone(prepared),
-            })
-            .collect();
-        let requests = contract.requests.iter().zip(&backends.requests);
-        self.requests = requests
-            .map(|(request, prepared)| RequestBackend {
-                shape: request.shape.clone(),
-                prepared: Arc::clone(prepared),
-            })
-            .collect();
+        for (collection, (reader, writer)) in contract.collections.iter().zip(pairs) {
+            if self.kept_collection(collection).is_none() {
+                self.collections.push(CollectionBackends {
+                    name: collection.name.clone(),
+                    shape: collection.shape.clone(),
+                    reader: Arc::clone(reader),
+                    writer: writer.clone(),
+                });
+            }
+        }
+        for (statement, prepared) in contract.statements.iter().zip(&backends.statements) {
+            if self.kept_statement(statement).is_none() {
+                self.statements.push(StatementBackend {
+                    name: statement.result.name.clone(),
+                    shape: statement.shape.clone(),
+                    prepared: Arc::clone(prepared),
+                });
+            }
+        }
+        for (request, prepared) in contract.requests.iter().zip(&backends.requests) {
+            if self.requests.iter().all(|one| one.shape != request.shape) {
+                self.requests
+                    .push(RequestBackend { shape: request.shape.clone(), prepared: Arc::clone(prepared) });
+            }
+        }
     }
 
     /// Sources with a served collection that cannot be listed any more, with the reason.
@@ -354,10 +402,10 @@ impl Sources {
         kept.map(|one| Arc::clone(&one.prepared))
     }
 
-    /// Whether these are the same sources under the same names.
+    /// Whether these are the same sources under the same names, with the same tables.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        let keys = |sources: &Self| -> Vec<(String, SourceKey)> {
-            sources.open.iter().map(|one| (one.name.clone(), one.key.clone())).collect()
+        let keys = |sources: &Self| -> Vec<(String, SourceKey, u64)> {
+            sources.open.iter().map(|one| (one.name.clone(), one.key.clone(), one.generation)).collect()
         };
         keys(self) == keys(other)
     }

@@ -15,7 +15,7 @@ const ORDERS: &[u8] = b"no,total\n7,9.50\n8,12.00\n";
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
 /// Returns the status code and the JSON body.
-fn get(server: &HttpServer, path: &str) -> (u16, Value) {
+pub fn get(server: &HttpServer, path: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(server.address).expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
     stream.write_all(request.as_bytes()).expect("it accepts input");
@@ -26,12 +26,12 @@ fn get(server: &HttpServer, path: &str) -> (u16, Value) {
     (status, serde_json::from_str(body).expect("JSON"))
 }
 
-fn sources(server: &HttpServer) -> Value {
+pub fn sources(server: &HttpServer) -> Value {
     get(server, "/status").1["servers"][0]["sources"].clone()
 }
 
 #[track_caller]
-fn wait_for_health(server: &HttpServer, expected: &str) {
+pub fn wait_for_health(server: &HttpServer, expected: &str) {
     let started = Instant::now();
     loop {
         let (_, health) = get(server, "/health");
@@ -39,18 +39,18 @@ fn wait_for_health(server: &HttpServer, expected: &str) {
             return;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{health}, not {expected}: {}", sources(server));
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
-fn tools(server: &HttpServer) -> Vec<String> {
+pub fn tools(server: &HttpServer) -> Vec<String> {
     let (_, body) = server.post("/mcp", "", LIST);
     let list: Value = serde_json::from_str(&body).expect("JSON");
     let tools = list["result"]["tools"].as_array().expect("a list");
     tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-fn call(server: &HttpServer, tool: &str, arguments: &Value) -> Value {
+pub fn call(server: &HttpServer, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let (_, body) = server.post("/mcp", "MCP-Protocol-Version: 2025-11-25\r\n", &call.to_string());
@@ -166,7 +166,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TEST_TIMEOUT, "it does not become so");
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
@@ -220,7 +220,7 @@ fn without_a_manifest_an_edited_cell_changes_the_contract() {
             break;
         }
         assert!(started.elapsed() < TEST_TIMEOUT, "{listed} {}", get(&server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let (_, status) = get(&server, "/status");
     assert_eq!(status["servers"][0]["reload"]["outcome"], "applied");
@@ -242,7 +242,7 @@ fn health_and_status_name_a_source_that_went_away() {
     let started = Instant::now();
     while call(&server, "get_people", &json!({ "id": 1 }))["structuredContent"]["phone"] != 5 {
         assert!(started.elapsed() < TEST_TIMEOUT, "{}", get(&server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     project.write("orders.csv", ORDERS);
     wait_for_health(&server, "ok");
@@ -268,7 +268,7 @@ fn wait_until_or_show(what: &str, server: &HttpServer, is_so: impl Fn() -> bool)
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TEST_TIMEOUT, "{what}: {}", get(server, "/status").1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 

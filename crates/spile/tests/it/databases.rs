@@ -95,3 +95,53 @@ fn a_database_that_cannot_be_reached_is_an_error_that_says_so() {
         assert!(!output.contains(PASSWORD), "{output}");
     }
 }
+
+#[test]
+fn tools_run_statements_of_the_manifest() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let place = TestDatabase::new(kind);
+        place.run(
+            "CREATE TABLE orders (id integer PRIMARY KEY, city varchar(20), total decimal(12, 2) NOT NULL);
+             INSERT INTO orders VALUES (1, 'Bonn', 1.10), (2, 'Bonn', 2.20), (3, 'Ulm', 5)",
+        );
+        let manifest = format!(
+            r#"
+[sources.shop]
+url = "{}"
+
+[collections.orders]
+
+[tools.totals]
+source = "shop"
+sql = "SELECT city, sum(total) AS total FROM orders WHERE total >= :least GROUP BY city ORDER BY city"
+arguments.least = {{ type = "decimal" }}
+
+[tools.raise]
+source = "shop"
+sql = "UPDATE orders SET total = total + :by WHERE city = :city"
+writes = true
+changes_max = 2
+arguments.by = {{ type = "decimal" }}
+arguments.city = {{ type = "string" }}
+"#,
+            place.url()
+        );
+        let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+        let calls: [(&[&str], &str); 6] = [
+            (&["check"], "totals"),
+            (&["call", "totals", "least=0.5", "--from", "."], "3.30"),
+            (&["call", "totals", "least=x' OR 1=1 --", "--from", "."], "least"),
+            (&["call", "raise", "by=1", "city=Ulm", "--yes", "--from", "."], "1"),
+            (&["call", "totals", "least=3", "--from", "."], "6.00"),
+            (&["call", "raise", "by=1", "city=%' OR '1'='1", "--yes", "--from", "."], "0"),
+        ];
+        for (args, expected) in calls {
+            let output = said(&project.run(args));
+            assert!(output.contains(expected), "{kind:?} {args:?}\n{output}");
+        }
+        let broken = manifest.replace("sum(total)", "sum(totl)");
+        let project = TestProject::new(&[("spile.toml", broken.as_bytes())]);
+        let output = said(&project.run(&["check"]));
+        assert!(output.contains("the database rejects the statement") && output.contains("totl"), "{output}");
+    }
+}

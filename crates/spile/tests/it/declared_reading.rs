@@ -202,3 +202,49 @@ fn a_parquet_file_gives_the_same_answers_from_memory_and_from_an_import() {
     assert_eq!(in_memory[2]["items"][0]["sum_total"], "1234567890123456.73", "{}", in_memory[2]);
     assert_eq!(in_memory[1]["items"][0]["order"], "9007199254740993", "{}", in_memory[1]);
 }
+
+#[test]
+fn a_decimal_that_equals_what_its_format_writes_is_written() {
+    let manifest = "[sources.c]\npath = 'c.csv'\n[collections.c]\nsource = 'c'\nkey = 'id'\n\
+                    operations = ['get', 'list', 'create', 'update']\n";
+    let folder =
+        folder(&[("c.csv", "id,name,amt\n1,a,\"1.234,50\"\n2,b,\"7,00\"\n"), ("spile.toml", manifest)]);
+    let mut answers = Answers::start(folder.path());
+    for (tool, arguments, expected) in [
+        ("update_c", json!({"id": 1, "amt": "99999.5"}), "99999.50"),
+        ("update_c", json!({"id": 2, "amt": "5"}), "5.00"),
+        ("create_c", json!({"id": 3, "name": "c", "amt": "-0.125"}), "-0.125"),
+    ] {
+        let result = answers.call(tool, &arguments);
+        assert_eq!(result["structuredContent"]["record"]["amt"], expected, "{result}");
+    }
+    let text = std::fs::read_to_string(folder.path().join("c.csv")).expect("a file");
+    assert_eq!(text, "id,name,amt\n1,a,\"99.999,50\"\n2,b,\"5,00\"\n3,c,\"-0,125\"\n");
+}
+
+#[test]
+fn numbers_in_an_ambiguous_notation_are_not_a_guessed_key() {
+    let folder =
+        folder(&[("sales.csv", "amount,region\n\"1,234\",North\n\"2,500\",North\n\"3,125\",South\n")]);
+    let scan =
+        spile::project::Project::find(&folder.path().join("sales.csv")).and_then(|project| project.scan());
+    let compiled = scan.expect("a scan").compiled.expect("a contract");
+    assert_eq!(compiled.contract.collections[0].key_fields().count(), 0);
+}
+
+#[test]
+fn init_puts_each_proposal_into_the_table_it_belongs_to() {
+    let report = "Region,Product,Units\nNorth,A,1\n,B,2\n,C,3\nSouth,A,4\n,B,5\n";
+    let folder = folder(&[("report.csv", report)]);
+    let scan =
+        spile::project::Project::find(&folder.path().join("report.csv")).and_then(|project| project.scan());
+    let text = scan.expect("a scan").manifest_text;
+    // As an owner does who takes the advice.
+    let advised = text.replace("#Region = { fill_down = true }", "Region = { fill_down = true }");
+    assert_ne!(text, advised, "{text}");
+    std::fs::write(folder.path().join("spile.toml"), advised).expect("a file");
+    check(
+        folder.path(),
+        &[("aggregate_report", json!({"group": "region"}), &["region", "count"], "North 3; South 2")],
+    );
+}

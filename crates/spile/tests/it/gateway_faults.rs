@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::faulty_server::{self, Fault, When};
+use crate::faulty_server::{self, Fault, When, answering};
 use crate::gateway::{call, customers, project_with, start, tool_names};
 
 const GOOD: usize = 9;
@@ -10,24 +10,6 @@ const GOOD: usize = 9;
 /// A server that breaks in one way, as a line for the shell.
 fn bad(script: &str) -> Value {
     json!({"command": "/bin/sh", "args": ["-c", script]})
-}
-
-/// Answers a handshake of 2025-11-25 and the lists, and then does `then` for every other line.
-fn answering(then: &str) -> String {
-    let server = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bad","version":"1"}}"#;
-    let tools =
-        r#"{"tools":[{"name":"poke","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}"#;
-    format!(
-        r#"while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-            case "$line" in
-                *'"initialize"'*) printf '{{"jsonrpc":"2.0","id":%s,"result":{server}}}\n' "$id" ;;
-                *'"tools/list"'*) printf '{{"jsonrpc":"2.0","id":%s,"result":{tools}}}\n' "$id" ;;
-                *'"server/discover"'*) printf '{{"jsonrpc":"2.0","id":%s,"error":{{"code":-32601,"message":"unknown"}}}}\n' "$id" ;;
-                *'"tools/call"'*) {then} ;;
-            esac
-        done"#
-    )
 }
 
 /// Processes with this text in their command line.

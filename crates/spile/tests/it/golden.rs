@@ -70,6 +70,10 @@ fn listed_schemas_are_the_validated_schemas() {
         let project = TestProject::example(&name);
         let scan = spile::project::Project::find(&project.folder).and_then(|project| project.scan());
         let contract = scan.expect("scan an example").compiled.expect("compile an example").contract;
+        // With roles, a caller on stdin has none.
+        if contract.roles.is_some() {
+            continue;
+        }
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
         let listed = StdioTransport::open(&project).request(request).expect("an answer");
         // A folder of code has no compiled tools.

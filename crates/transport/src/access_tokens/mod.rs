@@ -158,6 +158,14 @@ impl fmt::Debug for AccessTokens {
 }
 
 impl AccessTokens {
+    /// The callers that tokens stand for, each once, by name.
+    pub fn principals(&self) -> Vec<Principal> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Principal> = current.grants.values().map(|grant| grant.principal.clone()).collect();
+        all.sort_by(|one, other| one.id().cmp(other.id()));
+        all
+    }
+
     /// One token, and one caller.
     pub fn single(secret: &str) -> Self {
         Self::new([AccessToken::from_secret(secret, file::single_token_principal())], None)

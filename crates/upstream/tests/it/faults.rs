@@ -16,7 +16,7 @@ use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Targ
 use wire::client::{ClientCall, ClientError, ClientOptions, CloseReason};
 use wire::method::Method;
 
-use crate::faulty_server::{self, Fault, When};
+use crate::faulty_server::{self, Fault, When, answering};
 use crate::{helper, kinds};
 
 /// Longer than the timeouts below together, on a busy machine.
@@ -172,21 +172,6 @@ async fn a_broken_server_over_http_and_sse_is_a_typed_error() {
         ],
     )
     .await;
-}
-
-/// Answers a handshake of 2025-11-25, and does `then` with a call, whose id is `$id`.
-fn answering(then: &str) -> String {
-    let server = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bad","version":"1"}}"#;
-    format!(
-        r#"while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-            case "$line" in
-                *'"initialize"'*) printf '{{"jsonrpc":"2.0","id":%s,"result":{server}}}\n' "$id" ;;
-                *'"server/discover"'*) printf '{{"jsonrpc":"2.0","id":%s,"error":{{"code":-32601,"message":"unknown"}}}}\n' "$id" ;;
-                *'"tools/call"'*) {then} ;;
-            esac
-        done"#
-    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Servers over HTTP and HTTP+SSE that break in one way each: from the start, or in the call of the tool `poke`. Plain threads, so
+//! Servers over HTTP and HTTP+SSE, and programs, that break in one way each: from the start, or in the call of the tool `poke`. Plain threads, so
 //! that they do not depend on the runtime of a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,6 +36,21 @@ const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"to
 const TOOLS: &str =
     r#"{"tools":[{"name":"poke","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}"#;
 const POKED: &str = r#"{"content":[{"type":"text","text":"poked"}]}"#;
+
+/// A program for the shell that answers a handshake of 2025-11-25 and the lists, and does `then` with a call, whose id is `$id`.
+pub fn answering(then: &str) -> String {
+    format!(
+        r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *'"initialize"'*) printf '{{"jsonrpc":"2.0","id":%s,"result":{INITIALIZED}}}\n' "$id" ;;
+                *'"tools/list"'*) printf '{{"jsonrpc":"2.0","id":%s,"result":{TOOLS}}}\n' "$id" ;;
+                *'"server/discover"'*) printf '{{"jsonrpc":"2.0","id":%s,"error":{{"code":-32601,"message":"unknown"}}}}\n' "$id" ;;
+                *'"tools/call"'*) {then} ;;
+            esac
+        done"#
+    )
+}
 
 /// Serves until the process ends. Returns the address of the endpoint: `/mcp` or `/sse`.
 pub fn start(fault: Fault, when: When, is_sse: bool) -> String {

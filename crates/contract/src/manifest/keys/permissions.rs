@@ -36,7 +36,7 @@ pub static PERMISSIONS: Section = Section {
         Key::new(
             "sql",
             ValueType::Names,
-            "Sources of the kind `sqlite` that `ctx.sql` may read, hidden fields included.",
+            "Databases among the sources that `ctx.sql` may read, hidden fields included.",
         )
         .default_text("none")
         .example("[\"crm\"]"),

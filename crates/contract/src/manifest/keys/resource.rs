@@ -1,6 +1,6 @@
 //! The keys of `[resources.NAME]`.
 
-use super::{COLUMN, DESCRIPTION, Key, NameRule, PATH, Section, TITLE, TextLength, ValueType};
+use super::{COLUMN, DESCRIPTION, ITEM_ACCESS, Key, NameRule, PATH, Section, TITLE, TextLength, ValueType};
 
 pub static RESOURCE: Section = Section {
     header: "[resources.NAME]",
@@ -53,6 +53,13 @@ pub static RESOURCE: Section = Section {
         )
         .example("{ id = { values = [\"1\", \"2\"] } }")
         .aliases(&["completions", "completion"]),
+        Key::new(
+            "access",
+            ValueType::Table(&ITEM_ACCESS),
+            "Which roles may read it. Without it, files are for every role, records for roles that may `get` them, and what code \
+             returns for none.",
+        )
+        .example("{ roles = [\"staff\"] }"),
     ],
 };
 

@@ -55,6 +55,7 @@ impl Client {
         );
         let contract = compile_contract(&table, &text);
         let backends = ContractBackends {
+            roles: Vec::new(),
             readers: contract
                 .collections
                 .iter()

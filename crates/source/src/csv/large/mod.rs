@@ -353,7 +353,7 @@ impl ColumnPlan {
     /// As for a file in memory.
     fn may_be_key(&self, profile: &CsvColumnProfile) -> bool {
         let is_plain = KeyCandidate::is_key_type(self.data_type) && self.format.is_none();
-        is_plain && !profile.has_empty && !profile.has_null
+        is_plain && !profile.has_empty && !profile.has_null && !profile.may_be_measure()
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use contract::manifest::is_stop_text;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::super::Options;
@@ -165,7 +166,7 @@ impl LargeTable {
             if value.trim_ascii_start().is_empty() {
                 continue;
             }
-            if filled == 0 && self.stop_at.as_ref().is_some_and(|stop| value.trim().starts_with(stop)) {
+            if filled == 0 && self.stop_at.as_ref().is_some_and(|stop| is_stop_text(stop, value)) {
                 return RecordKind::End;
             }
             filled += 1;

@@ -233,6 +233,38 @@ fn readers_follow_a_file_that_changes() {
 }
 
 #[test]
+fn a_file_that_is_gone_is_not_served_and_an_old_error_does_not_stay() {
+    let place = Place::new(b"id,age\n1,30\n");
+    let source = place.large(Options::default(), WHOLE);
+    let shape = shape(&source.introspect().expect("facts"));
+    let reader = source.reader(&shape).expect("a reader");
+    assert_eq!(rows(&reader, &shape).expect("rows"), ["1,30"]);
+    std::fs::remove_file(&place.path).expect("removable");
+    let error = rows(&reader, &shape).expect_err("gone");
+    assert_eq!(error.to_string(), "`people.csv` was not found");
+    place.write("id,age\n1,30\n2,old\n");
+    source.introspect().expect("facts");
+    let error = rows(&reader, &shape).expect_err("a value does not fit");
+    assert!(matches!(error, SourceError::Incompatible { .. }), "{error:?}");
+    std::fs::remove_file(&place.path).expect("removable");
+    let error = rows(&reader, &shape).expect_err("gone");
+    assert!(matches!(error, SourceError::Unavailable { .. }), "{error:?}");
+    place.write("id,age\n1,30\n2,31\n");
+    // The import runs in the background, and until it is done reads say so.
+    let rows = loop {
+        match rows(&reader, &shape) {
+            Ok(rows) => break rows,
+            Err(SourceError::Unavailable { message, .. }) => {
+                assert!(message.contains("is being imported again"), "{message}");
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    };
+    assert_eq!(rows, ["1,30", "2,31"]);
+}
+
+#[test]
 fn it_is_imported_once_and_cannot_be_written() {
     let place = Place::new(b"id,name\n1,Ada\n");
     let databases = |folder: &Path| {

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use contract::aggregate::{Accumulator, GroupTable};
-use contract::source::{Aggregate, AggregateFunction, Filter, GroupRow, Groups, Measure};
+use contract::source::{Aggregate, AggregateFunction, Filter, GroupRow, Groups, Measure, all_pass};
 use contract::{Value, ValueRef};
 use rusqlite::Row;
 
@@ -232,13 +232,14 @@ impl TableReader {
 
     /// Whether a row passes the filters, whose values start at `from`.
     fn passes(&self, filters: &[Filter<'_>], row: &Row<'_>, from: usize) -> Result<bool, DbError> {
-        for (at, filter) in filters.iter().enumerate() {
-            let column = &self.columns[filter.column];
-            if !column.matches_filter(column.unchecked_value(row.get_ref(from + at)?), filter) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        all_pass(
+            filters,
+            |filter| filter.or_next,
+            |at, filter| {
+                let column = &self.columns[filter.column];
+                Ok(column.matches_filter(column.unchecked_value(row.get_ref(from + at)?), filter))
+            },
+        )
     }
 
     fn push_row(

@@ -5,8 +5,9 @@
 //! leave it out too.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 
-use contract::source::Query;
+use contract::source::{Query, all_pass};
 use contract::{Value, ValueRef, order};
 use rusqlite::{Row, Statement, params_from_iter};
 
@@ -116,14 +117,15 @@ impl TableReader {
         row: &Row<'_>,
         from: usize,
     ) -> Result<bool, DbError> {
-        for (filter, place) in query.filters.iter().zip(&layout.filters) {
-            let column = &self.columns[filter.column];
-            let value = column.unchecked_value(row.get_ref(from + place)?);
-            if !column.matches_filter(value, filter) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        all_pass(
+            &query.filters,
+            |filter| filter.or_next,
+            |index, filter| {
+                let column = &self.columns[filter.column];
+                let value = column.unchecked_value(row.get_ref(from + layout.filters[index])?);
+                Ok(column.matches_filter(value, filter))
+            },
+        )
     }
 
     /// Keeps a row if it comes after the previous page and before the rows that fill this one.
@@ -292,9 +294,15 @@ impl TableReader {
     /// Whether the last row of the page still matches the filters and has the same place in the order.
     fn still_matches(&self, query: &Query<'_>, found: &ScannedRow, page: &RowBuffer) -> bool {
         let row = page.row_count() - 1;
-        let matches = query.filters.iter().all(|filter| {
-            self.columns[filter.column].matches_filter(page.value_ref(row, filter.column), filter)
-        });
+        let matches = all_pass(
+            &query.filters,
+            |filter| filter.or_next,
+            |_, filter| {
+                let column = &self.columns[filter.column];
+                Ok::<_, Infallible>(column.matches_filter(page.value_ref(row, filter.column), filter))
+            },
+        );
+        let Ok(matches) = matches;
         let sorts = query.sorts();
         let mut sorted = sorts.iter().zip(&found.sort_values);
         let keeps_order = sorted

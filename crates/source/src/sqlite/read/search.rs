@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use contract::source::{
     CursorPosition, Filter, RowFlow, RowPosition, Search, SearchCoverage, SearchCursor, SearchOutcome,
-    SourceError, Total,
+    SourceError, Total, all_pass,
 };
 use contract::{Value, ValueRef};
 
@@ -219,13 +219,14 @@ impl TableReader {
         row: &rusqlite::Row<'_>,
         from: usize,
     ) -> Result<bool, DbError> {
-        for filter in filters {
-            let column = &self.columns[filter.column];
-            if !column.matches_filter(column.unchecked_value(row.get_ref(from + filter.column)?), filter) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        all_pass(
+            filters,
+            |filter| filter.or_next,
+            |_, filter| {
+                let column = &self.columns[filter.column];
+                Ok(column.matches_filter(column.unchecked_value(row.get_ref(from + filter.column)?), filter))
+            },
+        )
     }
 
     /// Whether each term occurs in one of the columns.

@@ -27,6 +27,7 @@ pub(crate) struct FilterShape {
     pub(crate) column: usize,
     pub(crate) comparison: Comparison,
     pub(crate) operand_count: usize,
+    pub(crate) or_next: bool,
 }
 
 /// So many keys are listed in a statement; for more, a function looks values up.
@@ -39,11 +40,11 @@ impl FilterShape {
             // Few different statements for many sets.
             Some(keys) => keys.len().max(1).next_power_of_two(),
         };
-        Self { column: filter.column, comparison: filter.comparison, operand_count }
+        Self { column: filter.column, comparison: filter.comparison, operand_count, or_next: filter.or_next }
     }
 
     pub(crate) fn equals(column: usize) -> Self {
-        Self { column, comparison: Comparison::Equals, operand_count: 1 }
+        Self { column, comparison: Comparison::Equals, operand_count: 1, or_next: false }
     }
 }
 
@@ -249,9 +250,17 @@ impl SqlWriter<'_> {
 
     fn conditions(&mut self, shape: &QueryShape) {
         let mut keyword = " WHERE ";
+        let mut is_joined = false;
         for (index, filter) in shape.filters.iter().enumerate() {
-            self.sql.push_str(keyword);
+            self.sql.push_str(if is_joined { " OR " } else { keyword });
             keyword = " AND ";
+            if is_joined || filter.or_next {
+                self.sql.push_str(if is_joined { "(" } else { "((" });
+                self.filter(index, filter);
+                self.sql.push_str(if filter.or_next { ")" } else { "))" });
+                is_joined = filter.or_next;
+                continue;
+            }
             let is_timestamp = self.builder.columns[filter.column].sort_key == Some(SortKeyKind::Timestamp);
             if shape.segment == PageSegment::KeyLookup && is_timestamp {
                 // Two keys may denote the same time in different spellings; each is the key of its own row.
@@ -378,6 +387,14 @@ impl SqlWriter<'_> {
     /// The comparison with one operand: `Equals`, `AtLeast` or `AtMost`.
     fn comparison(&mut self, index: usize, operand: usize, column: usize, comparison: Comparison) {
         let column_def = &self.builder.columns[column];
+        let is_range = matches!(comparison, Comparison::AtLeast | Comparison::AtMost);
+        if is_range && column_def.needs_date_test() {
+            self.sql.push_str("typeof(");
+            self.value_expression(column);
+            self.sql.push_str(") = 'text' AND ");
+            self.value_expression(column);
+            self.sql.push_str(" GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' AND ");
+        }
         let is_timestamp = column_def.sort_key == Some(SortKeyKind::Timestamp);
         if let (Comparison::Equals, Some(collation)) = (comparison, column_def.index_collation) {
             self.sql.push_str(&format!("{} COLLATE {collation} = ? AND ", column_def.quoted_name));
@@ -389,12 +406,11 @@ impl SqlWriter<'_> {
         let range_end = ParamSource::FilterRangeEnd(index, operand);
         let (text, sources): (&str, &[ParamSource]) = match comparison {
             Comparison::Equals if is_timestamp => (" BETWEEN ? AND ?", &[value, range_end]),
-            Comparison::AtMost if is_timestamp => (" <= ?", &[range_end]),
+            Comparison::AtMost if is_timestamp => (column_def.range_condition(comparison), &[range_end]),
             Comparison::Equals if column_def.has_two_forms() => {
                 (" IN (?, ?)", &[value, ParamSource::FilterAlternate(index, operand)])
             }
-            Comparison::AtLeast => (" >= ?", &[value]),
-            Comparison::AtMost => (" <= ?", &[value]),
+            Comparison::AtLeast | Comparison::AtMost => (column_def.range_condition(comparison), &[value]),
             Comparison::Equals
             | Comparison::NotEquals
             | Comparison::Contains

@@ -108,7 +108,7 @@ fn files_that_are_not_tables_are_named() {
 #[test]
 fn rows_that_do_not_fit_the_header_name_their_line() {
     let more = "quote fields that contain `,`";
-    let fewer = "add what is missing, with `,` for each empty field; or set `short_rows = true`";
+    let fewer = "add what is missing, with `,` for each empty field; or set `short_rows = true` in `[collections.people]`";
     let first =
         "remove line 1 if it is a comment (it begins with `#`), so that the first line names the columns";
     check(
@@ -164,7 +164,7 @@ fn lines_before_and_after_a_table_are_named() {
         "has 2 rows below the table (from line 8: `By stage`), which are left out",
     );
     // One bad line in a table is neither.
-    let fewer = "add what is missing, with `;` for each empty field; or set `short_rows = true`";
+    let fewer = "add what is missing, with `;` for each empty field; or set `short_rows = true` in `[collections.people]`";
     check(
         format!("day;text;amount\r\n{}9;x\r\n{}", rows(3), rows(9)),
         &format!("`people.csv` line 5 has 2 fields, the header has 3; {fewer}"),
@@ -189,7 +189,7 @@ fn a_file_that_is_too_large_is_refused_before_reading() {
     let names: Vec<String> = (0..1025).map(|i| format!("c{i}")).collect();
     check(names.join(","), "`people.csv` has 1025 columns, which exceeds the limit of 1024; remove some");
     check(names[..1024].join(",") + "\n1", {
-        "`people.csv` line 2 has 1 field, the header has 1024; add what is missing, with `,` for each empty field; or set `short_rows = true`"
+        "`people.csv` line 2 has 1 field, the header has 1024; add what is missing, with `,` for each empty field; or set `short_rows = true` in `[collections.people]`"
     });
     let disk = TestFile::new("people.csv", "");
     std::fs::File::options().write(true).open(&disk.path).unwrap().set_len(5 << 30).unwrap();
@@ -244,7 +244,7 @@ fn errors_about_a_line_show_the_line() {
             " --> people.csv:3:4",
             "3 | \"2\"",
             "  |    ^",
-            "  = help: add what is missing, with `,` for each empty field; or set `short_rows = true`",
+            "  = help: add what is missing, with `,` for each empty field; or set `short_rows = true` in `[collections.people]`",
         ],
     );
     check_diagnostic(

@@ -100,7 +100,7 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
         ),
         (
             "id,name,age\n1,Ann,30\n2,Bo",
-            "line 3 has 2 fields, the header has 3; the server's owner can add what is missing, with `,` for each empty field; or set `short_rows = true`",
+            "line 3 has 2 fields, the header has 3; the server's owner can add what is missing, with `,` for each empty field; or set `short_rows = true` in `[collections.people]`",
         ),
         (
             "id,name,age\n1,\"Ann,30\n",

@@ -3,8 +3,9 @@
 use contract::DataType::{
     self, Blob, Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp,
 };
-use contract::ValueRef;
-use contract::source::{Query, RowFlow, SourceError};
+use contract::source::{Comparison, Filter};
+use contract::source::{Query, RowFlow, SourceError, Total};
+use contract::{Value, ValueRef};
 
 use super::kit::{TestDb, all, error_text, format_value, get, list};
 
@@ -442,4 +443,48 @@ fn generated_columns_and_expression_indexes_are_read() {
     let (_, reader) = db.reader("t");
     let row = all(reader.as_ref()).remove(0);
     assert_eq!(row.iter().map(format_value).collect::<Vec<_>>(), ["1", "'Ann'", "'ANN'"]);
+}
+
+/// A range finds these rows, by rowid, in a column with values of every kind; with an index and without.
+#[track_caller]
+fn check_range(
+    declared: &str,
+    stored: &[&str],
+    comparison: Comparison,
+    bound: ValueRef<'_>,
+    expected: &[i64],
+) {
+    let rows: Vec<String> = (1..).zip(stored).map(|(key, value)| format!("({key}, {value})")).collect();
+    for index in ["", "CREATE INDEX i ON t(v);"] {
+        let sql = format!(
+            "CREATE TABLE t(k INTEGER PRIMARY KEY, v {declared}); {index} INSERT INTO t VALUES {}",
+            rows.join(", ")
+        );
+        let db = TestDb::new(&sql);
+        let (facts, reader) = db.reader("t");
+        assert!(facts.columns[1].mixed, "{declared}: {:?}", facts.columns[1]);
+        let filters = vec![Filter::new(1, comparison, bound)];
+        let query = Query { filters, rows_max: 100, ..Query::default() };
+        let (found, total) = list(reader.as_ref(), &query).expect("rows");
+        let keys: Vec<Value> = found.into_iter().map(|(row, _)| row[0].clone()).collect();
+        let expected: Vec<Value> = expected.iter().map(|key| Value::Integer(*key)).collect();
+        assert_eq!(keys, expected, "{declared} {comparison:?} {bound:?} {index}");
+        assert_eq!(total, Some(Total::Exact(expected.len() as u64)), "{declared} {comparison:?} {bound:?}");
+    }
+}
+
+#[test]
+fn a_range_holds_only_values_of_the_type() {
+    let numbers = ["1", "2000", "-5", "3000", "'n/a'", "x'41'", "NULL", "''"];
+    for declared in ["INTEGER", "REAL", "DECIMAL(9,2)", ""] {
+        check_range(declared, &numbers, Comparison::AtLeast, ValueRef::Text("1000"), &[2, 4]);
+        check_range(declared, &numbers, Comparison::AtMost, ValueRef::Text("1000"), &[1, 3]);
+    }
+    // A text that is not a date makes a column of dates one of texts, so the exceptions are numbers and bytes.
+    let dates = ["'2026-01-01'", "'2026-03-01'", "'2026-05-01'", "7", "x'41'", "NULL"];
+    check_range("DATE", &dates, Comparison::AtLeast, ValueRef::Text("2026-02-01"), &[2, 3]);
+    check_range("DATE", &dates, Comparison::AtMost, ValueRef::Text("2026-02-01"), &[1]);
+    let times = ["'2026-01-01T00:00:00Z'", "'2026-03-01T00:00:00Z'", "'2026-05-01T00:00:00Z'", "7", "x'41'"];
+    check_range("TIMESTAMP", &times, Comparison::AtLeast, ValueRef::Text("2026-02-01"), &[2, 3]);
+    check_range("TIMESTAMP", &times, Comparison::AtMost, ValueRef::Text("2026-02-01"), &[1]);
 }

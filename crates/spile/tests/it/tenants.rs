@@ -1,0 +1,472 @@
+//! Rows of many tenants in one table, and callers who must never see a row that is not theirs: every tool, cursor, export,
+//! resource and completion, over every kind of source, with many callers at the same time.
+//!
+//! Each text of a row has the tag of its tenant, so that a foreign row in an answer, however it came there, is a foreign tag in
+//! its bytes. `cargo xtask judges tenants` makes a million calls.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use test_databases::{Kind, TestDatabase};
+
+use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
+
+const TENANTS: usize = 64;
+/// A list of the first tenants is long enough for an export.
+const LONG_TENANTS: usize = 4;
+const LONG_ROWS: usize = 110;
+const ROWS: usize = 6;
+const THREADS: usize = 8;
+/// No row has it until somebody creates it.
+const SCRATCH: usize = 900;
+
+fn tag(tenant: usize) -> String {
+    format!("tn{tenant:02}z")
+}
+
+fn rows_of(tenant: usize) -> usize {
+    if tenant < LONG_TENANTS { LONG_ROWS } else { ROWS }
+}
+
+/// Orders of tenant 7 have the ids 7001, 7002, …
+fn order_id(tenant: usize, at: usize) -> usize {
+    tenant * 1000 + at
+}
+
+fn customers() -> Vec<[String; 3]> {
+    let of = |tenant: usize| {
+        (1..=3).map(move |at| {
+            [order_id(tenant, at).to_string(), tag(tenant), format!("{} Ann {at}", tag(tenant))]
+        })
+    };
+    (0..TENANTS).flat_map(of).collect()
+}
+
+fn orders() -> Vec<[String; 6]> {
+    let of = |tenant: usize| {
+        (1..=rows_of(tenant)).map(move |at| {
+            let (id, customer) = (order_id(tenant, at), order_id(tenant, 1 + at % 3));
+            let item = format!("{} chair {}", tag(tenant), at % 4);
+            [id.to_string(), tag(tenant), customer.to_string(), item, "10".to_owned(), tag(tenant)]
+        })
+    };
+    (0..TENANTS).flat_map(of).collect()
+}
+
+const ORDERS: [&str; 6] = ["id", "tenant_id", "customer_id", "item", "amount", "note"];
+const CUSTOMERS: [&str; 3] = ["id", "tenant_id", "name"];
+
+fn csv<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
+    let mut out = names.join(",") + "\n";
+    rows.iter().for_each(|row| out += &(row.join(",") + "\n"));
+    out
+}
+
+fn sql() -> String {
+    let mut out = String::from(
+        "CREATE TABLE customers (id integer PRIMARY KEY, tenant_id varchar(20) NOT NULL, name varchar(80) NOT NULL);
+         CREATE TABLE orders (id integer PRIMARY KEY, tenant_id varchar(20) NOT NULL, customer_id integer NOT NULL,
+           item varchar(80) NOT NULL, amount integer NOT NULL, note varchar(80) NOT NULL);\n",
+    );
+    for [id, tenant, name] in customers() {
+        let _ = writeln!(out, "INSERT INTO customers VALUES ({id}, '{tenant}', '{name}');");
+    }
+    for [id, tenant, customer, item, amount, note] in orders() {
+        let _ = writeln!(
+            out,
+            "INSERT INTO orders VALUES ({id}, '{tenant}', {customer}, '{item}', {amount}, '{note}');"
+        );
+    }
+    out
+}
+
+/// The rules are the same for every kind of source. `orders` has one condition, `customers` alternatives.
+const RULES: &str = r#"
+[collections.orders]
+key = "id"
+operations = ["get", "list", "search", "aggregate", "create", "update", "delete"]
+search = ["item", "note"]
+[collections.orders.related.customer]
+collection = "customers"
+by = { customer_id = "id" }
+[collections.customers]
+key = "id"
+operations = ["get", "list", "aggregate"]
+[collections.customers.related.orders]
+collection = "orders"
+by = { id = "customer_id" }
+
+[resources.customer]
+collection = "customers"
+uri = "customers://{id}"
+complete = { id = { collection = "customers", field = "name" } }
+
+[roles.member]
+when = { "/groups" = "members" }
+[collections.orders.access.member]
+operations = ["get", "list", "search", "aggregate", "create", "update", "delete"]
+hidden = ["tenant_id"]
+where = { tenant_id = { claim = "/tenant" } }
+set = { tenant_id = { claim = "/tenant" } }
+[collections.customers.access.member]
+operations = ["get", "list", "aggregate"]
+where = [{ tenant_id = { claim = "/tenant" }, id = { min = 0 } }, { tenant_id = { claim = "/second_tenant" } }]
+"#;
+
+fn tokens() -> String {
+    let token = |tenant: usize| {
+        json!({
+            "token": format!("token-{tenant:02}-0123456789abcdef"),
+            "subject": format!("user{tenant}"),
+            "claims": { "tenant": tag(tenant), "groups": ["members"] },
+        })
+    };
+    let all: Vec<Value> = (0..TENANTS).map(token).collect();
+    json!({ "tokens": all }).to_string()
+}
+
+/// One connection, used for the calls of several callers.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    address: String,
+}
+
+impl Connection {
+    fn open(server: &HttpServer) -> Self {
+        let stream = TcpStream::connect(server.address).expect("it listens");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
+        Self { stream: BufReader::new(stream), address: server.address.to_string() }
+    }
+
+    fn request(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer token-{tenant:02}-0123456789abcdef\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        self.stream.get_mut().write_all(request.as_bytes()).expect("it accepts input");
+        self.read_response()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a line in time");
+        line.trim_end().to_owned()
+    }
+
+    fn bytes(&mut self, length: usize) -> String {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes).expect("a body");
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    fn read_response(&mut self) -> String {
+        let mut length = None;
+        loop {
+            let line = self.line().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(text) = line.strip_prefix("content-length:") {
+                length = text.trim().parse().ok();
+            }
+        }
+        if let Some(length) = length {
+            return self.bytes(length);
+        }
+        let mut body = String::new();
+        loop {
+            let length = usize::from_str_radix(&self.line(), 16).expect("the length of a chunk");
+            body += &self.bytes(length);
+            self.line();
+            if length == 0 {
+                return body;
+            }
+        }
+    }
+}
+
+/// What callers try with what others got.
+#[derive(Default)]
+struct Loot {
+    cursors: Vec<(usize, String)>,
+    exports: Vec<(usize, String)>,
+}
+
+struct Proof<'a> {
+    connection: Connection,
+    loot: &'a Mutex<Loot>,
+    calls: &'a AtomicU64,
+    random: u64,
+}
+
+impl Proof<'_> {
+    fn random(&mut self, below: usize) -> usize {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) as usize % below
+    }
+
+    /// Sends a request, and looks for the tags of others in all bytes of the answer.
+    fn send(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let answer = self.connection.request(tenant, method, params);
+        let own = tag(tenant);
+        for (at, _) in answer.match_indices("tn") {
+            let found = answer.get(at..at + 5).unwrap_or_default();
+            let is_tag = found.ends_with('z') && found[2..4].bytes().all(|c| c.is_ascii_digit());
+            assert!(!is_tag || found == own, "{own} got a row of {found}: {method} {params}\n{answer}");
+        }
+        answer
+    }
+
+    /// A call that another writer has delayed too long is made again.
+    fn call(&mut self, tenant: usize, tool: &str, arguments: &Value) -> Value {
+        loop {
+            let answer = self.call_once(tenant, tool, arguments);
+            if answer["retryable"] != true {
+                return answer;
+            }
+        }
+    }
+
+    fn call_once(&mut self, tenant: usize, tool: &str, arguments: &Value) -> Value {
+        let answer = self.send(tenant, "tools/call", &json!({ "name": tool, "arguments": arguments }));
+        let text = answer.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&answer);
+        let parsed: Value = serde_json::from_str(text).expect("JSON");
+        let result = &parsed["result"];
+        assert!(result.is_object(), "{tool} {arguments}\n{answer}");
+        if let Some(uri) =
+            result["content"].as_array().into_iter().flatten().find_map(|block| block["uri"].as_str())
+        {
+            let mut loot = self.loot.lock().expect("no panic");
+            if loot.exports.len() < 64 {
+                loot.exports.push((tenant, uri.to_owned()));
+            }
+        }
+        let structured = &result["structuredContent"];
+        let text = || result["content"].as_array()?.last()?["text"].as_str();
+        if structured.is_object() {
+            return structured.clone();
+        }
+        text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    fn expect_code(&mut self, tenant: usize, tool: &str, arguments: &Value, code: &str) {
+        let answer = self.call(tenant, tool, arguments);
+        assert_eq!(answer["code"], code, "{tool} {arguments}\n{answer}");
+    }
+
+    /// One step of one tenant. Steps of the same tenant follow each other, so that its numbers are known.
+    fn step(&mut self, tenant: usize) {
+        let rows = rows_of(tenant);
+        let other = (tenant + 1 + self.random(TENANTS - 1)) % TENANTS;
+        let own_id = order_id(tenant, 1 + self.random(rows));
+        let other_id = order_id(other, 1 + self.random(rows_of(other)));
+        match self.random(16) {
+            0 => {
+                let row = self.call(tenant, "get_orders", &json!({ "id": own_id, "include": ["customer"] }));
+                assert_eq!(row["customer"]["tenant_id"], tag(tenant), "{row}");
+                assert!(row.get("tenant_id").is_none(), "{row}");
+            }
+            1 => self.expect_code(tenant, "get_orders", &json!({ "id": other_id }), "not_found"),
+            2 => {
+                let page = self.call(tenant, "list_orders", &json!({ "limit": 4, "sort": "-item" }));
+                assert_eq!(
+                    (&page["total"], page["items"].as_array().map(Vec::len)),
+                    (&json!(rows), Some(4)),
+                    "{page}"
+                );
+                let cursor = page["nextCursor"].as_str().expect("there are more").to_owned();
+                let next = json!({ "limit": 4, "sort": "-item", "cursor": cursor });
+                let page = self.call(tenant, "list_orders", &next);
+                assert!(page["items"].as_array().is_some_and(|items| !items.is_empty()), "{page}");
+                self.loot.lock().expect("no panic").cursors.push((tenant, cursor));
+            }
+            3 => {
+                let found = self.loot.lock().expect("no panic").cursors.pop();
+                if let Some((owner, cursor)) = found.filter(|(owner, _)| *owner != tenant) {
+                    let arguments = json!({ "limit": 4, "sort": "-item", "cursor": cursor });
+                    let answer = self.call(tenant, "list_orders", &arguments);
+                    assert_eq!(answer["field"], "cursor", "the cursor of {owner} for {tenant}: {answer}");
+                }
+            }
+            4 => {
+                let page = self.call(tenant, "search_orders", &json!({ "query": "chair" }));
+                assert_eq!(page["total"], rows, "{page}");
+                let page = self.call(tenant, "search_orders", &json!({ "query": tag(other) }));
+                assert_eq!(page["total"], 0, "{page}");
+            }
+            5 => {
+                let arguments = json!({ "group": "customer.name", "measures": ["count", "sum_amount"] });
+                let groups = self.call(tenant, "aggregate_orders", &arguments);
+                assert_eq!(groups["groups_total"], 3, "{groups}");
+                let total = self.call(tenant, "aggregate_orders", &json!({ "measures": ["count"] }));
+                assert_eq!(total["items"][0]["count"], rows, "{total}");
+            }
+            6 => {
+                let page =
+                    self.call(tenant, "list_customers", &json!({ "include": ["orders"], "sort": "name" }));
+                assert_eq!(page["total"], 3, "{page}");
+                let page = self.call(tenant, "list_orders", &json!({ "customer.tenant_id": tag(other) }));
+                assert_eq!(page["total"], 0, "{page}");
+                let page = self.call(tenant, "list_orders", &json!({ "customer.name_not": "x", "limit": 1 }));
+                assert_eq!(page["total"], rows, "{page}");
+            }
+            7 => {
+                for arguments in [
+                    json!({ "tenant_id": tag(tenant) }),
+                    json!({ "tenant_id_not": "x" }),
+                    json!({ "sort": "tenant_id" }),
+                    json!({ "fields": ["tenant_id"] }),
+                ] {
+                    self.expect_code(tenant, "list_orders", &arguments, "invalid_arguments");
+                }
+                for arguments in [json!({ "group": "tenant_id" }), json!({ "measures": ["min_tenant_id"] })] {
+                    self.expect_code(tenant, "aggregate_orders", &arguments, "invalid_arguments");
+                }
+            }
+            8 => {
+                let arguments = json!({ "id": own_id, "note": format!("{} note", tag(tenant)) });
+                let answer = self.call(tenant, "update_orders", &arguments);
+                assert!(answer["record"].get("tenant_id").is_none(), "{answer}");
+            }
+            9 => {
+                let arguments = json!({ "id": other_id, "note": "stolen", "expected_version": "x" });
+                self.expect_code(tenant, "update_orders", &arguments, "not_found");
+                self.expect_code(tenant, "delete_orders", &json!({ "id": other_id }), "not_found");
+                let arguments = json!({ "id": own_id, "tenant_id": tag(other) });
+                self.expect_code(tenant, "update_orders", &arguments, "invalid_arguments");
+            }
+            10 => {
+                // The key of another row is taken, for whomever: a source has only one row for it.
+                let (id, item) = (other_id, format!("{} chair", tag(tenant)));
+                let row = json!({ "id": id, "customer_id": 1, "item": item, "amount": 1, "note": "n" });
+                self.expect_code(tenant, "create_orders", &row, "conflict");
+            }
+            11 => {
+                let (id, item) = (order_id(tenant, SCRATCH), format!("{} chair", tag(tenant)));
+                let row = json!({ "id": id, "customer_id": 1, "item": item, "amount": 1, "note": "n", "idempotency_key": "same" });
+                let answer = self.call(tenant, "create_orders", &row);
+                assert_eq!(answer["record"]["id"], id, "{answer}");
+                // The key is the same for all tenants; the answer is the tenant's own.
+                let again = self.call(tenant, "create_orders", &row);
+                assert_eq!(again["record"]["id"], id, "{again}");
+                let answer = self.call(tenant, "delete_orders", &json!({ "id": id }));
+                // A repeated key does not create the row again.
+                assert!(answer["outcome"] == "deleted" || answer["code"] == "not_found", "{answer}");
+            }
+            12 => {
+                let found = self.loot.lock().expect("no panic").exports.pop();
+                if let Some((owner, uri)) = found {
+                    let answer = self.send(tenant, "resources/read", &json!({ "uri": uri }));
+                    assert_eq!(
+                        answer.contains("\"error\""),
+                        owner != tenant,
+                        "{owner} for {tenant}: {answer}"
+                    );
+                }
+            }
+            13 => {
+                let read = |id: usize| json!({ "uri": format!("customers://{id}") });
+                let own = self.send(tenant, "resources/read", &read(order_id(tenant, 2)));
+                assert!(own.contains(&tag(tenant)), "{own}");
+                let foreign = self.send(tenant, "resources/read", &read(order_id(other, 2)));
+                assert!(foreign.contains("\"error\""), "{foreign}");
+                self.send(tenant, "resources/read", &json!({ "uri": "spile://overview" }));
+                self.send(tenant, "resources/list", &json!({}));
+            }
+            14 => {
+                let complete = |text: &str| {
+                    json!({
+                        "ref": { "type": "ref/resource", "uri": "customers://{id}" },
+                        "argument": { "name": "id", "value": text },
+                    })
+                };
+                let own = self.send(tenant, "completion/complete", &complete("tn"));
+                assert!(own.contains(&format!("{} Ann 3", tag(tenant))), "{own}");
+                self.send(tenant, "completion/complete", &complete(&tag(other)[..4]));
+            }
+            _ => {
+                let list = self.send(tenant, "tools/list", &json!({}));
+                assert!(list.contains("list_orders"), "{list}");
+                self.call(tenant, "list_orders", &json!({}));
+            }
+        }
+    }
+}
+
+fn prove(project: &TestProject, steps: u64) {
+    project.write("tokens.json", tokens().as_bytes());
+    let server = HttpServer::start(&mut project.spile(&[
+        "serve",
+        ".",
+        "--bind",
+        "127.0.0.1:0",
+        "--token-file",
+        "tokens.json",
+    ]));
+    let (loot, calls) = (Mutex::new(Loot::default()), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (server, loot, calls) = (&server, &loot, &calls);
+            scope.spawn(move || {
+                let random = 0x9e37_79b9_7f4a_7c15 ^ thread as u64;
+                let mut proof = Proof { connection: Connection::open(server), loot, calls, random };
+                for _ in 0..steps / THREADS as u64 {
+                    let tenant = thread + THREADS * proof.random(TENANTS / THREADS);
+                    proof.step(tenant);
+                }
+            });
+        }
+    });
+    println!("{} calls", calls.load(Ordering::Relaxed));
+}
+
+/// Steps of one to eight calls.
+fn steps() -> u64 {
+    std::env::var("SPILE_TENANT_STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(800)
+}
+
+#[test]
+fn no_tenant_sees_a_row_of_another_in_csv_files() {
+    let manifest = format!(
+        "[sources.orders]\npath = \"orders.csv\"\n[sources.customers]\npath = \"customers.csv\"\n{}",
+        RULES
+            .replace("[collections.orders]\n", "[collections.orders]\nsource = \"orders\"\n")
+            .replace("[collections.customers]\n", "[collections.customers]\nsource = \"customers\"\n")
+    );
+    let project = TestProject::new(&[
+        ("spile.toml", manifest.as_bytes()),
+        ("orders.csv", csv(ORDERS, &orders()).as_bytes()),
+        ("customers.csv", csv(CUSTOMERS, &customers()).as_bytes()),
+    ]);
+    prove(&project, steps());
+}
+
+#[test]
+fn no_tenant_sees_a_row_of_another_in_sqlite() {
+    let manifest = format!("[sources.shop]\npath = \"shop.db\"\n{RULES}");
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    let database = rusqlite::Connection::open(project.folder.join("shop.db")).expect("a database");
+    let script = format!("PRAGMA journal_mode = WAL; BEGIN; {} COMMIT;", sql());
+    database.execute_batch(&script).expect("tables");
+    drop(database);
+    prove(&project, steps());
+}
+
+#[test]
+fn no_tenant_sees_a_row_of_another_in_postgres() {
+    let place = TestDatabase::new(Kind::Postgres);
+    place.run(&sql());
+    let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    prove(&project, steps());
+}
