@@ -401,6 +401,19 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    fn what_is_not_served_comes_first_and_in_full() {
+        let mut all: Vec<Diagnostic> =
+            (1..=9).map(|n| Diagnostic::warning(format!("locale {n}")).code("script")).collect();
+        all.extend((1..=9).map(|n| Diagnostic::warning(format!("not served: {n}")).code(super::NOT_SERVED)));
+        let all: Vec<&Diagnostic> = all.iter().collect();
+        let section = findings_section(&all, &OutputStyle::of_width(80));
+        let shown: Vec<&str> = section.lines().skip(1).map(|line| line.trim_start()).collect();
+        let (broken, others) = shown.split_at(9);
+        assert!(broken.iter().all(|line| line.starts_with("warning  not served: ")), "{section}");
+        assert!(others[0].ends_with("locale 1") && others[3].starts_with("and 6 more"), "{section}");
+    }
+
+    #[test]
     fn notes_are_counted_and_only_a_few_of_each_code_are_shown() {
         let style = OutputStyle::of_width(80);
         assert_eq!(findings_section(&[], &style), "");

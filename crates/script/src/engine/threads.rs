@@ -470,11 +470,12 @@ impl SlotView {
     /// The process ended while it was busy with `call`. The next call gets another thread.
     pub(super) fn worker_lost(&self, call: CallNumber, end: End) {
         let Some(slot) = self.slot.upgrade() else { return };
-        slot.close(&mut slot.lock(), call, end);
+        // First: whoever hears of the end may start the next call, and must not find this thread.
         if let Some(shared) = self.shared.upgrade() {
             let mut slots = shared.slots.write().unwrap_or_else(PoisonError::into_inner);
             slots.retain(|one| !Arc::ptr_eq(one, &slot));
         }
+        slot.close(&mut slot.lock(), call, end);
     }
 
     /// The thread itself runs the code of calls.
