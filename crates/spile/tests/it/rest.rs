@@ -28,8 +28,10 @@ fn the_example_answers_the_calls_of_its_tests() {
     let server = shop();
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/public-api/tests/questions.toml");
     let tests = std::fs::read_to_string(tests).expect("the tests");
-    let project =
-        TestProject::new(&[("spile.toml", example(&server.url()).as_bytes()), ("tests/questions.toml", tests.as_bytes())]);
+    let project = TestProject::new(&[
+        ("spile.toml", example(&server.url()).as_bytes()),
+        ("tests/questions.toml", tests.as_bytes()),
+    ]);
     let output = said(&project.run(&["test"]));
     assert!(output.contains("6 passed") && !output.contains(TOKEN), "{output}");
     let checked = said(&project.run(&["check"]));
