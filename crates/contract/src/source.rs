@@ -192,10 +192,7 @@ pub struct LayoutNote {
 impl LayoutNote {
     /// Whether the setting belongs to a field.
     pub fn is_about_field(&self) -> bool {
-        match self.kind {
-            LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears => true,
-            LayoutNoteKind::LeftOut | LayoutNoteKind::Doubt | LayoutNoteKind::DoubtfulHeader => false,
-        }
+        matches!(self.kind, LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears)
     }
 }
 

@@ -393,7 +393,7 @@ impl Grouping {
     /// Whether a group starts where so many digits are left.
     fn is_start(self, digits_left: usize) -> bool {
         match self {
-            Self::Thousands => digits_left % 3 == 0,
+            Self::Thousands => digits_left.is_multiple_of(3),
             Self::Lakhs => digits_left == 3 || (digits_left > 3 && digits_left % 2 == 1),
         }
     }

@@ -91,8 +91,10 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
     let mut filled: Vec<usize> = Vec::new();
     let mut ordinary = 0;
     for at in (0..end).filter(|at| !candidates.contains(at)).take(CONTRAST_ROWS_MAX * 10) {
-        ordinary += 1;
-        for cell in &rows.cells(at) {
+        let cells = rows.cells(at);
+        // A blank row lacks every value, which says nothing about the others.
+        ordinary += usize::from(!cells.is_empty());
+        for cell in &cells {
             if filled.len() <= cell.column {
                 filled.resize(cell.column + 1, 0);
             }
