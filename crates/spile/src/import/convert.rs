@@ -173,7 +173,7 @@ fn parameters<'d>(
         for parameter in list.as_array().into_iter().flatten() {
             let parameter = document.resolve(parameter)?;
             let is_same = |one: &&Value| one["name"] == parameter["name"] && one["in"] == parameter["in"];
-            match found.iter().position(|one| is_same(one)) {
+            match found.iter().position(is_same) {
                 Some(at) => found[at] = parameter,
                 None => found.push(parameter),
             }
