@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use spile_core::{Call, CallError, CallId, CallTarget, InputRequests, Journal, Principal, ToolError};
+use spile_core::{
+    Call, CallError, CallId, CallTarget, InputRequests, Journal, Outcome, Principal, ToolError,
+};
 use state::keyring::{OpenError, Purpose, digest_parts};
 use state::store::{LimitName, Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
 use wire::{Feature, Resume};
@@ -248,12 +250,50 @@ async fn store_journal(
 
 /// Uses a `requestState` for the round that begins now: a second request with it is refused. If the provider makes sure
 /// itself that a repeated round changes nothing more, a request without an answer, or with the same one, is accepted again,
-/// for a client that lost the response; one with another answer is not. Reads the journal if it is in the store.
+/// for a client that lost the response; one with another answer is not. `admit` is asked before the state
+/// counts as used.
 pub(crate) async fn use_state(
     server: &Server,
     route: &CallRoute<'_>,
     job: &mut CallJob,
-    state: ResumedState,
+    mut state: ResumedState,
+    admit: impl FnOnce(&CallJob) -> Result<(), Box<Outcome>>,
+) -> Result<(), Box<Outcome>> {
+    let failed = |error| Box::new(Outcome::Failed(error));
+    read_state(server, job, &mut state).await.map_err(failed)?;
+    admit(job)?;
+    mark_state(server, route, job, &state).await.map_err(failed)
+}
+
+/// Reads the journal of a state that is in the store.
+async fn read_state(server: &Server, job: &mut CallJob, state: &mut ResumedState) -> Result<(), CallError> {
+    let Some(responses) = state.unread.take() else {
+        job.checks.get_or_insert_default();
+        return Ok(());
+    };
+    let now_ms = server.platform.now_ms();
+    let key = |namespace, name| StoreKey { namespace, owner: &state.owner, name };
+    let Some(body) =
+        server.store.get(key(Namespace::Journals, &state.id), now_ms).await.map_err(store_failure)?
+    else {
+        let used = server.store.get(key(Namespace::UsedRequestStates, &state.id), now_ms).await;
+        return Err(CallError::InvalidRequestState(match used.map_err(store_failure)? {
+            Some(_) => ALREADY_USED,
+            None => "the server no longer has it; repeat the call without it",
+        }));
+    };
+    state.is_stored = true;
+    let (journal, expected) = decode_body(job.journal.clone(), &body)?;
+    job.journal = journal;
+    job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
+    Ok(())
+}
+
+async fn mark_state(
+    server: &Server,
+    route: &CallRoute<'_>,
+    job: &CallJob,
+    state: &ResumedState,
 ) -> Result<(), CallError> {
     let now_ms = server.platform.now_ms();
     let repeats_safely = match route {
@@ -261,41 +301,20 @@ pub(crate) async fn use_state(
         CallRoute::Provider(provider) => provider.repeats_rounds_safely(),
         CallRoute::ResourceProviders(_) => false,
     };
-    let mark = used_mark(&state.id, repeats_safely);
-    let stored = StoreKey { namespace: Namespace::Journals, owner: &state.owner, name: &state.id };
-    let used = StoreKey { namespace: Namespace::UsedRequestStates, owner: &state.owner, name: &mark };
-    let is_stored = state.unread.is_some();
-    let body = match &state.unread {
-        Some(_) => {
-            let body = server.store.get(stored, now_ms).await.map_err(store_failure)?;
-            match body {
-                Some(body) => body,
-                None => {
-                    let used = server.store.get(used, now_ms).await;
-                    return Err(CallError::InvalidRequestState(match used.map_err(store_failure)? {
-                        Some(_) => ALREADY_USED,
-                        None => "the server no longer has it; repeat the call without it",
-                    }));
-                }
-            }
-        }
-        None => Vec::new(),
-    };
-    if let Some(responses) = state.unread {
-        let (journal, expected) = decode_body(job.journal.clone(), &body)?;
-        job.journal = journal;
-        job.checks.get_or_insert_default().accept_all(&mut job.journal, &expected, responses);
-    }
     // Without a new answer the round repeats, with all that it does while it waits.
-    if repeats_safely && !job.checks.get_or_insert_default().has_accepted() {
+    if repeats_safely && !job.checks.as_ref().is_some_and(|checks| checks.has_accepted()) {
         return Ok(());
     }
+    let mark = used_mark(&state.id, repeats_safely);
+    let used = StoreKey { namespace: Namespace::UsedRequestStates, owner: &state.owner, name: &mark };
     let answer = responses_digest(&job.journal);
     let ttl = Ttl { ms: state.expires_ms.saturating_sub(now_ms).max(1) };
     match server.store.put_once(used, &answer, ttl, now_ms).await.map_err(store_failure)? {
         PutOutcome::Stored => {
             // Nobody needs it again, and it counts against the limits of its owner.
-            if is_stored && !repeats_safely {
+            if state.is_stored && !repeats_safely {
+                let stored =
+                    StoreKey { namespace: Namespace::Journals, owner: &state.owner, name: &state.id };
                 server.store.delete(stored, now_ms).await.map_err(store_failure)?;
             }
             return Ok(());
@@ -387,8 +406,13 @@ pub(crate) fn resume_journal(
                 StateHeader::decode(&plain, now_ms, &run_id, &registry.contract_digest(call))?;
             let StateHeader { is_stored, expires_ms, round, attempts, call_id, owner } = header;
             let journal = Journal::for_round(round, call_id, None);
-            let mut state =
-                ResumedState { id: state_id(&call_id, round, attempts), owner, expires_ms, unread: None };
+            let mut state = ResumedState {
+                id: state_id(&call_id, round, attempts),
+                owner,
+                expires_ms,
+                unread: None,
+                is_stored: false,
+            };
             if is_stored {
                 state.unread = Some(resume.input_responses);
                 return Ok((journal, Some(Box::new(ResponseChecks::for_state(state, attempts)))));

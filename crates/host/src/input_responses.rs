@@ -32,6 +32,8 @@ pub(crate) struct ResumedState {
     pub(crate) expires_ms: u64,
     /// The responses that came with it, if the journal is in the store and must be read first.
     pub(crate) unread: Option<Vec<(String, Json)>>,
+    /// Whether the journal was read from the store.
+    pub(crate) is_stored: bool,
 }
 
 /// Names one `requestState`: the id of its call, the round, and how often the round was repeated without an answer.

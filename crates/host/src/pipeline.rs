@@ -198,16 +198,17 @@ async fn run_round(
     job: &mut CallJob,
 ) -> Outcome {
     if let Some(state) = job.checks.as_mut().and_then(|checks| checks.take_resumed_state()) {
+        // A client that comes back without an answer runs the tool again, as a new call would. One that is refused may come
+        // back with the same state.
+        let admit = |job: &CallJob| match route {
+            CallRoute::Tool(tool) if job.checks.as_ref().is_some_and(|checks| !checks.has_accepted()) => {
+                check_rate_limit(server, tool, job)
+            }
+            CallRoute::Tool(_) | CallRoute::Provider(_) | CallRoute::ResourceProviders(_) => Ok(()),
+        };
         // Boxed: it is rare, and inline it would make every call's future larger.
-        if let Err(error) = Box::pin(use_state(server, route, job, state)).await {
-            return Outcome::Failed(error);
-        }
-        // A client that comes back without an answer runs the tool again, as a new call would.
-        if let CallRoute::Tool(tool) = route
-            && job.checks.as_ref().is_some_and(|checks| !checks.has_accepted())
-            && let Err(limited) = check_rate_limit(server, tool, job)
-        {
-            return *limited;
+        if let Err(outcome) = Box::pin(use_state(server, route, job, state, admit)).await {
+            return *outcome;
         }
     }
     let after_ms = call_timeout_ms(registry, route, job);

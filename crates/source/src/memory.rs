@@ -117,7 +117,7 @@ mod tests {
             (r#"[{"id":1,"more":{"a":1}}]"#, Ok(vec![1])),
             (
                 r#"[{"id":1,"total":"x"}]"#,
-                Err("`orders` element 1, column `total`: expected a decimal number"),
+                Err("`orders` element 1, column `total`: expected a number, such as `12.50`"),
             ),
             (r#"[{"city":"Bern"}]"#, Err("`orders` element 1 has no `id`, which is a key")),
         ] {
