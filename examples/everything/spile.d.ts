@@ -156,7 +156,7 @@ declare namespace Spile {
     read(path: string): Promise<string>;
     readBytes(path: string): Promise<Uint8Array>;
     readJson<T = Json>(path: string): Promise<T>;
-    list(path?: string): Promise<{ name: string; kind: "file" | "folder" }[]>;
+    list(path?: string): Promise<{ name: string; type: "file" | "folder" }[]>;
     exists(path: string): Promise<boolean>;
     write(path: string, data: string | Uint8Array): Promise<void>;
     remove(path: string): Promise<void>;
@@ -256,12 +256,21 @@ declare class McpError extends Error {
 
 // The parts of the web platform that a tool has.
 
-declare const console: Record<"log" | "debug" | "info" | "warn" | "error", (...data: unknown[]) => void>;
+declare const self: typeof globalThis;
+declare const global: typeof globalThis;
+declare const console: Record<
+  "log" | "debug" | "info" | "warn" | "error" | "trace" | "dir" | "table",
+  (...data: unknown[]) => void
+> & { assert(condition?: unknown, ...data: unknown[]): void };
+/** The clock of a call: it stands still while code runs. */
+declare const performance: { now(): number; readonly timeOrigin: number };
 declare function fetch(input: string | URL, init?: RequestInit): Promise<Response>;
 declare function setTimeout(callback: (...args: any[]) => void, ms?: number, ...args: any[]): number;
 declare function setInterval(callback: (...args: any[]) => void, ms?: number, ...args: any[]): number;
 declare function clearTimeout(id: number | undefined): void;
 declare function clearInterval(id: number | undefined): void;
+declare function setImmediate(callback: (...args: any[]) => void, ...args: any[]): number;
+declare function clearImmediate(id: number | undefined): void;
 declare function queueMicrotask(callback: () => void): void;
 declare function structuredClone<T>(value: T): T;
 declare function atob(text: string): string;
@@ -291,7 +300,8 @@ declare class Headers implements Iterable<[string, string]> {
   entries(): IterableIterator<[string, string]>;
   [Symbol.iterator](): IterableIterator<[string, string]>;
 }
-interface Response {
+declare class Response {
+  private constructor();
   readonly ok: boolean;
   readonly status: number;
   readonly statusText: string;
@@ -320,6 +330,8 @@ declare class URL {
   username: string;
   toString(): string;
   toJSON(): string;
+  static canParse(url: string | URL, base?: string | URL): boolean;
+  static parse(url: string | URL, base?: string | URL): URL | null;
 }
 declare class URLSearchParams implements Iterable<[string, string]> {
   constructor(init?: string | Record<string, string> | Iterable<[string, string]> | URLSearchParams);
@@ -329,6 +341,12 @@ declare class URLSearchParams implements Iterable<[string, string]> {
   getAll(name: string): string[];
   has(name: string): boolean;
   set(name: string, value: string): void;
+  sort(): void;
+  forEach(callback: (value: string, name: string, params: URLSearchParams) => void): void;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  entries(): IterableIterator<[string, string]>;
+  readonly size: number;
   toString(): string;
   [Symbol.iterator](): IterableIterator<[string, string]>;
 }
@@ -343,10 +361,30 @@ declare class AbortController {
   readonly signal: AbortSignal;
   abort(reason?: unknown): void;
 }
-interface AbortSignal {
+declare class Event {
+  constructor(type: string, init?: { cancelable?: boolean });
+  readonly type: string;
+  readonly target: EventTarget | null;
+  readonly currentTarget: EventTarget | null;
+  readonly defaultPrevented: boolean;
+  preventDefault(): void;
+}
+declare class EventTarget {
+  addEventListener(type: string, listener: (event: Event) => void, options?: { once?: boolean }): void;
+  removeEventListener(type: string, listener: (event: Event) => void): void;
+  dispatchEvent(event: Event): boolean;
+}
+declare class AbortSignal extends EventTarget {
+  private constructor();
   readonly aborted: boolean;
-  readonly reason: unknown;
+  readonly reason: any;
+  onabort: ((event: Event) => void) | null;
   throwIfAborted(): void;
-  addEventListener(type: "abort", listener: () => void, options?: { once?: boolean }): void;
-  removeEventListener(type: "abort", listener: () => void): void;
+  static abort(reason?: unknown): AbortSignal;
+  static timeout(ms: number): AbortSignal;
+  static any(signals: Iterable<AbortSignal>): AbortSignal;
+}
+declare class DOMException extends Error {
+  constructor(message?: string, name?: string);
+  readonly code: number;
 }

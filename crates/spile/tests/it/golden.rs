@@ -68,6 +68,11 @@ fn listed_schemas_are_the_validated_schemas() {
         let folder = entry.expect("read a folder").path();
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
         let project = TestProject::example(&name);
+        // One needs a variable, which a test cannot set for itself.
+        let manifest = project.folder.join("spile.toml");
+        if let Ok(text) = std::fs::read_to_string(&manifest) {
+            std::fs::write(&manifest, text.replace("${SHOP_TOKEN}", "token")).expect("write a copy");
+        }
         let scan = spile::project::Project::find(&project.folder).and_then(|project| project.scan());
         let contract = scan.expect("scan an example").compiled.expect("compile an example").contract;
         // With roles, a caller on stdin has none.
