@@ -45,6 +45,8 @@ pub struct ConnectionState {
     pub outgoing: OutgoingQueue,
     /// Identifies this connection where the server has several.
     key: Option<[u8; 16]>,
+    /// Whether it is the stream of an HTTP+SSE client, which counts as a session.
+    pub(crate) is_http_sse: bool,
     last_used_ms: AtomicU64,
 }
 
@@ -159,6 +161,7 @@ impl ConnectionState {
             streams,
             outgoing: OutgoingQueue::disabled(),
             key: None,
+            is_http_sse: false,
             last_used_ms: AtomicU64::new(now_ms),
         }
     }
@@ -175,7 +178,8 @@ impl ConnectionState {
         key: [u8; 16],
         now_ms: u64,
     ) -> Self {
-        Self { outgoing, key: Some(key), ..Self::new(subscription, SessionStreams::new(0, 0, 0), now_ms) }
+        let state = Self::new(subscription, SessionStreams::new(0, 0, 0), now_ms);
+        Self { outgoing, key: Some(key), is_http_sse: true, ..state }
     }
 
     pub(crate) fn key(&self) -> Option<[u8; 16]> {

@@ -63,9 +63,11 @@ impl TaskOwner {
         match (principal, reply_channel) {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
-            (Principal::Anonymous, ReplyChannel::Pipe(connection)) => {
-                connection.key().map_or(Self::AnyAnonymous, Self::Pipe)
-            }
+            (Principal::Anonymous, ReplyChannel::Pipe(connection)) => match connection.key() {
+                Some(key) if connection.is_http_sse => Self::Session(key),
+                Some(key) => Self::Pipe(key),
+                None => Self::AnyAnonymous,
+            },
             (Principal::Anonymous, ReplyChannel::NoSession) => Self::AnyAnonymous,
         }
     }

@@ -71,7 +71,7 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
         ("502", "HTTP 502"),
         ("503", "HTTP 503"),
         ("429", "HTTP 429"),
-        ("301", "HTTP 301"),
+        ("301", "HTTP 301: redirects are not followed; use the address that this one leads to"),
         ("200 <html>", "the response is not readable: not valid JSON at byte 0: `<html>`"),
         ("200", "HTTP 200 without a body, in response to a request"),
         ("202", "HTTP 202 without a body, in response to a request"),
