@@ -45,7 +45,7 @@ impl ResponseChecks {
     }
 
     /// For a state that brought no answer: how often that happened now. The round is not over, so the next state is one
-    /// for the same round, and of all its states one is used.
+    /// for the same round.
     pub(crate) fn repeated_attempts(&self) -> Option<u32> {
         self.attempts.filter(|_| !self.has_accepted).map(|attempts| attempts.saturating_add(1))
     }
