@@ -400,20 +400,17 @@ impl Parser<'_> {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Sets the high bit of each zero byte of `x`. Only the lowest set bit is exact.
-#[inline]
-fn zero_byte_mask(x: u64) -> u64 {
-    x.wrapping_sub(ONES) & !x & HIGHS
-}
-
 /// The lowest set bit marks the first of eight bytes that JSON must escape: a quote, a backslash or a control
 /// character. 0 if there is none.
+///
+/// A byte is a control character or a quote if it is below 0x21 once its bit 0x02 is flipped: the quote is 0x22. Both
+/// subtractions set the high bit of such a byte; `!x` leaves out the bytes beyond ASCII, which have it anyway. A borrow
+/// changes only the bytes above one that is marked, so the lowest mark is exact.
 #[inline]
 pub(crate) fn special_byte_mask(x: u64) -> u64 {
-    let quote = zero_byte_mask(x ^ (ONES * b'"' as u64));
-    let backslash = zero_byte_mask(x ^ (ONES * b'\\' as u64));
-    let control = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
-    quote | backslash | control
+    let control_or_quote = (x ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
+    let backslash = (x ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    (control_or_quote | backslash) & !x & HIGHS
 }
 
 /// The first byte from `at` on that needs an escape, and its place: a quote, a backslash or a control character. At the
@@ -437,4 +434,23 @@ fn find_special(bytes: &[u8], mut at: usize) -> (usize, u8) {
         at += 1;
     }
     (at, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::special_byte_mask;
+
+    /// Neighbours matter: a subtraction borrows from the byte above it.
+    #[test]
+    fn the_first_byte_to_escape_is_found_among_any_neighbours() {
+        for around in [b'a', b' ', b'!', b'#', b'[', b']', 0x7F, 0x80, 0xFF] {
+            for (first, second) in (0..=255).flat_map(|first| (0..=255).map(move |second| (first, second))) {
+                let word = [around, around, around, first, second, around, around, around];
+                let expected = word.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
+                let mask = special_byte_mask(u64::from_le_bytes(word));
+                let found = (mask != 0).then(|| (mask.trailing_zeros() / 8) as usize);
+                assert_eq!(found, expected, "{word:?}");
+            }
+        }
+    }
 }
