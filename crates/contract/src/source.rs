@@ -263,6 +263,33 @@ pub enum SearchFacts {
     Scan,
     /// With a full-text index over these columns, by index.
     Indexed(Vec<usize>),
+    /// With full-text indexes that find words. One is used if exactly its columns are searched. The first is for the default.
+    Words(Vec<WordIndex>),
+}
+
+/// A full-text index of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WordIndex {
+    /// Indexes into [`TableFacts::columns`], in ascending order.
+    pub columns: Vec<usize>,
+    pub matching: WordMatching,
+}
+
+/// Which words of a row a search term finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WordMatching {
+    /// Words that begin with it.
+    Beginnings,
+    /// Whole words that this dictionary reduces to the same stem. It ignores very common words.
+    Dictionary(String),
+}
+
+impl SearchFacts {
+    /// How terms match if these columns are searched, in ascending order. `None` if they match parts of words.
+    pub fn word_matching(&self, columns: &[usize]) -> Option<&WordMatching> {
+        let Self::Words(indexes) = self else { return None };
+        indexes.iter().find(|index| index.columns == columns).map(|index| &index.matching)
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use contract::source::{DateUnit, KeySet};
 use crate::column::{Column, Storage};
 use crate::connection::{Param, ResultColumn, Sql};
 use crate::lowercase::Lowering;
-use crate::schema::ColumnInfo;
+use crate::schema::{ColumnInfo, TextIndexKind};
 use crate::statement::Syntax;
 
 /// The alias of the table in every statement.
@@ -72,6 +72,18 @@ pub(crate) trait Dialect: Send + Sync {
         write_text: &dyn Fn(&mut SqlWriter<'_>),
         operand: &str,
         prefix: bool,
+    );
+
+    /// Whether a full-text index can find all rows with these terms. Each is in lower case.
+    fn can_match_words(&self, terms: &[String]) -> bool;
+
+    /// Writes a condition that a full-text index answers: a row has these terms.
+    fn write_word_match(
+        &self,
+        out: &mut SqlWriter<'_>,
+        index: &TextIndexKind,
+        columns: &[&Column],
+        terms: &[String],
     );
 
     /// Writes a condition that an expression is in a set.

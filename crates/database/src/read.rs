@@ -8,7 +8,7 @@ use contract::source::{
     Aggregate, CancelFlag, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
     Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, TableShape, Total,
 };
-use contract::{Value, ValueRef};
+use contract::{Value, ValueRef, order};
 
 use crate::call::CallLimits;
 use crate::column::{Column, Storage};
@@ -16,7 +16,7 @@ use crate::connection::{OnRow, Param, ResultColumn, Sql};
 use crate::dialect::{Dialect, SqlWriter, TABLE_ALIAS};
 use crate::error::{DbError, unavailable};
 use crate::pool::Pool;
-use crate::schema::TableInfo;
+use crate::schema::{TableInfo, TextIndex, TextIndexKind};
 use crate::select::{SortTerm, Table};
 
 /// Rows that pass filters are counted up to this number.
@@ -30,6 +30,8 @@ pub(crate) struct TableReader {
     is_view: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<usize>,
+    /// With indexes of `columns`, in ascending order.
+    text_indexes: Vec<TextIndex>,
     pub(crate) call_max: Duration,
 }
 
@@ -57,6 +59,11 @@ impl TableReader {
             is_view: table.is_view,
             columns: shape.columns.iter().map(column).collect::<Result<_, _>>()?,
             key: shape.key.clone(),
+            text_indexes: table
+                .text_indexes
+                .iter()
+                .filter_map(|index| index.in_shape(table, shape))
+                .collect(),
             call_max,
         })
     }
@@ -145,7 +152,7 @@ impl TableReader {
     fn page(&self, page: &PageQuery<'_>) -> Sql {
         let mut out = SqlWriter::new(self.dialect);
         out.select(&self.columns, 0..self.columns.len());
-        let scanned = page.search.map(|search| self.scanned_rows(search));
+        let scanned = page.scan().map(|search| self.scanned_rows(search));
         let rows = scanned.as_deref().unwrap_or(&self.name);
         out.push(", (SELECT count(*) FROM (SELECT 1");
         out.from(rows);
@@ -219,8 +226,36 @@ impl TableReader {
             if page.filters.is_empty() {
                 out.push(" WHERE TRUE");
             }
-            out.terms(&self.columns, search.columns, &search.terms);
+            match page.index {
+                Some(index) => self.word_match(out, index, search),
+                None => out.terms(&self.columns, search.columns, &search.terms),
+            }
         }
+    }
+
+    fn word_match(&self, out: &mut SqlWriter<'_>, index: &TextIndex, search: &Search<'_>) {
+        let columns: Vec<&Column> = index.columns.iter().map(|at| &self.columns[*at]).collect();
+        out.push(" AND ");
+        self.dialect.write_word_match(out, &index.kind, &columns, &lowercase_terms(search));
+    }
+
+    /// The full-text index that answers a search: it has the searched columns and no others, because words of other columns
+    /// must not decide.
+    fn text_index(&self, search: &Search<'_>) -> Option<&TextIndex> {
+        let mut searched = search.columns.to_vec();
+        searched.sort_unstable();
+        let index = self.text_indexes.iter().find(|index| index.columns == searched)?;
+        self.dialect.can_match_words(&lowercase_terms(search)).then_some(index)
+    }
+
+    /// Whether a search has a word that the index knows. Without one, no row would match.
+    fn has_words(&self, index: &TextIndex, search: &Search<'_>) -> Result<bool, SourceError> {
+        let TextIndexKind::Vector { dictionary, .. } = &index.kind else { return Ok(true) };
+        let mut out = SqlWriter::new(self.dialect);
+        out.push(&format!("SELECT numnode(plainto_tsquery({dictionary}, "));
+        out.param(Param::Text(lowercase_terms(search).join(" ")));
+        out.push("))::int8");
+        Ok(self.single_integer(out, &self.limits(search.cancelled))? > 0)
     }
 
     /// Reads a page and passes its rows on. Returns how many rows pass the conditions.
@@ -282,7 +317,7 @@ impl TableReader {
 
     fn count(&self, page: &PageQuery<'_>, limits: &CallLimits<'_>) -> Result<i64, SourceError> {
         let mut out = SqlWriter::new(self.dialect);
-        let scanned = page.search.map(|search| self.scanned_rows(search));
+        let scanned = page.scan().map(|search| self.scanned_rows(search));
         out.push("SELECT count(*) FROM (SELECT 1");
         out.from(scanned.as_deref().unwrap_or(&self.name));
         self.conditions(&mut out, page);
@@ -320,6 +355,8 @@ struct PageQuery<'a> {
     filters: &'a [Filter<'a>],
     sorts: &'a [contract::source::LinkedSort<'a>],
     search: Option<&'a Search<'a>>,
+    /// Answers the search instead of a scan.
+    index: Option<&'a TextIndex>,
     after: Option<&'a CursorPosition>,
     offset: i64,
     rows_max: usize,
@@ -327,10 +364,19 @@ struct PageQuery<'a> {
     progress: Option<&'a AtomicU64>,
 }
 
-impl PageQuery<'_> {
+impl<'a> PageQuery<'a> {
+    /// The search, if it scans the rows.
+    fn scan(&self) -> Option<&'a Search<'a>> {
+        self.search.filter(|_| self.index.is_none())
+    }
+
     fn has_conditions(&self) -> bool {
         !self.filters.is_empty() || self.search.is_some()
     }
+}
+
+fn lowercase_terms(search: &Search<'_>) -> Vec<String> {
+    search.terms.iter().map(|term| order::to_lowercase(term)).collect()
 }
 
 pub(crate) fn count_rows(progress: Option<&AtomicU64>, rows: u64) {
@@ -368,6 +414,7 @@ impl Reader for TableReader {
             filters: &query.filters,
             sorts: &query.sorts(),
             search: None,
+            index: None,
             after: query.after,
             offset: 0,
             rows_max: query.rows_max,
@@ -386,12 +433,24 @@ impl Reader for TableReader {
             filters: &search.filters,
             sorts: &[],
             search: Some(search),
+            index: self.text_index(search),
             after: search.after,
             offset: 0,
             rows_max: search.rows_max,
             cancelled: search.cancelled,
             progress: search.progress,
         };
+        if let Some(index) = page.index {
+            let total = self.read_page(&mut page, row)?;
+            if total != Total::Exact(0) || self.has_words(index, search)? {
+                return Ok(SearchOutcome {
+                    coverage: SearchCoverage::Complete,
+                    total,
+                    cursor: SearchCursor::Row,
+                });
+            }
+            page.index = None;
+        }
         let total = self.read_page(&mut page, row)?;
         let is_truncated = self.has_more_rows_than(search.scan_rows_max, &self.limits(search.cancelled))?;
         let coverage = if is_truncated { SearchCoverage::Truncated } else { SearchCoverage::Complete };

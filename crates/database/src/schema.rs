@@ -1,6 +1,6 @@
 //! The catalog of a database, for every engine.
 
-use contract::source::SourceError;
+use contract::source::{SourceError, TableShape};
 
 use crate::column::Storage;
 
@@ -61,6 +61,37 @@ pub(crate) struct TableInfo {
     pub(crate) may_insert: bool,
     pub(crate) may_update: bool,
     pub(crate) may_delete: bool,
+    /// Full-text indexes; the one with the most columns comes first.
+    pub(crate) text_indexes: Vec<TextIndex>,
+}
+
+impl TableInfo {
+    /// `columns` is `None` if one of them cannot be read.
+    pub(crate) fn add_text_index(&mut self, columns: Option<Vec<usize>>, kind: TextIndexKind) {
+        let Some(mut columns) = columns.filter(|columns| !columns.is_empty()) else { return };
+        columns.sort_unstable();
+        let is_text = |at: &usize| self.columns[*at].storage == Storage::Text;
+        if columns.iter().all(is_text) && !self.text_indexes.iter().any(|index| index.columns == columns) {
+            self.text_indexes.push(TextIndex { columns, kind });
+            self.text_indexes.sort_by_key(|index| std::cmp::Reverse(index.columns.len()));
+        }
+    }
+}
+
+/// A full-text index that finds the words of some columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TextIndex {
+    /// Indexes of columns, in ascending order.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) kind: TextIndexKind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TextIndexKind {
+    /// MySQL and MariaDB: the words themselves.
+    Words,
+    /// PostgreSQL: what is indexed, and the dictionary that made it. Both are SQL as the catalog prints it.
+    Vector { vector: String, dictionary: String },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -116,6 +147,17 @@ pub(crate) enum Collation {
     Deterministic,
     /// Different bytes may be equal.
     Other,
+}
+
+impl TextIndex {
+    /// With the indexes of a shape's columns; `None` if the shape does not have all of them.
+    pub(crate) fn in_shape(&self, table: &TableInfo, shape: &TableShape) -> Option<Self> {
+        let place =
+            |at: &usize| shape.columns.iter().position(|column| column.name == table.columns[*at].name);
+        let mut columns = self.columns.iter().map(place).collect::<Option<Vec<usize>>>()?;
+        columns.sort_unstable();
+        Some(Self { columns, kind: self.kind.clone() })
+    }
 }
 
 impl Schema {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use contract::manifest::Operation;
 use contract::source::{
-    ColumnFacts, PreparedStatement, Reader, RowFlow, Source, SourceError, SourceFacts, StatementError,
-    StatementFacts, StatementShape, TableFacts, TableShape, WriteCapabilities, WriteSupport, Writer,
+    ColumnFacts, PreparedStatement, Reader, RowFlow, SearchFacts, Source, SourceError, SourceFacts,
+    StatementError, StatementFacts, StatementShape, TableFacts, TableShape, WordIndex, WordMatching,
+    WriteCapabilities, WriteSupport, Writer,
 };
 use contract::{DataType, ValueRef};
 
@@ -22,7 +23,7 @@ use crate::options::Options;
 use crate::pool::Pool;
 use crate::postgres::{Postgres, PostgresDialect};
 use crate::read::TableReader;
-use crate::schema::{ColumnInfo, Schema, TableInfo};
+use crate::schema::{ColumnInfo, Schema, TableInfo, TextIndex, TextIndexKind};
 use crate::statement::{self, DatabaseStatement};
 use crate::write::TableWriter;
 
@@ -131,6 +132,7 @@ impl Inner {
             refused_operations: refused_operations(table),
             foreign_keys: table.foreign_keys.clone(),
             description: table.comment.as_deref().and_then(description),
+            search: search_facts(table),
             ..TableFacts::new(&table.name, columns)
         }
     }
@@ -208,6 +210,23 @@ fn refused_operations(table: &TableInfo) -> Vec<(Operation, String)> {
     let refused = rights.into_iter().filter(|(_, may)| !may);
     let reason = "the role of the database may not do this";
     refused.map(|(operation, _)| (operation, reason.to_owned())).collect()
+}
+
+fn search_facts(table: &TableInfo) -> SearchFacts {
+    let index = |index: &TextIndex| WordIndex {
+        columns: index.columns.clone(),
+        matching: match &index.kind {
+            TextIndexKind::Words => WordMatching::Beginnings,
+            TextIndexKind::Vector { dictionary, .. } => {
+                let name = dictionary.trim_end_matches("::regconfig").trim_matches('\'');
+                WordMatching::Dictionary(name.to_owned())
+            }
+        },
+    };
+    match &table.text_indexes[..] {
+        [] => SearchFacts::Scan,
+        indexes => SearchFacts::Words(indexes.iter().map(index).collect()),
+    }
 }
 
 /// A comment of the database as a description: not longer than an author could write it.

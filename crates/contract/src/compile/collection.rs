@@ -11,7 +11,9 @@ use crate::field::Field;
 use crate::humanize::{join_truncated, pluralize};
 use crate::manifest::{self, FieldSelection, Operation, SourceKind};
 use crate::names;
-use crate::source::{ColumnFacts, ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
+use crate::source::{
+    ColumnFacts, ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape, WordMatching,
+};
 
 /// The fields that a collection's tools offer, by index.
 pub(super) struct ToolFields {
@@ -20,6 +22,8 @@ pub(super) struct ToolFields {
     pub(super) listed_filters: Vec<usize>,
     pub(super) sorts: Vec<usize>,
     pub(super) search: Vec<usize>,
+    /// How the terms of a search match, if not anywhere in a text.
+    pub(super) word_matching: Option<WordMatching>,
     pub(super) writable: WritableFields,
     /// For the error message, if the collection has no key.
     pub(super) missing_key_reason: String,
@@ -107,6 +111,9 @@ impl<'m> Compiler<'m> {
         let listed_filters = self.listed_filters(declared, &filters, &fields);
         let sorts = self.resolve_selection(&declared.sort, "sort", &fields);
         let search = self.resolve_search_fields(declared, table, &shape, &fields);
+        let mut searched: Vec<usize> = search.iter().map(|at| shape.columns[*at].source_index).collect();
+        searched.sort_unstable();
+        let word_matching = table.search.word_matching(&searched).cloned();
         let mut collection = Collection {
             name: declared.name.value.clone(),
             source: declared.source.value.clone(),
@@ -124,7 +131,15 @@ impl<'m> Compiler<'m> {
             rules: None,
         };
         let writable = self.compile_writes(declared, table, &mut collection);
-        let tool_fields = ToolFields { filters, listed_filters, sorts, search, writable, missing_key_reason };
+        let tool_fields = ToolFields {
+            filters,
+            listed_filters,
+            sorts,
+            search,
+            word_matching,
+            writable,
+            missing_key_reason,
+        };
         (self.error_count() == errors).then_some((collection, tool_fields))
     }
 
@@ -306,6 +321,11 @@ impl<'m> Compiler<'m> {
         }
         let operation = declared.operations.iter().flatten().find(|one| one.value == Operation::Search);
         let texts = || (0..fields.len()).filter(|at| fields[*at].data_type == DataType::Text);
+        let indexed = |columns: &[usize]| -> Vec<usize> {
+            let indexed: Vec<usize> =
+                texts().filter(|at| columns.contains(&shape.columns[*at].source_index)).collect();
+            if indexed.is_empty() { texts().collect() } else { indexed }
+        };
         let searched: Vec<usize> = match (&declared.search, &table.search) {
             (FieldSelection::None, _) => {
                 // Without `operations` this is how a search is switched off.
@@ -319,10 +339,9 @@ impl<'m> Compiler<'m> {
             (FieldSelection::Only(names), _) => {
                 return names.iter().filter_map(|name| self.find_text_field(name, fields)).collect();
             }
-            (FieldSelection::Default, SearchFacts::Indexed(columns)) => {
-                let indexed: Vec<usize> =
-                    texts().filter(|at| columns.contains(&shape.columns[*at].source_index)).collect();
-                if indexed.is_empty() { texts().collect() } else { indexed }
+            (FieldSelection::Default, SearchFacts::Indexed(columns)) => indexed(columns),
+            (FieldSelection::Default, SearchFacts::Words(indexes)) => {
+                indexed(indexes.first().map_or(&[], |index| &index.columns))
             }
             (FieldSelection::Default | FieldSelection::All, _) => texts().collect(),
         };

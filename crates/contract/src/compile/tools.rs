@@ -11,7 +11,7 @@ use crate::humanize::{capitalize, join_or_truncated};
 use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
 use crate::schemas::{self, OfferedFilters};
-use crate::source::{AggregateFunction, WriteCapabilities};
+use crate::source::{AggregateFunction, WordMatching, WriteCapabilities};
 
 impl<'m> Compiler<'m> {
     pub(super) fn compile_tools(
@@ -250,7 +250,18 @@ impl ToolBuilder<'_> {
                     fields.iter().map(|at| self.collection.fields[*at].name.as_str()).collect();
                 let names = join_or_truncated(&names, FIELDS_NAMED_MAX);
                 let filters = self.short_filter_sentence();
-                format!("Search {data}: rows that contain every word of `query` in {names}.{filters}")
+                match &self.tool_fields.word_matching {
+                    None => {
+                        format!("Search {data}: rows that contain every word of `query` in {names}.{filters}")
+                    }
+                    Some(WordMatching::Beginnings) => format!(
+                        "Search {data}: rows in which words of {names} begin with every word of `query`.{filters}"
+                    ),
+                    Some(WordMatching::Dictionary(name)) => format!(
+                        "Search {data}: rows that have every word of `query` as a whole word in {names}. Forms of a word \
+                         match each other, and very common words do not count, by the dictionary `{name}`.{filters}"
+                    ),
+                }
             }
             Operation::Create => format!("Add one row to {data}."),
             Operation::Update => {

@@ -2,8 +2,8 @@
 
 use contract::compile::{IntrospectedSource, compile};
 use contract::source::{
-    ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts, WriteCapabilities,
-    WriteSupport,
+    ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts, WordIndex,
+    WordMatching, WriteCapabilities, WriteSupport,
 };
 use contract::{
     CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation, ValueRef, Versioning, manifest, results,
@@ -259,6 +259,34 @@ fn a_search_uses_indexed_or_text_fields() {
     assert_eq!(searched(indexed.clone(), "").0, [1]);
     assert_eq!(searched(indexed, "search = true\n").0, [1, 6]);
     assert_eq!(searched(useless, "").0, [1, 6]);
+}
+
+#[test]
+fn the_description_of_a_search_says_how_an_index_matches_words() {
+    let words = |columns: &[usize], matching| WordIndex { columns: columns.to_vec(), matching };
+    let english = || WordMatching::Dictionary("english".into());
+    for (indexes, more, fields, part) in [
+        (vec![words(&[1], english())], "", &[1][..], "as a whole word in name. Forms of a word match"),
+        (vec![words(&[1], WordMatching::Beginnings)], "", &[1], "words of name begin with every word"),
+        // An index over other columns answers nothing.
+        (vec![words(&[1], english())], "search = true\n", &[1, 6], "contain every word of `query` in name"),
+        (
+            vec![words(&[1, 6], english())],
+            "search = [\"name\"]\n",
+            &[1],
+            "contain every word of `query` in name",
+        ),
+        (vec![words(&[1, 0], english())], "", &[1], "contain every word of `query` in name"),
+        (vec![], "", &[1, 6], "contain every word"),
+    ] {
+        let table = TableFacts { search: SearchFacts::Words(indexes), ..people_table() };
+        let text = format!("[collections.people]\noperations = [\"search\"]\n{more}");
+        let contract = compile_table(table, Ok(top_statement()), &text).0.expect("a contract");
+        let tool = &contract.tools[0];
+        let ToolOperation::Search { fields: searched, .. } = &tool.operation else { panic!("{tool:?}") };
+        assert_eq!(searched, fields, "{more}");
+        assert!(tool.description.contains(part), "{}", tool.description);
+    }
 }
 
 #[test]

@@ -8,12 +8,13 @@ use contract::order::decimal_parts;
 use contract::source::{DateUnit, KeySet};
 use json::write;
 
+use super::full_text;
 use crate::column::{Column, Storage};
 use crate::connection::Param;
 use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::is_date;
-use crate::schema::{Collation, ColumnInfo};
+use crate::schema::{Collation, ColumnInfo, TextIndexKind};
 use crate::statement::Syntax;
 
 pub(crate) struct MySqlDialect;
@@ -215,6 +216,32 @@ impl Dialect for MySqlDialect {
         out.push(" AS BINARY), ");
         write_text(out);
         out.push(") > 0");
+    }
+
+    fn can_match_words(&self, terms: &[String]) -> bool {
+        terms.iter().any(|term| full_text::is_indexed(term))
+    }
+
+    fn write_word_match(
+        &self,
+        out: &mut SqlWriter<'_>,
+        _index: &TextIndexKind,
+        columns: &[&Column],
+        terms: &[String],
+    ) {
+        let names: Vec<&str> = columns.iter().map(|column| column.quoted.as_str()).collect();
+        out.push(&format!("MATCH({}) AGAINST(", names.join(", ")));
+        out.param(Param::Text(full_text::boolean_query(terms)));
+        out.push(" IN BOOLEAN MODE)");
+        // The collation of the index equates more letters than `contract` does, and not every term is in the index.
+        for term in terms {
+            out.push(" AND (FALSE");
+            for column in columns {
+                out.push(" OR ");
+                out.contains(column, term, false);
+            }
+            out.push(")");
+        }
     }
 
     fn write_in_keys(&self, out: &mut SqlWriter<'_>, column: &Column, keys: &KeySet) {

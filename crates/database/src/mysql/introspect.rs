@@ -11,7 +11,7 @@ use super::session::native_type;
 use crate::column::Storage;
 use crate::dialect::Dialect;
 use crate::idempotency;
-use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo};
+use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo, TextIndexKind};
 
 const SERVER: &str = "SELECT VERSION(), CURRENT_USER()";
 const TABLES: &str = "SELECT TABLE_NAME, TABLE_TYPE, CAST(TABLE_ROWS AS CHAR), TABLE_COMMENT \
@@ -25,6 +25,16 @@ const UNIQUE: &str = "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, CAST(SUB_PART 
 const FOREIGN_KEYS: &str = "SELECT TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME \
     FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = DATABASE() \
     AND REFERENCED_TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION";
+/// Columns of full-text indexes of InnoDB, which has other rules than the other engines, with their collations.
+const FULL_TEXT: &str = "SELECT s.TABLE_NAME, s.INDEX_NAME, s.COLUMN_NAME, c.COLLATION_NAME \
+    FROM information_schema.STATISTICS s JOIN information_schema.TABLES t \
+    ON t.TABLE_SCHEMA = s.TABLE_SCHEMA AND t.TABLE_NAME = s.TABLE_NAME AND t.ENGINE = 'InnoDB' \
+    JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME \
+    AND c.COLUMN_NAME = s.COLUMN_NAME WHERE s.TABLE_SCHEMA = DATABASE() AND s.INDEX_TYPE = 'FULLTEXT' \
+    ORDER BY s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX";
+/// 1 if words are left out of the indexes by the usual rules.
+const USUAL_WORDS: &str =
+    "SELECT @@innodb_ft_min_token_size <= 3 AND @@innodb_ft_server_stopword_table IS NULL";
 /// In MariaDB, JSON is text with a check.
 const JSON_CHECKS: &str = "SELECT TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE()";
 /// What the user may do with all databases, this one, and single tables.
@@ -119,6 +129,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
     let mut tables = readable;
     add_keys(conn, &mut tables).await?;
     add_foreign_keys(conn, &mut tables).await?;
+    add_text_indexes(conn, &mut tables).await?;
     let mut powers = Vec::new();
     if !global.is_empty() {
         let shown: Vec<&str> = global.iter().take(3).map(String::as_str).collect();
@@ -254,6 +265,34 @@ async fn add_keys(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(), Error
             table.key_constraint = Some(index);
         }
         table.unique.push(places);
+    }
+    Ok(())
+}
+
+async fn add_text_indexes(conn: &mut Conn, tables: &mut [TableInfo]) -> Result<(), Error> {
+    let found: Vec<Row> = conn.query(FULL_TEXT).await?;
+    if found.is_empty()
+        || conn.query_first::<Row, _>(USUAL_WORDS).await?.and_then(|row| text(&row, 0)).as_deref()
+            != Some("1")
+    {
+        return Ok(());
+    }
+    let mut indexes: Vec<(String, String, Vec<[String; 2]>)> = Vec::new();
+    for [table, index, column, collation] in found.iter().map(texts) {
+        match indexes.last_mut() {
+            Some((of, name, columns)) if *of == table && *name == index => columns.push([column, collation]),
+            _ => indexes.push((table, index, vec![[column, collation]])),
+        }
+    }
+    for (table, _, columns) in indexes {
+        let Some(table) = tables.iter_mut().find(|one| one.name == table) else { continue };
+        // Other collations tell upper and lower case apart.
+        let place = |[name, collation]: &[String; 2]| {
+            let at = table.columns.iter().position(|column| column.name == *name)?;
+            collation.ends_with("_ci").then_some(at)
+        };
+        let places = columns.iter().map(place).collect::<Option<Vec<usize>>>();
+        table.add_text_index(places, TextIndexKind::Words);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod connect;
 mod decode;
 mod dialect;
+mod full_text;
 mod introspect;
 mod server_error;
 mod session;

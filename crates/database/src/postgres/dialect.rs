@@ -9,7 +9,7 @@ use crate::connection::Param;
 use crate::dialect::{Dialect, Expression, NewKey, SqlWriter, TABLE_ALIAS};
 use crate::lowercase::{DOTTED_I, Lowering};
 use crate::operand::{is_date, is_uuid};
-use crate::schema::{Collation, ColumnInfo};
+use crate::schema::{Collation, ColumnInfo, TextIndexKind};
 use crate::statement::Syntax;
 
 pub(crate) struct PostgresDialect;
@@ -177,6 +177,23 @@ impl Dialect for PostgresDialect {
         out.push(", ");
         out.param(Param::Text(operand.into()));
         out.push(if prefix { ")" } else { ") > 0" });
+    }
+
+    fn can_match_words(&self, terms: &[String]) -> bool {
+        !terms.iter().any(|term| term.contains('\0'))
+    }
+
+    fn write_word_match(
+        &self,
+        out: &mut SqlWriter<'_>,
+        index: &TextIndexKind,
+        _columns: &[&Column],
+        terms: &[String],
+    ) {
+        let TextIndexKind::Vector { vector, dictionary } = index else { return out.push("FALSE") };
+        out.push(&format!("({vector}) @@ plainto_tsquery({dictionary}, "));
+        out.param(Param::Text(terms.join(" ")));
+        out.push(")");
     }
 
     fn write_in_keys(&self, out: &mut SqlWriter<'_>, column: &Column, keys: &KeySet) {

@@ -7,10 +7,11 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row};
 
 use super::dialect::PostgresDialect;
+use super::text_vector::TextVector;
 use crate::column::Storage;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, TABLE_ALIAS};
 use crate::idempotency;
-use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo};
+use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo, TextIndexKind};
 
 const ROLE: &str = "SELECT current_user::text, r.rolsuper, r.rolcreaterole OR r.rolcreatedb, r.rolbypassrls, \
     pg_catalog.current_setting('server_version'), d.datcollate::text, \
@@ -39,6 +40,15 @@ const TYPES: &str =
 const UNIQUE: &str = "SELECT i.indrelid, i.indisprimary, (i.indkey::int2[])[0:i.indnkeyatts - 1], \
     (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indrelid = ANY($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
     AND i.indexprs IS NULL ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid";
+/// Indexes over a `tsvector`: of a column that the database computes, or of an expression; and how it is computed.
+const TEXT_INDEXES: &str = "SELECT i.indrelid, a.attname::text, \
+    CASE WHEN a.attnum IS NULL THEN pg_catalog.pg_get_expr(i.indexprs, i.indrelid) ELSE pg_catalog.pg_get_expr(d.adbin, d.adrelid) END \
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam \
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attnum > 0 \
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.attgenerated = 's' \
+    JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] AND o.opcintype = 'pg_catalog.tsvector'::regtype \
+    WHERE i.indrelid = ANY($1) AND i.indnatts = 1 AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('gin', 'gist') \
+    AND (a.attnum IS NULL OR has_column_privilege(a.attrelid, a.attnum, 'SELECT')) ORDER BY i.indrelid, i.indexrelid";
 const FOREIGN_KEYS: &str = "SELECT conrelid, conkey, confrelid, confkey FROM pg_catalog.pg_constraint \
     WHERE contype = 'f' AND conrelid = ANY($1) ORDER BY conrelid, conname";
 const LABELS: &str =
@@ -133,6 +143,17 @@ pub(super) async fn read(client: &Client, schemas: &[String]) -> Result<Schema, 
         let target_columns = targets.iter().map(|at| tables[*target].columns[*at].name.clone()).collect();
         let foreign_key = ForeignKey { columns, table: tables[*target].name.clone(), target_columns };
         tables[by_id[&id]].foreign_keys.push(foreign_key);
+    }
+    for row in client.query(TEXT_INDEXES, &[&ids]).await? {
+        let (column, computed): (Option<String>, Option<String>) = (row.try_get(1)?, row.try_get(2)?);
+        let table = &mut tables[by_id[&row.try_get(0)?]];
+        let Some(vector) = computed.and_then(|computed| TextVector::parse(&computed, &table.columns)) else {
+            continue;
+        };
+        let indexed = column
+            .map_or(vector.expression, |name| format!("{TABLE_ALIAS}.{}", PostgresDialect.quote(&name)));
+        let kind = TextIndexKind::Vector { vector: indexed, dictionary: vector.dictionary };
+        table.add_text_index(Some(vector.columns), kind);
     }
     let role_info = role_info(&role, &tables)?;
     let idempotency = idempotency_table(client).await?;

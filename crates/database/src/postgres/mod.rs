@@ -6,6 +6,7 @@ mod dialect;
 mod introspect;
 mod server_error;
 mod session;
+mod text_vector;
 mod tls;
 
 pub(crate) use connect::Postgres;

@@ -7,6 +7,7 @@ mod kit;
 mod lying_servers;
 mod outages;
 mod roles;
+mod searches;
 mod statements;
 mod types;
 mod writes;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use contract::DataType;
 use contract::manifest::{Operation, SourceSettings};
 use contract::source::{
-    ColumnFacts, ForeignKey, SearchFacts, SourceFacts, StatementFacts, TableFacts, WriteCapabilities,
-    WriteSupport,
+    ColumnFacts, ForeignKey, SearchFacts, SourceFacts, StatementFacts, TableFacts, WordIndex, WordMatching,
+    WriteCapabilities, WriteSupport,
 };
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
@@ -109,6 +109,7 @@ fn write_table(table: &TableFacts) -> Value {
         "search": match &table.search {
             SearchFacts::Scan => Value::Null,
             SearchFacts::Indexed(columns) => json!(columns),
+            SearchFacts::Words(indexes) => json!({ "words": indexes.iter().map(write_word_index).collect::<Vec<_>>() }),
         },
         "foreign_keys": table.foreign_keys.iter().map(|key| {
             json!({ "columns": key.columns, "table": key.table, "target_columns": key.target_columns })
@@ -139,12 +140,28 @@ fn read_table(value: &Value) -> Option<TableFacts> {
         refused_operations: list(value, "refused", refused)?,
         search: match &value["search"] {
             Value::Null => SearchFacts::Scan,
+            words @ Value::Object(_) => {
+                SearchFacts::Words(list(words, "words", |one| read_word_index(one, width))?)
+            }
             columns => SearchFacts::Indexed(indexes(columns, width)?),
         },
         foreign_keys: list(value, "foreign_keys", foreign_key)?,
         description: text(value, "description"),
         ..TableFacts::new(value["name"].as_str()?, columns)
     })
+}
+
+fn write_word_index(index: &WordIndex) -> Value {
+    let dictionary = match &index.matching {
+        WordMatching::Beginnings => None,
+        WordMatching::Dictionary(name) => Some(name),
+    };
+    json!({ "columns": index.columns, "dictionary": dictionary })
+}
+
+fn read_word_index(value: &Value, width: usize) -> Option<WordIndex> {
+    let matching = text(value, "dictionary").map_or(WordMatching::Beginnings, WordMatching::Dictionary);
+    Some(WordIndex { columns: indexes(&value["columns"], width)?, matching })
 }
 
 fn write_column(column: &ColumnFacts) -> Value {
@@ -253,6 +270,13 @@ mod tests {
         };
         let read = read_table(&write_table(&table)).expect("a table");
         assert_eq!(format!("{read:?}"), format!("{table:?}"));
+        let words = |columns, matching| WordIndex { columns, matching };
+        let indexes = vec![
+            words(vec![0, 1], WordMatching::Dictionary("english".into())),
+            words(vec![1], WordMatching::Beginnings),
+        ];
+        let searched = TableFacts { search: SearchFacts::Words(indexes), ..table.clone() };
+        assert_eq!(read_table(&write_table(&searched)).expect("a table").search, searched.search);
         let view = TableFacts { write_support: WriteSupport::read_only("it is a view"), ..table };
         assert_eq!(
             read_table(&write_table(&view)).expect("a table").read_only_reason(),
