@@ -58,6 +58,6 @@ pub use server::{
 };
 pub use server_provider::{Rename, ServerProvider};
 pub use session_streams::{GET_STREAM, SessionStreamReader, SessionStreams, StreamItem};
-pub use sessions::SessionTicket;
+pub use sessions::{SessionTicket, TicketMemo};
 pub use state::keyring::Keyring;
 pub use subscriptions::{Subscription, SubscriptionEvent};

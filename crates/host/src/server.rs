@@ -18,7 +18,7 @@ use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
 use crate::registry::{self, Registry, UnservedItem};
-use crate::sessions::{SessionStateError, SessionTicket, Sessions};
+use crate::sessions::{SessionStateError, SessionTicket, Sessions, TicketMemo};
 use crate::sharded_counter::ShardedCounter;
 use crate::subscriptions::{SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
@@ -388,15 +388,24 @@ impl Server {
         self.sessions.sse_connection(&parse_hex(name.as_bytes())?, &identity.principal)
     }
 
-    /// Opens a session id.
+    /// Opens a session id, and checks that the session lasts.
     pub fn verify_session(
         &self,
         id: impl AsRef<[u8]>,
         identity: &CallerIdentity,
     ) -> Result<SessionTicket, SessionError> {
-        let id = std::str::from_utf8(id.as_ref()).map_err(|_| SessionError::Malformed)?;
-        let now_ms = self.platform.now_ms();
-        self.sessions.verify(&self.keyring, id, &identity.principal, now_ms, self.limits.session_ttl_ms)
+        self.verify_remembered_session(id.as_ref(), identity, &TicketMemo::default())
+    }
+
+    /// The same with a memo that is empty, or was used with this id and caller before.
+    pub(crate) fn verify_remembered_session(
+        &self,
+        id: &[u8],
+        identity: &CallerIdentity,
+        memo: &TicketMemo,
+    ) -> Result<SessionTicket, SessionError> {
+        let (now_ms, ttl_ms) = (self.platform.now_ms(), self.limits.session_ttl_ms);
+        self.sessions.verify(&self.keyring, id, &identity.principal, memo, now_ms, ttl_ms)
     }
 
     /// Returns the state of a session, created now if it has none.

@@ -4,6 +4,7 @@
 //! behind. A [`ConnectionState`] is created when a session first needs one. The number of states is bounded, and an
 //! unused one is dropped. Ended sessions are remembered until they would expire.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,6 +49,29 @@ impl SessionTicket {
 }
 
 const TICKET_BYTES: usize = 1 + 2 + 8 + 16;
+
+/// Remembers the ticket of one session id of one caller at one server, so that a connection that sends it again and again
+/// has it decrypted once. Whether the session has ended or expired is checked each time.
+#[derive(Debug, Default)]
+pub struct TicketMemo(Cell<Option<RememberedTicket>>);
+
+#[derive(Debug, Clone, Copy)]
+struct RememberedTicket {
+    ticket: SessionTicket,
+    key_generation: u64,
+    key_accept_until_ms: Option<u64>,
+}
+
+impl TicketMemo {
+    /// The ticket, if opening its id again would give the same.
+    #[inline]
+    fn get(&self, keyring: &Keyring, now_ms: u64) -> Option<SessionTicket> {
+        let remembered = self.0.get()?;
+        let is_current = remembered.key_generation == keyring.generation()
+            && remembered.key_accept_until_ms.is_none_or(|until_ms| now_ms < until_ms);
+        is_current.then_some(remembered.ticket)
+    }
+}
 
 fn sessions_max(owner: &CallerKey, limits: &Limits) -> usize {
     match owner {
@@ -100,22 +124,21 @@ impl Sessions {
         keyring.seal(Purpose::Session, principal.id().as_bytes(), &payload, platform)
     }
 
-    /// Opens a session id. Session expiry by age is here; idle sessions expire in the sweep of `SessionTable`.
+    /// Opens a session id, unless `memo` has its ticket, and checks that the session lasts. Session expiry by age is here;
+    /// idle sessions expire in the sweep of `SessionTable`.
     pub(crate) fn verify(
         &self,
         keyring: &Keyring,
-        id: &str,
+        id: &[u8],
         principal: &Principal,
+        memo: &TicketMemo,
         now_ms: u64,
         ttl_ms: u64,
     ) -> Result<SessionTicket, SessionError> {
-        let payload = keyring.open(Purpose::Session, principal.id().as_bytes(), id, now_ms);
-        let ticket = SessionTicket::parse(&payload.map_err(|error| match error {
-            OpenError::Malformed => SessionError::Malformed,
-            OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => SessionError::KeyChanged,
-            OpenError::Mismatch => SessionError::OtherCaller,
-        })?);
-        let ticket = ticket.ok_or(SessionError::Malformed)?;
+        let ticket = match memo.get(keyring, now_ms) {
+            Some(ticket) => ticket,
+            None => open_ticket(keyring, id, principal, memo, now_ms)?,
+        };
         if ticket.is_expired(now_ms, ttl_ms) {
             return Err(SessionError::Expired);
         }
@@ -238,6 +261,28 @@ impl Sessions {
     fn lock(&self) -> MutexGuard<'_, SessionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn open_ticket(
+    keyring: &Keyring,
+    id: &[u8],
+    principal: &Principal,
+    memo: &TicketMemo,
+    now_ms: u64,
+) -> Result<SessionTicket, SessionError> {
+    let id = std::str::from_utf8(id).map_err(|_| SessionError::Malformed)?;
+    // Before it is opened, so that a change while that happens is noticed.
+    let key_generation = keyring.generation();
+    let opened = keyring.open_to_remember(Purpose::Session, principal.id().as_bytes(), id, now_ms);
+    let opened = opened.map_err(|error| match error {
+        OpenError::Malformed => SessionError::Malformed,
+        OpenError::UnknownKey(_) | OpenError::KeyExpired(_) => SessionError::KeyChanged,
+        OpenError::Mismatch => SessionError::OtherCaller,
+    })?;
+    let ticket = SessionTicket::parse(&opened.payload).ok_or(SessionError::Malformed)?;
+    let key_accept_until_ms = opened.key_accept_until_ms;
+    memo.0.set(Some(RememberedTicket { ticket, key_generation, key_accept_until_ms }));
+    Ok(ticket)
 }
 
 /// Unused and idle state is dropped at least this often while new sessions arrive.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use host::{
     AcceptedTypes, CallerIdentity, CompleteReply, HttpReply, PostMessage, PostReply, PostSender, ReplyStream,
-    Server, SessionHeaders, WaitingReply,
+    Server, SessionHeaders, TicketMemo, WaitingReply,
 };
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
@@ -65,7 +65,13 @@ impl SimulatedHttpServer {
             name: header(headers, "Mcp-Name"),
         };
         let session_id = header(headers, "Mcp-Session-Id");
-        self.server.decode_post(body, compared_headers, session_id, &CallerIdentity::default())
+        self.server.decode_post(
+            body,
+            compared_headers,
+            session_id,
+            &CallerIdentity::default(),
+            &TicketMemo::default(),
+        )
     }
 
     /// Answers a POST with a decoded body. Must be called in a tokio runtime, as all that answers.

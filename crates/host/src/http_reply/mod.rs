@@ -31,7 +31,7 @@ use crate::dispatch::Dispatched;
 use crate::in_flight::{OutgoingMessage, PendingResponse};
 use crate::server::{CallerIdentity, RegistrySnapshot, Server};
 use crate::session_streams::{GET_STREAM, SessionStreams};
-use crate::sessions::SessionTicket;
+use crate::sessions::{SessionTicket, TicketMemo};
 
 /// How a request is answered.
 pub enum HttpReply {
@@ -79,7 +79,8 @@ pub struct SessionHeaders<'a> {
 }
 
 impl Server {
-    /// Decodes a message, and verifies the session if the message needs one.
+    /// Decodes a message, and verifies the session if the message needs one. `memo` is empty, or was used with this
+    /// session id and caller before.
     #[inline]
     pub fn decode_post(
         &self,
@@ -87,12 +88,13 @@ impl Server {
         headers: Headers<'_>,
         session_id: HeaderField<'_>,
         identity: &CallerIdentity,
+        memo: &TicketMemo,
     ) -> PostMessage {
         let found: Cell<Option<SessionTicket>> = Cell::new(None);
         let lookup_session = || match session_id {
             HeaderField::Absent => SessionLookup::NotNamed,
             HeaderField::Repeated => SessionLookup::NotFound(SessionError::Malformed),
-            HeaderField::Single(id) => match self.verify_session(id, identity) {
+            HeaderField::Single(id) => match self.verify_remembered_session(id, identity, memo) {
                 Ok(ticket) => {
                     found.set(Some(ticket));
                     SessionLookup::Found(ticket.peer)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use host::{
     AcceptedTypes, CallerIdentity, CompleteReply, Config, HttpReply, PostReply, PostSender, Refusal,
-    ReplyStream, Server, SessionHeaders, WaitingReply,
+    ReplyStream, Server, SessionHeaders, TicketMemo, WaitingReply,
 };
 use json::Json;
 use spile_core::{
@@ -117,7 +117,8 @@ impl Fixture {
             name: name.filter(|_| is_stateless).map_or(HeaderField::Absent, field),
         };
         let session = header(peer.session);
-        let message = self.server.decode_post(body.into(), headers, session, &identity);
+        let message =
+            self.server.decode_post(body.into(), headers, session, &identity, &TicketMemo::default());
         let sender = PostSender { identity: &identity, accepted: peer.accepted };
         self.server.respond_to_post(message, &sender, |_| HeaderField::Absent, &mut context())
     }

@@ -9,6 +9,7 @@ mod nested;
 mod policies;
 mod relay;
 mod rounds;
+mod ticket_memo;
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};

@@ -185,6 +185,22 @@ pub struct ServerStatus {
     pub stderr: Vec<String>,
 }
 
+impl ServerStatus {
+    /// Why it is not connected, in one line: of the lines that a process wrote, the last one.
+    pub fn error_line(&self) -> Option<String> {
+        self.error.as_deref().map(first_and_last_line)
+    }
+}
+
+fn first_and_last_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.next_back() {
+        Some(last) => format!("{first} {last}"),
+        None => first.to_owned(),
+    }
+}
+
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerCallError {

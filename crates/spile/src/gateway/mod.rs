@@ -313,15 +313,15 @@ fn upstream_views(gateway: &Gateway) -> Vec<UpstreamView> {
     let view = |status: ServerStatus| {
         let own = registry.tools().filter(|tool| *tool.server == *status.name);
         let tools: usize = own.map(|tool| listed_tool_tokens(&tool.definition, &tool.own_name)).sum();
-        let error = status.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default();
+        let error = status.error_line().unwrap_or_default();
         let about = status.server.as_deref().unwrap_or_default();
         let (health, detail) = match status.status {
             Status::Connected => (UpstreamHealth::Good, about.to_owned()),
             Status::Disconnected | Status::Connecting | Status::Reconnecting => {
-                (UpstreamHealth::Waiting, error.to_owned())
+                (UpstreamHealth::Waiting, error)
             }
             Status::NeedsAuth => (UpstreamHealth::Bad, format!("Sign in with: spile login {}", status.name)),
-            Status::Error | Status::Disabled => (UpstreamHealth::Bad, error.to_owned()),
+            Status::Error | Status::Disabled => (UpstreamHealth::Bad, error),
         };
         let warning = gateway.warning(&status.name).map(|warning| format!("{warning}. "));
         UpstreamView {
@@ -367,7 +367,7 @@ fn not_started(server: &ConfiguredServer, permission: Permission) -> Option<Diag
 /// What the user should know about a server that was started.
 fn not_ready(status: &ServerStatus) -> Option<Diagnostic> {
     let name = &status.name;
-    let reason = status.error.as_deref().unwrap_or("no reason is known");
+    let reason = status.error_line().unwrap_or_else(|| "no reason is known".to_owned());
     match status.status {
         // Disabled ones are reported already.
         Status::Connected | Status::Disabled => None,

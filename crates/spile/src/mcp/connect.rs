@@ -196,12 +196,11 @@ pub(super) fn list(context: &ServerContext, args: &ListArgs) -> anyhow::Result<E
         .fit(5, ColumnFit::Wrap);
     for (cost, status) in &statuses {
         let scope = context.configuration.find(&status.name).map_or("", |found| found.source.scope.name());
-        let detail = status.error.as_deref().or(status.server.as_deref()).unwrap_or_default();
-        let detail = detail.lines().next().unwrap_or_default();
+        let detail = status.error_line().or_else(|| status.server.clone()).unwrap_or_default();
         // As `spile check` counts: the tools and the instructions.
         let cost = cost + instruction_tokens(status);
         let (tools, cost) = (status.tools.to_string(), group_digits(cost as u64));
-        let cells = [&status.name, scope, status.status.name(), &tools, &cost, detail];
+        let cells = [&status.name, scope, status.status.name(), &tools, &cost, &detail];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
     print(&table.render(&OutputStyle::stdout(), 0))?;
@@ -329,7 +328,7 @@ fn connect_one(
             rows.push((name.to_owned(), sanitize::escape_line(first).into_owned()));
         };
         row("connection", status.status.name());
-        status.error.iter().for_each(|error| row("reason", error));
+        status.error_line().iter().for_each(|error| row("reason", error));
         status.server.iter().for_each(|server| row("server info", server));
         if status.status == Status::Connected {
             let counts = [(status.tools, "tool"), (status.prompts, "prompt"), (status.resources, "resource")];
@@ -385,7 +384,7 @@ pub(super) fn tools(args: &ToolsArgs) -> anyhow::Result<ExitCode> {
     }
     statuses.iter().for_each(warn_about_definitions);
     for status in statuses.iter().filter(|status| status.status != Status::Connected) {
-        let reason = status.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default();
+        let reason = status.error_line().unwrap_or_default();
         notice(&format!("`{}`: {}: {reason}", status.name, status.status.name()));
     }
     Ok(ExitCode::SUCCESS)

@@ -351,7 +351,7 @@ fn all_servers_are_connected_at_once() {
     // What a process wrote before it ended is shown.
     let output = user.run(&["mcp", "get", "broken", "--connect"]);
     assert_eq!(output.code, Some(3), "{output}");
-    assert!(output.stdout.contains("stderr") && output.stdout.contains("no database"), "{output}");
+    assert!(output.stdout.contains("stderr") && output.stdout.contains("on stderr: no database"), "{output}");
     let output = user.run(&["mcp", "test", "shop"]);
     assert_eq!(output.code, Some(0), "{output}");
     assert!(output.stdout.contains("4 tools"), "{output}");

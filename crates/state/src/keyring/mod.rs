@@ -12,7 +12,8 @@ mod subkeys;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use file_watch::FileStamp;
 use ring::hmac;
@@ -65,8 +66,16 @@ pub struct Keyring {
     warning: Option<String>,
     /// Read once for each text that is sealed or opened.
     keys: RwLock<KeySet>,
+    /// Counts the changes of `keys`.
+    generation: AtomicU64,
     /// The stamp of the file that was read last, usable or not. Locked while the keys change.
     last_read: Mutex<FileStamp>,
+}
+
+/// An opened text, and when its key ends.
+pub struct Opened {
+    pub payload: Vec<u8>,
+    pub key_accept_until_ms: Option<u64>,
 }
 
 struct KeySet {
@@ -141,7 +150,13 @@ impl Keyring {
 
     fn new(origin: KeySource, content: KeyFileContent, stamp: FileStamp) -> Self {
         let keys = KeySet::new(content);
-        Self { origin, warning: None, keys: RwLock::new(keys), last_read: Mutex::new(stamp) }
+        Self {
+            origin,
+            warning: None,
+            keys: RwLock::new(keys),
+            generation: AtomicU64::new(0),
+            last_read: Mutex::new(stamp),
+        }
     }
 
     /// The key file; `None` for keys of this run.
@@ -173,8 +188,7 @@ impl Keyring {
         *last_read = stamp;
         let (content, stamp) = file::read(path)?;
         *last_read = stamp;
-        let keys = KeySet::new(content);
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.replace_keys(&mut self.write(), content);
         Ok(Reload::Changed)
     }
 
@@ -188,15 +202,21 @@ impl Keyring {
                 Ok(id)
             }
             None => {
-                let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = self.write();
                 let mut content = keys.content.clone();
                 let id = content
                     .rotate(overlap_ms, platform)
                     .map_err(|_| KeyFileError::TooManyKeys { path: PathBuf::from("(keys of this run)") })?;
-                *keys = KeySet::new(content);
+                self.replace_keys(&mut keys, content);
                 Ok(id)
             }
         }
+    }
+
+    /// Changes with the keys. What was opened in one generation opens for as long as that lasts and its key is accepted.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// All keys, newest first.
@@ -242,6 +262,27 @@ impl Keyring {
         sealed: Vec<u8>,
         now_ms: u64,
     ) -> Result<Vec<u8>, OpenError> {
+        self.open_sealed(purpose, binding, sealed, now_ms).map(|opened| opened.payload)
+    }
+
+    /// As [`Self::open`], for a caller that remembers what it opened.
+    pub fn open_to_remember(
+        &self,
+        purpose: Purpose,
+        binding: &[u8],
+        sealed: &str,
+        now_ms: u64,
+    ) -> Result<Opened, OpenError> {
+        self.open_sealed(purpose, binding, seal::from_text(sealed)?, now_ms)
+    }
+
+    fn open_sealed(
+        &self,
+        purpose: Purpose,
+        binding: &[u8],
+        sealed: Vec<u8>,
+        now_ms: u64,
+    ) -> Result<Opened, OpenError> {
         let sealed = Sealed::parse(sealed)?;
         let mut keys = self.read();
         if !keys.contains(sealed.key_id) {
@@ -252,10 +293,12 @@ impl Keyring {
             keys = self.read();
         }
         let key = keys.find(sealed.key_id).ok_or(OpenError::UnknownKey(sealed.key_id))?;
-        if key.info.accept_until_ms.is_some_and(|until_ms| now_ms >= until_ms) {
+        let key_accept_until_ms = key.info.accept_until_ms;
+        if key_accept_until_ms.is_some_and(|until_ms| now_ms >= until_ms) {
             return Err(OpenError::KeyExpired(sealed.key_id));
         }
-        sealed.open(key.subkeys.get(purpose), binding)
+        let payload = sealed.open(key.subkeys.get(purpose), binding)?;
+        Ok(Opened { payload, key_accept_until_ms })
     }
 
     /// Replaces a name that must not be readable in the store. The same for the same parts, also after a rotation:
@@ -269,6 +312,15 @@ impl Keyring {
 
     fn read(&self) -> RwLockReadGuard<'_, KeySet> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, KeySet> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace_keys(&self, keys: &mut KeySet, content: KeyFileContent) {
+        *keys = KeySet::new(content);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 }
 

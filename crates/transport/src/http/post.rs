@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use host::{AcceptedTypes, CallerIdentity, PostReply, PostSender, Server, WaitingReply};
+use host::{AcceptedTypes, CallerIdentity, PostReply, PostSender, Server, TicketMemo, WaitingReply};
 use http::{Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, Sleep};
@@ -28,6 +28,8 @@ pub(crate) struct PostHead<'a> {
     /// The headers that must agree with the message.
     pub(crate) headers: Headers<'a>,
     pub(crate) session_id: HeaderField<'a>,
+    /// What the connection remembers of this session id.
+    pub(crate) ticket_memo: &'a TicketMemo,
     pub(crate) accepted: AcceptedTypes,
 }
 
@@ -103,6 +105,7 @@ pub(crate) fn handle(
             name: headers.mcp_name,
         },
         session_id: headers.session_id,
+        ticket_memo: &TicketMemo::default(),
         accepted: *accepted,
     };
     match reply(&head, bytes, |name| headers.get(name), cx) {
@@ -119,8 +122,8 @@ pub(crate) fn reply<'h>(
     header: impl Fn(&str) -> HeaderField<'h>,
     cx: &mut Context<'_>,
 ) -> PostReply {
-    let PostHead { server, identity, headers, session_id, accepted } = *head;
-    let message = server.decode_post(bytes, headers, session_id, identity);
+    let PostHead { server, identity, headers, session_id, ticket_memo, accepted } = *head;
+    let message = server.decode_post(bytes, headers, session_id, identity, ticket_memo);
     server.respond_to_post(message, &PostSender { identity, accepted }, header, cx)
 }
 

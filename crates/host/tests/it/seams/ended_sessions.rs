@@ -8,7 +8,7 @@ use wire::{Decoded, MessageContext};
 
 use super::{ANONYMOUS, server_sharing};
 
-fn new_session(server: &Arc<Server>) -> (String, SessionTicket) {
+pub(super) fn new_session(server: &Arc<Server>) -> (String, SessionTicket) {
     let message = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
         r#""capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#

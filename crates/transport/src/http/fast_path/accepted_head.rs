@@ -3,12 +3,13 @@
 //! Clients repeat their heads, but for the length of the body. A head that is byte for byte one that was accepted before on
 //! the same connection is accepted again without parsing, as long as nothing has changed that the checks depend on: the
 //! head, the connection and fixed settings stay the same; the tokens and the throttle have a generation; the caller's
-//! expiry is compared with the clock. Sessions and policies are checked for each message, by the host.
+//! expiry is compared with the clock. Sessions and policies are checked for each message, by the host; the ticket in a session
+//! id is decrypted once for each head.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use host::{AcceptedTypes, CallerIdentity, Server};
+use host::{AcceptedTypes, CallerIdentity, Server, TicketMemo};
 use spile_core::Platform as _;
 use wire::{HeaderField, Headers};
 
@@ -27,6 +28,7 @@ pub(super) struct AcceptedHead {
     fields: Vec<HeaderSpan>,
     length_digits: Range<usize>,
     message_fields: MessageFields,
+    ticket_memo: TicketMemo,
     server: AcceptedServer,
     pub(super) identity: CallerIdentity,
     accepted: AcceptedTypes,
@@ -117,6 +119,7 @@ impl AcceptedHead {
                 session_id: MessageField::new(head, "mcp-session-id"),
             },
             fields: head.fields.clone(),
+            ticket_memo: TicketMemo::default(),
             server,
             identity,
             accepted,
@@ -147,6 +150,7 @@ impl AcceptedHead {
             identity: &self.identity,
             headers,
             session_id: session_id.of(&self.bytes),
+            ticket_memo: &self.ticket_memo,
             accepted: self.accepted,
         }
     }
