@@ -8,6 +8,7 @@ mod filters;
 mod links;
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -86,23 +87,47 @@ impl From<&Value> for BoundValue<'_> {
     }
 }
 
+/// The parts of a key. Nearly every key has one; that case needs no allocation.
+#[derive(Debug)]
+pub enum BoundKey<'a> {
+    Single([BoundValue<'a>; 1]),
+    Composite(Vec<BoundValue<'a>>),
+}
+
+impl Default for BoundKey<'_> {
+    fn default() -> Self {
+        Self::Composite(Vec::new())
+    }
+}
+
+impl<'a> Deref for BoundKey<'a> {
+    type Target = [BoundValue<'a>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Single(part) => part,
+            Self::Composite(parts) => parts,
+        }
+    }
+}
+
 /// Binds the key of a `get`, part by part.
 #[inline]
-pub fn key<'a>(
-    collection: &Collection,
-    arguments: Option<Node<'a>>,
-) -> Result<Vec<BoundValue<'a>>, Box<ToolError>> {
-    collection
-        .key_fields()
-        .map(|field| match arguments.and_then(|arguments| arguments.get(&field.name)) {
-            Some(node) => bind_comparable(field, &field.name, node),
-            None => Err(invalid_argument(
-                &field.name,
-                ArgumentErrorKind::MissingRequired,
-                format!("`{}` is required", field.name),
-            )),
-        })
-        .collect()
+pub fn key<'a>(collection: &Collection, arguments: Option<Node<'a>>) -> Result<BoundKey<'a>, Box<ToolError>> {
+    let bind = |field: &Field| match arguments.and_then(|arguments| arguments.get(&field.name)) {
+        Some(node) => bind_comparable(field, &field.name, node),
+        None => Err(invalid_argument(
+            &field.name,
+            ArgumentErrorKind::MissingRequired,
+            format!("`{}` is required", field.name),
+        )),
+    };
+    let mut fields = collection.key_fields();
+    match (fields.next(), fields.next()) {
+        (Some(only), None) => Ok(BoundKey::Single([bind(only)?])),
+        _ => collection.key_fields().map(bind).collect::<Result<_, _>>().map(BoundKey::Composite),
+    }
 }
 
 /// The links whose rows a `get` includes, by index.
@@ -269,8 +294,8 @@ pub fn search<'a>(
 /// The bound arguments of a write.
 #[derive(Debug)]
 pub struct WriteArguments<'a> {
-    /// Empty for a new row.
-    pub key: Vec<BoundValue<'a>>,
+    /// Without parts for a new row.
+    pub key: BoundKey<'a>,
     /// By their indexes in the collection's fields.
     pub values: Vec<(usize, BoundValue<'a>)>,
     /// The version of the row that the caller expects.
@@ -303,7 +328,12 @@ pub fn create<'a>(
     if let Some(Versioning::Field(at)) = collection.write_policy.as_ref().map(|writes| writes.versioning) {
         values.push((at, BoundValue::Integer(1)));
     }
-    Ok(WriteArguments { key: Vec::new(), values, expected_version: None, options: write_options(arguments) })
+    Ok(WriteArguments {
+        key: BoundKey::default(),
+        values,
+        expected_version: None,
+        options: write_options(arguments),
+    })
 }
 
 /// Binds new values for some fields of one row.
@@ -392,8 +422,9 @@ impl WriteArguments<'_> {
     pub fn canonical_bytes(&self, collection: &Collection) -> Vec<u8> {
         let name = |at: usize| collection.fields[at].name.as_str();
         let values = encode_named(self.values.iter().map(|(at, value)| (name(*at), value)).collect());
-        let key =
-            encode_named(collection.key_fields().map(|field| field.name.as_str()).zip(&self.key).collect());
+        let key = encode_named(
+            collection.key_fields().map(|field| field.name.as_str()).zip(self.key.iter()).collect(),
+        );
         let expected = encode_named(self.expected_version.iter().map(|value| ("", value)).collect());
         let mut out = Vec::new();
         for part in [key, values, expected] {

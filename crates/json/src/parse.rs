@@ -326,6 +326,7 @@ impl Parser<'_> {
     fn object(&mut self) -> Result<(), JsonError> {
         let index = self.open_container(NodeKind::Object)?;
         let mut len = 0;
+        let mut keys = KeyFilter::default();
         if self.peek() != b'}' {
             loop {
                 if self.peek() != b'"' {
@@ -334,7 +335,7 @@ impl Parser<'_> {
                 let start = self.position;
                 let escaped = self.string()?;
                 self.push_slot(start, NodeKind::String, escaped)?;
-                if len < PAIRWISE_KEYS_MAX {
+                if keys.may_contain(&self.bytes[start..self.position], escaped) && len < PAIRWISE_KEYS_MAX {
                     self.check_new_key(index)?;
                 }
                 self.skip_whitespace();
@@ -394,6 +395,27 @@ impl Parser<'_> {
             Some(pair) => Err(JsonError { offset: pair[1].1, kind: JsonErrorKind::DuplicateKey }),
             None => Ok(()),
         }
+    }
+}
+
+/// Which keys an object may have so far: a bit for each length and last byte. Keys with the same bit are compared.
+#[derive(Default)]
+struct KeyFilter(u64);
+
+impl KeyFilter {
+    /// Adds a key, with its quotes, and returns whether it may be there already.
+    #[inline]
+    fn may_contain(&mut self, quoted: &[u8], is_escaped: bool) -> bool {
+        if is_escaped {
+            // It may be another spelling of any other key.
+            self.0 = u64::MAX;
+            return true;
+        }
+        let last = quoted.len().checked_sub(2).and_then(|at| quoted.get(at)).copied().unwrap_or(0);
+        let bit = 1 << ((quoted.len() ^ usize::from(last) << 1) & 63);
+        let may_contain = self.0 & bit != 0;
+        self.0 |= bit;
+        may_contain
     }
 }
 

@@ -250,6 +250,12 @@ fn duplicate_keys_are_found_unescaped_at_any_depth() {
     check(r#"{"a":1,"\u0061":2}"#, Err(JsonErrorKind::DuplicateKey));
     check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(JsonErrorKind::DuplicateKey));
     check(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#, Ok(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#));
+    // Keys with a common length and last character, an empty one, and one that is a prefix.
+    check(r#"{"ax":1,"bx":2,"cx":3,"":4,"axx":5}"#, Ok(r#"{"ax":1,"bx":2,"cx":3,"":4,"axx":5}"#));
+    check(r#"{"ax":1,"bx":2,"cx":3,"ax":4}"#, Err(JsonErrorKind::DuplicateKey));
+    check(r#"{"":1,"a":2,"":3}"#, Err(JsonErrorKind::DuplicateKey));
+    check(r#"{"\u0061":1,"b":2,"a":3}"#, Err(JsonErrorKind::DuplicateKey));
+    check(r#"{"ä":1,"ö":2,"ä":3}"#, Err(JsonErrorKind::DuplicateKey));
     let many: Vec<String> = (0..18).map(|i| format!("\"k{i}\":0")).collect();
     check(&format!("{{{}}}", many.join(",")), Ok(&format!("{{{}}}", many.join(","))));
     check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(JsonErrorKind::DuplicateKey));

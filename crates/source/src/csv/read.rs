@@ -14,16 +14,51 @@ use crate::text_search::TermMatcher;
 /// The spans of one row's values; reused from row to row.
 #[derive(Default)]
 pub(super) struct RowScratch {
-    spans: Vec<ValueSpan>,
+    spans: ValueSpans,
     /// Texts that the file does not hold verbatim, because they are escaped.
     text: String,
 }
 
-#[derive(Clone, Copy)]
+const SPANS_ON_STACK: usize = 16;
+
+/// One span for each column. Most tables are so narrow that nothing is allocated.
+#[derive(Default)]
+struct ValueSpans {
+    few: [ValueSpan; SPANS_ON_STACK],
+    many: Vec<ValueSpan>,
+}
+
+impl ValueSpans {
+    fn slice(&self, columns: usize) -> &[ValueSpan] {
+        if columns <= self.few.len() { &self.few[..columns] } else { &self.many }
+    }
+
+    /// All spans, without values.
+    fn clear(&mut self, columns: usize) -> &mut [ValueSpan] {
+        if columns <= self.few.len() {
+            let few = &mut self.few[..columns];
+            few.fill(ValueSpan::Null);
+            few
+        } else {
+            self.many.clear();
+            self.many.resize(columns, ValueSpan::Null);
+            &mut self.many
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
 enum ValueSpan {
+    #[default]
     Null,
-    File { from: usize, to: usize },
-    Scratch { from: usize, to: usize },
+    File {
+        from: usize,
+        to: usize,
+    },
+    Scratch {
+        from: usize,
+        to: usize,
+    },
 }
 
 /// A filter, with its value as the file would spell it.
@@ -63,7 +98,7 @@ impl snapshot_reader::ReadableTable for CsvView {
             ValueSpan::File { from, to } => ValueRef::Text(&self.table.text[from..to]),
             ValueSpan::Scratch { from, to } => ValueRef::Text(&scratch.text[from..to]),
         };
-        snapshot_reader::with_values(&scratch.spans, cell, then);
+        snapshot_reader::with_values(scratch.spans.slice(self.columns.len()), cell, then);
     }
 
     /// Sorted by the position of their fields, so that one pass over a row tests them all.
@@ -131,8 +166,7 @@ impl CsvView {
     fn locate_values(&self, row: u32, scratch: &mut RowScratch) {
         let RowScratch { spans, text } = scratch;
         text.clear();
-        spans.clear();
-        spans.resize(self.columns.len(), ValueSpan::Null);
+        let spans = spans.clear(self.columns.len());
         let mut fields = self.table.fields(row);
         for (position, at) in &self.read_order {
             let field = fields.seek(*position);
