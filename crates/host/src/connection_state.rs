@@ -37,6 +37,7 @@ pub struct ConnectionState {
     /// Notified when the last call ends.
     idle_notify: Notify,
     pending_requests: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
+    first_request_id: u64,
     next_request_id: AtomicU64,
     /// The client sends nothing more.
     input_ended: AtomicBool,
@@ -155,6 +156,7 @@ impl ConnectionState {
             calls: Mutex::default(),
             idle_notify: Notify::new(),
             pending_requests: Mutex::default(),
+            first_request_id: 1,
             next_request_id: AtomicU64::new(1),
             input_ended: AtomicBool::new(false),
             subscription,
@@ -164,6 +166,17 @@ impl ConnectionState {
             is_http_sse: false,
             last_used_ms: AtomicU64::new(now_ms),
         }
+    }
+
+    /// The state of a session, which may have had state before, or have some in another process.
+    pub(crate) fn for_session(
+        subscription: Arc<Subscription>,
+        streams: SessionStreams,
+        first_request_id: u64,
+        now_ms: u64,
+    ) -> Self {
+        let next_request_id = AtomicU64::new(first_request_id);
+        Self { first_request_id, next_request_id, ..Self::new(subscription, streams, now_ms) }
     }
 
     /// The state of a pipe connection.
@@ -323,20 +336,23 @@ impl ConnectionState {
         (id, receiver)
     }
 
-    /// Delivers a response. A response without a pending request is dropped: its call has ended, or another process sent the
-    /// request.
+    /// Delivers a response. A response without a pending request is dropped: its call has ended, or nobody sent the request.
     pub fn deliver_response(&self, id: Option<u64>, response: ClientResponse) {
         let waiting = id.and_then(|id| lock(&self.pending_requests).remove(&id));
         match waiting {
             // The call that sent the request may have ended.
             Some(waiting) => drop(waiting.send(response)),
-            None if id.is_none_or(|id| id >= self.next_request_id.load(Ordering::Relaxed)) => {
-                tracing::warn!(
-                    "a client answered a request that this process did not send; all requests of a session must reach the same process"
-                );
-            }
             None => tracing::debug!("a client answered a request that no call waits for"),
         }
+    }
+
+    /// Whether a request with this id was sent from here, and perhaps answered or given up since.
+    pub(crate) fn has_sent_request(&self, id: u64) -> bool {
+        (self.first_request_id..self.next_request_id.load(Ordering::Relaxed)).contains(&id)
+    }
+
+    pub(crate) fn awaits_response(&self, id: u64) -> bool {
+        lock(&self.pending_requests).contains_key(&id)
     }
 
     pub(crate) fn touch(&self, now_ms: u64) {

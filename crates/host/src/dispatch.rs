@@ -26,8 +26,7 @@ use crate::pipeline::{self, CallJob, CallResponse, CallStage};
 use crate::registry::Registry;
 use crate::server::{CallerIdentity, RegistrySnapshot, Server};
 use crate::tasks::{
-    FoundTask, TaskOwner, answer_stored_task, answer_task, await_task_result, list_tasks, task_elsewhere,
-    task_state,
+    TaskOwner, answer_stored_task, answer_task, await_task_result, find_for_result, list_tasks, task_state,
 };
 
 /// What dispatching a request produced.
@@ -182,11 +181,13 @@ impl Server {
                         connection.cancel(&id);
                     }
                 }
-                Decoded::Response { id, result: answer } => {
-                    if let Some(connection) = &connection {
-                        connection.deliver_response(id, answer);
+                Decoded::Response { id, result: answer } => match (reply_channel, &connection) {
+                    (ReplyChannel::Session(ticket), _) => {
+                        self.deliver_session_response(ticket, identity, id, answer);
                     }
-                }
+                    (_, Some(connection)) => connection.deliver_response(id, answer),
+                    (_, None) => {}
+                },
                 Decoded::Notification(Notification::RootsListChanged) => {
                     self.client_roots_changed(identity, reply_channel);
                 }
@@ -507,7 +508,7 @@ impl Server {
             return busy_response(503, &to, "too many subscriptions are open; try again later");
         }
         let capabilities = &registry.capabilities;
-        let owner = TaskOwner::new(&identity.principal, reply_channel);
+        let owner = TaskOwner::new(identity, reply_channel);
         let view = self.catalog_view(identity, peer);
         let granted = NotificationFilter {
             tools_list_changed: filter.tools_list_changed && capabilities.tools && capabilities.list_changed,
@@ -555,7 +556,7 @@ impl Server {
                 &to,
             );
         }
-        let owner = TaskOwner::new(&identity.principal, &reply_channel);
+        let owner = TaskOwner::new(identity, &reply_channel);
         let id = match &request {
             TaskRequest::Get(id)
             | TaskRequest::Update(id, _)
@@ -563,7 +564,7 @@ impl Server {
             | TaskRequest::Result(id) => id,
             TaskRequest::List(cursor) => {
                 // 2025-11-25, Task Isolation: requestors that cannot be identified MUST NOT get a list.
-                if let (TaskOwner::AnyAnonymous, ReplyChannel::NoSession) = (&owner, &reply_channel) {
+                if let (TaskOwner::AnyAnonymous(_), ReplyChannel::NoSession) = (&owner, &reply_channel) {
                     let error = RpcError::method_not_found(Method::TaskList.as_str(), to.version);
                     return error_response(&error, &to);
                 }
@@ -588,10 +589,7 @@ impl Server {
             let result = async move {
                 let task = match known {
                     Ok(task) => task,
-                    Err(_) => match server.tasks.find_stored(&server, &id, &owner).await? {
-                        FoundTask::Here(task) => task,
-                        FoundTask::Elsewhere(_) => return Err(task_elsewhere()),
-                    },
+                    Err(_) => find_for_result(&server, &id, &owner).await?,
                 };
                 await_task_result(server, task, connection, own_events).await
             };

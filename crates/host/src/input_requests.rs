@@ -220,7 +220,7 @@ async fn seal_journal(
 /// Whose records a call leaves in the store. A limit for each owner keeps one caller from filling it for all, so callers
 /// without a name are told apart by their addresses. The address may change before the client comes back, so the state
 /// says which owner it was.
-fn store_owner(server: &Server, identity: &CallerIdentity) -> [u8; 32] {
+pub(crate) fn store_owner(server: &Server, identity: &CallerIdentity) -> [u8; 32] {
     let address = match identity.principal {
         Principal::Anonymous => identity.address.map(|address| network_of(address).to_string()),
         Principal::Named(_) => None,

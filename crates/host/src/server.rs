@@ -86,8 +86,8 @@ pub struct Server {
     started_ms: u64,
     /// Whether a provider of the current registry reads the heads of requests.
     pub(crate) reads_request_heads: AtomicBool,
-    /// Whether other processes learn which sessions end here.
-    pub(crate) shares_ended_sessions: AtomicBool,
+    /// Whether other processes learn what happens here.
+    pub(crate) has_replicas: AtomicBool,
 }
 
 /// Whether a caller still has access.
@@ -245,7 +245,7 @@ impl Server {
             known_principals: OnceLock::new(),
             started_ms: platform.now_ms(),
             reads_request_heads: AtomicBool::new(false),
-            shares_ended_sessions: AtomicBool::new(false),
+            has_replicas: AtomicBool::new(false),
             name,
             limits,
             platform,
@@ -415,13 +415,8 @@ impl Server {
         identity: &CallerIdentity,
     ) -> Result<Arc<ConnectionState>, CallError> {
         let owner = CallerKey::new(identity);
-        let connection = self.sessions.get_or_create(
-            ticket,
-            owner,
-            &self.limits,
-            &self.subscriptions,
-            self.platform.now_ms(),
-        );
+        let connection =
+            self.sessions.get_or_create(ticket, owner, &self.limits, &self.subscriptions, &*self.platform);
         connection.map_err(|error| session_limit_error(&error))
     }
 

@@ -156,7 +156,11 @@ impl Sessions {
 
     /// The state of a session, if it has any.
     pub(crate) fn get(&self, ticket: &SessionTicket) -> Option<Arc<ConnectionState>> {
-        self.lock().active.get(&ticket.key).map(|(_, connection)| connection.clone())
+        self.get_by_key(&ticket.key)
+    }
+
+    pub(crate) fn get_by_key(&self, key: &[u8; 16]) -> Option<Arc<ConnectionState>> {
+        self.lock().active.get(key).map(|(_, connection)| connection.clone())
     }
 
     /// The state of a session, created now if it has none.
@@ -166,8 +170,9 @@ impl Sessions {
         owner: CallerKey,
         limits: &Limits,
         hub: &SubscriptionHub,
-        now_ms: u64,
+        platform: &dyn Platform,
     ) -> Result<Arc<ConnectionState>, SessionStateError> {
+        let now_ms = platform.now_ms();
         let mut table = self.lock();
         if let Some((_, connection)) = table.active.get(&ticket.key) {
             connection.touch(now_ms);
@@ -182,7 +187,9 @@ impl Sessions {
         // and lost it. Its age in milliseconds is larger than any stream number used until then.
         let first_number = now_ms.saturating_sub(ticket.issued_ms) as u32;
         let streams = SessionStreams::new(first_number, limits.stream_events_max, limits.stream_bytes_max);
-        let connection = Arc::new(ConnectionState::new(subscription, streams, now_ms));
+        let first_request_id = first_request_id(platform);
+        let connection =
+            Arc::new(ConnectionState::for_session(subscription, streams, first_request_id, now_ms));
         table.insert(ticket.key, owner, connection.clone());
         Ok(connection)
     }
@@ -284,6 +291,20 @@ fn open_ticket(
     memo.0.set(Some(RememberedTicket { ticket, key_generation, key_accept_until_ms }));
     Ok(ticket)
 }
+
+/// The id of the first request to the client of a session. MCP: a request id MUST NOT have been used before in the same
+/// session. The session may have had state before, and may have some in another process now, whose requests have ids of
+/// their own: otherwise an answer could count for a question that nobody was asked. Below 2^53, which every client reads
+/// exactly, and with room for a million requests.
+fn first_request_id(platform: &dyn Platform) -> u64 {
+    let mut random = [0; 8];
+    platform.fill_random(&mut random);
+    let range = u64::from_be_bytes(random) >> (64 - REQUEST_ID_RANGE_BITS);
+    (range << REQUESTS_PER_RANGE_BITS) + 1
+}
+
+const REQUEST_ID_RANGE_BITS: u32 = 33;
+const REQUESTS_PER_RANGE_BITS: u32 = 20;
 
 /// Unused and idle state is dropped at least this often while new sessions arrive.
 const SWEEP_INTERVAL_MS: u64 = 10_000;

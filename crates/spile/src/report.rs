@@ -378,7 +378,8 @@ pub(crate) fn split_for_serving(
     paths: &[String],
 ) -> (Vec<Diagnostic>, Option<String>) {
     let is_about_service = |one: &&Diagnostic| {
-        one.severity == Severity::Error || matches!(one.code, Some("unavailable" | "skipped" | "lock"))
+        one.severity == Severity::Error
+            || matches!(one.code, Some("unavailable" | "skipped" | "lock" | NOT_SERVED))
     };
     let (shown, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(is_about_service);
     let path = match paths {

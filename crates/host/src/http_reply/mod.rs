@@ -142,8 +142,8 @@ impl Server {
                 HttpReply::Accepted
             }
             Decoded::Response { id, result } => {
-                if let Some(state) = state() {
-                    state.deliver_response(id, result);
+                if let Some(ticket) = &ticket {
+                    self.deliver_session_response(ticket, sender.identity, id, result);
                 }
                 HttpReply::Accepted
             }

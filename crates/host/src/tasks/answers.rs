@@ -1,12 +1,14 @@
 //! Answers to requests about tasks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use json::Json;
 use spile_core::{CallError, CallResult, EventSink};
 use wire::TaskRequest;
-use wire::encode::{self, TaskAnswer, TaskStatus};
+use wire::encode::{self, TaskAnswer, TaskSnapshot, TaskStatus};
 
+use super::inbox::{self, TaskMessage};
 use super::{FoundTask, Task, TaskOwner};
 use crate::connection_state::ConnectionState;
 use crate::dispatch::BUSY_RETRY_MS;
@@ -70,14 +72,46 @@ pub(crate) async fn answer_stored_task(
         FoundTask::Here(task) => answer_task(&server, &task, request, uses_task_extension).await?,
         FoundTask::Elsewhere(snapshot) => match request {
             TaskRequest::Get(_) => TaskAnswer::State(snapshot),
-            TaskRequest::Update(..)
-            | TaskRequest::Cancel(_)
-            | TaskRequest::Result(_)
-            | TaskRequest::List(_) => return Err(task_elsewhere()),
+            TaskRequest::Update(_, answers) => {
+                inbox::pass_on(&server, &id, &owner, &TaskMessage::Answers(answers), snapshot).await?;
+                TaskAnswer::Acknowledged
+            }
+            TaskRequest::Cancel(_) => {
+                let task = inbox::pass_on(&server, &id, &owner, &TaskMessage::Cancel, snapshot).await?;
+                match (uses_task_extension, &task.status) {
+                    (true, _) => TaskAnswer::Acknowledged,
+                    // 2025-11-25: the response is the task, which MUST be cancelled then.
+                    (false, TaskStatus::Working | TaskStatus::InputRequired(_)) => {
+                        return Err(task_elsewhere());
+                    }
+                    (false, _) => TaskAnswer::State(task),
+                }
+            }
+            TaskRequest::Result(_) | TaskRequest::List(_) => return Err(task_elsewhere()),
         },
     };
     Ok(CallResponse::TaskAnswer(answer))
 }
+
+/// Finds the task whose result a client of 2025-11-25 waits for. While another process runs it, its state is looked at again
+/// and again. Its questions are asked where it runs.
+pub(crate) async fn find_for_result(
+    server: &Arc<Server>,
+    id: &str,
+    owner: &TaskOwner,
+) -> Result<Arc<Task>, CallError> {
+    loop {
+        match server.tasks.find_stored(server, id, owner).await? {
+            FoundTask::Here(task) => return Ok(task),
+            FoundTask::Elsewhere(TaskSnapshot { status: TaskStatus::Working, .. }) => {
+                tokio::time::sleep(RESULT_POLL_INTERVAL).await;
+            }
+            FoundTask::Elsewhere(_) => return Err(task_elsewhere()),
+        }
+    }
+}
+
+const RESULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Another replica runs the task. Its lease ends soon if that replica has ended.
 pub(crate) fn task_elsewhere() -> CallError {

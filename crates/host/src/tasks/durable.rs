@@ -85,8 +85,8 @@ impl Task {
 
     /// Drives the work, and writes each change of the state meanwhile. `None` if another replica took the task.
     pub(super) async fn keep_recording<T>(
-        &self,
-        server: &Server,
+        self: &Arc<Self>,
+        server: &Arc<Server>,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let work = std::pin::pin!(work);
@@ -103,11 +103,15 @@ impl Task {
     }
 
     /// Ends only if the lease is lost.
-    async fn record_changes(&self, server: &Server) {
+    async fn record_changes(self: &Arc<Self>, server: &Arc<Server>) {
+        let mut read_until = Sequence::START;
         loop {
-            let is_dirty = tokio::time::timeout(LEASE_RENEWAL, self.dirty_notify.notified()).await.is_ok();
-            if is_dirty {
-                self.save(server).await;
+            tokio::select! {
+                biased;
+                () = self.dirty_notify.notified() => self.save(server).await,
+                // A process that does not follow the others learns of a message when it renews its lease.
+                () = self.inbox_notify.notified() => self.read_inbox(server, &mut read_until).await,
+                () = tokio::time::sleep(LEASE_RENEWAL) => self.read_inbox(server, &mut read_until).await,
             }
             let (holder, now_ms) = (server.tasks.holder(server), server.platform.now_ms());
             match server.store.renew(self.key(), &holder, Ttl { ms: LEASE_MS }, now_ms).await {
@@ -124,7 +128,7 @@ impl Task {
     async fn save(&self, server: &Server) {
         let (status, changes) = {
             let state = self.lock();
-            (state.status.clone(), state.changes)
+            (state.end.as_ref().unwrap_or(&state.status).clone(), state.changes)
         };
         self.write(server, &status).await;
         self.saved_changes.send_replace(changes);
@@ -245,7 +249,7 @@ impl super::Tasks {
         id: &str,
         owner: &TaskOwner,
     ) -> Result<FoundTask, CallError> {
-        let owner = owner.digest(server);
+        let owner = owner.digest(server, id);
         match read_record(server, &owner, id).await? {
             Some(record) => self.adopt(server, id, owner, record).await,
             None => Err(unknown_task(id)),
@@ -293,6 +297,8 @@ impl super::Tasks {
     pub(crate) async fn release_all(&self, server: &Server) {
         let open: Vec<Arc<Task>> = self.lock().values().filter(|task| task.is_active()).cloned().collect();
         for task in open {
+            // A request that comes while the process stops finds it in the store, as every other process does.
+            self.lock().remove(&task.id);
             task.abort();
             task.save(server).await;
             let now_ms = server.platform.now_ms();
@@ -306,6 +312,11 @@ impl super::Tasks {
 impl Task {
     /// Runs the task from its journal.
     async fn resume(self: &Arc<Self>, server: &Arc<Server>) {
+        // What was cancelled must not begin again.
+        self.read_inbox(server, &mut { Sequence::START }).await;
+        if !self.is_active() {
+            return self.report_end(server, CallStatus::Cancelled);
+        }
         let principal = self.call.as_ref().map_or(&Principal::Anonymous, |call| &call.principal);
         let registry = server.registry_of(principal);
         let (journal, is_unresumable) = {
@@ -329,19 +340,21 @@ impl Task {
         };
         if let Some(status) = refusal {
             self.record_end(server, &status).await;
-            self.report_refusal(server, &status);
+            if let TaskStatus::Failed(error) = &status {
+                self.report_end(server, CallStatus::Error(error));
+            }
             self.set_status(server, status);
         }
     }
 
-    /// The record of a call that an earlier process began, and that cannot go on.
-    fn report_refusal(&self, server: &Server, status: &TaskStatus) {
-        let (Some(call), TaskStatus::Failed(error)) = (&self.call, status) else { return };
+    /// The record of a call that an earlier process began, and that does not go on.
+    fn report_end(&self, server: &Server, status: CallStatus<'_>) {
+        let Some(call) = &self.call else { return };
         let job = call.to_job(self.lock().journal.clone());
         let observation =
             CallObservation::new(server, &job.call, &job.identity, &job.reply_channel, &job.journal, 0);
         if let Some(observation) = observation {
-            observation.report_status(server, CallStatus::Error(error), 0);
+            observation.report_status(server, status, 0);
         }
     }
 
@@ -502,6 +515,7 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
         is_kept: AtomicBool::new(has_ended),
         changed_notify: Notify::new(),
         dirty_notify: Notify::new(),
+        inbox_notify: Notify::new(),
         saved_changes: watch::Sender::new(0),
     }
 }

@@ -8,13 +8,16 @@
 //! record.rs    a task as bytes for the store
 //! answers.rs   answers to requests about them
 //! durable.rs   what the store has of each task; tasks that an earlier process left are continued
+//! inbox.rs     what a client sent to a process that does not run the task
 //! ```
 
 mod answers;
 mod durable;
+mod inbox;
 mod record;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,6 +33,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use wire::encode::{TaskSnapshot, TaskStatus};
 
+use crate::caller_key::network_of;
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, explain_rejection};
 use crate::observer::{CallObservation, CallStatus};
@@ -38,11 +42,12 @@ use crate::pipeline::{
     next_registry,
 };
 use crate::registry::Registry;
-use crate::server::Server;
+use crate::server::{CallerIdentity, Server};
+use answers::task_elsewhere;
 pub(crate) use answers::{
-    answer_stored_task, answer_task, await_task_result, list_tasks, task_elsewhere, task_state,
+    answer_stored_task, answer_task, await_task_result, find_for_result, list_tasks, task_state,
 };
-pub(crate) use durable::FoundTask;
+use durable::FoundTask;
 use record::TaskCall;
 
 /// The owner of a task. For every other caller the task does not exist.
@@ -54,42 +59,70 @@ pub(crate) enum TaskOwner {
     /// Any anonymous caller who knows the id: a pipe's client, which may have started the server anew since, lists only the tasks
     /// of its connection.
     Pipe([u8; 16]),
-    /// Any anonymous caller who knows the id: a stateless HTTP client.
-    AnyAnonymous,
+    /// Any anonymous caller who knows the id: a stateless HTTP client, from this network.
+    AnyAnonymous(Option<IpAddr>),
 }
 
 impl TaskOwner {
-    pub(crate) fn new(principal: &Principal, reply_channel: &ReplyChannel) -> Self {
-        match (principal, reply_channel) {
-            (Principal::Named(_), _) => Self::Named(principal.clone()),
+    pub(crate) fn new(identity: &CallerIdentity, reply_channel: &ReplyChannel) -> Self {
+        match (&identity.principal, reply_channel) {
+            (principal @ Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
             (Principal::Anonymous, ReplyChannel::Pipe(connection)) => match connection.key() {
                 Some(key) if connection.is_http_sse => Self::Session(key),
                 Some(key) => Self::Pipe(key),
-                None => Self::AnyAnonymous,
+                None => Self::AnyAnonymous(None),
             },
-            (Principal::Anonymous, ReplyChannel::NoSession) => Self::AnyAnonymous,
+            (Principal::Anonymous, ReplyChannel::NoSession) => {
+                Self::AnyAnonymous(identity.address.map(network_of))
+            }
         }
     }
 
-    /// Names the owner in the store, among the callers of this server: others may use the same store.
-    fn digest(&self, server: &Server) -> OwnerDigest {
+    /// A new task id. Whoever knows the id of an anonymous caller's task may use it from any network, but its records must
+    /// count for the network that it was started from: one caller must not use up the store for all. So the last bytes of
+    /// the id say which share of the store it is in.
+    fn new_task_id(&self, server: &Server) -> String {
+        let mut id = [0; 16];
+        server.platform.fill_random(&mut id);
+        if let Self::AnyAnonymous(Some(network)) = self {
+            let network = network.to_string();
+            let share = server.keyring.hide_name(&[b"network", network.as_bytes()]);
+            id[16 - SHARE_BYTES..].copy_from_slice(&share[..SHARE_BYTES]);
+        }
+        hex(&id)
+    }
+
+    /// Names the owner of the task with this id in the store, among the callers of this server: others may use the same
+    /// store.
+    fn digest(&self, server: &Server, id: &str) -> OwnerDigest {
         let scope = server.store_scope.as_bytes();
         match self {
             Self::Named(principal) => digest_parts(&[b"principal", scope, principal.id().as_bytes()]),
             Self::Session(key) => digest_parts(&[b"session", scope, key]),
-            Self::Pipe(_) | Self::AnyAnonymous => digest_parts(&[b"anonymous", scope]),
+            Self::Pipe(_) | Self::AnyAnonymous(_) => {
+                let share = id.len().checked_sub(2 * SHARE_BYTES).and_then(|start| id.get(start..));
+                digest_parts(&[b"anonymous", scope, share.unwrap_or_default().as_bytes()])
+            }
         }
     }
 
-    /// Names those who may list the task: the owner, or one connection of it.
+    /// Names those who may list their tasks, and for whom the limits count: the owner, one connection of it, or a network.
     fn lister_digest(&self, server: &Server) -> OwnerDigest {
+        let scope = server.store_scope.as_bytes();
         match self {
-            Self::Pipe(key) => digest_parts(&[b"pipe", server.store_scope.as_bytes(), key]),
-            Self::Named(_) | Self::Session(_) | Self::AnyAnonymous => self.digest(server),
+            Self::Pipe(key) => digest_parts(&[b"pipe", scope, key]),
+            Self::AnyAnonymous(network) => {
+                let network = network.map(|network| network.to_string()).unwrap_or_default();
+                digest_parts(&[b"network", scope, network.as_bytes()])
+            }
+            Self::Named(_) | Self::Session(_) => self.digest(server, ""),
         }
     }
 }
+
+/// Enough to tell networks apart; 14 bytes of an id stay random.
+const SHARE_BYTES: usize = 2;
 
 type OwnerDigest = [u8; 32];
 
@@ -121,6 +154,8 @@ pub(crate) struct Task {
     changed_notify: Notify,
     /// Notified when the store must be written.
     dirty_notify: Notify,
+    /// Notified when the store has a message of the client.
+    inbox_notify: Notify,
     /// How many of the changes in [`TaskState::changes`] the store has.
     saved_changes: watch::Sender<u64>,
 }
@@ -141,6 +176,9 @@ struct TaskState {
     rejections: u32,
     /// Every key used so far: two requests must not share a key.
     used_keys: Vec<String>,
+    /// How its work ended, until the store has it. A process that stops must not leave the task as if it still ran: the next
+    /// one would do its work again.
+    end: Option<TaskStatus>,
     abort_handle: Option<AbortHandle>,
 }
 
@@ -165,16 +203,15 @@ impl Tasks {
     ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
         let now_ms = server.platform.now_ms();
-        let owner = TaskOwner::new(&job.caller.principal, &job.reply_channel);
-        let (owner, lister) = (owner.digest(server), owner.lister_digest(server));
+        let owner = TaskOwner::new(&job.identity, &job.reply_channel);
+        let id = owner.new_task_id(server);
+        let (owner, lister) = (owner.digest(server, &id), owner.lister_digest(server));
         let bytes = job.call.doc().text().len();
         let ttl_ms = job.task_metadata.and_then(|metadata| metadata.ttl_ms).unwrap_or(limits.task_ttl_ms);
-        let mut random = [0; 16];
-        server.platform.fill_random(&mut random);
         // Whatever uses it as an idempotency key must find the same one after a restart.
         job.journal.call_id(&*server.platform);
         let task = Arc::new(Task {
-            id: hex(&random),
+            id,
             owner,
             lister,
             call: Some(TaskCall::new(registry, &job)),
@@ -187,6 +224,7 @@ impl Tasks {
             is_kept: AtomicBool::new(false),
             changed_notify: Notify::new(),
             dirty_notify: Notify::new(),
+            inbox_notify: Notify::new(),
             saved_changes: watch::Sender::new(0),
         });
         {
@@ -214,7 +252,7 @@ impl Tasks {
                 task.abort();
                 tasks.remove(id);
             }
-            Some(task) if task.owner == owner.digest(server) => return Ok(task.clone()),
+            Some(task) if task.owner == owner.digest(server, id) => return Ok(task.clone()),
             Some(_) | None => {}
         }
         Err(CallError::UnknownItem { kind: ItemKind::Task, name: id.into() })
@@ -294,7 +332,10 @@ impl TaskRecord {
 /// A task that is cancelled, or whose caller is gone, is dropped before its work ends.
 impl Drop for TaskRecord {
     fn drop(&mut self) {
-        let status = self.task.lock().status.clone();
+        let status = {
+            let state = self.task.lock();
+            state.end.as_ref().unwrap_or(&state.status).clone()
+        };
         self.report(&status);
     }
 }
@@ -311,6 +352,7 @@ impl TaskState {
             refusal: None,
             rejections: 0,
             used_keys: Vec::new(),
+            end: None,
             abort_handle: None,
         }
     }
@@ -350,6 +392,7 @@ impl Task {
                 return;
             };
             let status = status.unwrap_or(TaskStatus::Failed(expired));
+            task.lock().end = Some(status.clone());
             task.record_end(&server, &status).await;
             record.report(&status);
             task.set_status(&server, status);
@@ -423,7 +466,8 @@ impl Task {
     pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) -> Option<JoinHandle<()>> {
         {
             let mut state = self.lock();
-            if !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
+            let has_ended = !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
+            if has_ended || state.end.is_some() {
                 return None;
             }
             state.status = TaskStatus::Cancelled;

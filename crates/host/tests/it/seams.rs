@@ -4,10 +4,10 @@
 mod catalogs;
 mod consent;
 mod durable_tasks;
-mod ended_sessions;
 mod nested;
 mod policies;
 mod relay;
+mod replicas;
 mod rounds;
 mod ticket_memo;
 

@@ -89,7 +89,7 @@ impl LiveServers {
             async move { server.resume_tasks().await }
         });
         if self.state.is_store_shared {
-            tokio::spawn(server.clone().share_ended_sessions());
+            tokio::spawn(server.clone().follow_replicas());
         }
         Ok(server)
     }

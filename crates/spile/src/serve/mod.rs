@@ -451,7 +451,7 @@ pub(crate) fn serve_with(
     if is_store_shared && is_network {
         let _entered = runtime.enter();
         for server in &servers {
-            tokio::spawn(server.clone().share_ended_sessions());
+            tokio::spawn(server.clone().follow_replicas());
         }
     }
     let requester = reload::start(watched, hooks.breaking, &hooks.on_reload);

@@ -206,6 +206,34 @@ fn a_task_of_a_process_that_stopped_goes_on_in_the_next_one() {
     assert_eq!(starts, 1, "what was done before the restart is not done again");
 }
 
+#[test]
+fn a_task_is_answered_and_cancelled_through_the_other_process() {
+    let project = TestProject::new(&[
+        ("spile.toml", b"[permissions]\nwritable_files = [\"out\"]\n"),
+        ("tools/report.ts", REPORT),
+        ("out/README", b""),
+    ]);
+    let (one, other) = (start(&project, "keys"), start(&project, "keys"));
+    let create = || {
+        let created = task_request(&one, "tools/call", &json!({"name": "report", "arguments": {}}));
+        let id = created["taskId"].clone();
+        wait_for_task(&one, &id, "input_required");
+        id
+    };
+    let (answered, cancelled) = (create(), create());
+    let responses = json!({"name": {"action": "accept", "content": {"name": "Ada"}}});
+    let update = json!({"taskId": answered, "inputResponses": responses});
+    assert_eq!(task_request(&other, "tasks/update", &update)["resultType"], "complete");
+    let done = wait_for_task(&other, &answered, "completed");
+    assert_eq!(done["result"]["content"][0]["text"], "The report of Ada", "{done}");
+    assert_eq!(wait_for_task(&one, &answered, "completed")["result"], done["result"]);
+    let cancel = task_request(&other, "tasks/cancel", &json!({"taskId": cancelled}));
+    assert_eq!(cancel["resultType"], "complete", "{cancel}");
+    for server in [&one, &other] {
+        wait_for_task(server, &cancelled, "cancelled");
+    }
+}
+
 const BOOKING: &[u8] = br#"
 const form = (name: string) => ({ type: "object", properties: { [name]: { type: "string" } }, required: [name] });
 export const metadata = { description: "Books a table." };

@@ -20,7 +20,7 @@ pub enum KeyFileError {
     NotAFile { path: PathBuf },
     #[error(
         "other users can read or change the key file `{path}` (mode {mode:o}); run `chmod 600 {path}`, and `spile keys \
-         rotate --overlap 0s` if somebody may have read it", path = path.display()
+         rotate --overlap 0s --key-file {path}` if somebody may have read it", path = path.display()
     )]
     Exposed { path: PathBuf, mode: u32 },
     #[error(

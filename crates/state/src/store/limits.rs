@@ -11,6 +11,11 @@ pub const HOLDER_BYTES_MAX: usize = 64;
 /// What a record counts in addition to its bytes: keys, times and indexes take memory too.
 pub const RECORD_OVERHEAD_BYTES: u64 = 128;
 
+/// Records that have ended are removed in groups of this size when room is needed.
+pub(super) const SWEEP_RECORDS: usize = 256;
+/// What is stored removes this many that have ended: more than it adds, so that they do not stay until the store is full.
+pub(super) const SWEEP_RECORDS_PER_WRITE: usize = 4;
+
 /// The bounds of a store. Bytes include [`RECORD_OVERHEAD_BYTES`] per record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {

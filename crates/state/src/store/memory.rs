@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
 use spile_core::Platform;
 
-use super::limits::Usage;
+use super::limits::{SWEEP_RECORDS, SWEEP_RECORDS_PER_WRITE, Usage};
 use super::{
     LeaseOutcome, Namespace, PutOutcome, Reply, Sequence, Store, StoreError, StoreKey, StoreLimits,
     StreamPage, Ttl,
@@ -83,9 +83,6 @@ enum Content {
     Stream { entries: VecDeque<(Sequence, Vec<u8>)>, dropped_through: Sequence },
     Lease { holder: Vec<u8> },
 }
-
-/// Records that have ended are removed in groups of this size when room is needed.
-const SWEEP_RECORDS: usize = 256;
 
 impl MemoryStore {
     pub fn new(limits: StoreLimits) -> Self {
@@ -365,7 +362,7 @@ impl Records {
         }
     }
 
-    /// Fails if `added` exceeds a limit even without the records that have ended.
+    /// Makes room. Fails if `added` exceeds a limit even without the records that have ended.
     fn evict(
         &mut self,
         limits: &StoreLimits,
@@ -373,6 +370,7 @@ impl Records {
         added: Usage,
         now_ms: u64,
     ) -> Result<(), StoreError> {
+        self.sweep(SWEEP_RECORDS_PER_WRITE, now_ms);
         loop {
             let used = self.usage_by_owner.get(owner).copied().unwrap_or_default();
             let Some(limit) = limits.exceeded(used, self.total, added) else { return Ok(()) };

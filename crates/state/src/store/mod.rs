@@ -29,13 +29,21 @@ pub enum Namespace {
     Approvals,
     /// Journals that are too large for a client to carry.
     Journals,
-    /// Sessions that a client ended, for other processes with the same store.
+    /// What processes with the same store tell each other: sessions that a client ended, and notices of messages.
     EndedSessions,
+    /// What a client sent to one process, for another one that waits for it.
+    Messages,
 }
 
 impl Namespace {
-    pub const ALL: [Self; 5] =
-        [Self::UsedRequestStates, Self::Tasks, Self::Approvals, Self::Journals, Self::EndedSessions];
+    pub const ALL: [Self; 6] = [
+        Self::UsedRequestStates,
+        Self::Tasks,
+        Self::Approvals,
+        Self::Journals,
+        Self::EndedSessions,
+        Self::Messages,
+    ];
 
     /// Part of what is stored: must not change.
     fn code(self) -> u8 {
@@ -45,6 +53,7 @@ impl Namespace {
             Self::Approvals => 3,
             Self::Journals => 4,
             Self::EndedSessions => 5,
+            Self::Messages => 6,
         }
     }
 }

@@ -304,7 +304,7 @@ fn a_file_that_is_not_a_store_is_refused_and_left_alone() {
         b"this is not a database, and longer than the header of one is, which has one hundred bytes in all",
     );
     let before = std::fs::read(&path).unwrap();
-    assert!(matches!(open(&path), OpenStoreError::Database { .. }));
+    assert!(matches!(open(&path), OpenStoreError::NotAStore { .. }));
     assert_eq!(std::fs::read(&path).unwrap(), before);
 
     rewrite(b"");
@@ -463,4 +463,38 @@ fn the_file_contains_neither_names_nor_owners_nor_values() {
         let path = entry.unwrap().path();
         assert!(!contains(&path), "{path:?}");
     }
+}
+
+#[test]
+fn what_has_ended_is_removed_as_other_things_are_stored() {
+    let (_folder, path) = new_path();
+    let stores: [Box<dyn Store>; 2] =
+        [Box::new(MemoryStore::new(StoreLimits::default())), Box::new(sqlite(&path))];
+    for store in stores {
+        let names: Vec<String> = (0..40).map(|index| format!("{index}")).collect();
+        for name in &names {
+            let _ = wait(store.put_once(key("alice", name), b"v", TTL, NOW_MS)).unwrap();
+        }
+        let later_ms = NOW_MS + TTL.ms;
+        for name in &names[..10] {
+            let _ = wait(store.append(key("bob", name), b"v", 5, TTL, later_ms)).unwrap();
+        }
+        assert_eq!(wait(store.expire(usize::MAX, later_ms)), Ok(0));
+    }
+}
+
+/// Starting again without one entry would not help.
+#[test]
+fn a_damaged_file_is_a_store_that_is_not_available() {
+    let (_folder, path) = new_path();
+    let store = sqlite(&path);
+    let _ = wait(store.put_once(key("alice", "x"), &[7; 20_000], TTL, NOW_MS)).unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The value is on the last pages, which refer to each other.
+    let last_pages = bytes.len() - 3 * 4096;
+    bytes[last_pages..].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let store = sqlite(&path);
+    assert_eq!(wait(store.get(key("alice", "x"), NOW_MS)), Err(StoreError::Unavailable));
 }

@@ -25,7 +25,7 @@
 //! close                            the client closes its end; otherwise the end of the file does
 //! @name > …                        on a separate connection, which is read by `@name < …`
 //! ```
-//! In expected lines, `"<any>"`, `"<string>"` and `"<int>"` stand for varying values, `"<name=…>"` for a string that is
+//! In expected lines, `"<any>"`, `"<string>"` and `"<int>"` stand for varying values, `"<name=…>"` for a string or number that is
 //! called `<name>` from there on, and `"…"` for further members or elements. Lines are compared as JSON, except ids:
 //! those byte by byte.
 //!

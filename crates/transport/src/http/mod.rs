@@ -191,6 +191,10 @@ pub async fn serve_all(listeners: Vec<Listener>, service: Arc<HttpService>, mut 
     }
     // Graceful shutdown: running requests are answered, for at most the drain timeout.
     tracker.drain(Duration::from_millis(service.connection_limits.drain_timeout_ms)).await;
+    for server in service.all_servers() {
+        // Calls that became tasks meanwhile.
+        server.release_tasks().await;
+    }
     tracker_task.abort();
     for task in [token_task, admin_task].into_iter().flatten() {
         task.abort();
@@ -210,7 +214,7 @@ async fn close_revoked_connections(
         // Twice: a request whose token was checked just before may not have marked its connection yet.
         for _ in 0..2 {
             tracker.close_revoked(&valid_grants);
-            for server in &service.servers {
+            for server in service.all_servers() {
                 server.end_tasks_without_access().await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -8,7 +8,7 @@ use testkit::FakePlatform;
 use wire::{Decoded, HeaderField, Headers};
 
 use super::ANONYMOUS;
-use super::ended_sessions::new_session;
+use super::replicas::new_session;
 
 const MINUTE_MS: u64 = 60_000;
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use spile_core::Platform;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -78,6 +78,12 @@ impl SqliteStore {
         schema::prepare(&mut connection).map_err(|problem| {
             let path = path.to_owned();
             match problem {
+                // It may be somebody's file: the advice must not be to delete it.
+                SchemaProblem::Database(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) =>
+                {
+                    OpenStoreError::NotAStore { path }
+                }
                 SchemaProblem::Database(error) => OpenStoreError::Database { path, error },
                 SchemaProblem::NotAStore => OpenStoreError::NotAStore { path },
                 SchemaProblem::Newer(version) => OpenStoreError::UnknownVersion { path, version },

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
-use super::super::limits::Usage;
+use super::super::limits::{SWEEP_RECORDS, SWEEP_RECORDS_PER_WRITE, Usage};
 use super::super::{
     LeaseOutcome, Namespace, PutOutcome, Sequence, StoreError, StoreKey, StoreLimits, StreamPage,
 };
@@ -37,9 +37,6 @@ impl OwnedKey {
         (self.namespace.code(), &self.owner, &self.name)
     }
 }
-
-/// Records that have ended are removed in groups of this size when room is needed.
-const SWEEP_RECORDS: usize = 256;
 
 pub(super) fn put_once(
     db: &Connection,
@@ -259,7 +256,7 @@ pub(super) fn sweep(db: &Connection, records_max: usize, now_ms: u64) -> Result<
     Ok(removed)
 }
 
-/// Fails if `added` exceeds a limit even without the records that have ended.
+/// Makes room. Fails if `added` exceeds a limit even without the records that have ended.
 fn evict(
     db: &Connection,
     limits: &StoreLimits,
@@ -267,6 +264,7 @@ fn evict(
     added: Usage,
     now_ms: u64,
 ) -> Result<(), OperationError> {
+    sweep(db, SWEEP_RECORDS_PER_WRITE, now_ms)?;
     let to_usage = |row: &Row<'_>| Ok(Usage { records: row.get(0)?, bytes: row.get(1)? });
     loop {
         let used =

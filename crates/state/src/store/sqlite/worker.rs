@@ -147,11 +147,18 @@ fn run_batch(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> rusqlit
     transaction.commit()
 }
 
-/// What a caller may know. The rest goes to the log.
+/// What a caller may know. The rest goes to the log. A file that is damaged is no single entry's fault: whoever would start
+/// again without the entry would fail again.
 fn to_store_error(error: &rusqlite::Error) -> StoreError {
-    tracing::error!(%error, "the store's database reports an error");
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt,
-        _ => StoreError::Unavailable,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => tracing::error!(
+            %error,
+            "the file of the store is damaged; stop all servers that use it, delete it with its `-wal` and `-shm`, and start again"
+        ),
+        Some(ErrorCode::DiskFull) => {
+            tracing::error!(%error, "the disk of the store is full; make room, the server goes on by itself");
+        }
+        _ => tracing::error!(%error, "the store's database reports an error"),
     }
+    StoreError::Unavailable
 }

@@ -54,6 +54,12 @@ fn match_value(location: &str, wanted: &Value, got: &Value, learned: &mut Bindin
         (Value::String(text), _) if text == "<any>" => Ok(()),
         (Value::String(text), Value::Number(number)) if text == "<int>" && !number.is_f64() => Ok(()),
         (Value::String(text), Value::String(said)) if text_matches(text, said, learned) => Ok(()),
+        // A number binds a name, too: `{"id":<name>}` sends it back.
+        (Value::String(text), Value::Number(said))
+            if text.ends_with("=…>") && text_matches(text, &said.to_string(), learned) =>
+        {
+            Ok(())
+        }
         (Value::Object(wanted), Value::Object(got)) => {
             for (key, value) in wanted.iter().filter(|(key, _)| *key != "…") {
                 let Some(said) = got.get(key) else { return Err(format!("{location}/{key} is missing")) };
