@@ -14,6 +14,7 @@
 
 mod aggregate;
 mod call;
+mod callers;
 mod column;
 mod connection;
 mod decoded;
@@ -36,5 +37,5 @@ mod tls;
 mod url;
 mod write;
 
-pub use options::Options;
+pub use options::{CallerMode, Options};
 pub use source::Database;

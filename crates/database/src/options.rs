@@ -20,6 +20,20 @@ pub struct Options {
     pub call_ms_max: u64,
     /// Whether a role that could write is refused.
     pub require_readonly_role: bool,
+    /// Whether calls have an identity of their own in the database.
+    pub callers: CallerMode,
+}
+
+/// Who calls are in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallerMode {
+    /// The role of the connection.
+    #[default]
+    Connection,
+    /// The role of the connection with settings of the caller. Nothing is read or written without them.
+    Settings,
+    /// A role of the caller, with settings. Nothing is read or written without it.
+    Role,
 }
 
 impl Options {
@@ -32,6 +46,7 @@ impl Options {
             connections_max: 8,
             call_ms_max: 60_000,
             require_readonly_role: false,
+            callers: CallerMode::default(),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::deferred::Deferred;
 use crate::dialect::{Dialect, SqlWriter};
 use crate::idempotency::IdempotencyTable;
 use crate::mysql::{MySql, MySqlDialect};
-use crate::options::Options;
+use crate::options::{CallerMode, Options};
 use crate::pool::Pool;
 use crate::postgres::{Postgres, PostgresDialect};
 use crate::read::TableReader;
@@ -61,7 +61,7 @@ impl Database {
     }
 
     fn new(engine: Box<dyn Engine>, dialect: &'static dyn Dialect, options: Options) -> Self {
-        let pool = Arc::new(Pool::new(engine, options.connections_max));
+        let pool = Arc::new(Pool::new(engine, options.connections_max, options.callers));
         Self(Arc::new(Inner {
             pool,
             dialect,
@@ -80,9 +80,9 @@ impl Inner {
 
     fn load_schema(&self) -> Result<Arc<Schema>, SourceError> {
         let limits = CallLimits::new(None, self.call_max());
-        let schema = self
-            .pool
-            .with_connection(&limits, |connection| connection.read_schema(&self.options.schemas, &limits))?;
+        let schema = self.pool.with_connection(&limits, |connection| {
+            connection.read_schema(&self.options.schemas, self.options.callers, &limits)
+        })?;
         let schema = Arc::new(schema);
         let mut cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.as_ref().is_some_and(|last| !last.is_same_as(&schema)) {
@@ -107,6 +107,14 @@ impl Inner {
     /// Fails if the role could write and must not.
     fn check_role(&self, schema: &Schema) -> Result<(), SourceError> {
         let role = &schema.role;
+        if self.options.callers != CallerMode::Connection && role.ignores_policies {
+            let message = format!(
+                "row-level security does not apply to the role `{}`, so `role_from` and `settings` would protect nothing; connect \
+                 with a role that is not a superuser and does not have BYPASSRLS",
+                role.name
+            );
+            return Err(SourceError::Incompatible { detail: message.clone(), message });
+        }
         if !self.options.require_readonly_role || role.powers.is_empty() {
             return Ok(());
         }
@@ -116,6 +124,22 @@ impl Inner {
             role.powers.join(", and ")
         );
         Err(SourceError::Incompatible { detail: message.clone(), message })
+    }
+
+    /// With settings only, callers have the role of the connection: every table whose rows no policy restricts is the same for all.
+    fn unprotected_tables(&self, schema: &Schema) -> Option<String> {
+        if self.options.callers != CallerMode::Settings {
+            return None;
+        }
+        let open = schema.tables.iter().filter(|table| !table.is_view && !table.has_policies);
+        let names: Vec<String> = open.map(|table| format!("`{}`", table.name)).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "row-level security does not restrict the rows of {} for the role `{}`",
+                names.join(", "),
+                schema.role.name
+            )
+        })
     }
 
     fn table_facts(&self, table: &TableInfo, has_idempotency: bool) -> TableFacts {
@@ -139,7 +163,9 @@ impl Inner {
 
     /// Counts the rows and looks for values that need another type; `None` if that takes too long.
     fn profile(&self, table: &TableInfo) -> Option<Profile> {
-        if table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
+        // The rows of the connection's role are not those of the callers.
+        let has_callers = self.options.callers != CallerMode::Connection;
+        if has_callers || table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
             return None;
         }
         let mut out = SqlWriter::new(self.dialect);
@@ -341,6 +367,7 @@ impl Inner {
                 role.powers.join(", ")
             ));
         }
+        notes.extend(self.unprotected_tables(&schema));
         let tables =
             schema.tables.iter().map(|table| self.table_facts(table, schema.idempotency.is_some())).collect();
         Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
@@ -353,7 +380,8 @@ impl Inner {
         let key: Vec<&str> = shape.key.iter().map(|at| shape.columns[*at].name.as_str()).collect();
         let is_unique =
             |columns: &Vec<usize>| columns.iter().all(|at| key.contains(&table.columns[*at].name.as_str()));
-        if !key.is_empty() && !table.unique.iter().any(is_unique) {
+        let can_check = self.options.callers == CallerMode::Connection;
+        if can_check && !key.is_empty() && !table.unique.iter().any(is_unique) {
             reader.check_unique_key()?;
         }
         Ok(reader)

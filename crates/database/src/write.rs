@@ -52,13 +52,15 @@ impl<'w> OpenTransaction<'w> {
         idempotency: Option<&'w IdempotencyTable>,
         options: &TransactionOptions,
     ) -> Result<Self, WriteError> {
-        let limits = CallLimits::new(options.cancelled.as_ref(), call_max);
+        let (limits, identity) =
+            (CallLimits::new(options.cancelled.as_ref(), call_max), options.identity.as_deref());
+        pool.check_caller(identity)?;
         let mut connection = pool.check_out(&limits)?;
         let begin = |connection: &mut dyn Connection| -> Result<(), DbError> {
             if let (Some(table), Some(_)) = (idempotency, &options.idempotency_key) {
                 table.ensure(connection, &limits)?;
             }
-            connection.begin(&limits)
+            connection.begin(identity, &limits)
         };
         let mut begun = begin(&mut **connection);
         // Closed by the other side while nobody used it: nothing has happened yet.
@@ -84,23 +86,36 @@ impl<'w> OpenTransaction<'w> {
     /// Runs a statement and passes its rows on. Returns the number of changed rows.
     pub(crate) fn run(&mut self, sql: &Sql, row: &mut OnRow<'_>) -> Result<u64, DbError> {
         let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
-        self.connection.run(sql, &limits, row)
+        let identity = self.options.identity.as_deref();
+        self.connection.run(sql, &limits, row).map_err(|error| error.of_caller(identity))
     }
 
     pub(crate) fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
-        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
-        match self.idempotency {
-            Some(table) => table.find(&mut **self.connection, key, self.options.now_ms, &limits),
-            None => Ok(None),
-        }
+        let (Some(table), now_ms) = (self.idempotency, self.options.now_ms) else { return Ok(None) };
+        self.with_records(|connection, limits| table.find(connection, key, now_ms, limits))
     }
 
     pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
-        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
-        match self.idempotency {
-            Some(table) => table.store(&mut **self.connection, key, response, self.options.now_ms, &limits),
-            None => Ok(()),
+        let (Some(table), now_ms) = (self.idempotency, self.options.now_ms) else { return Ok(()) };
+        self.with_records(|connection, limits| table.store(connection, key, response, now_ms, limits))
+    }
+
+    /// Uses the table of idempotency records, which belongs to the role of the connection: callers neither need rights there nor
+    /// can change what others rely on.
+    fn with_records<T>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Connection, &CallLimits<'_>) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        let limits = &CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
+        let connection = &mut **self.connection;
+        let role = self.options.identity.as_ref().and_then(|identity| identity.role.as_deref());
+        if role.is_none() {
+            return work(connection, limits);
         }
+        connection.set_role(None, limits).map_err(DbError::into_source_error)?;
+        let worked = work(connection, limits)?;
+        connection.set_role(role, limits).map_err(DbError::into_source_error)?;
+        Ok(worked)
     }
 
     /// `refused` says what it means that the database refuses to commit: a constraint that is checked at the end.

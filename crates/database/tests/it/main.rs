@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod aggregates;
+mod callers;
 mod encryption;
 mod kit;
 mod lying_servers;

@@ -8,7 +8,7 @@ use contract::names;
 use contract::source::{
     DatabaseEngine, DatabaseUrl, Reader, Source, SourceError, SourceFacts, SourceLocation, TableShape,
 };
-use database::{Database, Options};
+use database::{CallerMode, Database, Options};
 use source::backups::BackupPolicy;
 
 use super::sources::{LoadedSource, SourceSpec, default_settings};
@@ -95,6 +95,11 @@ fn options(url: &DatabaseUrl, settings: &DatabaseSettings, folder: &Path) -> Res
         options.connections_max = connections as usize;
     }
     options.require_readonly_role = settings.require_readonly_role;
+    options.callers = match &settings.identity {
+        None => CallerMode::Connection,
+        Some(identity) if identity.role_from.is_some() => CallerMode::Role,
+        Some(_) => CallerMode::Settings,
+    };
     Ok(options)
 }
 

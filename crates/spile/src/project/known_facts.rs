@@ -61,7 +61,8 @@ pub(super) fn load_statement(location: &str, settings: &SourceSettings, sql: &st
 /// The file of a database, or of a statement on it. `location` has no password.
 fn file(location: &str, settings: &SourceSettings, sql: &str) -> Option<PathBuf> {
     let SourceSettings::Database(settings) = settings else { return None };
-    let key = format!("{location}\0{}\0{sql}", settings.schemas.join("\0"));
+    let has_callers = settings.identity.as_ref().map(|identity| identity.role_from.is_some());
+    let key = format!("{location}\0{}\0{has_callers:?}\0{sql}", settings.schemas.join("\0"));
     let digest = digest(&SHA256, key.as_bytes());
     let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     Some(memory::cache_folder("databases").join(format!("{name}.json")))

@@ -404,7 +404,11 @@ impl Proof<'_> {
 }
 
 fn prove(project: &TestProject, steps: u64) {
-    project.write("tokens.json", tokens().as_bytes());
+    prove_with(project, &tokens(), steps);
+}
+
+fn prove_with(project: &TestProject, tokens: &str, steps: u64) {
+    project.write("tokens.json", tokens.as_bytes());
     let server = HttpServer::start(&mut project.spile(&[
         "serve",
         ".",
@@ -471,4 +475,37 @@ fn no_tenant_sees_a_row_of_another_in_postgres() {
     let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     prove(&project, steps());
+}
+
+#[test]
+fn no_tenant_sees_a_row_of_another_in_mariadb() {
+    let place = TestDatabase::new(Kind::MariaDb);
+    place.run(&sql());
+    let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    prove(&project, steps());
+}
+
+/// The same without any `where`: the database decides.
+#[test]
+fn no_tenant_sees_a_row_of_another_with_row_level_security() {
+    let place = TestDatabase::new(Kind::Postgres);
+    let name = &place.name;
+    place.run(&sql());
+    place.run(&format!(
+        "CREATE ROLE login_{name} LOGIN NOINHERIT; CREATE ROLE member_{name}; GRANT member_{name} TO login_{name};
+         GRANT CREATE ON SCHEMA public TO login_{name}; GRANT SELECT, INSERT, UPDATE, DELETE ON orders, customers TO member_{name};
+         ALTER TABLE orders ENABLE ROW LEVEL SECURITY; ALTER TABLE customers ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY own ON orders USING (tenant_id = current_setting('app.tenant'));
+         CREATE POLICY own ON customers USING (tenant_id = current_setting('request.jwt.claims')::json ->> 'tenant');"
+    ));
+    let rules: Vec<&str> = RULES.lines().filter(|line| !line.starts_with("where =")).collect();
+    let manifest = format!(
+        "[sources.shop]\nurl = \"{}\"\nrole_from = \"/db_role\"\nsettings = {{ \"app.tenant\" = {{ claim = \"/tenant\" }} }}\n{}",
+        place.url_as(&format!("login_{name}")),
+        rules.join("\n")
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    let claims = format!("\"claims\":{{\"db_role\":\"member_{name}\",");
+    prove_with(&project, &tokens().replace("\"claims\":{", &claims), steps());
 }
