@@ -22,6 +22,7 @@ mod deferred;
 mod dialect;
 mod error;
 mod idempotency;
+mod local_records;
 mod lowercase;
 mod mysql;
 mod operand;
@@ -37,5 +38,6 @@ mod tls;
 mod url;
 mod write;
 
+pub use local_records::{RecordStore, StoredRecord};
 pub use options::{CallerMode, Options};
 pub use source::Database;

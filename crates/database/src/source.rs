@@ -17,7 +17,8 @@ use crate::column::Storage;
 use crate::connection::{Engine, ResultColumn, Sql};
 use crate::deferred::Deferred;
 use crate::dialect::{Dialect, SqlWriter};
-use crate::idempotency::IdempotencyTable;
+use crate::idempotency::{IdempotencyTable, Records};
+use crate::local_records::LocalRecords;
 use crate::mysql::{MySql, MySqlDialect};
 use crate::options::{CallerMode, Options};
 use crate::pool::Pool;
@@ -44,7 +45,7 @@ pub(crate) struct Inner {
     cached_schema: Mutex<Option<Arc<Schema>>>,
     /// Grows when the catalog was read and was another one than before.
     generation: AtomicU64,
-    idempotency: OnceLock<Arc<IdempotencyTable>>,
+    idempotency: OnceLock<Arc<Records>>,
 }
 
 impl Database {
@@ -97,11 +98,21 @@ impl Inner {
         cached.map_or_else(|| self.load_schema(), Ok)
     }
 
-    /// The table of idempotency records, which all writers share.
-    fn idempotency_table(&self, schema: &Schema) -> Option<Arc<IdempotencyTable>> {
-        let (name, exists) = schema.idempotency.as_ref()?;
-        let table = || Arc::new(IdempotencyTable::new(self.dialect, name.clone(), *exists));
-        Some(Arc::clone(self.idempotency.get_or_init(table)))
+    /// The idempotency records, which all writers share.
+    fn records(&self, schema: &Schema) -> Option<Arc<Records>> {
+        let records = match (&schema.idempotency, &self.options.record_store) {
+            (Some((name, exists)), _) => {
+                Records::Table(IdempotencyTable::new(self.dialect, name.clone(), *exists))
+            }
+            (None, Some(store)) => Records::Local(LocalRecords::new(Arc::clone(store))),
+            (None, None) => return None,
+        };
+        Some(Arc::clone(self.idempotency.get_or_init(|| Arc::new(records))))
+    }
+
+    /// Whether writes can have idempotency keys.
+    fn has_records(&self, schema: &Schema) -> bool {
+        schema.idempotency.is_some() || self.options.record_store.is_some()
     }
 
     /// Fails if the role could write and must not.
@@ -346,12 +357,12 @@ impl Inner {
             |error: SourceError| StatementError { message: error.to_string(), help: None, span: None };
         let schema = self.schema().map_err(unreachable)?;
         let limits = CallLimits::new(None, self.call_max());
-        let capabilities = write_capabilities(schema.idempotency.is_some());
+        let capabilities = write_capabilities(self.has_records(&schema));
         statement::describe(&self.pool, self.dialect, sql, &limits, capabilities)
     }
 
     fn statement(&self, shape: &StatementShape) -> Result<DatabaseStatement, SourceError> {
-        let idempotency = self.idempotency_table(&*self.schema()?);
+        let idempotency = self.records(&*self.schema()?);
         DatabaseStatement::new(&self.pool, self.dialect, shape, idempotency, self.call_max())
     }
 
@@ -369,7 +380,7 @@ impl Inner {
         }
         notes.extend(self.unprotected_tables(&schema));
         let tables =
-            schema.tables.iter().map(|table| self.table_facts(table, schema.idempotency.is_some())).collect();
+            schema.tables.iter().map(|table| self.table_facts(table, self.has_records(&schema))).collect();
         Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
     }
 
@@ -392,6 +403,6 @@ impl Inner {
         let table = schema.table(&shape.table)?;
         let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
         let key_constraint = table.key_constraint.clone();
-        Ok(TableWriter { reader, idempotency: self.idempotency_table(&schema), key_constraint })
+        Ok(TableWriter { reader, idempotency: self.records(&schema), key_constraint })
     }
 }

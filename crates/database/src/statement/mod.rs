@@ -22,7 +22,7 @@ use crate::column::{Column, Storage};
 use crate::connection::{Description, Param, ResultColumn, Sql};
 use crate::dialect::Dialect;
 use crate::error::{Cause, DbError, Refusal, unavailable};
-use crate::idempotency::IdempotencyTable;
+use crate::idempotency::Records;
 use crate::operand::time_text;
 use crate::pool::Pool;
 use crate::write::{OpenTransaction, change_error};
@@ -128,7 +128,7 @@ pub(crate) struct DatabaseStatement {
     wrapper: Option<(String, String)>,
     changes_max: u64,
     timeout: Duration,
-    idempotency: Option<Arc<IdempotencyTable>>,
+    idempotency: Option<Arc<Records>>,
 }
 
 impl DatabaseStatement {
@@ -136,7 +136,7 @@ impl DatabaseStatement {
         pool: &Arc<Pool>,
         dialect: &'static dyn Dialect,
         shape: &StatementShape,
-        idempotency: Option<Arc<IdempotencyTable>>,
+        idempotency: Option<Arc<Records>>,
         call_max: Duration,
     ) -> Result<Self, SourceError> {
         let changed = |detail: String| SourceError::Incompatible {

@@ -5,6 +5,7 @@ mod aggregates;
 mod callers;
 mod encryption;
 mod kit;
+mod local_records;
 mod lying_servers;
 mod outages;
 mod roles;
