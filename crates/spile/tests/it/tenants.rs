@@ -130,22 +130,26 @@ fn tokens() -> String {
 }
 
 /// One connection, used for the calls of several callers.
-struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     address: String,
 }
 
 impl Connection {
-    fn open(server: &HttpServer) -> Self {
+    pub(crate) fn open(server: &HttpServer) -> Self {
         let stream = TcpStream::connect(server.address).expect("it listens");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
         Self { stream: BufReader::new(stream), address: server.address.to_string() }
     }
 
-    fn request(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+    pub(crate) fn request(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+        self.request_with(&format!("token-{tenant:02}-0123456789abcdef"), method, params)
+    }
+
+    pub(crate) fn request_with(&mut self, token: &str, method: &str, params: &Value) -> String {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let request = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer token-{tenant:02}-0123456789abcdef\r\n\
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
