@@ -99,6 +99,7 @@ impl Load {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "the judge shows its figures")]
 fn check(kind: Kind) {
     let (restarts, is_judge) = restarts().map_or((3, false), |restarts| (restarts, true));
     let place: TestDatabase = Server::start_private(kind).create_database();
